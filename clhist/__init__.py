@@ -1,0 +1,34 @@
+"""Generalized histograms ("reduce by index") on any OpenCL device.
+
+``dest[i] = dest[i] ⊕ v`` over a stream of (bin, value) pairs, for any associative and commutative ⊕.
+"""
+
+from clhist import operators
+from clhist.api import bincount, reduce_by_index
+from clhist.device import default_queue, device_profile
+from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
+from clhist.execute import free_scratch
+from clhist.kernel import HistogramKernel
+from clhist.model import Plan, plan
+from clhist.operator import Operator
+from clhist.profile import Profile
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BuildError",
+    "HistogramKernel",
+    "NoDeviceError",
+    "Operator",
+    "Plan",
+    "Profile",
+    "ProfileError",
+    "UnsupportedError",
+    "bincount",
+    "default_queue",
+    "device_profile",
+    "free_scratch",
+    "operators",
+    "plan",
+    "reduce_by_index",
+]

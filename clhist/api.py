@@ -1,0 +1,275 @@
+"""The functions of the library: `reduce_by_index` and `bincount`."""
+
+from __future__ import annotations
+
+import operator as python_operator
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist import operators
+from clhist.arrays import Array, check_array, common_kind, is_array, is_device_array
+from clhist.device import default_queue
+from clhist.dtypes import c_name
+from clhist.execute import NARROW_BINS, NARROW_ELEMENTS, Allocator
+from clhist.kernel import HistogramKernel
+from clhist.operator import Operator
+
+# How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
+# than one set in a million stays within.
+_SAMPLES = 2048
+_SAMPLE_MARGIN = 128
+
+
+def reduce_by_index(
+    dest: Array,
+    op: Operator | np.ufunc | str,
+    indices: Array,
+    values: Any,
+    *,
+    queue: cl.CommandQueue | None = None,
+    out: Array | None = None,
+    allocator: Allocator | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+    return_event: bool = False,
+    race_factor: float = 1.0,
+    update: str | None = None,
+    memory: str | None = None,
+    copies: int | None = None,
+    passes: int | None = None,
+    work_group_size: int | None = None,
+    memory_budget: int | None = None,
+) -> Any:
+    """Return `dest` combined with every value at its index: ``dest[i] = op(dest[i], v)`` for each pair (i, v).
+
+    Futhark's ``reduce_by_index`` (SC'20, Fig. 1b); for a ufunc, what ``op.at(dest, indices, values)`` computes, in any
+    order.
+
+    Parameters
+    ----------
+    dest : array of shape (H,)
+        What the bins hold before. NumPy's or PyOpenCL's, as all arrays of a call.
+    op : Operator, numpy.ufunc or str
+        How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, or a known C
+        expression such as ``"max(a, b)"``.
+    indices : array of integers
+        Bins. One outside [0, H) is ignored, its value with it.
+    values : array of the shape of `indices`, or scalar
+        Must be convertible to the dtype of `dest` as ``np.can_cast(..., "same_kind")`` has it.
+    out : array of shape (H,), optional
+        Where the result goes; ``out=dest`` updates in place. Defaults to a new array.
+    queue, allocator, wait_for, return_event, race_factor, memory_budget
+        See `HistogramKernel.__call__`.
+    update, memory, copies, passes, work_group_size
+        Force what the model would choose; see `HistogramKernel.__call__`.
+
+    Returns
+    -------
+    array of shape (H,)
+        Of the kind and dtype of `dest`. With `return_event` also the event that covers the call.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named, and nothing is enqueued.
+
+    Examples
+    --------
+    >>> reduce_by_index(np.zeros(3), np.maximum, np.array([0, 2, 0]), np.array([1.0, 5.0, 4.0]))  # doctest: +SKIP
+    array([4., 0., 5.])
+    """
+    dest, indices = _as_array("dest", dest), _as_array("indices", indices)
+    scalar = not is_array(values) and np.ndim(values) == 0
+    if not scalar:
+        values = _as_array("values", values)
+    on_device = common_kind([("dest", dest), ("indices", indices), *([] if scalar else [("values", values)])])
+    if dest.ndim != 1 or dest.size == 0:
+        raise ValueError(f"dest: expected one dimension and at least one bin, got shape {dest.shape}")
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"indices: expected integers, got {indices.dtype}")
+    if not scalar and values.shape != indices.shape:
+        raise ValueError(f"values: expected shape {indices.shape} as of indices, got {values.shape}")
+    operator = _operator(op, dest.dtype) if isinstance(op, np.ufunc | str) else operators.as_operator(op, dest.dtype)
+    given = operator.dtype if scalar else values.dtype
+    if given != operator.dtype and not np.can_cast(given, operator.dtype, "same_kind"):
+        raise TypeError(f"values: expected what converts to {operator.dtype} of dest, got {given}; convert it yourself")
+    context = dest.context if on_device else (queue.context if queue is not None else default_queue().context)
+    kernel = _pair_kernel(context, operator, _native(indices.dtype), None if scalar else _native(values.dtype))
+    return kernel(
+        indices,
+        values,
+        num_bins=dest.size,
+        dest=dest,
+        out=out,
+        queue=queue,
+        allocator=allocator,
+        wait_for=wait_for,
+        return_event=return_event,
+        race_factor=race_factor,
+        update=update,
+        memory=memory,
+        copies=copies,
+        passes=passes,
+        work_group_size=work_group_size,
+        memory_budget=memory_budget,
+    )
+
+
+def bincount(
+    x: Array,
+    weights: Array | None = None,
+    minlength: int = 0,
+    *,
+    queue: cl.CommandQueue | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return how often each value occurs, or the sum of its weights: `numpy.bincount`.
+
+    Parameters
+    ----------
+    x : array of shape (N,) of non-negative integers
+        NumPy's or PyOpenCL's.
+    weights : array of shape (N,), optional
+        Of any real dtype; summed in float64.
+    minlength : int
+        The least number of bins.
+    queue : pyopencl.CommandQueue, optional
+        Defaults to that of `x`, or the default one.
+    out : array of shape (max(minlength, max(x) + 1),), optional
+        Where the result goes.
+
+    Returns
+    -------
+    array of shape (max(minlength, max(x) + 1),)
+        Counts as `numpy.intp`, sums of weights as float64; of the kind of `x`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's, of the same text: for negative entries, more dimensions than one, weights of another length, dtypes
+        that do not convert safely. Also if `out` is wrong.
+
+    Notes
+    -----
+    The number of bins is guessed from a sample and checked while counting, so that `x` is read once. It is known only
+    when all is counted: unlike `reduce_by_index` this function waits for the device.
+    """
+    x = _as_array("x", x) if np.size(x) or is_array(x) else np.zeros(np.shape(x), np.intp)
+    if x.ndim != 1:
+        raise ValueError(
+            "object too deep for desired array" if x.ndim else "object of too small depth for desired array"
+        )
+    if not np.can_cast(x.dtype, np.intp, "safe"):
+        raise TypeError(f"Cannot cast array data from {x.dtype!r} to dtype('int64') according to the rule 'safe'")
+    if minlength is None:
+        raise TypeError("use 0 instead of None for minlength")
+    minlength = python_operator.index(minlength)
+    if minlength < 0:
+        raise ValueError("'minlength' must not be negative")
+    if weights is not None:
+        weights = _as_array("weights", weights)
+        common_kind([("x", x), ("weights", weights)])
+        if weights.ndim != 1:
+            raise ValueError("object too deep for desired array")
+        if not np.can_cast(weights.dtype, np.float64, "safe"):
+            raise TypeError(
+                f"Cannot cast array data from {weights.dtype!r} to dtype('float64') according to the rule 'safe'"
+            )
+        if weights.size != x.size:
+            raise ValueError("The weights and list don't have the same length.")
+    if queue is None:
+        queue = (x.queue if is_device_array(x) else None) or default_queue()
+    if weights is not None:
+        operator, values = _operator(np.add, np.dtype(np.float64)), weights
+    else:
+        # Ones sum up in 32 bits: as long as there are fewer than 2^32 of them.
+        operator, values = operators.count(np.intp) if x.size < 2**32 else operators.add(np.intp), 1
+    if x.size == 0:
+        result = (
+            cl_array.zeros(queue, minlength, operator.dtype)
+            if is_device_array(x)
+            else np.zeros(minlength, operator.dtype)
+        )
+    else:
+        kernel = _pair_kernel(queue.context, operator, _native(x.dtype), None if weights is None else weights.dtype)
+        result = _count(kernel, x.view(np.uint8) if x.dtype.kind == "b" else x, values, minlength, queue)
+    if out is None:
+        return result
+    check_array("out", out, operator.dtype, written=True, shape=result.shape)
+    common_kind([("x", x), ("out", out)])
+    out[...] = result
+    return out
+
+
+def _count(kernel: HistogramKernel, x: Array, values: Any, minlength: int, queue: cl.CommandQueue) -> Array:
+    """Count into as many bins as a sample suggests, and once more if that was too few."""
+    sampled = int(_sample(x, queue).max())
+    room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
+    if room < NARROW_BINS and x.size < NARROW_ELEMENTS:
+        result, reached = kernel.count_with_reach(x, values, num_bins=room, queue=queue)
+        if reached < room:
+            return result[: max(minlength, reached + 1)]
+    largest, smallest = (
+        (int(cl_array.max(x, queue).get()), int(cl_array.min(x, queue).get()))
+        if is_device_array(x)
+        else (int(x.max()), int(x.min()))
+    )
+    if smallest < 0:
+        raise ValueError("'list' argument must have no negative elements")
+    return kernel(x, values, num_bins=max(minlength, largest + 1), queue=queue)
+
+
+def _sample(x: Array, queue: cl.CommandQueue) -> np.ndarray:
+    """Return some elements of `x`, evenly spread."""
+    step = max(1, x.size // _SAMPLES)
+    if not is_device_array(x):
+        return x[::step]
+    found = np.empty(x.size // step, x.dtype)
+    cl.enqueue_copy(
+        queue,
+        found,
+        x.base_data,  # type: ignore[call-overload]
+        buffer_origin=(x.offset, 0, 0),
+        host_origin=(0, 0, 0),
+        region=(x.dtype.itemsize, found.size, 1),
+        buffer_pitches=(step * x.dtype.itemsize,),
+        host_pitches=(x.dtype.itemsize,),
+        wait_for=x.events,
+    )
+    return found
+
+
+@lru_cache(maxsize=256)
+def _operator(op: np.ufunc | str, dtype: np.dtype) -> Operator:
+    return operators.as_operator(op, dtype)
+
+
+@lru_cache(maxsize=256)
+def _pair_kernel(context: cl.Context, operator: Operator, index: np.dtype, value: np.dtype | None) -> HistogramKernel:
+    """Return the kernel for arrays of indices and values; `value` None stands for one value for all."""
+    c_type = "value_t" if value is None or value == operator.dtype else c_name(value)
+    emitted = "values" if value is None else "values[i]"
+    if value is not None and operator.dtype.kind == "c" and value != operator.dtype:
+        target = c_name(operator.dtype)
+        emitted = f"convert_{target}({emitted})" if value.kind == "c" else f"({target})({emitted}, 0)"
+    values = "const value_t values" if value is None else f"const {c_type} *values"
+    return HistogramKernel(
+        context, operator, arguments=f"const {c_name(index)} *indices, {values}", map=f"EMIT(indices[i], {emitted})"
+    )
+
+
+def _as_array(name: str, value: Any) -> Array:
+    if is_device_array(value):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _native(dtype: np.dtype) -> np.dtype:
+    return dtype.newbyteorder("=") if dtype.names is None else dtype

@@ -1,0 +1,146 @@
+"""Arrays of NumPy and of PyOpenCL as a kernel takes them: checked, and as a buffer with an offset.
+
+On a CPU a NumPy array is used where it lies; on other devices it is copied there, and back if the kernel writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+Array = Any  # numpy.ndarray or pyopencl.array.Array: neither knows of the other
+
+
+def is_device_array(value: object) -> bool:
+    """Whether `value` is an array of PyOpenCL."""
+    return isinstance(value, cl_array.Array)
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` is an array of NumPy or PyOpenCL; NumPy's scalars are none."""
+    return isinstance(value, np.ndarray | cl_array.Array)
+
+
+def check_array(
+    name: str, value: object, dtype: np.dtype, *, written: bool, shape: tuple[int, ...] | None = None
+) -> Array:
+    """Return `value` as an array that a kernel can take, or raise what is wrong with it.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for errors.
+    value : array
+        Of NumPy or PyOpenCL. A NumPy array that is only read is copied if it is not contiguous or byte-swapped.
+    dtype : numpy.dtype
+        What its elements must be.
+    written : bool
+        Whether the kernel writes it.
+    shape : tuple of int, optional
+        What its shape must be.
+
+    Raises
+    ------
+    TypeError
+        If it is no array, or of another dtype.
+    ValueError
+        If its shape is another, or it is not contiguous, or it is written and read-only.
+    """
+    if not is_array(value):
+        raise TypeError(f"{name}: expected a NumPy or PyOpenCL array of {dtype}, got {type(value).__name__}")
+    array: Array = value
+    host = isinstance(value, np.ndarray)
+    given = array.dtype.newbyteorder("=") if host and not written and array.dtype.names is None else array.dtype
+    if given != dtype:
+        raise TypeError(f"{name}: expected an array of {dtype}, got one of {array.dtype}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
+    if host and not written:
+        return np.ascontiguousarray(array, dtype)
+    if not array.flags.c_contiguous:
+        raise ValueError(
+            f"{name}: expected a contiguous array, got one with strides {array.strides} of shape {array.shape}"
+        )
+    if host and not array.flags.writeable:
+        raise ValueError(f"{name}: expected an array that can be written, got a read-only one")
+    return array
+
+
+def common_kind(named: Iterable[tuple[str, Array]]) -> bool:
+    """Return whether the arrays are PyOpenCL's; all must be of one kind.
+
+    Raises
+    ------
+    TypeError
+        If some are NumPy's and some PyOpenCL's; both are named.
+    """
+    kinds: dict[bool, str] = {}
+    for name, array in named:
+        kinds.setdefault(is_device_array(array), name)
+    if len(kinds) == 2:
+        raise TypeError(
+            f"{kinds[False]}: expected a PyOpenCL array as {kinds[True]} is, got a NumPy array; "
+            "clhist copies nothing between host and device unasked"
+        )
+    return kinds.popitem()[0] if kinds else False
+
+
+def check_context(named: Iterable[tuple[str, Array]], context: cl.Context) -> None:
+    """Raise ValueError if one of the device arrays is of another context."""
+    for name, array in named:
+        if is_device_array(array) and array.context != context:
+            raise ValueError(f"{name}: expected an array of the context {context}, got one of {array.context}")
+
+
+@dataclass
+class Operand:
+    """An array as a kernel takes it.
+
+    Attributes
+    ----------
+    buffer : pyopencl.MemoryObject or None
+        None for an array without elements.
+    offset : int
+        Bytes from the buffer's start to the first element.
+    retrieve : callable
+        Called when all is done: makes what was written visible in the NumPy array.
+    """
+
+    buffer: Any
+    offset: int
+    retrieve: Callable[[], None]
+
+
+def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool = True) -> Operand:
+    """Return `array` as a kernel on `queue` takes it; `read` says whether its present content matters."""
+    if is_device_array(array):
+        return Operand(array.base_data, array.offset if array.base_data is not None else 0, _nothing)
+    if array.size == 0:
+        return Operand(None, 0, _nothing)
+    flags = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
+    if queue.device.host_unified_memory and queue.device.type & cl.device_type.CPU:
+        buffer = cl.Buffer(queue.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
+        return Operand(buffer, 0, (lambda: _map(queue, buffer, array)) if written else _nothing)
+    if read:
+        buffer = cl.Buffer(queue.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+    else:
+        buffer = cl.Buffer(queue.context, flags, array.nbytes)
+    return Operand(buffer, 0, (lambda: _download(queue, buffer, array)) if written else _nothing)
+
+
+def _map(queue: cl.CommandQueue, buffer: cl.Buffer, array: np.ndarray) -> None:
+    mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, 0, array.shape, array.dtype, is_blocking=True)
+    mapped.base.release(queue)
+
+
+def _download(queue: cl.CommandQueue, buffer: cl.Buffer, array: np.ndarray) -> None:
+    cl.enqueue_copy(queue, array, buffer, is_blocking=True)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,1 @@
+"""Case studies on the public API."""

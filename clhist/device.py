@@ -1,0 +1,175 @@
+"""What OpenCL says of devices, and the choice of one."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from functools import lru_cache
+
+import pyopencl as cl
+
+from clhist.errors import NoDeviceError
+from clhist.profile import Profile, Report, load_profiles, merge
+from clhist.runtimes import register_installed_runtimes
+
+HOW_TO_GET_ONE = (
+    'install a GPU driver with OpenCL, or an OpenCL for the processor: pip install "clhist[cpu]" '
+    "(on Debian and Ubuntu also: apt-get install pocl-opencl-icd)"
+)
+
+# Of the device's memory, what copies may take unless the caller says otherwise.
+MEMORY_FRACTION = 4
+
+_default_queue: cl.CommandQueue | None = None
+_default_lock = threading.Lock()
+
+
+def platforms() -> list[cl.Platform]:
+    """Return the OpenCL platforms that have devices.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is none; the message says how to get one.
+    """
+    register_installed_runtimes()
+    try:
+        found = [platform for platform in cl.get_platforms() if _devices(platform)]
+    except cl.Error as error:  # the loader reports "no platform" as an error
+        raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
+    except RuntimeError as error:
+        raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
+    if not found:
+        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}")
+    return found
+
+
+def devices(platform: str | None = None, device: str | None = None) -> list[cl.Device]:
+    """Return the OpenCL devices, best first: GPUs before CPUs, more compute units before fewer.
+
+    Parameters
+    ----------
+    platform, device : str, optional
+        Keep those whose platform's or own name contains this, in any case.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is none; the message lists what there is.
+    """
+    every = [d for p in platforms() for d in _devices(p)]
+    found = [d for d in every if _contains(d.platform.name, platform) and _contains(d.name, device)]
+    if not found:
+        listed = "; ".join(f"{d.name.strip()} ({d.platform.name.strip()})" for d in every)
+        asked = ", ".join(f"{what} {name!r}" for what, name in (("platform", platform), ("device", device)) if name)
+        raise NoDeviceError(f"no OpenCL device matches {asked}; there are: {listed}")
+    return sorted(found, key=lambda d: (_broken(d) is not None, device_kind(d) == "cpu", -d.max_compute_units))
+
+
+def default_queue() -> cl.CommandQueue:
+    """Return the queue that calls without one use; it is made at the first call and kept.
+
+    ``PYOPENCL_CTX`` chooses the device as everywhere in PyOpenCL. Without it the first of `devices` is taken.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no device, or only one that is known not to work.
+    """
+    global _default_queue
+    with _default_lock:
+        if _default_queue is None:
+            found = platforms()
+            if os.environ.get("PYOPENCL_CTX"):
+                context = cl.create_some_context(interactive=False)
+            else:
+                best = devices()[0]
+                reason = _broken(best)
+                if reason is not None:
+                    raise NoDeviceError(
+                        f"the only OpenCL device, {best.name.strip()} of {found[0].version.strip()}, "
+                        f"does not work: {reason}"
+                    )
+                context = cl.Context([best])
+            _default_queue = cl.CommandQueue(context)
+        return _default_queue
+
+
+def device_kind(device: cl.Device) -> str:
+    """Return "cpu" for a CPU, "gpu" for everything else."""
+    return "cpu" if device.type & cl.device_type.CPU else "gpu"
+
+
+@lru_cache(maxsize=64)
+def device_profile(device: cl.Device) -> Profile:
+    """Return what the model needs to know of `device`, from the profiles and from what OpenCL reports.
+
+    Raises
+    ------
+    ProfileError
+        If a profile is broken, or a number is nowhere to be had.
+    """
+    return merge(report(device), load_profiles())
+
+
+def report(device: cl.Device) -> Report:
+    """Return what OpenCL reports of `device`."""
+    return Report(
+        name=device.name.strip(),
+        vendor=device.vendor.strip(),
+        kind=device_kind(device),
+        compute_units=device.max_compute_units,
+        max_work_group_size=device.max_work_group_size,
+        local_memory=device.local_mem_size,
+        cache=device.global_mem_cache_size,
+        cache_line=device.global_mem_cacheline_size,
+    )
+
+
+@lru_cache(maxsize=64)
+def device_features(device: cl.Device) -> frozenset[str]:
+    """Return what `device` has, of `clhist.atomics.FEATURES`."""
+    return features_of(device.extensions, device.platform.name)
+
+
+def features_of(extensions: str, platform_name: str) -> frozenset[str]:
+    """Return the features that a device with these `extensions` on this platform has; pure."""
+    names = extensions.split()
+    found = {
+        "int64_base_atomics": "cl_khr_int64_base_atomics" in names,
+        "int64_extended_atomics": "cl_khr_int64_extended_atomics" in names,
+        "fp64": "cl_khr_fp64" in names,
+        "nvidia_ptx": platform_name.startswith("NVIDIA"),
+        "amd_fence": platform_name.startswith("AMD Accelerated Parallel Processing"),
+    }
+    return frozenset(name for name, has in found.items() if has)
+
+
+def memory_budget(device: cl.Device) -> int:
+    """Return the bytes that copies may take on `device` by default: a quarter of its memory, in one buffer."""
+    return min(device.global_mem_size // MEMORY_FRACTION, device.max_mem_alloc_size)
+
+
+def _broken(device: cl.Device) -> str | None:
+    """Return why a device is known not to work, or None."""
+    # PoCL before 3.1 hands the name of a processor that its LLVM does not know to a compiler that refuses it.
+    pocl = re.search(r"PoCL (\d+)\.(\d+)", device.platform.version)
+    if pocl and (int(pocl[1]), int(pocl[2])) < (3, 1) and device.version.rstrip().endswith("-generic"):
+        return (
+            f"PoCL {pocl[1]}.{pocl[2]} does not know this processor (github.com/pocl/pocl/issues/1049). "
+            'Intel\'s OpenCL does, whoever made the processor: pip install "clhist[cpu]"; '
+            "on Debian and Ubuntu also: apt-get install pocl-opencl-icd"
+        )
+    return None
+
+
+def _devices(platform: cl.Platform) -> list[cl.Device]:
+    try:
+        return platform.get_devices()
+    except cl.Error:  # how PyOpenCL reports a platform without devices
+        return []
+
+
+def _contains(name: str, part: str | None) -> bool:
+    return part is None or part.lower() in name.lower()

@@ -1,0 +1,198 @@
+"""NumPy dtypes in OpenCL C: their names, their declarations and their literals.
+
+Pure text: nothing here needs a device, so what a kernel will say can be tested anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+_C_NAMES = {
+    np.dtype(np.bool_): "uchar",
+    np.dtype(np.int8): "char",
+    np.dtype(np.uint8): "uchar",
+    np.dtype(np.int16): "short",
+    np.dtype(np.uint16): "ushort",
+    np.dtype(np.int32): "int",
+    np.dtype(np.uint32): "uint",
+    np.dtype(np.int64): "long",
+    np.dtype(np.uint64): "ulong",
+    np.dtype(np.float32): "float",
+    np.dtype(np.float64): "double",
+    np.dtype(np.complex64): "float2",
+    np.dtype(np.complex128): "double2",
+}
+
+_DTYPES = {name: dtype for dtype, name in _C_NAMES.items() if dtype.kind != "b"} | {
+    "unsigned char": np.dtype(np.uint8),
+    "unsigned short": np.dtype(np.uint16),
+    "unsigned": np.dtype(np.uint32),
+    "unsigned int": np.dtype(np.uint32),
+    "unsigned long": np.dtype(np.uint64),
+    "cfloat_t": np.dtype(np.complex64),
+    "cdouble_t": np.dtype(np.complex128),
+}
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def supported_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
+    """Return `dtype` as a `numpy.dtype` that a bin can have.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        A boolean, an integer of 8 to 64 bits, float32, float64, complex64, complex128, or a structured dtype of these
+        laid out as C does it (``np.dtype([...], align=True)``).
+    argument : str
+        What to call it in an error.
+
+    Raises
+    ------
+    TypeError
+        If OpenCL C has no such type; the message names `argument`.
+    """
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"{argument}: expected a NumPy dtype, got {dtype!r}") from error
+    if found.names is not None:
+        _alignment(found, argument)
+        return found
+    native = found.newbyteorder("=")
+    if native not in _C_NAMES:
+        known = ", ".join(str(d) for d in _C_NAMES)
+        raise TypeError(f"{argument}: OpenCL has no type for {found}; expected one of {known}, or a structured dtype")
+    return native
+
+
+def c_name(dtype: np.dtype) -> str:
+    """Return the OpenCL C name of a scalar dtype, such as ``"uint"``; complex numbers are two-vectors."""
+    return _C_NAMES[dtype]
+
+
+def dtype_of(c_type: str) -> np.dtype | None:
+    """Return the scalar dtype that OpenCL C calls `c_type`, or None."""
+    return _DTYPES.get(" ".join(c_type.split()))
+
+
+def needs_fp64(dtype: np.dtype) -> bool:
+    """Whether a kernel that holds `dtype` needs the device's double precision."""
+    if dtype.subdtype is not None:
+        return needs_fp64(dtype.subdtype[0])
+    if dtype.fields is not None:
+        return any(needs_fp64(field[0]) for field in dtype.fields.values())
+    return dtype in (np.dtype(np.float64), np.dtype(np.complex128))
+
+
+def declare(dtype: np.dtype, name: str) -> str:
+    """Return C that makes `name` a type of `dtype`: a ``typedef`` of a scalar, or of a struct."""
+    if dtype.names is None:
+        return f"typedef {c_name(dtype)} {name};"
+    return f"typedef {_struct(dtype)} {name};"
+
+
+def literal(value: object, dtype: np.dtype, name: str = "") -> str:
+    """Return `value` as a C expression of exactly that value; `name` is the C type of a structured dtype.
+
+    Floating-point numbers are written by their bits, so that infinities and NaN arrive as they are.
+    """
+    if dtype.names is not None:
+        return f"(({name}){_initialiser(value, dtype)})"
+    if dtype.kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        number = np.asarray(value, dtype)[()]
+        return f"(({c_name(dtype)})({literal(number.real, part)}, {literal(number.imag, part)}))"
+    number = np.asarray(value, dtype)[()]
+    if dtype == np.float32:
+        return f"as_float(0x{int(number.view(np.uint32)):08x}u)"
+    if dtype == np.float64:
+        return f"as_double(0x{int(number.view(np.uint64)):016x}ul)"
+    if dtype == np.int64 and number == np.iinfo(np.int64).min:
+        return "(-0x7fffffffffffffffl - 1)"  # C has no negative literals: this one alone does not fit before the minus
+    suffix = {"int64": "l", "uint64": "ul", "uint32": "u"}.get(dtype.name, "")
+    return f"(({c_name(dtype)}){int(number)}{suffix})"
+
+
+def same_value(value: object, dtype: np.dtype, argument: str) -> object:
+    """Return `value` converted to `dtype`, refusing what does not fit.
+
+    Raises
+    ------
+    ValueError
+        If `dtype` cannot hold `value`, such as -1 for an unsigned integer or a tuple of another length for a struct.
+    """
+    wrong = f"{argument}: {value!r} does not fit {dtype}"
+    try:
+        with np.errstate(all="ignore"):
+            converted = np.zeros((), dtype)
+            converted[()] = value
+            if dtype.names is not None:
+                return converted[()]
+            original = np.asarray(value)
+            if original.shape != () or original.dtype.kind not in "biufc":
+                raise ValueError(f"{wrong}; expected one number")
+            exact = (
+                dtype.kind in "fc"
+                and original.dtype.kind in "biufc"
+                and not (dtype.kind == "f" and original.dtype.kind == "c")
+            )
+            kept = exact or converted[()] == original[()]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(wrong if wrong not in str(error) else str(error)) from error
+    if not kept:
+        raise ValueError(wrong)
+    return converted[()]
+
+
+def _struct(dtype: np.dtype) -> str:
+    members = []
+    for name, (field, *_) in (dtype.fields or {}).items():
+        base, shape = field.subdtype if field.subdtype is not None else (field, ())
+        kind = c_name(base) if base.names is None else _struct(base)
+        members.append(f"{kind} {name}{''.join(f'[{n}]' for n in shape)};")
+    return "struct { " + " ".join(members) + " }"
+
+
+def _initialiser(value: object, dtype: np.dtype) -> str:
+    if dtype.subdtype is not None:
+        base, _ = dtype.subdtype
+        return "{" + ", ".join(_initialiser(v, base) for v in np.asarray(value, base).ravel()) + "}"
+    if dtype.names is None:
+        return literal(value, dtype)
+    record = np.asarray(value, dtype)[()]
+    return "{" + ", ".join(_initialiser(record[name], dtype[name]) for name in dtype.names) + "}"
+
+
+def _alignment(dtype: np.dtype, argument: str) -> int:
+    """Return the alignment that C gives `dtype`, refusing a layout that C would not choose."""
+    if dtype.subdtype is not None:
+        return _alignment(dtype.subdtype[0], argument)
+    if dtype.names is None:
+        native = supported_dtype(dtype, argument)
+        if native != dtype:
+            raise TypeError(f"{argument}: {dtype} is of the other byte order")
+        return native.itemsize
+    position, widest = 0, 1
+    for name, (field, offset, *_) in (dtype.fields or {}).items():
+        if not IDENTIFIER.match(name):
+            raise TypeError(f"{argument}: field name {name!r} of {dtype} is not a C identifier")
+        align = _alignment(field, f"{argument}, field {name!r}")
+        position = -(-position // align) * align
+        if offset != position:
+            raise TypeError(
+                f"{argument}: field {name!r} of {dtype} lies at byte {offset} where C puts it at {position}; "
+                "make it with np.dtype([...], align=True)"
+            )
+        position += field.itemsize
+        widest = max(widest, align)
+    size = -(-position // widest) * widest
+    if dtype.itemsize != size:
+        raise TypeError(
+            f"{argument}: {dtype} has {dtype.itemsize} bytes where C gives it {size}; "
+            "make it with np.dtype([...], align=True)"
+        )
+    return widest

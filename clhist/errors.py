@@ -1,0 +1,19 @@
+"""The errors that are clhist's own; wrong arguments raise TypeError and ValueError as everywhere in Python."""
+
+from __future__ import annotations
+
+
+class NoDeviceError(RuntimeError):
+    """There is no OpenCL device that can be used; the message says how to get one."""
+
+
+class UnsupportedError(RuntimeError):
+    """The device lacks what the call needs, such as double precision; the message names both."""
+
+
+class ProfileError(ValueError):
+    """A device profile is broken; the message names the file and the key."""
+
+
+class BuildError(RuntimeError):
+    """The device's compiler refused a kernel; the message shows the numbered source and the compiler's words."""

@@ -1,0 +1,62 @@
+"""Building OpenCL programs: each once for a context, with errors that show the source."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pyopencl as cl
+
+from clhist.errors import BuildError
+
+_programs: dict[tuple[int, str, tuple[str, ...]], tuple[cl.Context, cl.Program]] = {}
+_lock = threading.Lock()
+
+
+class Kernel:
+    """One kernel of a built program, safe to enqueue from several threads."""
+
+    def __init__(self, program: cl.Program, name: str) -> None:
+        self._kernel = cl.Kernel(program, name)
+        self._lock = threading.Lock()
+
+    def enqueue(
+        self,
+        queue: cl.CommandQueue,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+        arguments: Sequence[object],
+        wait_for: Sequence[cl.Event],
+    ) -> cl.Event:
+        """Set the arguments and enqueue; the kernel keeps its arguments, so only one thread may be between the two."""
+        with self._lock:
+            self._kernel.set_args(*arguments)  # type: ignore[arg-type]
+            return cl.enqueue_nd_range_kernel(queue, self._kernel, global_size, local_size, wait_for=wait_for or None)
+
+
+def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:
+    """Return the program of `source` for `context`, built at the first call.
+
+    Raises
+    ------
+    BuildError
+        If the compiler refuses it; with the numbered source and the compiler's words.
+    """
+    key = (context.int_ptr, source, tuple(options))
+    with _lock:
+        if key in _programs:
+            return _programs[key][1]
+    try:
+        program = cl.Program(context, source).build(options=list(options))
+    except cl.Error as error:
+        numbered = "\n".join(f"{number:4d}  {line}" for number, line in enumerate(source.splitlines(), start=1))
+        words = _compiler_words(error)
+        raise BuildError(f"{words}\n\nin this OpenCL C:\n{numbered}\n\n{words}") from error
+    with _lock:
+        _programs[key] = (context, program)  # keeping the context keeps its pointer from being used for another
+    return program
+
+
+def _compiler_words(error: cl.Error) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("(options:")]
+    return "\n".join(["the OpenCL compiler refused the kernel:", *lines])

@@ -1,0 +1,77 @@
+"""Recognising, in a C expression, an operation that hardware may have (SC'20, section III-B: "pattern matching").
+
+Only the text is looked at. An expression that is not recognised still works, by a compare-exchange loop or a lock.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d+|[<>=!]=|&&|\|\||\S")
+
+# A commutative expression stands once: the other order of a and b is derived.
+_ANY_NUMBER = {"a + b": "add", "a * b": "multiply"}
+_INTEGERS_ONLY = {
+    "a & b": "bitwise_and",
+    "a | b": "bitwise_or",
+    "a ^ b": "bitwise_xor",
+    "a && b": "logical_and",
+    "a || b": "logical_or",
+    "min ( a , b )": "minimum",
+    "a < b ? a : b": "minimum",
+    "a <= b ? a : b": "minimum",
+    "a > b ? b : a": "minimum",
+    "a >= b ? b : a": "minimum",
+    "max ( a , b )": "maximum",
+    "a > b ? a : b": "maximum",
+    "a >= b ? a : b": "maximum",
+    "a < b ? b : a": "maximum",
+    "a <= b ? b : a": "maximum",
+}
+
+
+def recognise(combine: str, dtype: np.dtype) -> str | None:
+    """Return NumPy's name of the operation that `combine` is on `dtype`, or None.
+
+    On floating-point numbers a comparison is not taken for a minimum or maximum, since it treats NaN in its own way,
+    and multiplication of complex numbers is not ``a * b`` on OpenCL's two-vectors.
+
+    Examples
+    --------
+    >>> recognise("(b + a)", np.dtype(np.int32))
+    'add'
+    >>> recognise("a < b ? b : a", np.dtype(np.uint8))
+    'maximum'
+    """
+    if dtype.names is not None:
+        return None
+    tokens = _strip_parentheses(_TOKEN.findall(combine))
+    known = _ANY_NUMBER | (_INTEGERS_ONLY if dtype.kind in "iub" else {})
+    if dtype.kind == "c":
+        known = {"a + b": "add"}
+    swapped = [{"a": "b", "b": "a"}.get(token, token) for token in tokens]
+    return known.get(" ".join(tokens)) or known.get(" ".join(swapped))
+
+
+def _strip_parentheses(tokens: list[str]) -> list[str]:
+    """Drop parentheses around the whole, around single names, and around the condition of a choice."""
+    text = " ".join(tokens)
+    while True:
+        shorter = re.sub(r"(?<!min )(?<!max )\( (a|b) \)", r"\1", text)
+        shorter = re.sub(r"^\( (a (?:[<>]=?) b|b (?:[<>]=?) a) \) \?", r"\1 ?", shorter)
+        if shorter.startswith("( ") and _closes_at_end(shorter.split()):
+            shorter = shorter[2:-2]
+        if shorter == text:
+            return text.split()
+        text = shorter
+
+
+def _closes_at_end(tokens: list[str]) -> bool:
+    depth = 0
+    for position, token in enumerate(tokens):
+        depth += (token == "(") - (token == ")")
+        if depth == 0:
+            return position == len(tokens) - 1
+    return False

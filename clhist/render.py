@@ -1,0 +1,215 @@
+"""From a specification to OpenCL C: pure text, no device.
+
+Into the source goes what changes the code (types, operator, map, update, memory, work-group size, capacity of the local
+array); what changes only numbers (N, H, M, the bins of a pass) is passed when a kernel is launched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+
+import numpy as np
+from mako.lookup import TemplateLookup
+from mako.template import Template
+
+from clhist.atomics import native_atomic
+from clhist.dtypes import c_name, declare
+from clhist.operator import Operator
+
+# A map longer than this is not written out several times for the sake of wide loads: it is not bound by them.
+_LONGEST_UNROLLED_MAP = 400
+_LOADS_IN_FLIGHT = 4
+_BYTES_OF_A_LOAD = 16
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a map, as its C declaration says it.
+
+    Attributes
+    ----------
+    name, c_type : str
+        The identifier, and the C type of the scalar or of an element.
+    dtype : numpy.dtype
+        The same type for NumPy.
+    is_array, is_const : bool
+        Whether it is a pointer to global memory, and whether the map may only read it.
+    """
+
+    name: str
+    c_type: str
+    dtype: np.dtype
+    is_array: bool
+    is_const: bool
+
+    @property
+    def pointer(self) -> str:
+        """C type of a pointer to the elements."""
+        return f"__global {'const ' if self.is_const else ''}{self.c_type} *"
+
+    @property
+    def parameter(self) -> str:
+        """Declaration of it as the map sees it."""
+        if self.is_array:
+            return f"{self.pointer}{'restrict ' if self.is_const else ''}{self.name}"
+        return f"const {self.c_type} {self.name}"
+
+    @property
+    def kernel_parameter(self) -> str:
+        """Declaration of it as the kernel gets it: an array by its buffer and an offset in bytes."""
+        if self.is_array:
+            return f"__global char *{self.name}__base, const ulong {self.name}__offset"
+        return self.parameter
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """Everything that the source of a sweep depends on.
+
+    Attributes
+    ----------
+    operator : Operator
+        The combining operator.
+    arguments : tuple of Argument
+        Inputs of the map.
+    map : str
+        C run for each `i`, with ``EMIT(bin, value)``.
+    memory, update : str
+        As in `clhist.model.Plan`.
+    order : {"blocked", "interleaved"}
+        Whether a work-item's elements are neighbours (CPU), or those of neighbouring work-items (GPU).
+    work_group_size : int
+        B.
+    capacity : int
+        Cells of the local array, copies and bins together; 0 in global memory.
+    wide : bool
+        Whether elements and bins are counted in 64 bits.
+    aligned : bool
+        Whether the arrays allow loads of 16 bytes.
+    reach : bool
+        Whether the largest bin that was emitted is reported, as an unsigned number.
+    structs : tuple of (str, numpy.dtype)
+        Structured types that the map may name.
+    preamble : str
+        C before the map.
+    features : frozenset of str
+        What the device has, of `clhist.atomics.FEATURES`.
+    """
+
+    operator: Operator
+    arguments: tuple[Argument, ...]
+    map: str
+    memory: str
+    update: str
+    order: str
+    work_group_size: int
+    capacity: int = 0
+    wide: bool = False
+    aligned: bool = False
+    reach: bool = False
+    structs: tuple[tuple[str, np.dtype], ...] = ()
+    preamble: str = ""
+    features: frozenset[str] = frozenset()
+
+    @property
+    def streamed(self) -> tuple[Argument, ...]:
+        """The arrays that the map reads only as ``name[i]``: their elements can be loaded ahead, and wide."""
+        return tuple(argument for argument in self.arguments if _is_streamed(argument, self.map))
+
+    @property
+    def vector_width(self) -> int:
+        """Elements of one load: 16 bytes of the widest streamed array, or 1."""
+        if not self.streamed or not self.aligned or self.order == "blocked" or len(self.map) > _LONGEST_UNROLLED_MAP:
+            return 1
+        return max(1, _BYTES_OF_A_LOAD // max(argument.dtype.itemsize for argument in self.streamed))
+
+    @property
+    def loads(self) -> int:
+        """Loads of each streamed array in flight; fewer where one load brings many elements."""
+        return max(1, min(_LOADS_IN_FLIGHT, 32 // self.vector_width)) if self.vector_width > 1 else 1
+
+
+def render_sweep(spec: SweepSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_sweep``."""
+    return _template("sweep.mako").render(
+        spec=spec,
+        streamed=spec.streamed,
+        map_body=_read_ahead(spec.map, spec.streamed),
+        atomic=native_atomic(spec.operator.operation, spec.operator.accumulator, spec.memory),
+        fence=_fence(spec.memory, spec.features),
+        word=_word(spec.operator),
+        declare=declare,
+        c_name=c_name,
+    )
+
+
+@dataclass(frozen=True)
+class CombineSpec:
+    """Everything that the source of the second stage depends on; `rows` work-items combine the copies of one bin."""
+
+    operator: Operator
+    order: str
+    columns: int = 1
+    rows: int = 1
+
+
+def render_combine(spec: CombineSpec) -> str:
+    """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
+    return _template("combine.mako").render(
+        operator=spec.operator,
+        order=spec.order,
+        columns=spec.columns,
+        rows=spec.rows,
+        word=_word(spec.operator),
+        declare=declare,
+        c_name=c_name,
+    )
+
+
+def _template(name: str) -> Template:
+    return _lookup().get_template(name)
+
+
+@lru_cache(maxsize=1)
+def _lookup() -> TemplateLookup:
+    lookup = TemplateLookup(strict_undefined=True)
+    for item in resources.files("clhist.kernels_cl").iterdir():
+        if item.name.endswith(".mako"):
+            lookup.put_string(item.name, item.read_text(encoding="utf-8"))
+    return lookup
+
+
+def _word(operator: Operator) -> str | None:
+    return {4: "uint", 8: "ulong"}.get(operator.cell_bytes)
+
+
+def _fence(memory: str, features: Collection[str]) -> str:
+    """Return the fence between a lock and its data; a plain mem_fence reaches only the work-group on GPUs."""
+    if memory == "local":
+        return "mem_fence(CLK_LOCAL_MEM_FENCE)"
+    if "nvidia_ptx" in features:
+        return '__asm__ volatile("membar.gl;" ::: "memory")'
+    if "amd_fence" in features:
+        return '__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")'
+    return "mem_fence(CLK_GLOBAL_MEM_FENCE)"
+
+
+def _is_streamed(argument: Argument, code: str) -> bool:
+    if not argument.is_array or not argument.is_const or argument.dtype.names is not None or argument.dtype.kind == "c":
+        return False
+    uses = re.findall(rf"\b{argument.name}\b", code)
+    return bool(uses) and len(uses) == len(re.findall(_element(argument), code))
+
+
+def _read_ahead(code: str, streamed: Collection[Argument]) -> str:
+    for argument in streamed:
+        code = re.sub(_element(argument), f"clhist_{argument.name}", code)
+    return code
+
+
+def _element(argument: Argument) -> str:
+    return rf"\b{argument.name}\s*\[\s*i\s*\]"

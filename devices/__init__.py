@@ -1,0 +1,1 @@
+"""Device profiles as TOML; clhist.profile reads them."""

@@ -1,0 +1,1 @@
+"""Mako templates of the OpenCL kernels; clhist.render fills them in."""
