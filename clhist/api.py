@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator as python_operator
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +14,7 @@ from clhist import operators
 from clhist.arrays import Array, check_array, common_kind, is_array, is_device_array
 from clhist.device import default_queue
 from clhist.dtypes import c_name
-from clhist.execute import NARROW_BINS, NARROW_ELEMENTS, Allocator
+from clhist.execute import NARROW_BINS, NARROW_ELEMENTS
 from clhist.kernel import HistogramKernel
 from clhist.operator import Operator
 
@@ -33,16 +32,7 @@ def reduce_by_index(
     *,
     queue: cl.CommandQueue | None = None,
     out: Array | None = None,
-    allocator: Allocator | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-    return_event: bool = False,
-    race_factor: float = 1.0,
-    update: str | None = None,
-    memory: str | None = None,
-    copies: int | None = None,
-    passes: int | None = None,
-    work_group_size: int | None = None,
-    memory_budget: int | None = None,
+    **options: Any,
 ) -> Any:
     """Return `dest` combined with every value at its index: ``dest[i] = op(dest[i], v)`` for each pair (i, v).
 
@@ -62,10 +52,11 @@ def reduce_by_index(
         Must be convertible to the dtype of `dest` as ``np.can_cast(..., "same_kind")`` has it.
     out : array of shape (H,), optional
         Where the result goes; ``out=dest`` updates in place. Defaults to a new array.
-    queue, allocator, wait_for, return_event, race_factor, memory_budget
-        See `HistogramKernel.__call__`.
-    update, memory, copies, passes, work_group_size
-        Force what the model would choose; see `HistogramKernel.__call__`.
+    queue : pyopencl.CommandQueue, optional
+        Defaults to that of `dest`, or the default one.
+    **options
+        `allocator`, `wait_for`, `return_event`, `race_factor`, `memory_budget`, and what would force the model's
+        choices: `update`, `memory`, `copies`, `passes`, `work_group_size`. See `HistogramKernel.__call__`.
 
     Returns
     -------
@@ -99,24 +90,7 @@ def reduce_by_index(
         raise TypeError(f"values: expected what converts to {operator.dtype} of dest, got {given}; convert it yourself")
     context = dest.context if on_device else (queue.context if queue is not None else default_queue().context)
     kernel = _pair_kernel(context, operator, _native(indices.dtype), None if scalar else _native(values.dtype))
-    return kernel(
-        indices,
-        values,
-        num_bins=dest.size,
-        dest=dest,
-        out=out,
-        queue=queue,
-        allocator=allocator,
-        wait_for=wait_for,
-        return_event=return_event,
-        race_factor=race_factor,
-        update=update,
-        memory=memory,
-        copies=copies,
-        passes=passes,
-        work_group_size=work_group_size,
-        memory_budget=memory_budget,
-    )
+    return kernel(indices, values, num_bins=dest.size, dest=dest, out=out, queue=queue, **options)
 
 
 def bincount(

@@ -133,6 +133,13 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
     return Operand(buffer, 0, (lambda: _download(queue, buffer, array)) if written else _nothing)
 
 
+def empty(
+    queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, on_device: bool, allocator: Any = None
+) -> Array:
+    """Return a new array of PyOpenCL, or else of NumPy."""
+    return cl_array.empty(queue, shape, dtype, allocator=allocator) if on_device else np.empty(shape, dtype)
+
+
 def _map(queue: cl.CommandQueue, buffer: cl.Buffer, array: np.ndarray) -> None:
     mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, 0, array.shape, array.dtype, is_blocking=True)
     mapped.base.release(queue)

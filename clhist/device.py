@@ -21,7 +21,8 @@ HOW_TO_GET_ONE = (
 # Of the device's memory, what copies may take unless the caller says otherwise.
 MEMORY_FRACTION = 4
 
-_default_queue: cl.CommandQueue | None = None
+# The context is kept as well: on Intel's CPU runtime a queue does not keep its own alive.
+_default: tuple[cl.Context, cl.CommandQueue] | None = None
 _default_lock = threading.Lock()
 
 
@@ -77,9 +78,9 @@ def default_queue() -> cl.CommandQueue:
     NoDeviceError
         If there is no device, or only one that is known not to work.
     """
-    global _default_queue
+    global _default
     with _default_lock:
-        if _default_queue is None:
+        if _default is None:
             found = platforms()
             if os.environ.get("PYOPENCL_CTX"):
                 context = cl.create_some_context(interactive=False)
@@ -92,8 +93,8 @@ def default_queue() -> cl.CommandQueue:
                         f"does not work: {reason}"
                     )
                 context = cl.Context([best])
-            _default_queue = cl.CommandQueue(context)
-        return _default_queue
+            _default = context, cl.CommandQueue(context)
+        return _default[1]
 
 
 def device_kind(device: cl.Device) -> str:

@@ -26,6 +26,8 @@ Allocator = Callable[[int], Any]
 NARROW_ELEMENTS = 2**31 - 2**24
 NARROW_BINS = 2**31 - 1
 
+_INT, _UINT, _LONG, _ULONG = (np.dtype(kind) for kind in (np.int32, np.uint32, np.int64, np.uint64))
+
 _COMBINE_COLUMNS = 32
 _COMBINE_ROWS = 16
 
@@ -36,6 +38,11 @@ _pools_lock = threading.Lock()
 def order_of(profile: Profile) -> str:
     """Return in which order the work-items of a device should go through the input."""
     return "blocked" if profile.kind == "cpu" else "interleaved"
+
+
+def index_types(wide: bool) -> tuple[np.dtype, np.dtype]:
+    """Return the types in which a kernel counts elements and bins."""
+    return (_LONG, _ULONG) if wide else (_INT, _UINT)
 
 
 def is_wide(plan: Plan) -> bool:
@@ -55,14 +62,19 @@ def local_capacity(plan: Plan, operator: Operator, profile: Profile) -> int:
 @lru_cache(maxsize=1024)
 def sweep_kernel(context: cl.Context, spec: SweepSpec, options: tuple[str, ...]) -> Kernel:
     """Return the built sweep of `spec`."""
-    return Kernel(build(context, render_sweep(spec), options), "clhist_sweep")
+    index, bins = index_types(spec.wide)
+    given = [[None, _ULONG] if argument.is_array else [argument.dtype] for argument in spec.arguments]
+    dtypes = [*(dtype for group in given for dtype in group), index, bins, bins, _UINT, None, None, None]
+    return Kernel(build(context, render_sweep(spec), options), "clhist_sweep", dtypes)
 
 
 @lru_cache(maxsize=1024)
 def combine_kernels(context: cl.Context, spec: CombineSpec) -> tuple[Kernel, Kernel]:
     """Return the built kernels that clear copies and combine them."""
     program = build(context, render_combine(spec))
-    return Kernel(program, "clhist_clear"), Kernel(program, "clhist_combine_copies")
+    clear = Kernel(program, "clhist_clear", [None, None, _ULONG, _INT])
+    copies = [None, _ULONG, _ULONG, None, _ULONG, _INT, None, _ULONG]
+    return clear, Kernel(program, "clhist_combine_copies", copies)
 
 
 @dataclass
@@ -79,7 +91,7 @@ class Launch:
         The map's arguments: `clhist.arrays.Operand` for arrays, NumPy scalars.
     dest, out : Operand
         What is combined with (or None), and what is written.
-    reach : pyopencl.Buffer, optional
+    reach : Operand, optional
         One 32-bit word that gets the largest bin emitted.
     """
 
@@ -90,10 +102,12 @@ class Launch:
     arguments: Sequence[Operand | np.generic]
     dest: Operand | None
     out: Operand
-    reach: cl.Buffer | None = None
+    reach: Operand | None = None
 
-    def run(self, queue: cl.CommandQueue, allocator: Allocator | None, wait_for: Sequence[cl.Event]) -> cl.Event:
-        """Enqueue all and return the event of the last command, after which `out` is written.
+    def run(
+        self, queue: cl.CommandQueue, allocator: Allocator | None, wait_for: Sequence[cl.Event]
+    ) -> dict[str, cl.Event]:
+        """Enqueue all and return the event of each stage in order; after the last, "combine", `out` is written.
 
         Raises
         ------
@@ -101,60 +115,42 @@ class Launch:
             If the copies cannot be allocated.
         """
         plan = self.plan
-        in_order = not queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-        allocate = allocator or scratch_allocator(queue)
         clear, combine = combine_kernels(queue.context, self._combine_spec(queue.device))
+        allocate = allocator or scratch_allocator(queue)
+        events: dict[str, cl.Event] = {}
         copies, cells, locks = 0, None, None
-        pending = list(wait_for)
         if plan.num_elements:
             copies = plan.global_copies
             cells = _allocate(allocate, copies * plan.num_bins * self.operator.cell_bytes, plan)
+            if plan.memory == "global" and plan.update == "lock":
+                locks = _allocate(allocate, copies * plan.num_bins * LOCK_BYTES, plan)
             if plan.memory == "global" and plan.update != "private":
-                if plan.update == "lock":
-                    locks = _allocate(allocate, copies * plan.num_bins * LOCK_BYTES, plan)
-                pending = self._clear(queue, clear, cells, locks, pending, in_order)
-            pending = self._sweep(queue, cells, locks, pending, in_order)
-        return self._combine(queue, combine, cells, copies, pending)
+                events["clear"] = self._clear(queue, clear, cells, locks, wait_for)
+            events["sweep"] = self._sweep(queue, cells, locks, _after(queue, events, wait_for))
+        events["combine"] = self._combine(queue, combine, cells, copies, _after(queue, events, wait_for))
+        return events
 
     def _clear(
-        self, queue: cl.CommandQueue, kernel: Kernel, cells: Any, locks: Any, wait_for: list[cl.Event], in_order: bool
-    ) -> list[cl.Event]:
+        self, queue: cl.CommandQueue, kernel: Kernel, cells: Any, locks: Any, wait_for: Sequence[cl.Event]
+    ) -> cl.Event:
         count = self.plan.global_copies * self.plan.num_bins
         group = 1 if self.profile.kind == "cpu" else min(256, self.profile.work_group_size)
         groups = min(-(-count // group), 16 * queue.device.max_compute_units)
-        event = kernel.enqueue(
-            queue, (groups * group,), (group,), (cells, locks, np.uint64(count), np.int32(locks is not None)), wait_for
-        )
-        return [] if in_order else [event]
+        given = (cells, locks, count, locks is not None)
+        return kernel.enqueue(queue, (groups * group,), (group,), given, wait_for)
 
-    def _sweep(
-        self, queue: cl.CommandQueue, cells: Any, locks: Any, wait_for: list[cl.Event], in_order: bool
-    ) -> list[cl.Event]:
+    def _sweep(self, queue: cl.CommandQueue, cells: Any, locks: Any, wait_for: Sequence[cl.Event]) -> cl.Event:
         plan = self.plan
-        index, bins = (np.int64, np.uint64) if is_wide(plan) else (np.int32, np.uint32)
         given: list[object] = []
         for argument in self.arguments:
-            given += [argument.buffer, np.uint64(argument.offset)] if isinstance(argument, Operand) else [argument]
-        event = self.sweep.enqueue(
-            queue,
-            (plan.work_groups * plan.work_group_size, plan.passes),
-            (plan.work_group_size, 1),
-            (
-                *given,
-                index(plan.num_elements),
-                bins(plan.num_bins),
-                bins(plan.bins_per_pass),
-                np.uint32(plan.copies),
-                cells,
-                locks,
-                self.reach,
-            ),
-            wait_for,
-        )
-        return [] if in_order else [event]
+            given += [argument.buffer, argument.offset] if isinstance(argument, Operand) else [argument]
+        given += [plan.num_elements, plan.num_bins, plan.bins_per_pass, plan.copies, cells, locks]
+        given += [None if self.reach is None else self.reach.buffer]
+        work_items = plan.work_groups * plan.work_group_size
+        return self.sweep.enqueue(queue, (work_items, plan.passes), (plan.work_group_size, 1), given, wait_for)
 
     def _combine(
-        self, queue: cl.CommandQueue, kernel: Kernel, cells: Any, copies: int, wait_for: list[cl.Event]
+        self, queue: cl.CommandQueue, kernel: Kernel, cells: Any, copies: int, wait_for: Sequence[cl.Event]
     ) -> cl.Event:
         bins, spec = self.plan.num_bins, self._combine_spec(queue.device)
         if spec.order == "blocked":
@@ -162,22 +158,8 @@ class Launch:
         else:
             group, groups = spec.columns * spec.rows, -(-bins // spec.columns)
         dest = self.dest or self.out
-        return kernel.enqueue(
-            queue,
-            (groups * group,),
-            (group,),
-            (
-                cells,
-                np.uint64(bins),
-                np.uint64(copies),
-                dest.buffer,
-                np.uint64(dest.offset),
-                np.int32(self.dest is not None),
-                self.out.buffer,
-                np.uint64(self.out.offset),
-            ),
-            wait_for,
-        )
+        given = (cells, bins, copies, dest.buffer, dest.offset, self.dest is not None, self.out.buffer, self.out.offset)
+        return kernel.enqueue(queue, (groups * group,), (group,), given, wait_for)
 
     def _combine_spec(self, device: cl.Device) -> CombineSpec:
         order = order_of(self.profile)
@@ -186,12 +168,19 @@ class Launch:
         largest = device.max_work_group_size
         if self.plan.global_copies < _COMBINE_ROWS:
             return CombineSpec(self.operator, order, columns=min(256, largest))
-        return CombineSpec(
-            self.operator,
-            order,
-            min(_COMBINE_COLUMNS, largest),
-            max(1, min(_COMBINE_ROWS, largest // _COMBINE_COLUMNS)),
-        )
+        rows = max(1, min(_COMBINE_ROWS, largest // _COMBINE_COLUMNS))
+        return CombineSpec(self.operator, order, min(_COMBINE_COLUMNS, largest), rows)
+
+
+def _after(queue: cl.CommandQueue, events: dict[str, cl.Event], wait_for: Sequence[cl.Event]) -> Sequence[cl.Event]:
+    """Return what the next command must wait for: nothing more than the first did, if the queue keeps the order."""
+    if not events:
+        return wait_for
+    return [] if _in_order(queue) else [next(reversed(events.values()))]
+
+
+def _in_order(queue: cl.CommandQueue) -> bool:
+    return not queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 
 
 def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
@@ -199,7 +188,7 @@ def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
 
     A pool hands out memory as soon as its last holder is gone, which is right only for commands that run in order.
     """
-    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+    if not _in_order(queue):
         return ImmediateAllocator(queue)
     with _pools_lock:
         if queue.int_ptr not in _pools:

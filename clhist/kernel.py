@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import operator as python_operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.arguments import check_structs, parse_arguments, scalar
-from clhist.arrays import Array, Operand, check_array, check_context, common_kind, is_array, is_device_array, operand
+from clhist.arrays import (
+    Array,
+    Operand,
+    check_array,
+    check_context,
+    common_kind,
+    empty,
+    is_array,
+    is_device_array,
+    operand,
+)
 from clhist.device import default_queue, device_features, device_profile, memory_budget
 from clhist.dtypes import needs_fp64
 from clhist.errors import UnsupportedError
@@ -19,9 +30,26 @@ from clhist.execute import Allocator, Launch, is_wide, local_capacity, order_of,
 from clhist.model import Forced, Plan, plan
 from clhist.operator import Operator
 from clhist.profile import Profile
-from clhist.render import SweepSpec
+from clhist.render import SweepSpec, render_sweep
 
 _LOAD_BYTES = 16
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What one call asks for besides the map's arguments; see `HistogramKernel.__call__`."""
+
+    num_bins: int
+    size: int | None = None
+    dest: Array | None = None
+    out: Array | None = None
+    queue: cl.CommandQueue | None = None
+    allocator: Allocator | None = None
+    wait_for: Sequence[cl.Event] = ()
+    race_factor: float = 1.0
+    forced: Forced = field(default_factory=Forced)
+    memory_budget: int | None = None
+    reach: bool = False
 
 
 class HistogramKernel:
@@ -191,104 +219,96 @@ class HistogramKernel:
             If the compiler refuses the operator or the map.
         """
         forced = Forced(update, memory, copies, passes, work_group_size)
-        result, event, _ = self._run(
-            args, num_bins, size, dest, out, queue, allocator, wait_for, race_factor, forced, memory_budget, reach=False
-        )
-        return (result, event) if return_event else result
+        call = _Call(num_bins, size, dest, out, queue, allocator, wait_for or (), race_factor, forced, memory_budget)
+        result, events, _ = self._run(args, call)
+        return (result, events["combine"]) if return_event else result
 
-    def count_with_reach(
-        self,
-        *args: Any,
-        num_bins: int,
-        queue: cl.CommandQueue | None,
-        out: Array | None = None,
-        race_factor: float = 1.0,
-    ) -> tuple[Array, int]:
+    def count_with_reach(self, *args: Any, num_bins: int, queue: cl.CommandQueue) -> tuple[Array, int]:
         """Return the histogram and the largest bin emitted, as an unsigned number of 32 bits (all ones: none fits).
 
         For callers who learn the number of bins from the data; `num_bins` must be less than 2^31.
         """
-        result, _, reached = self._run(
-            args, num_bins, None, None, out, queue, None, None, race_factor, Forced(), None, reach=True
-        )
+        result, _, reached = self._run(args, _Call(num_bins, queue=queue, reach=True))
         return result, reached
+
+    def timed(
+        self, *args: Any, num_bins: int, queue: cl.CommandQueue, **choices: Any
+    ) -> tuple[Array, dict[str, float]]:
+        """Compute once and return the result with the seconds that each stage took on the device.
+
+        Parameters
+        ----------
+        *args, num_bins
+            As in `__call__`.
+        queue : pyopencl.CommandQueue
+            With ``PROFILING_ENABLE``.
+        **choices
+            `size`, `race_factor`, `update`, `memory`, `copies`, `passes`, `work_group_size`, `memory_budget` as in
+            `__call__`.
+
+        Returns
+        -------
+        array, dict of str to float
+            The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between them.
+        """
+        general = {key: choices.pop(key) for key in ("size", "race_factor", "memory_budget") if key in choices}
+        result, events, _ = self._run(args, _Call(num_bins, queue=queue, forced=Forced(**choices), **general))
+        events["combine"].wait()
+        return result, {stage: (e.profile.end - e.profile.start) * 1e-9 for stage, e in events.items()}
 
     def source(self, chosen: Plan, queue: cl.CommandQueue | None = None) -> str:
         """Return the OpenCL C of the sweep that `chosen` plan leads to, for reading."""
-        from clhist.render import render_sweep
-
         return render_sweep(self._spec(chosen, (queue or self._queue(None)).device, aligned=True, reach=False))
 
-    def _run(
-        self,
-        args: Sequence[Any],
-        num_bins: int,
-        size: int | None,
-        dest: Array | None,
-        out: Array | None,
-        queue: cl.CommandQueue | None,
-        allocator: Allocator | None,
-        wait_for: Sequence[cl.Event] | None,
-        race_factor: float,
-        forced: Forced,
-        budget: int | None,
-        *,
-        reach: bool,
-    ) -> tuple[Array, cl.Event, int]:
-        num_bins = _integer("num_bins", num_bins, 1)
+    def _run(self, args: Sequence[Any], call: _Call) -> tuple[Array, dict[str, cl.Event], int]:
+        """Check, plan, build and enqueue; return the result, the event of each stage, and the largest bin if asked."""
+        num_bins = _integer("num_bins", call.num_bins, 1)
         values = self._check_arguments(args)
-        size = self._size(size, values)
-        shape, dtype = (num_bins,), self.operator.dtype
+        size = self._size(call.size, values)
         given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
-        if dest is not None:
-            dest = check_array("dest", dest, dtype, written=False, shape=shape)
-            given.append(("dest", dest))
-        if out is not None:
-            out = check_array("out", out, dtype, written=True, shape=shape)
-            given.append(("out", out))
+        dest, out = self._check_results(call, (num_bins,))
+        given += [(name, array) for name, array in (("dest", dest), ("out", out)) if array is not None]
         on_device = common_kind(given)
         check_context(given, self.context)
-        queue = self._queue(queue, [array for _, array in given])
-        chosen = self._plan(queue.device, size, num_bins, race_factor, forced, budget)
-        aligned = all(array.offset % _LOAD_BYTES == 0 for _, array in given if is_device_array(array))
-        spec = self._spec(chosen, queue.device, aligned=aligned, reach=reach)
-        sweep = sweep_kernel(self.context, spec, self._options)
+        queue = self._queue(call.queue, [array for _, array in given])
+        chosen = self._plan(queue.device, size, num_bins, call.race_factor, call.forced, call.memory_budget)
+        device_arrays = [array for _, array in given if is_device_array(array)]
+        aligned = all(array.offset % _LOAD_BYTES == 0 for array in device_arrays)
+        sweep = sweep_kernel(
+            self.context, self._spec(chosen, queue.device, aligned=aligned, reach=call.reach), self._options
+        )
         if out is None:
-            out = _empty(queue, shape, dtype, allocator) if on_device else np.empty(shape, dtype)
+            out = empty(queue, (num_bins,), self.operator.dtype, on_device, call.allocator)
         operands = [
-            operand(v, queue, written=not a.is_const) if a.is_array else v
-            for a, v in zip(self.arguments, values, strict=True)
+            operand(value, queue, written=not argument.is_const) if argument.is_array else value
+            for argument, value in zip(self.arguments, values, strict=True)
         ]
-        dest_operand = None if dest is None else operand(dest, queue, written=False)
-        out_operand = operand(out, queue, written=True, read=False)
+        out_operand = operand(out, queue, written=True, read=dest is out)
+        dest_operand = out_operand if dest is out else None if dest is None else operand(dest, queue, written=False)
         reached = np.zeros(1, np.uint32)
-        reach_buffer = (
-            cl.Buffer(self.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=reached)
-            if reach
-            else None
-        )
-        events = [*(wait_for or ()), *(e for _, array in given if is_device_array(array) for e in array.events)]
+        reach = operand(reached, queue, written=True) if call.reach else None
         launch = Launch(
-            chosen,
-            self._profile_of(queue.device),
-            self.operator,
-            sweep,
-            operands,
-            dest_operand,
-            out_operand,
-            reach_buffer,
+            chosen, self._profile_of(queue.device), self.operator, sweep, operands, dest_operand, out_operand, reach
         )
-        event = launch.run(queue, allocator, events)
-        if reach_buffer is not None:
-            cl.enqueue_copy(queue, reached, reach_buffer, wait_for=[event])
+        events = launch.run(queue, call.allocator, [*call.wait_for, *(e for a in device_arrays for e in a.events)])
         if on_device:
-            out.add_event(event)  # type: ignore[union-attr]
-        else:
-            event.wait()
-            for item in (*operands, out_operand):
+            out.add_event(events["combine"])
+        if not on_device or reach is not None:
+            events["combine"].wait()
+            for item in (*operands, out_operand, reach):
                 if isinstance(item, Operand):
                     item.retrieve()
-        return out, event, int(reached[0])
+        return out, events, int(reached[0])
+
+    def _check_results(self, call: _Call, shape: tuple[int, ...]) -> tuple[Array | None, Array | None]:
+        dest, out = call.dest, call.out
+        if out is not None:
+            out = check_array("out", out, self.operator.dtype, written=True, shape=shape)
+        if dest is not None and dest is not out:
+            dest = check_array("dest", dest, self.operator.dtype, written=False, shape=shape)
+            if out is not None and not is_device_array(out) and np.may_share_memory(dest, out):
+                dest = dest.copy()
+        return dest, out
 
     def _check_arguments(self, args: Sequence[Any]) -> list[Any]:
         if len(args) != len(self.arguments):
@@ -356,15 +376,9 @@ class HistogramKernel:
         )
 
 
-def _empty(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, allocator: Allocator | None) -> Array:
-    return cl_array.empty(queue, shape, dtype, allocator=allocator)
-
-
-_queues: dict[int, cl.CommandQueue] = {}
-
-
+@lru_cache(maxsize=16)
 def _queue_of(context: cl.Context) -> cl.CommandQueue:
-    return _queues.setdefault(context.int_ptr, cl.CommandQueue(context))
+    return cl.CommandQueue(context)
 
 
 def _integer(name: str, value: object, least: int) -> int:

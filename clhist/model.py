@@ -143,7 +143,8 @@ class _Draft:
     ) -> Plan:
         """Return the plan; `sharers` work-items share `copies` copies."""
         cooperation = ceil(sharers / copies)
-        if cooperation == 1 and self.forced.update is None:
+        # A GPU's own atomics on local memory are faster than a load and a store (measured, docs/performance.md).
+        if cooperation == 1 and self.forced.update is None and (update != "native" or self.profile.kind == "cpu"):
             update = "private"
         return Plan(
             memory,

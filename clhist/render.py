@@ -128,6 +128,15 @@ class SweepSpec:
         return max(1, _BYTES_OF_A_LOAD // max(argument.dtype.itemsize for argument in self.streamed))
 
     @property
+    def converges(self) -> bool:
+        """Whether the lanes of an NVIDIA warp wait for each other after each element.
+
+        They do not come together by themselves after a loop of compare and exchange, or after a bin that only some of
+        them have in this pass: left alone, each goes on through the rest of its elements at its own pace.
+        """
+        return "nvidia_ptx" in self.features and self.update in ("cas", "lock") and self.work_group_size % 32 == 0
+
+    @property
     def loads(self) -> int:
         """Loads of each streamed array in flight; fewer where one load brings many elements."""
         return max(1, min(_LOADS_IN_FLIGHT, 32 // self.vector_width)) if self.vector_width > 1 else 1

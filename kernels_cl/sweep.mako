@@ -5,6 +5,7 @@
     local = spec.memory == "local"
     space = "__local" if local else "__global"
     locked = spec.update == "lock"
+    BLOCK = 2048
     index_t, bin_t = ("long", "ulong") if spec.wide else ("int", "uint")
 
     def parameters(streamed_as_values):
@@ -28,9 +29,6 @@
     if locked:
         state.append(f"volatile {space} int *clhist_locks")
         passed.append("clhist_locks")
-    if spec.reach:
-        state.append(f"{bin_t} *clhist_reach")
-        passed.append("clhist_reach")
     state, passed = ", ".join(state), ", ".join(passed)
     cell = "bin * clhist_copies" if local else "bin"
 %>
@@ -70,19 +68,28 @@ clhist_bin_t clhist_narrow(const long bin)
 void clhist_emit(const clhist_bin_t target, const value_t value, ${state})
 {
     const clhist_bin_t bin = target - clhist_first;  // unsigned: what lies before the first is beyond the last
-% if spec.reach:
-    *clhist_reach = max(*clhist_reach, target);
-% endif
     if (bin < clhist_count)
         clhist_update(clhist_cells + ${cell}, ${f"clhist_locks + {cell}, " if locked else ""}clhist_lift(value));
 }
-#define EMIT(bin, value) clhist_emit(CLHIST_BIN(bin), (value), ${passed})
 
 % for name, dtype in spec.structs:
 ${declare(dtype, name)}
 % endfor
 ${spec.preamble}
 
+% if spec.reach:
+## The largest bin is looked for apart from the updates, which leaves both loops simple enough for compilers to do well.
+#define EMIT(bin, value) (clhist_reach = max(clhist_reach, CLHIST_BIN(bin)))
+clhist_bin_t clhist_largest(${", ".join([*parameters(True), "const clhist_index_t i"])})
+{
+    clhist_bin_t clhist_reach = 0;
+    ${map_body};
+    return clhist_reach;
+}
+#undef EMIT
+% endif
+
+#define EMIT(bin, value) clhist_emit(CLHIST_BIN(bin), (value), ${passed})
 void clhist_map(${", ".join([*parameters(True), "const clhist_index_t i", state])})
 {
     ${map_body};
@@ -105,7 +112,7 @@ void clhist_sweep(${"".join(f"{argument.kernel_parameter}, " for argument in spe
     const clhist_bin_t clhist_count
         = clhist_first < clhist_num_bins ? min(clhist_bins_per_pass, clhist_num_bins - clhist_first) : 0;
 % if spec.reach:
-    clhist_bin_t clhist_reached = 0, *clhist_reach = &clhist_reached;
+    clhist_bin_t clhist_reach = 0;
 % endif
 
 % if local:
@@ -138,9 +145,19 @@ void clhist_sweep(${"".join(f"{argument.kernel_parameter}, " for argument in spe
 % endif
 
 % if spec.order == "blocked":
-    const clhist_index_t clhist_end = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
-    for (clhist_index_t i = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items); i < clhist_end; ++i)
-        clhist_map(${", ".join([*arguments(lambda a: f"{a.name}[i]"), "i", passed])});
+    const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
+    clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
+    while (clhist_start < clhist_last) {
+        ## A block stays in the first-level cache between the loops.
+        const clhist_index_t clhist_end = ${f"min(clhist_last, clhist_start + {BLOCK})" if spec.reach else "clhist_last"};
+% if spec.reach:
+        for (clhist_index_t i = clhist_start; i < clhist_end; ++i)
+            clhist_reach = max(clhist_reach, clhist_largest(${", ".join([*arguments(lambda a: f"{a.name}[i]"), "i"])}));
+% endif
+        for (clhist_index_t i = clhist_start; i < clhist_end; ++i)
+            clhist_map(${", ".join([*arguments(lambda a: f"{a.name}[i]"), "i", passed])});
+        clhist_start = clhist_end;
+    }
 % else:
 <%
     lanes = spec.vector_width
@@ -163,19 +180,30 @@ void clhist_sweep(${"".join(f"{argument.kernel_parameter}, " for argument in spe
 % for load in range(loads):
 % for lane in range(lanes):
 <% part = f".s{lane:x}" if lanes > 1 else "" %>\
-        clhist_map(${", ".join([*arguments(lambda a: f"clhist_{a.name}_{load}{part}"), f"clhist_start + {load * lanes * spec.work_group_size + lane}", passed])});
+<% element = [*arguments(lambda a: f"clhist_{a.name}_{load}{part}"), f"clhist_start + {load * lanes * spec.work_group_size + lane}"] %>\
+% if spec.reach:
+        clhist_reach = max(clhist_reach, clhist_largest(${", ".join(element)}));
+% endif
+        clhist_map(${", ".join([*element, passed])});
+% if spec.converges:
+        __asm__ volatile("bar.warp.sync 0xffffffff;");
+% endif
 % endfor
 % endfor
     }
     clhist_done = clhist_tiles * ${tile};
 % endif
-    for (clhist_index_t i = clhist_done + (clhist_index_t)clhist_item; i < clhist_size; i += (clhist_index_t)clhist_items)
+    for (clhist_index_t i = clhist_done + (clhist_index_t)clhist_item; i < clhist_size; i += (clhist_index_t)clhist_items) {
+% if spec.reach:
+        clhist_reach = max(clhist_reach, clhist_largest(${", ".join([*arguments(lambda a: f"{a.name}[i]"), "i"])}));
+% endif
         clhist_map(${", ".join([*arguments(lambda a: f"{a.name}[i]"), "i", passed])});
+    }
 % endif
 % if spec.reach:
 
-    if (clhist_reached > *clhist_global_reach)
-        atomic_max(clhist_global_reach, clhist_reached);
+    if (clhist_reach > *clhist_global_reach)
+        atomic_max(clhist_global_reach, clhist_reach);
 % endif
 % if local:
 

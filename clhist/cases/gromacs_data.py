@@ -1,0 +1,376 @@
+"""Input, and NumPy reference, of loop inl1100 of 435.gromacs: the forces of a non-bonded pair list.
+
+The loop (GROMACS 3: plain Coulomb and Lennard-Jones, no solvent optimisation) adds the force of each
+pair of particles to one and subtracts it from the other: a generalized histogram with ``3 * n`` bins.
+Units are those of GROMACS: nm, e, kJ/mol; forces are in kJ/(mol nm).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import zipfile
+import zlib
+from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+__all__ = ["NonbondedInput", "Reference", "load_nonbonded", "reference_forces", "water_box"]
+
+Int32Array = npt.NDArray[np.int32]
+Float32Array = npt.NDArray[np.float32]
+Float64Array = npt.NDArray[np.float64]
+
+_NDIM = {"ntype": 0, "facel": 0, "shiftvec": 2, "pos": 2, "faction": 2, "expected_faction": 2}  # else 1
+_FLOATS = {"facel", "shiftvec", "pos", "faction", "charge", "nbfp", "expected_faction"}
+
+# Simple point charge (SPC) water. Berendsen et al. 1981, in the units of GROMACS.
+_MOLECULES_PER_NM3 = 33.43
+_OH_LENGTH, _HOH_ANGLE = 0.1, math.radians(109.47)
+_CHARGES = (-0.82, 0.41, 0.41)
+_OXYGEN_C6_C12 = (2.6173456e-3, 2.634129e-6)
+_COULOMB = 138.935485  # 1/(4 pi eps0) in kJ nm / (mol e^2)
+
+
+@dataclass(frozen=True, eq=False)
+class NonbondedInput:
+    """What loop inl1100 reads: a pair list and the particles it refers to.
+
+    Row ``r`` pairs particle ``iinr[r]``, moved by ``shiftvec[shift[r]]``, with each of the particles
+    ``jjnr[jindex[r]:jindex[r + 1]]``. Integers of any width are converted to int32 where they fit and
+    floats to float32. An instance is always consistent: lengths agree, indices are in range and every
+    float is finite; otherwise construction raises a ValueError that names the field.
+
+    Attributes
+    ----------
+    jindex : int32 array, shape (nri + 1,)
+        Where each row begins in `jjnr`; from 0 to ``len(jjnr)``, never decreasing.
+    iinr, shift : int32 arrays, shape (nri,)
+        The particle that each row belongs to, and its periodic shift: an index into `shiftvec`.
+    jjnr : int32 array, shape (nrj,)
+        The neighbours, row by row.
+    types : int32 array, shape (n,)
+        Lennard-Jones type of each particle, below `ntype`.
+    ntype : int
+        Number of Lennard-Jones types.
+    facel : float32
+        Coulomb's constant, kJ nm / (mol e^2).
+    shiftvec, pos : float32 arrays, shapes (k, 3) and (n, 3)
+        Periodic shift vectors and positions of the particles, nm.
+    faction : float32 array, shape (n, 3)
+        Forces that the loop adds to, kJ/(mol nm).
+    charge : float32 array, shape (n,)
+        Charges, e.
+    nbfp : float32 array, shape (2 * ntype * ntype,)
+        c6 in kJ nm^6 / mol and c12 in kJ nm^12 / mol for each pair of types.
+    expected_faction : float32 array, shape (n, 3), optional
+        Forces after the loop, as someone else computed them.
+
+    Notes
+    -----
+    Data taken from SPEC CPU2006 is in units of its own, with forces up to 1e17.
+    """
+
+    jindex: Int32Array
+    iinr: Int32Array
+    jjnr: Int32Array
+    shift: Int32Array
+    types: Int32Array
+    ntype: int
+    facel: np.float32
+    shiftvec: Float32Array
+    pos: Float32Array
+    faction: Float32Array
+    charge: Float32Array
+    nbfp: Float32Array
+    expected_faction: Float32Array | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                object.__setattr__(self, field.name, _convert(field.name, value))
+        object.__setattr__(self, "ntype", int(self.ntype))
+        self._check()
+
+    def _check(self) -> None:
+        _require(self.ntype >= 1, "ntype", "at least 1", self.ntype)
+        n, rows, pairs, types, shifts = (len(self.pos), len(self.iinr), len(self.jjnr), self.ntype, len(self.shiftvec))
+        shapes: dict[str, tuple[int, ...]] = {"shiftvec": (shifts, 3), "pos": (n, 3)}
+        shapes |= {"faction": (n, 3), "expected_faction": (n, 3), "charge": (n,), "types": (n,)}
+        shapes |= {"jindex": (rows + 1,), "shift": (rows,), "nbfp": (2 * types**2,)}
+        for name, shape in shapes.items():
+            got = getattr(self, name)
+            why = f"shape {shape} for {rows} rows (iinr), {n} particles (pos), {types} types (ntype)"
+            _require(got is None or got.shape == shape, name, why, f"shape {np.shape(got)}")
+
+        starts = self.jindex
+        falls = np.flatnonzero(starts[1:] < starts[:-1])
+        got = f"{starts[0]} to {starts[-1]}" + (f", falling after index {falls[0]}" if len(falls) else "")
+        ordered = starts[0] == 0 and starts[-1] == pairs and not len(falls)
+        _require(ordered, "jindex", f"0 to {pairs} (the length of jjnr), never falling", got)
+        for name, size in {"iinr": n, "jjnr": n, "shift": shifts, "types": types}.items():
+            array = getattr(self, name)
+            wrong = np.flatnonzero((array < 0) | (array >= size))
+            if len(wrong):
+                _require(False, name, f"indices from 0 to {size - 1}", f"{array[wrong[0]]} at index {wrong[0]}")
+
+    @property
+    def num_particles(self) -> int:
+        """Number of particles, n."""
+        return len(self.pos)
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of pairs, nrj."""
+        return len(self.jjnr)
+
+    @cached_property
+    def owner(self) -> Int32Array:
+        """Row (of `iinr` and `shift`) that each pair belongs to: int32 array of shape (nrj,)."""
+        return np.repeat(np.arange(len(self.iinr), dtype=np.int32), np.diff(self.jindex))
+
+
+def _require(condition: bool | np.bool_, name: str, expected: str, got: object) -> None:
+    if not condition:
+        raise ValueError(f"{name}: expected {expected}, got {got}")
+
+
+def _convert(name: str, value: object) -> Any:
+    """The value of a field as the int32 or float32 array (or scalar) that it has to be."""
+    array = np.asarray(value)
+    ndim = _NDIM.get(name, 1)
+    _require(array.ndim == ndim, name, f"{ndim} dimensions", f"{array.ndim}, shape {array.shape}")
+    if name in _FLOATS:
+        _require(array.dtype.kind == "f", name, "floats", array.dtype)
+        with np.errstate(over="ignore"):
+            result = np.asarray(array, dtype=np.float32, order="C")
+        wrong = np.argwhere(~np.isfinite(result))
+        if len(wrong):
+            where = tuple(int(i) for i in wrong[0])
+            _require(False, name, "finite float32 values", f"{array[where]} at {where}")
+    else:
+        _require(array.dtype.kind in "iu", name, "integers", array.dtype)
+        if array.size:
+            low, high, limits = int(array.min()), int(array.max()), np.iinfo(np.int32)
+            _require(limits.min <= low and high <= limits.max, name, "values that fit int32", f"{low} to {high}")
+        result = np.asarray(array, dtype=np.int32, order="C")
+    return result[()] if ndim == 0 else result
+
+
+def load_nonbonded(path: str | os.PathLike[str]) -> NonbondedInput:
+    """Read a pair list from an .npz file whose keys are the fields of `NonbondedInput`.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. Nothing in it is trusted: no pickles, and no array larger than the file can hold.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    ValueError
+        It is not an .npz file, is damaged, lacks a key, or its content is inconsistent. The text names
+        the file and the key, what was expected and what was there.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            keys = [member[:-4] for member in archive.namelist() if member.endswith(".npy")]
+            wanted = [field.name for field in fields(NonbondedInput) if field.default is MISSING or field.name in keys]
+            for name in wanted:
+                _require(name in keys, name, "a key of this name", f"only {', '.join(keys) or 'an empty archive'}")
+            arrays: dict[str, Any] = {name: _read_member(archive, name) for name in wanted}
+        return NonbondedInput(**arrays)
+    except (ValueError, zipfile.BadZipFile, NotImplementedError, struct.error) as error:
+        raise ValueError(f"{os.fspath(path)}: expected an .npz file of a pair list: {error}") from error
+
+
+def _read_member(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    """One array of an .npz file, refused before it is allocated if the file cannot hold that much."""
+    info = archive.getinfo(f"{name}.npy")
+    # Deflate shrinks at most 1032 times, so a larger claim is false.
+    possible = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}.get(info.compress_type, 0) * info.compress_size
+    _require(info.file_size <= possible, name, f"at most {possible} bytes in {info.compress_size}", info.file_size)
+    try:
+        with archive.open(info) as member:
+            version = npy.read_magic(member)
+            read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, _, dtype = read_header(member)
+            declared = member.tell() + math.prod(shape) * dtype.itemsize
+        _require(dtype.kind in "iuf", name, "an array of integers or floats", dtype)
+        what = f"{info.file_size} bytes, the size of the member"
+        _require(min(shape, default=0) >= 0 and declared == info.file_size, name, what, f"shape {shape} of {dtype}")
+        with archive.open(info) as member:
+            return npy.read_array(member, allow_pickle=False)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"{name}: expected a whole .npy array, got {type(error).__name__}: {error}") from error
+
+
+def water_box(num_molecules: int = 7726, cutoff: float = 0.6572, seed: int = 0) -> NonbondedInput:
+    """A periodic cube of SPC water at the density of the liquid, and its pair list.
+
+    The molecules lie in random orientation on a jittered face-centred cubic lattice some of whose sites
+    are empty. Each is a charge group, as in GROMACS: two molecules whose centres are closer than `cutoff`
+    contribute all nine pairs of their atoms, once. The defaults give the size that the paper (SC'20)
+    measures: 23 178 particles and about 1.38 million pairs. `faction` is zero.
+
+    Parameters
+    ----------
+    num_molecules : int
+        Number of molecules, of three particles each (O, H, H).
+    cutoff : float
+        Cut-off between centres of molecules, nm; at most half the edge of the box.
+    seed : int
+        Seed of the random numbers; equal arguments give equal boxes.
+    """
+    edge = (max(num_molecules, 0) / _MOLECULES_PER_NM3) ** (1 / 3)
+    if not 0 < cutoff <= edge / 2:
+        limit = f"half the box of {num_molecules} molecules, {edge / 2:.4g} nm"
+        raise ValueError(f"cutoff must be positive and at most {limit}; got {cutoff}")
+    rng = np.random.default_rng(seed)
+    centre = _lattice(num_molecules, edge, rng)
+    atoms = centre[:, None] + _orientations(num_molecules, rng)
+    steps = np.array(list(product((-1, 0, 1), repeat=3)))[:, ::-1]  # x fastest: 13 is no shift
+
+    image, partner = _molecule_pairs(centre, edge, cutoff)
+    rows, first, count = np.unique(image, return_index=True, return_counts=True)
+    atom = np.arange(3)
+    lengths = np.repeat(3 * count, 3)  # each row of a molecule is a row of each of its atoms
+    partners = (3 * partner[:, None] + atom).astype(np.int32).ravel()
+    return NonbondedInput(
+        jindex=np.concatenate([[0], np.cumsum(lengths)]),
+        iinr=(3 * (rows // 27)[:, None] + atom).ravel(),
+        jjnr=partners[_ranges(np.repeat(3 * first, 3), lengths)],
+        shift=np.repeat(rows % 27, 3),
+        types=np.tile([0, 1, 1], num_molecules),
+        ntype=2,
+        facel=np.float32(_COULOMB),
+        shiftvec=(steps * edge).astype(np.float32),
+        pos=atoms.reshape(-1, 3).astype(np.float32),
+        faction=np.zeros((3 * num_molecules, 3), np.float32),
+        charge=np.tile(np.array(_CHARGES, np.float32), num_molecules),
+        nbfp=np.array(_OXYGEN_C6_C12 + (0,) * 6, np.float32),
+    )
+
+
+def _lattice(count: int, edge: float, rng: np.random.Generator) -> Float64Array:
+    """Points on a jittered face-centred cubic lattice in a periodic cube."""
+    half_cells = 2 * math.ceil(math.cbrt(count / 4) - 1e-9)
+    sites = np.indices((half_cells,) * 3).reshape(3, -1).T
+    sites = sites[sites.sum(axis=1) % 2 == 0]
+    sites = sites[np.sort(rng.choice(len(sites), count, replace=False))]
+    spacing = edge / half_cells
+    jitter = 0.06 * math.sqrt(2) * spacing  # of the distance between neighbours
+    points: Float64Array = (sites + 0.5) * spacing + rng.uniform(-jitter, jitter, sites.shape)
+    return points % edge
+
+
+def _orientations(count: int, rng: np.random.Generator) -> Float64Array:
+    """O, H and H of molecules in random orientation around their centres: shape (count, 3, 3)."""
+    axis, normal = rng.normal(size=(2, count, 3))
+    axis /= np.linalg.norm(axis, axis=1, keepdims=True)
+    across = np.cross(axis, normal)
+    across /= np.linalg.norm(across, axis=1, keepdims=True)
+    along, aside = _OH_LENGTH * math.cos(_HOH_ANGLE / 2) * axis, _OH_LENGTH * math.sin(_HOH_ANGLE / 2) * across
+    atoms = np.stack([np.zeros_like(axis), along + aside, along - aside], axis=1)
+    return atoms - atoms.mean(axis=1, keepdims=True)
+
+
+def _molecule_pairs(centre: Float64Array, edge: float, cutoff: float) -> tuple[npt.NDArray[np.int64], ...]:
+    """Pairs of points closer than a cut-off, each once, by a cell list.
+
+    Returns ``27 * i + shift`` in ascending order and ``j``. Of each pair, the point i is the one from which j
+    follows within half the numbering (cyclic), as GROMACS balances its rows; within a row, j goes by cell.
+    """
+    n = len(centre)
+    cells = max(1, min(int(edge / cutoff), math.ceil(math.cbrt(n))))  # per edge
+    cell = np.minimum((centre * (cells / edge)).astype(np.int64), cells - 1)
+    strides = np.array([cells**2, cells, 1])
+    number = cell @ strides
+    by_cell = np.argsort(number, kind="stable")
+    population = np.bincount(number, minlength=cells**3)
+    start = np.cumsum(population) - population
+
+    found = []
+    for step in product((-1, 0, 1), repeat=3):
+        neighbour = cell + step
+        wrap = -(neighbour // cells)  # i moves by this many edges to meet j
+        target = (neighbour % cells) @ strides
+        i = np.repeat(np.arange(n), population[target])
+        j = by_cell[_ranges(start[target], population[target])]
+        ahead = (j - i) % n
+        mine = (ahead > 0) & ((2 * ahead < n) | ((2 * ahead == n) & (i < j)))
+        i, j = i[mine], j[mine]
+        distance = centre[i] + wrap[i] * edge - centre[j]
+        near = np.einsum("ij,ij->i", distance, distance) < cutoff**2
+        i, j = i[near], j[near]
+        found.append((27 * i + (wrap[i] + 1) @ np.array([1, 3, 9]), j))
+    image, partner = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.argsort(image, kind="stable")
+    return image[order], partner[order]
+
+
+def _ranges(start: npt.NDArray[np.int64], count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The concatenation of ``arange(s, s + c)`` for each s and c."""
+    end = np.cumsum(count)
+    return np.repeat(start - (end - count), count) + np.arange(count.sum())
+
+
+class Reference(NamedTuple):
+    """Forces after the loop in float64, and the scale of their rounding errors.
+
+    Attributes
+    ----------
+    forces : float64 array, shape (n, 3)
+        ``faction`` plus the forces of all pairs, kJ/(mol nm).
+    magnitude : float64 array, shape (n, 3)
+        The sum of the absolute values of the same terms. A float32 result `got` is right where
+        ``abs(got - forces) <= k * eps * magnitude``, eps = 2**-23. The force of a single pair, a power of a
+        distance that is a difference of coordinates, has lost dozens of eps already: k = 256 is safe.
+    """
+
+    forces: Float64Array
+    magnitude: Float64Array
+
+
+def reference_forces(data: NonbondedInput, chunk: int = 1 << 18) -> Reference:
+    """Loop inl1100 in float64. A pair of particles at the same place raises a ValueError.
+
+    Parameters
+    ----------
+    data : NonbondedInput
+        The pair list.
+    chunk : int
+        Number of pairs in flight, which bounds the memory.
+    """
+    pos, charge, shiftvec = (a.astype(np.float64) for a in (data.pos, data.charge, data.shiftvec))
+    c6, c12 = data.nbfp.astype(np.float64).reshape(-1, 2).T
+    bins = 3 * data.num_particles
+    forces = data.faction.astype(np.float64).ravel()
+    magnitude = np.abs(forces)
+    for begin in range(0, data.num_pairs, chunk):
+        row, j = data.owner[begin : begin + chunk], data.jjnr[begin : begin + chunk]
+        i = data.iinr[row]
+        d = pos[i] + shiftvec[data.shift[row]] - pos[j]
+        rsq = np.einsum("ij,ij->i", d, d)
+        if not rsq.all():
+            k = int(np.argmin(rsq))
+            raise ValueError(f"pair {begin + k}: particles {i[k]} and {j[k]} are at the same place")
+        rinvsq = 1 / rsq
+        rinvsix = rinvsq**3
+        kind = data.ntype * data.types[i] + data.types[j]
+        vcoul = float(data.facel) * charge[i] * charge[j] * np.sqrt(rinvsq)
+        fs = (12 * c12[kind] * rinvsix**2 - 6 * c6[kind] * rinvsix + vcoul) * rinvsq
+        t = d * fs[:, None]
+        index = (3 * np.concatenate([i, j]).astype(np.int64)[:, None] + np.arange(3)).ravel()
+        terms = np.concatenate([t, -t]).ravel()
+        forces += np.bincount(index, weights=terms, minlength=bins)
+        magnitude += np.bincount(index, weights=np.abs(terms), minlength=bins)
+    return Reference(forces.reshape(-1, 3), magnitude.reshape(-1, 3))
