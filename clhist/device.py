@@ -65,7 +65,7 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
         listed = "; ".join(f"{d.name.strip()} ({d.platform.name.strip()})" for d in every)
         asked = ", ".join(f"{what} {name!r}" for what, name in (("platform", platform), ("device", device)) if name)
         raise NoDeviceError(f"no OpenCL device matches {asked}; there are: {listed}")
-    return sorted(found, key=lambda d: (_broken(d) is not None, device_kind(d) == "cpu", -d.max_compute_units))
+    return sorted(found, key=lambda d: (known_problem(d) is not None, device_kind(d) == "cpu", -d.max_compute_units))
 
 
 def default_queue() -> cl.CommandQueue:
@@ -83,10 +83,10 @@ def default_queue() -> cl.CommandQueue:
         if _default is None:
             found = platforms()
             if os.environ.get("PYOPENCL_CTX"):
-                context = cl.create_some_context(interactive=False)
+                context = _asked_for()
             else:
                 best = devices()[0]
-                reason = _broken(best)
+                reason = known_problem(best)
                 if reason is not None:
                     raise NoDeviceError(
                         f"the only OpenCL device, {best.name.strip()} of {found[0].version.strip()}, "
@@ -95,6 +95,13 @@ def default_queue() -> cl.CommandQueue:
                 context = cl.Context([best])
             _default = context, cl.CommandQueue(context)
         return _default[1]
+
+
+def _asked_for() -> cl.Context:
+    try:
+        return cl.create_some_context(interactive=False)
+    except cl.Error as error:
+        raise NoDeviceError(f"PYOPENCL_CTX={os.environ['PYOPENCL_CTX']!r} chooses no device: {error}") from error
 
 
 def device_kind(device: cl.Device) -> str:
@@ -152,8 +159,8 @@ def memory_budget(device: cl.Device) -> int:
     return min(device.global_mem_size // MEMORY_FRACTION, device.max_mem_alloc_size)
 
 
-def _broken(device: cl.Device) -> str | None:
-    """Return why a device is known not to work, or None."""
+def known_problem(device: cl.Device) -> str | None:
+    """Return why `device` is known not to work, with what to do, or None."""
     # PoCL before 3.1 hands the name of a processor that its LLVM does not know to a compiler that refuses it.
     pocl = re.search(r"PoCL (\d+)\.(\d+)", device.platform.version)
     if pocl and (int(pocl[1]), int(pocl[2])) < (3, 1) and device.version.rstrip().endswith("-generic"):

@@ -13,7 +13,6 @@ import pyopencl as cl
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist.arrays import Operand
-from clhist.atomics import choose_update
 from clhist.model import LOCK_BYTES, Plan
 from clhist.operator import Operator
 from clhist.profile import Profile
@@ -206,13 +205,6 @@ def free_scratch() -> None:
             queue.finish()
             pool.free_held()
         _pools.clear()
-
-
-def updates_for(operator: Operator, features: frozenset[str], forced: str | None) -> tuple[str, str]:
-    """Return the updates for shared copies in local and in global memory, with the forced one checked in both."""
-    if forced == "private":
-        forced = None
-    return (choose_update(operator, "local", features, forced), choose_update(operator, "global", features, forced))
 
 
 def _allocate(allocate: Allocator, size: int, plan: Plan) -> Any:

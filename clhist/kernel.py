@@ -23,10 +23,11 @@ from clhist.arrays import (
     is_device_array,
     operand,
 )
+from clhist.atomics import MEMORIES, choose_update
 from clhist.device import default_queue, device_features, device_profile, memory_budget
 from clhist.dtypes import needs_fp64
 from clhist.errors import UnsupportedError
-from clhist.execute import Allocator, Launch, is_wide, local_capacity, order_of, sweep_kernel, updates_for
+from clhist.execute import Allocator, Launch, is_wide, local_capacity, order_of, sweep_kernel
 from clhist.model import Forced, Plan, plan
 from clhist.operator import Operator
 from clhist.profile import Profile
@@ -340,13 +341,16 @@ class HistogramKernel:
     def _plan(
         self, device: cl.Device, size: int, num_bins: int, race_factor: float, forced: Forced, budget: int | None
     ) -> Plan:
-        local, everywhere = updates_for(self.operator, device_features(device), forced.update)
+        shared = None if forced.update == "private" else forced.update
+        memories = (forced.memory,) if forced.memory in MEMORIES else MEMORIES
+        features = device_features(device)
+        updates = {m: choose_update(self.operator, m, features, shared) for m in memories if m is not None}
         return plan(
             size,
             num_bins,
             self._profile_of(device),
-            local_update=local,
-            global_update=everywhere,
+            local_update=updates.get("local", "lock"),
+            global_update=updates.get("global", "lock"),
             bin_bytes=self.operator.cell_bytes,
             race_factor=race_factor,
             forced=forced,

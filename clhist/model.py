@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import ceil, floor
+from math import ceil, floor, inf
 
 from clhist.atomics import MEMORIES, UPDATES
 from clhist.profile import Profile
@@ -206,7 +206,7 @@ def plan(
     MemoryError
         If not even one copy fits the budget.
     """
-    _check(num_elements, num_bins, bin_bytes, race_factor, forced)
+    _check(num_elements, num_bins, bin_bytes, arrays, race_factor, forced, memory_budget)
     draft = _Draft(num_elements, num_bins, profile, bin_bytes, arrays, float(race_factor), forced, memory_budget)
     if forced.memory == "local":
         return _local(draft, forced.update or local_update)
@@ -283,11 +283,8 @@ def _global(draft: _Draft, update: str) -> Plan:
     fewest = int(
         draft.step("M_min", min(threads, max(1, floor(threads / most_sharers))), "(5)", "max(1, floor(T / C_max))")
     )
-    passes = int(
-        draft.step(
-            "S", min(bins, ceil(fewest * bins * average / cache)), "(5)", "ceil(M_min H avg / (F_L2 L2 RACE_exp))"
-        )
-    )
+    needed = max(1, min(bins, ceil(fewest * bins * average / cache)))
+    passes = int(draft.step("S", needed, "(5)", "ceil(M_min H avg / (F_L2 L2 RACE_exp))"))
     if forced.passes is not None:
         passes = int(draft.step("S", min(forced.passes, bins), "", "forced, at most H"))
     chunk = draft.step("H_chk", ceil(bins / passes), "(5)", "ceil(H / S)")
@@ -326,7 +323,15 @@ def _private(draft: _Draft) -> Plan:
     return draft.finish("global", "private", copies, passes, group, copies // group, copies)
 
 
-def _check(num_elements: int, num_bins: int, bin_bytes: int, race_factor: float, forced: Forced) -> None:
+def _check(
+    num_elements: int,
+    num_bins: int,
+    bin_bytes: int,
+    arrays: int,
+    race_factor: float,
+    forced: Forced,
+    memory_budget: int | None,
+) -> None:
     for name, value, least in (
         ("num_elements", num_elements, 0),
         ("num_bins", num_bins, 1),
@@ -334,11 +339,13 @@ def _check(num_elements: int, num_bins: int, bin_bytes: int, race_factor: float,
         ("copies", forced.copies, 1),
         ("passes", forced.passes, 1),
         ("work_group_size", forced.work_group_size, 1),
+        ("arrays", arrays, 1),
+        ("memory_budget", memory_budget, 1),
     ):
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
-    if not race_factor >= 1:
-        raise ValueError(f"race_factor: expected at least 1, got {race_factor}")
+    if not 1 <= race_factor < inf:
+        raise ValueError(f"race_factor: expected a finite number of at least 1, got {race_factor}")
     if forced.memory not in (None, *MEMORIES):
         raise ValueError(f"memory: expected one of {', '.join(MEMORIES)}, got {forced.memory!r}")
     if forced.update not in (None, *UPDATES):

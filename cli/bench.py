@@ -7,15 +7,16 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import click
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from clhist.cli.peers import Peer, peers
 
 import clhist
+from clhist.cli.peers import Peer, peers
 
 _RUNS = 9
 _TOLERANCE = 1e-3  # of the sum of absolute values: all operands are positive, float32 sums of 20 million of them
@@ -102,26 +103,23 @@ def measure(problem: Problem, competitors: list[Peer]) -> Iterator[Timing]:
 def _ours(
     problem: Problem, indices: np.ndarray, values: np.ndarray, queue: cl.CommandQueue
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    on_device = [cl_array.to_device(queue, array) for array in (indices, values)]
-    for name, (x, w) in (("clhist, NumPy arrays", (indices, values)), ("clhist, device arrays", on_device)):
-        host = isinstance(x, np.ndarray)
+    dest = np.zeros(problem.num_bins, np.float32)
+    arrays: dict[str, tuple[Any, ...]] = {
+        "clhist, NumPy arrays": (indices, values, dest),
+        "clhist, device arrays": tuple(cl_array.to_device(queue, array) for array in (indices, values, dest)),
+    }
+    for name, (x, w, start) in arrays.items():
         if problem.operation == "count":
-            call = _finished(queue, lambda x=x: clhist.bincount(x, minlength=problem.num_bins))
+            call = partial(clhist.bincount, x, minlength=problem.num_bins)
         else:
-            dest = np.zeros(problem.num_bins, np.float32)
-            dest = dest if host else cl_array.to_device(queue, dest)
-            op = np.add if problem.operation == "add" else np.maximum
-            call = _finished(queue, lambda x=x, w=w, op=op, dest=dest: clhist.reduce_by_index(dest, op, x, w))
-        yield name, call
+            call = partial(clhist.reduce_by_index, start, getattr(np, problem.operation), x, w)
+        yield name, partial(_finished, queue, call)
 
 
-def _finished(queue: cl.CommandQueue, call: Callable[[], Any]) -> Callable[[], Any]:
-    def complete() -> Any:
-        result = call()
-        queue.finish()
-        return result
-
-    return complete
+def _finished(queue: cl.CommandQueue, call: Callable[[], Any]) -> Any:
+    result = call()
+    queue.finish()
+    return result
 
 
 def _kernel_seconds(problem: Problem, indices: np.ndarray, values: np.ndarray, queue: cl.CommandQueue) -> list[float]:

@@ -1,0 +1,99 @@
+"""The command `clhist`: its subcommands, each imported when it is asked for, and what they share."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+import traceback
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from clhist import __version__
+from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
+
+COMMANDS = {
+    "info": "clhist.cli.info:info",
+    "plan": "clhist.cli.plan:plan",
+    "gromacs": "clhist.cli.gromacs:gromacs",
+    "bench": "clhist.cli.bench:bench",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is run or listed, and turns clhist's errors into messages."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        return getattr(import_module(module), attribute)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (NoDeviceError, ProfileError, UnsupportedError, BuildError, MemoryError) as error:
+            raise click.ClickException(str(error) or "out of memory") from error
+        except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+        except (TypeError, ValueError) as error:
+            if not _raised_by_clhist(error):
+                raise
+            raise click.ClickException(str(error)) from error
+
+
+@click.command("clhist", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def main() -> None:
+    """Generalized histograms ("reduce by index") on any OpenCL device.
+
+    \b
+    Example: what there is, and how 50 million elements would be counted on it
+      clhist info
+      clhist plan -n 50M -H 12281
+    """
+
+
+def table(rows: Sequence[Sequence[str]], *, indent: int = 2, right: Collection[int] = ()) -> str:
+    """Return `rows` as aligned text of at most 100 columns, with the last column wrapped.
+
+    Parameters
+    ----------
+    rows : sequence of rows of str
+        All of one length.
+    indent : int
+        Spaces before each line.
+    right : collection of int
+        Columns that are aligned to the right; not the last.
+    """
+    width = min(max(shutil.get_terminal_size().columns, 80), 100)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for *cells, last in rows:
+        aligned = [
+            c.rjust(w) if n in right else c.ljust(w) for n, (c, w) in enumerate(zip(cells, widths, strict=False))
+        ]
+        start = " " * indent + "".join(f"{cell}  " for cell in aligned)
+        text = textwrap.wrap(last, max(width - len(start), 20), break_long_words=False, break_on_hyphens=False)
+        lines += [start + (text[0] if text else ""), *(" " * len(start) + more for more in text[1:])]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def bytes_text(number: int) -> str:
+    """Return a number of bytes for people, and exactly: ``48 KiB (49,152 B)``."""
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if number >= size:
+            return f"{number / size:.4g} {unit} ({number:,} B)"
+    return f"{number:,} B"
+
+
+def _raised_by_clhist(error: Exception) -> bool:
+    """Whether the library refused an argument; any other such error is a mistake and keeps its traceback."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    module = frame.f_globals.get("__name__", "")
+    return module.startswith("clhist.") and not module.startswith("clhist.cli.")

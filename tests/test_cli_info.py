@@ -1,0 +1,136 @@
+"""`clhist info`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+
+import pytest
+from click.testing import CliRunner
+
+from clhist import NoDeviceError
+from clhist.atomics import FEATURES
+from clhist.cli.info import describe, native_atomics, show, updates
+from clhist.cli.main import main
+from clhist.device import devices
+
+KEYS = {
+    "name",
+    "vendor",
+    "platform",
+    "platform_version",
+    "version",
+    "driver_version",
+    "kind",
+    "default",
+    "problem",
+    "compute_units",
+    "global_memory",
+    "memory_budget",
+    "parameters",
+    "features",
+    "native_atomics",
+    "updates",
+}
+PARAMETERS = ["local_memory", "l2_cache", "l2_line", "hardware_threads", "work_group_size"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["info", *arguments])
+
+
+@pytest.fixture(scope="module")
+def device():
+    try:
+        return devices()[0]
+    except NoDeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def record(device):
+    return describe(device, is_default=True)
+
+
+def test_json_has_all_of_every_device(device):
+    result = run("--json")
+    assert result.exit_code == 0
+    found = json.loads(result.output)
+    assert set(found) == {"clhist", "pyopencl", "devices", "default_problem"}
+    assert len(found["devices"]) == len(devices())
+    for each in found["devices"]:
+        assert set(each) == KEYS
+        assert list(each["parameters"]) == PARAMETERS
+        assert all(number["value"] > 0 and number["source"] for number in each["parameters"].values())
+        assert set(each["features"]) == set(FEATURES)
+        assert each["updates"]["add"]["int32"] == {memory: ["native", "cas", "lock"] for memory in ("local", "global")}
+    assert sum(each["default"] for each in found["devices"]) == (found["default_problem"] is None)
+
+
+def test_text_names_units_letters_sources_and_the_default(device, record, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    text = run("--device", device.name).output
+    assert f"{device.name.strip()}  [default]" in text or "no default device: " in text
+    for label in ("local memory (L)", "L2 cache (L2)", "L2 line (L2_line)", "hardware threads (Thw)"):
+        assert label in text
+    assert f"({device.local_mem_size:,} B)" in text or "devices/" in text
+    assert max(map(len, show(record).splitlines())) <= 100
+
+
+def test_filters(device):
+    found = json.loads(run("--json", "--platform", device.platform.name[:4].upper()).output)["devices"]
+    assert all(device.platform.name[:4].lower() in each["platform"].lower() for each in found)
+    result = run("--device", "no such device")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: no OpenCL device matches device 'no such device'; there are: ")
+
+
+def test_device_that_does_not_work_is_shown_with_the_reason(record):
+    text = show(record | {"default": False, "problem": "its compiler is too old"})
+    assert "does not work  its compiler is too old" in text
+    assert "[default]" not in text
+    assert "Hardware atomics" not in text
+
+
+def test_native_atomics_follow_the_features():
+    plain = native_atomics([])
+    assert {"operation": "add", "dtype": "int32", "memory": "local", "feature": None} in plain
+    assert {each["dtype"] for each in plain} == {"int32", "uint32"}
+    wide = native_atomics(["int64_base_atomics"])
+    assert {each["operation"] for each in wide if each["dtype"] == "uint64"} == {"add"}
+    assert {"operation": "add", "dtype": "float64", "memory": "global", "feature": "nvidia_ptx"} in native_atomics(
+        ["nvidia_ptx"]
+    )
+
+
+def test_updates_follow_the_features():
+    plain, full = updates([]), updates(FEATURES)
+    assert plain["add"]["int64"]["global"] == ["lock"]
+    assert full["add"]["int64"]["global"] == ["native", "cas", "lock"]
+    assert plain["add"]["float64"]["local"] == []  # no double precision
+    assert full["saturating_add"]["int32"]["local"] == ["cas", "lock"]
+    assert full["add"]["complex128"]["local"] == ["lock"]
+    assert "float32" not in full["bitwise_or"]
+
+
+def test_text_tells_memories_and_missing_types_apart(record):
+    mixed = {"int32": {"local": ["native", "lock"], "global": ["cas", "lock"]}, "float64": {"local": [], "global": []}}
+    atomic = {"operation": "add", "dtype": "int32", "memory": "local", "feature": None}
+    lines = show(record | {"updates": {"add": mixed}, "native_atomics": [atomic]}).splitlines()
+    assert ["add", "local", "no", "no", "no"] in [line.split() for line in lines]
+    assert ["add", "native/cas", "-", "-", "no", "-", "-"] in [line.split() for line in lines]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_without_opencl_says_how_to_get_it(options, tmp_path):
+    script = shutil.which("clhist", path=sysconfig.get_path("scripts"))
+    if script is None:
+        pytest.skip("the command is not installed")
+    environment = os.environ | {"OCL_ICD_VENDORS": str(tmp_path / "none")}
+    done = subprocess.run([script, "info", *options], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: no OpenCL platform was found; ")
+    assert 'pip install "clhist[cpu]"' in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,224 @@
+"""`clhist plan`."""
+
+import json
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from clhist import NoDeviceError, default_queue, device_profile
+from clhist.cli.main import main
+from clhist.cli.plan import NUMBER
+
+PAPER = ("--profile", "nvidia-geforce-rtx-2080-ti")
+NUMBERS = ("local_memory", "l2_cache", "l2_line", "hardware_threads", "work_group_size")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["plan", *arguments])
+
+
+def plan(*arguments):
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+@pytest.mark.parametrize(
+    ("bins", "update", "memory", "race_factor", "copies", "passes"),
+    [
+        (31, "native", "local", 1, 396, 1),
+        (2041, "lock", "local", 1, 2, 1),
+        (49145, "cas", "local", 1, 1, 4),
+        (49145, "lock", "local", 1, 1, 12),
+        (12281, "native", "global", 1, 23, 1),
+        (12281, "cas", "global", 63, 138, 1),
+        (393215, "lock", "global", 1, 1, 2),
+        (1572863, "lock", "global", 1, 1, 5),
+        (1572863, "native", "global", 63, 1, 1),
+    ],
+)
+def test_table_1_of_the_paper(bins, update, memory, race_factor, copies, passes):
+    size = 8 if update == "lock" else 4  # argmax holds a pair
+    options = ("--update", update, "--memory", memory, "--race-factor", str(race_factor), "--element-size", str(size))
+    found = plan("-n", "50000000", "-H", str(bins), *options, *PAPER)
+    assert (found["copies"], found["passes"], found["memory"]) == (copies, passes, memory)
+
+
+def test_json_has_the_plan_and_its_steps():
+    found = plan("-n", "50M", "-H", "12281", "--update", "cas", "--memory", "global", "--race-factor", "63", *PAPER)
+    steps = found.pop("steps")
+    assert found == {
+        "memory": "global",
+        "update": "cas",
+        "copies": 138,
+        "cooperation": 505,
+        "passes": 1,
+        "bins_per_pass": 12281,
+        "work_group_size": 256,
+        "work_groups": 272,
+        "num_elements": 50_000_000,
+        "num_bins": 12281,
+        "race_factor": 63.0,
+        "profile": "NVIDIA GeForce RTX 2080 Ti",
+        "element_size": 4,
+        "arrays": 1,
+        "memory_budget": None,
+        "local_bytes": 0,
+        "global_bytes": 138 * 12281 * 4,
+    }
+    assert {"symbol": "M", "value": 138, "equation": "(6)", "formula": "max(1, floor(T / C))"} in steps
+
+
+def test_text_shows_every_step_with_its_equation(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(
+        "-n", "50M", "-H", "12281", "--update", "cas", "--memory", "global", "--race-factor", "63", *PAPER
+    ).output
+    lines = text.splitlines()
+    assert lines[0] == "50,000,000 elements into 12,281 bins on NVIDIA GeForce RTX 2080 Ti, update cas"
+    assert "  RACE_exp  2.95312  (4)     max(1, k_RF RF / max(1, L2_line / avg))" in lines
+    assert "  M             138  (6)     max(1, floor(T / C))" in lines
+    assert "  copies (M)             138 on the device" in lines
+    assert "  global memory          6.465 MiB (6,779,112 B) for 138 copies of all bins" in lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_automatic_memory_shows_why_local_memory_is_left():
+    assert plan("-n", "50M", "-H", "24569", *PAPER)["memory"] == "local"
+    text = run("-n", "50M", "-H", "49145", *PAPER).output
+    assert text.index("In local memory") < text.index("S_max") < text.index("In global memory")
+    assert "one copy" not in text
+
+
+def test_lock_takes_room_of_its_own():
+    found = plan("-n", "1M", "-H", "100", "--update", "lock", "--memory", "local", "--element-size", "8", *PAPER)
+    assert found["local_bytes"] == found["copies"] * 100 * 12
+    assert found["global_bytes"] == found["work_groups"] * 100 * 8
+    assert plan("-n", "1M", "-H", "50k", "--update", "lock", "--memory", "global", *PAPER)["global_bytes"] % 8 == 0
+
+
+def test_private_is_forced():
+    found = plan("-n", "1M", "-H", "16", "--update", "private", *PAPER)
+    assert (found["update"], found["cooperation"]) == ("private", 1)
+    assert plan("-n", "1M", "-H", "16", "--update", "private", "--memory", "local", *PAPER)["memory"] == "local"
+
+
+def test_choices_are_forced():
+    found = plan("-n", "1M", "-H", "4k", "--copies", "2", "--passes", "8", "--work-group-size", "128", *PAPER)
+    assert (found["copies"], found["passes"], found["bins_per_pass"], found["work_group_size"]) == (2, 8, 500, 128)
+    found = plan("-n", "50M", "-H", "12281", "--memory", "global", "--memory-budget", "1MiB", *PAPER)
+    assert found["copies"] == 2**20 // (4 * 12281)
+
+
+def test_profile_by_the_name_of_the_device():
+    by_name = plan("-n", "1M", "-H", "100", "--profile", "nvidia geforce rtx 2080 ti")
+    assert by_name == plan("-n", "1M", "-H", "100", *PAPER)
+
+
+def test_cpu_takes_private_copies(tmp_path, monkeypatch):
+    numbers = "".join(f'[{key}]\nvalue = 4096\nsource = "test"\n' for key in NUMBERS)
+    (tmp_path / "my-cpu.toml").write_text(f'name = "My CPU"\nkind = "cpu"\nmatch = ["mine"]\n{numbers}')
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    found = plan("-n", "10M", "-H", "100", "--profile", "my-cpu")
+    assert (found["profile"], found["update"], found["copies"]) == ("My CPU", "private", 4096)
+
+
+def test_default_device():
+    try:
+        device = default_queue().device
+    except NoDeviceError as error:
+        pytest.skip(str(error))
+    found = plan("-n", "1M", "-H", "100")
+    assert found["profile"] == device_profile(device).name
+    assert found["memory_budget"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("50000000", 50_000_000),
+        ("50_000_000", 50_000_000),
+        ("50,000,000", 50_000_000),
+        ("50M", 50_000_000),
+        ("50k", 50_000),
+        ("1e6", 1_000_000),
+        ("1.5e3", 1500),
+        ("2.5G", 2_500_000_000),
+        ("48KiB", 49152),
+        ("64 MiB", 2**26),
+        ("-5", -5),
+        ("0", 0),
+    ],
+)
+def test_numbers(text, number):
+    assert NUMBER.convert(text, None, None) == number
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,5M", "50,00", "1.5", "1e-3", "1e99", "0x10", "M", "nan", "5__0", "10T0"])
+def test_numbers_that_are_none(text):
+    with pytest.raises(click.BadParameter):
+        NUMBER.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-n", "1M", "-H", "0"), "num_bins: expected at least 1, got 0"),
+        (("-n", "-5", "-H", "1"), "num_elements: expected at least 0, got -5"),
+        (("-n", "1M", "-H", "10", "--race-factor", "0.5"), "race_factor: expected a finite number of at least 1, got 0.5"),
+        (("-n", "1M", "-H", "10", "--race-factor", "nan"), "race_factor: "),
+        (("-n", "1M", "-H", "10", "--element-size", "0"), "bin_bytes: expected at least 1, got 0"),
+        (("-n", "1M", "-H", "10", "--copies", "-1"), "copies: expected at least 1, got -1"),
+        (("-n", "1M", "-H", "10", "--memory-budget", "1"), "memory_budget: one copy of 10 bins takes 40 bytes"),
+        (("-n", "1M", "-H", "1M", "--memory", "local", "--passes", "1"), "passes: expected at least 82"),
+    ],
+)
+def test_wrong_numbers_are_named(options, message):
+    result = run(*options, *PAPER)
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: {message}")
+    assert result.output.count("\n") == 1
+
+
+def test_unknown_profile_lists_the_known_ones():
+    result = run("-n", "1M", "-H", "10", "--profile", "abacus")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: profile 'abacus': there is none; known are ")
+    assert "nvidia-h200" in result.output
+
+
+def test_broken_profile_is_named_with_its_key(tmp_path, monkeypatch):
+    (tmp_path / "broken.toml").write_text(
+        'name = "x"\nkind = "gpu"\nmatch = ["x"]\n[l2_line]\nvalue = 0\nsource = "s"\n'
+    )
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    result = run("-n", "1M", "-H", "10", *PAPER)
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: {tmp_path / 'broken.toml'}: ")
+    assert "local_memory" in result.output
+
+
+@pytest.mark.parametrize(
+    "options", [("-n", "1M"), ("-n", "many", "-H", "10"), ("-n", "1", "-H", "1", "--update", "atomic")]
+)
+def test_usage_errors(options):
+    assert run(*options).exit_code == 2
+
+
+def test_profile_needs_no_opencl(tmp_path):
+    code = """
+import sys, clhist
+before = set(sys.modules)
+from clhist.cli.main import main
+main(["plan", "-n", "50M", "-H", "12281", "--profile", "nvidia-h200", "--json"], standalone_mode=False)
+print(*(name for name in set(sys.modules) - before if "pyopencl" in name), file=sys.stderr)
+"""
+    environment = os.environ | {"OCL_ICD_VENDORS": str(tmp_path / "none")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["profile"] == "NVIDIA H200"
+    assert done.stderr.strip() == ""
