@@ -31,7 +31,8 @@ from clhist.execute import Allocator, Launch, is_wide, local_capacity, order_of,
 from clhist.model import Forced, Plan, plan
 from clhist.operator import Operator
 from clhist.profile import Profile
-from clhist.render import SweepSpec, render_sweep
+from clhist.program import Kernel
+from clhist.render import SweepSpec, is_streamed, render_sweep
 
 _LOAD_BYTES = 16
 
@@ -51,6 +52,9 @@ class _Call:
     forced: Forced = field(default_factory=Forced)
     memory_budget: int | None = None
     reach: bool = False
+
+
+_Prepared = tuple[Plan, Profile, Kernel]
 
 
 class HistogramKernel:
@@ -112,12 +116,14 @@ class HistogramKernel:
             raise TypeError(f"operator: expected a clhist.Operator, got {operator!r}")
         self._structs = check_structs(structs)
         self.arguments = parse_arguments(arguments, {"value_t": operator.dtype, **self._structs})
+        self._streamed = [argument for argument in self.arguments if is_streamed(argument, map)]
         if "EMIT" not in map:
             raise ValueError(f"map: expected C that calls EMIT(bin, value), got {map!r}")
         self.context = default_queue().context if context is None else context
         self.operator = operator
         self._map, self._preamble, self._options = map, preamble, tuple(options)
         self._profile = profile
+        self._prepared = lru_cache(maxsize=256)(self._prepare)
         needing = [
             name
             for name, dtype in (
@@ -266,18 +272,19 @@ class HistogramKernel:
         num_bins = _integer("num_bins", call.num_bins, 1)
         values = self._check_arguments(args)
         size = self._size(call.size, values)
+        for argument, value in zip(self.arguments, values, strict=True):
+            if argument in self._streamed and value.size < size:
+                raise ValueError(f"{argument.name}: expected at least {size} elements, got {value.size}")
         given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
         dest, out = self._check_results(call, (num_bins,))
         given += [(name, array) for name, array in (("dest", dest), ("out", out)) if array is not None]
         on_device = common_kind(given)
         check_context(given, self.context)
         queue = self._queue(call.queue, [array for _, array in given])
-        chosen = self._plan(queue.device, size, num_bins, call.race_factor, call.forced, call.memory_budget)
         device_arrays = [array for _, array in given if is_device_array(array)]
         aligned = all(array.offset % _LOAD_BYTES == 0 for array in device_arrays)
-        sweep = sweep_kernel(
-            self.context, self._spec(chosen, queue.device, aligned=aligned, reach=call.reach), self._options
-        )
+        choices = (size, num_bins, call.race_factor, call.forced, call.memory_budget)
+        chosen, profile, sweep = self._prepared(queue.device, choices, aligned, call.reach)
         if out is None:
             out = empty(queue, (num_bins,), self.operator.dtype, on_device, call.allocator)
         operands = [
@@ -288,9 +295,7 @@ class HistogramKernel:
         dest_operand = out_operand if dest is out else None if dest is None else operand(dest, queue, written=False)
         reached = np.zeros(1, np.uint32)
         reach = operand(reached, queue, written=True) if call.reach else None
-        launch = Launch(
-            chosen, self._profile_of(queue.device), self.operator, sweep, operands, dest_operand, out_operand, reach
-        )
+        launch = Launch(chosen, profile, self.operator, sweep, operands, dest_operand, out_operand, reach)
         events = launch.run(queue, call.allocator, [*call.wait_for, *(e for a in device_arrays for e in a.events)])
         if on_device:
             out.add_event(events["combine"])
@@ -337,6 +342,12 @@ class HistogramKernel:
         if queue.context != self.context:
             raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
         return queue
+
+    def _prepare(self, device: cl.Device, choices: tuple[Any, ...], aligned: bool, reach: bool) -> _Prepared:
+        """Plan and build; what a call with the same numbers needs again is kept by `_prepared`."""
+        chosen = self._plan(device, *choices)
+        spec = self._spec(chosen, device, aligned=aligned, reach=reach)
+        return chosen, self._profile_of(device), sweep_kernel(self.context, spec, self._options)
 
     def _plan(
         self, device: cl.Device, size: int, num_bins: int, race_factor: float, forced: Forced, budget: int | None

@@ -118,7 +118,7 @@ class SweepSpec:
     @property
     def streamed(self) -> tuple[Argument, ...]:
         """The arrays that the map reads only as ``name[i]``: their elements can be loaded ahead, and wide."""
-        return tuple(argument for argument in self.arguments if _is_streamed(argument, self.map))
+        return tuple(argument for argument in self.arguments if is_streamed(argument, self.map))
 
     @property
     def vector_width(self) -> int:
@@ -207,7 +207,8 @@ def _fence(memory: str, features: Collection[str]) -> str:
     return "mem_fence(CLK_GLOBAL_MEM_FENCE)"
 
 
-def _is_streamed(argument: Argument, code: str) -> bool:
+def is_streamed(argument: Argument, code: str) -> bool:
+    """Return whether the map `code` reads an array only as ``name[i]``, and its elements are scalars."""
     if not argument.is_array or not argument.is_const or argument.dtype.names is not None or argument.dtype.kind == "c":
         return False
     uses = re.findall(rf"\b{argument.name}\b", code)

@@ -209,11 +209,38 @@ void clhist_sweep(${"".join(f"{argument.kernel_parameter}, " for argument in spe
 
     barrier(CLK_LOCAL_MEM_FENCE);
     __global cell_t *clhist_result = clhist_global_cells + get_group_id(0) * (size_t)clhist_num_bins + clhist_first;
-    for (clhist_bin_t k = clhist_lane; k < clhist_count; k += ${spec.work_group_size}) {
-        accumulator_t total = clhist_group_cells[k * clhist_copies].value;
-        for (uint copy = 1; copy < clhist_copies; ++copy)
-            total = clhist_combine(total, clhist_group_cells[k * clhist_copies + copy].value);
-        clhist_result[k].value = total;
+    ## With few bins several neighbouring work-items, a power of two, combine the copies of one bin between them.
+    uint clhist_team = 1;
+    while (2 * clhist_team * (uint)clhist_count <= ${spec.work_group_size} && 2 * clhist_team <= clhist_copies)
+        clhist_team *= 2;
+    const uint clhist_member = clhist_lane % clhist_team;
+    const uint clhist_steps = (clhist_copies + clhist_team - 1) / clhist_team;
+    for (uint k = clhist_lane / clhist_team; k < clhist_count; k += ${spec.work_group_size} / clhist_team) {
+        ## Neighbouring bins start at different copies, and so in different banks.
+        uint step = k % clhist_steps;
+        accumulator_t total = clhist_neutral();
+        for (uint s = 0; s < clhist_steps; ++s) {
+            const uint copy = clhist_member + step * clhist_team;
+            if (copy < clhist_copies)
+                total = clhist_combine(total, clhist_group_cells[k * clhist_copies + copy].value);
+            step = step + 1 < clhist_steps ? step + 1 : 0;
+        }
+        if (clhist_team == 1)
+            clhist_result[k].value = total;
+        else  // a copy that nobody else reads
+            clhist_group_cells[k * clhist_copies + clhist_member].value = total;
     }
+% if spec.work_group_size > 1:
+    for (uint span = clhist_team / 2; span > 0; span /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const uint k = clhist_lane / clhist_team;
+        if (k < clhist_count && clhist_member < span) {
+            __local cell_t *mine = clhist_group_cells + k * clhist_copies + clhist_member;
+            mine->value = clhist_combine(mine->value, mine[span].value);
+            if (span == 1)
+                clhist_result[k].value = mine->value;
+        }
+    }
+% endif
 % endif
 }

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-import struct
 import zipfile
-import zlib
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from itertools import product
@@ -180,16 +178,19 @@ def load_nonbonded(path: str | os.PathLike[str]) -> NonbondedInput:
         It is not an .npz file, is damaged, lacks a key, or its content is inconsistent. The text names
         the file and the key, what was expected and what was there.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            keys = [member[:-4] for member in archive.namelist() if member.endswith(".npy")]
-            wanted = [field.name for field in fields(NonbondedInput) if field.default is MISSING or field.name in keys]
-            for name in wanted:
-                _require(name in keys, name, "a key of this name", f"only {', '.join(keys) or 'an empty archive'}")
-            arrays: dict[str, Any] = {name: _read_member(archive, name) for name in wanted}
-        return NonbondedInput(**arrays)
-    except (ValueError, zipfile.BadZipFile, NotImplementedError, struct.error) as error:
-        raise ValueError(f"{os.fspath(path)}: expected an .npz file of a pair list: {error}") from error
+    arrays: dict[str, Any] = {}
+    with open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                keys = [member[:-4] for member in archive.namelist() if member.endswith(".npy")]
+                for name in (field.name for field in fields(NonbondedInput) if field.default is MISSING):
+                    _require(name in keys, name, "a key of this name", f"only {', '.join(keys) or 'none'}")
+                    arrays[name] = _read_member(archive, name)
+                if "expected_faction" in keys:
+                    arrays["expected_faction"] = _read_member(archive, "expected_faction")
+            return NonbondedInput(**arrays)
+        except Exception as error:  # damage surfaces as any of the errors of zip, deflate, struct, tokenize and npy
+            raise ValueError(f"{os.fspath(path)}: expected an .npz file of a pair list: {error}") from error
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
@@ -204,12 +205,12 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
             read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, _, dtype = read_header(member)
             declared = member.tell() + math.prod(shape) * dtype.itemsize
-        _require(dtype.kind in "iuf", name, "an array of integers or floats", dtype)
-        what = f"{info.file_size} bytes, the size of the member"
-        _require(min(shape, default=0) >= 0 and declared == info.file_size, name, what, f"shape {shape} of {dtype}")
+            _require(dtype.kind in "iuf", "dtype", "integers or floats", dtype)
+            sound = min(shape, default=0) >= 0 and declared == info.file_size
+            _require(sound, "shape", f"one of {info.file_size} bytes, the size of the member", f"{shape} of {dtype}")
         with archive.open(info) as member:
             return npy.read_array(member, allow_pickle=False)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OverflowError) as error:
+    except Exception as error:
         raise ValueError(f"{name}: expected a whole .npy array, got {type(error).__name__}: {error}") from error
 
 
@@ -263,13 +264,13 @@ def water_box(num_molecules: int = 7726, cutoff: float = 0.6572, seed: int = 0) 
 def _lattice(count: int, edge: float, rng: np.random.Generator) -> Float64Array:
     """Points on a jittered face-centred cubic lattice in a periodic cube."""
     half_cells = 2 * math.ceil(math.cbrt(count / 4) - 1e-9)
-    sites = np.indices((half_cells,) * 3).reshape(3, -1).T
+    sites: npt.NDArray[np.int64] = np.indices((half_cells,) * 3).reshape(3, -1).T
     sites = sites[sites.sum(axis=1) % 2 == 0]
     sites = sites[np.sort(rng.choice(len(sites), count, replace=False))]
     spacing = edge / half_cells
     jitter = 0.06 * math.sqrt(2) * spacing  # of the distance between neighbours
-    points: Float64Array = (sites + 0.5) * spacing + rng.uniform(-jitter, jitter, sites.shape)
-    return points % edge
+    points: Float64Array = np.mod((sites + 0.5) * spacing + rng.uniform(-jitter, jitter, sites.shape), edge)
+    return points
 
 
 def _orientations(count: int, rng: np.random.Generator) -> Float64Array:
@@ -279,8 +280,9 @@ def _orientations(count: int, rng: np.random.Generator) -> Float64Array:
     across = np.cross(axis, normal)
     across /= np.linalg.norm(across, axis=1, keepdims=True)
     along, aside = _OH_LENGTH * math.cos(_HOH_ANGLE / 2) * axis, _OH_LENGTH * math.sin(_HOH_ANGLE / 2) * across
-    atoms = np.stack([np.zeros_like(axis), along + aside, along - aside], axis=1)
-    return atoms - atoms.mean(axis=1, keepdims=True)
+    atoms: Float64Array = np.stack([np.zeros_like(axis), along + aside, along - aside], axis=1)
+    atoms -= atoms.mean(axis=1, keepdims=True)
+    return atoms
 
 
 def _molecule_pairs(centre: Float64Array, edge: float, cutoff: float) -> tuple[npt.NDArray[np.int64], ...]:
