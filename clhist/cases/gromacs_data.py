@@ -180,25 +180,27 @@ def load_nonbonded(path: str | os.PathLike[str]) -> NonbondedInput:
     """
     arrays: dict[str, Any] = {}
     with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
         try:
             with zipfile.ZipFile(file) as archive:
                 keys = [member[:-4] for member in archive.namelist() if member.endswith(".npy")]
                 for name in (field.name for field in fields(NonbondedInput) if field.default is MISSING):
                     _require(name in keys, name, "a key of this name", f"only {', '.join(keys) or 'none'}")
-                    arrays[name] = _read_member(archive, name)
+                    arrays[name] = _read_member(archive, name, size)
                 if "expected_faction" in keys:
-                    arrays["expected_faction"] = _read_member(archive, "expected_faction")
+                    arrays["expected_faction"] = _read_member(archive, "expected_faction", size)
             return NonbondedInput(**arrays)
         except Exception as error:  # damage surfaces as any of the errors of zip, deflate, struct, tokenize and npy
             raise ValueError(f"{os.fspath(path)}: expected an .npz file of a pair list: {error}") from error
 
 
-def _read_member(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+def _read_member(archive: zipfile.ZipFile, name: str, archive_size: int) -> npt.NDArray[Any]:
     """One array of an .npz file, refused before it is allocated if the file cannot hold that much."""
     info = archive.getinfo(f"{name}.npy")
     # Deflate shrinks at most 1032 times, so a larger claim is false.
-    possible = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}.get(info.compress_type, 0) * info.compress_size
-    _require(info.file_size <= possible, name, f"at most {possible} bytes in {info.compress_size}", info.file_size)
+    stored = min(info.compress_size, archive_size)
+    possible = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}.get(info.compress_type, 0) * stored
+    _require(info.file_size <= possible, name, f"at most {possible} bytes in {stored}", info.file_size)
     try:
         with archive.open(info) as member:
             version = npy.read_magic(member)
