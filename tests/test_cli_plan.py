@@ -169,7 +169,7 @@ def test_numbers_that_are_none(text):
     [
         (("-n", "1M", "-H", "0"), "num_bins: expected at least 1, got 0"),
         (("-n", "-5", "-H", "1"), "num_elements: expected at least 0, got -5"),
-        (("-n", "1M", "-H", "10", "--race-factor", "0.5"), "race_factor: expected a finite number of at least 1, got 0.5"),
+        (("-n", "1M", "-H", "10", "--race-factor", "0.5"), "race_factor: expected a finite number"),
         (("-n", "1M", "-H", "10", "--race-factor", "nan"), "race_factor: "),
         (("-n", "1M", "-H", "10", "--element-size", "0"), "bin_bytes: expected at least 1, got 0"),
         (("-n", "1M", "-H", "10", "--copies", "-1"), "copies: expected at least 1, got -1"),
