@@ -13,6 +13,8 @@ from clhist.errors import NoDeviceError
 from clhist.profile import Profile, Report, load_profiles, merge
 from clhist.runtimes import register_installed_runtimes
 
+register_installed_runtimes()  # here, so that contexts which the caller makes see them as well
+
 HOW_TO_GET_ONE = (
     'install a GPU driver with OpenCL, or an OpenCL for the processor: pip install "clhist[cpu]" '
     "(on Debian and Ubuntu also: apt-get install pocl-opencl-icd)"
@@ -34,7 +36,6 @@ def platforms() -> list[cl.Platform]:
     NoDeviceError
         If there is none; the message says how to get one.
     """
-    register_installed_runtimes()
     try:
         found = [platform for platform in cl.get_platforms() if _devices(platform)]
     except cl.Error as error:  # the loader reports "no platform" as an error

@@ -6,12 +6,13 @@ PyPI (``intel-opencl-rt``) is found by neither: the path in its own .icd file is
 
 from __future__ import annotations
 
-import atexit
+import hashlib
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
+
+import platformdirs
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 
@@ -20,14 +21,18 @@ def register_installed_runtimes() -> None:
     """Let the OpenCL loader see Intel's CPU runtime in this environment, beside all that it sees anyway.
 
     Works by ``OCL_ICD_VENDORS``, and so only before the first OpenCL call of the process. Does nothing if the caller
-    has set that variable, or if the runtime is not installed.
+    has set that variable, or if the runtime is not installed, or if the user's cache directory cannot be written.
     """
     runtime = Path(sys.prefix) / "lib" / "libintelocl.so"
     if "OCL_ICD_VENDORS" in os.environ or not runtime.is_file():
         return
-    vendors = Path(tempfile.mkdtemp(prefix="clhist-vendors-"))
-    atexit.register(shutil.rmtree, vendors, ignore_errors=True)
-    for entry in sorted(SYSTEM_VENDORS.glob("*.icd")):
-        shutil.copy(entry, vendors)
-    (vendors / "zz-intel-cpu.icd").write_text(f"{runtime}\n", encoding="utf-8")
+    environment = hashlib.sha256(sys.prefix.encode()).hexdigest()[:16]
+    vendors = platformdirs.user_cache_path("clhist") / "vendors" / environment
+    try:
+        vendors.mkdir(parents=True, exist_ok=True)
+        for entry in sorted(SYSTEM_VENDORS.glob("*.icd")):
+            shutil.copyfile(entry, vendors / entry.name)
+        (vendors / "zz-intel-cpu.icd").write_text(f"{runtime}\n", encoding="utf-8")
+    except OSError:
+        return
     os.environ["OCL_ICD_VENDORS"] = str(vendors)
