@@ -38,9 +38,7 @@ def platforms() -> list[cl.Platform]:
     """
     try:
         found = [platform for platform in cl.get_platforms() if _devices(platform)]
-    except cl.Error as error:  # the loader reports "no platform" as an error
-        raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
-    except RuntimeError as error:
+    except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
         raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
     if not found:
         raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}")
