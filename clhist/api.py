@@ -11,9 +11,9 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.arrays import Array, check_array, common_kind, is_array, is_device_array
+from clhist.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
 from clhist.device import default_queue
-from clhist.dtypes import c_name
+from clhist.dtypes import c_name, supported_dtype
 from clhist.execute import NARROW_BINS, NARROW_ELEMENTS
 from clhist.kernel import HistogramKernel
 from clhist.operator import Operator
@@ -84,10 +84,13 @@ def reduce_by_index(
         raise TypeError(f"indices: expected integers, got {indices.dtype}")
     if not scalar and values.shape != indices.shape:
         raise ValueError(f"values: expected shape {indices.shape} as of indices, got {values.shape}")
+    supported_dtype(dest.dtype, "dest")
     operator = _operator(op, dest.dtype) if isinstance(op, np.ufunc | str) else operators.as_operator(op, dest.dtype)
     given = operator.dtype if scalar else values.dtype
     if given != operator.dtype and not np.can_cast(given, operator.dtype, "same_kind"):
         raise TypeError(f"values: expected what converts to {operator.dtype} of dest, got {given}; convert it yourself")
+    if not scalar:
+        values = _converted(values, operator.dtype)
     context = dest.context if on_device else (queue.context if queue is not None else default_queue().context)
     kernel = _pair_kernel(context, operator, _native(indices.dtype), None if scalar else _native(values.dtype))
     return kernel(indices, values, num_bins=dest.size, dest=dest, out=out, queue=queue, **options)
@@ -132,49 +135,65 @@ def bincount(
     The number of bins is guessed from a sample and checked while counting, so that `x` is read once. It is known only
     when all is counted: unlike `reduce_by_index` this function waits for the device.
     """
-    x = _as_array("x", x) if np.size(x) or is_array(x) else np.zeros(np.shape(x), np.intp)
-    if x.ndim != 1:
-        raise ValueError(
-            "object too deep for desired array" if x.ndim else "object of too small depth for desired array"
-        )
-    if not np.can_cast(x.dtype, np.intp, "safe"):
-        raise TypeError(f"Cannot cast array data from {x.dtype!r} to dtype('int64') according to the rule 'safe'")
-    if minlength is None:
-        raise TypeError("use 0 instead of None for minlength")
+    given = (x, weights)
+    try:
+        x, weights = (array if array is None or is_device_array(array) else np.asarray(array) for array in given)
+    except ValueError:  # rows of different lengths
+        return np.bincount(*given, minlength)
+    on_device = common_kind((n, a) for n, a in (("x", x), ("weights", weights)) if a is not None)
+    if on_device:
+        _check_countable(x, weights)
+        if queue is not None:
+            check_context([("x", x)], queue.context)
+    elif x is None or not x.size or not _is_countable(x, weights, minlength):
+        # NumPy itself raises what it raises, or has nothing to count.
+        return _into(out, np.bincount(*given, minlength))
     minlength = python_operator.index(minlength)
-    if minlength < 0:
-        raise ValueError("'minlength' must not be negative")
-    if weights is not None:
-        weights = _as_array("weights", weights)
-        common_kind([("x", x), ("weights", weights)])
-        if weights.ndim != 1:
-            raise ValueError("object too deep for desired array")
-        if not np.can_cast(weights.dtype, np.float64, "safe"):
-            raise TypeError(
-                f"Cannot cast array data from {weights.dtype!r} to dtype('float64') according to the rule 'safe'"
-            )
-        if weights.size != x.size:
-            raise ValueError("The weights and list don't have the same length.")
-    if queue is None:
-        queue = (x.queue if is_device_array(x) else None) or default_queue()
-    if weights is not None:
-        operator, values = _operator(np.add, np.dtype(np.float64)), weights
-    else:
+    queue = queue or (x.queue if on_device else None) or default_queue()
+    values: Any
+    if weights is None:
         # Ones sum up in 32 bits: as long as there are fewer than 2^32 of them.
         operator, values = operators.count(np.intp) if x.size < 2**32 else operators.add(np.intp), 1
-    if x.size == 0:
-        result = (
-            cl_array.zeros(queue, minlength, operator.dtype)
-            if is_device_array(x)
-            else np.zeros(minlength, operator.dtype)
-        )
     else:
-        kernel = _pair_kernel(queue.context, operator, _native(x.dtype), None if weights is None else weights.dtype)
-        result = _count(kernel, x.view(np.uint8) if x.dtype.kind == "b" else x, values, minlength, queue)
+        operator, values = _operator(np.add, np.dtype(np.float64)), _converted(weights, np.dtype(np.float64))
+    if not x.size:
+        return _into(out, cl_array.zeros(queue, minlength, operator.dtype))
+    kernel = _pair_kernel(queue.context, operator, _native(x.dtype), None if weights is None else _native(values.dtype))
+    return _into(out, _count(kernel, x, values, minlength, queue))
+
+
+def _is_countable(x: np.ndarray, weights: np.ndarray | None, minlength: Any) -> bool:
+    """Whether NumPy would count this."""
+    if x.ndim != 1 or x.dtype.kind not in "biu" or not isinstance(minlength, int | np.integer) or minlength < 0:
+        return False
+    return weights is None or (weights.shape == x.shape and bool(np.can_cast(weights.dtype, np.float64, "safe")))
+
+
+def _check_countable(x: Array, weights: Array | None) -> None:
+    """Raise for device arrays what NumPy raises for its own, or what is wrong with them as device arrays."""
+    if x.ndim != 1 or (weights is not None and weights.ndim != 1):
+        raise ValueError("object too deep for desired array")
+    if x.dtype.kind not in "biu":
+        raise TypeError(f"Cannot cast array data from {x.dtype!r} to dtype('int64') according to the rule 'safe'")
+    check_array("x", x, x.dtype, written=False)
+    if weights is None:
+        return
+    if not np.can_cast(weights.dtype, np.float64, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {weights.dtype!r} to dtype('float64') according to the rule 'safe'"
+        )
+    check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
+    check_context([("weights", weights)], x.context)
+    if weights.size != x.size:
+        raise ValueError("The weights and list don't have the same length.")
+
+
+def _into(out: Array | None, result: Array) -> Array:
+    """Return `result`, in `out` if there is one."""
     if out is None:
         return result
-    check_array("out", out, operator.dtype, written=True, shape=result.shape)
-    common_kind([("x", x), ("out", out)])
+    check_array("out", out, result.dtype, written=True, shape=result.shape)
+    common_kind([("x", result), ("out", out)])
     out[...] = result
     return out
 
@@ -234,6 +253,17 @@ def _pair_kernel(context: cl.Context, operator: Operator, index: np.dtype, value
     return HistogramKernel(
         context, operator, arguments=f"const {c_name(index)} *indices, {values}", map=f"EMIT(indices[i], {emitted})"
     )
+
+
+def _converted(values: Array, dtype: np.dtype) -> Array:
+    """Return `values` as they are, or as `dtype` if OpenCL has no type for theirs (such as float16)."""
+    try:
+        supported_dtype(values.dtype, "values")
+    except TypeError:
+        if is_device_array(values):
+            raise
+        return values.astype(dtype)
+    return values
 
 
 def _as_array(name: str, value: Any) -> Array:

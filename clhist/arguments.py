@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from clhist.dtypes import IDENTIFIER, dtype_of, same_value, supported_dtype
+from clhist.dtypes import IDENTIFIER, c_name, dtype_of, same_value, supported_dtype
 from clhist.render import Argument
 
 _QUALIFIERS = ("__global", "global", "__restrict__", "__restrict", "restrict", "volatile")
@@ -54,6 +54,7 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
             )
         if name in ("i", "EMIT") or name.startswith("clhist_") or name in (argument.name for argument in found):
             raise ValueError(f"arguments: the name {name!r} is taken")
+        c_type = c_type if c_type in structs else c_name(dtype)
         found.append(Argument(name, c_type, dtype, bool(match["star"]), is_const or not match["star"]))
     return tuple(found)
 
@@ -64,6 +65,8 @@ def check_structs(structs: Mapping[str, object] | None) -> dict[str, np.dtype]:
     for name, dtype in (structs or {}).items():
         if not IDENTIFIER.match(name):
             raise ValueError(f"structs: expected C identifiers as names, got {name!r}")
+        if name in ("value_t", "accumulator_t") or name.startswith("clhist_"):
+            raise ValueError(f"structs: the name {name!r} is taken")
         checked[name] = supported_dtype(dtype, f"structs[{name!r}]")  # type: ignore[arg-type]
     return checked
 

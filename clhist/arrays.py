@@ -56,19 +56,28 @@ def check_array(
     array: Array = value
     host = isinstance(value, np.ndarray)
     given = array.dtype.newbyteorder("=") if host and not written and array.dtype.names is None else array.dtype
+    if given == np.bool_ and dtype == np.uint8 and not written:
+        array, given = array.view(np.uint8), dtype  # what C has for it
     if given != dtype:
         raise TypeError(f"{name}: expected an array of {dtype}, got one of {array.dtype}")
     if shape is not None and array.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
     if host and not written:
-        return np.ascontiguousarray(array, dtype)
+        return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
     if not array.flags.c_contiguous:
         raise ValueError(
             f"{name}: expected a contiguous array, got one with strides {array.strides} of shape {array.shape}"
         )
+    if host and not array.flags.aligned:
+        raise ValueError(f"{name}: expected an array at an address that suits {dtype}, got one at {array.ctypes.data}")
     if host and not array.flags.writeable:
         raise ValueError(f"{name}: expected an array that can be written, got a read-only one")
     return array
+
+
+def is_aligned(array: Array, size: int) -> bool:
+    """Whether the first element lies at a multiple of `size` bytes; OpenCL's buffers begin at one."""
+    return (array.offset if is_device_array(array) else array.ctypes.data) % size == 0
 
 
 def common_kind(named: Iterable[tuple[str, Array]]) -> bool:

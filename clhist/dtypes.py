@@ -129,20 +129,17 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
     try:
         with np.errstate(all="ignore"):
             converted = np.zeros((), dtype)
+            if dtype.names is None:
+                number = np.asarray(value)
+                if number.shape != () or number.dtype.kind not in "biufc":
+                    raise ValueError(f"{wrong}; expected one number")
+                if number.dtype.kind == "c" and dtype.kind != "c":
+                    raise ValueError(wrong)
             converted[()] = value
-            if dtype.names is not None:
-                return converted[()]
-            original = np.asarray(value)
-            if original.shape != () or original.dtype.kind not in "biufc":
-                raise ValueError(f"{wrong}; expected one number")
-            exact = (
-                dtype.kind in "fc"
-                and original.dtype.kind in "biufc"
-                and not (dtype.kind == "f" and original.dtype.kind == "c")
-            )
-            kept = exact or converted[()] == original[()]
+            # A float may round, or overflow; an integer must stay what it is.
+            kept = dtype.kind in "fcV" or converted[()] == number[()]
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(wrong if wrong not in str(error) else str(error)) from error
+        raise ValueError(str(error) if str(error).startswith(wrong) else wrong) from error
     if not kept:
         raise ValueError(wrong)
     return converted[()]

@@ -115,7 +115,8 @@ class Launch:
         """
         plan = self.plan
         clear, combine = combine_kernels(queue.context, self._combine_spec(queue.device))
-        allocate = allocator or scratch_allocator(queue)
+        # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
+        allocate = allocator if allocator is not None and _in_order(queue) else scratch_allocator(queue)
         events: dict[str, cl.Event] = {}
         copies, cells, locks = 0, None, None
         if plan.num_elements:
@@ -168,6 +169,7 @@ class Launch:
         if self.plan.global_copies < _COMBINE_ROWS:
             return CombineSpec(self.operator, order, columns=min(256, largest))
         rows = max(1, min(_COMBINE_ROWS, largest // _COMBINE_COLUMNS))
+        rows = 1 << (rows.bit_length() - 1)  # they meet in a tree
         return CombineSpec(self.operator, order, min(_COMBINE_COLUMNS, largest), rows)
 
 
@@ -183,10 +185,7 @@ def _in_order(queue: cl.CommandQueue) -> bool:
 
 
 def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
-    """Return where the copies of a call on `queue` come from: a pool, so that the next call need not allocate again.
-
-    A pool hands out memory as soon as its last holder is gone, which is right only for commands that run in order.
-    """
+    """Return where the copies of a call on `queue` come from: a pool if it runs in order, for the next call's sake."""
     if not _in_order(queue):
         return ImmediateAllocator(queue)
     with _pools_lock:

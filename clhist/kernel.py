@@ -19,6 +19,7 @@ from clhist.arrays import (
     check_context,
     common_kind,
     empty,
+    is_aligned,
     is_array,
     is_device_array,
     operand,
@@ -116,7 +117,7 @@ class HistogramKernel:
             raise TypeError(f"operator: expected a clhist.Operator, got {operator!r}")
         self._structs = check_structs(structs)
         self.arguments = parse_arguments(arguments, {"value_t": operator.dtype, **self._structs})
-        self._streamed = [argument for argument in self.arguments if is_streamed(argument, map)]
+        self._streamed = [argument for argument in self.arguments if is_streamed(argument, map, preamble)]
         if "EMIT" not in map:
             raise ValueError(f"map: expected C that calls EMIT(bin, value), got {map!r}")
         self.context = default_queue().context if context is None else context
@@ -282,7 +283,7 @@ class HistogramKernel:
         check_context(given, self.context)
         queue = self._queue(call.queue, [array for _, array in given])
         device_arrays = [array for _, array in given if is_device_array(array)]
-        aligned = all(array.offset % _LOAD_BYTES == 0 for array in device_arrays)
+        aligned = all(is_aligned(array, _LOAD_BYTES) for _, array in given)
         choices = (size, num_bins, call.race_factor, call.forced, call.memory_budget)
         chosen, profile, sweep = self._prepared(queue.device, choices, aligned, call.reach)
         if out is None:
@@ -298,7 +299,9 @@ class HistogramKernel:
         launch = Launch(chosen, profile, self.operator, sweep, operands, dest_operand, out_operand, reach)
         events = launch.run(queue, call.allocator, [*call.wait_for, *(e for a in device_arrays for e in a.events)])
         if on_device:
-            out.add_event(events["combine"])
+            written = [v for a, v in zip(self.arguments, values, strict=True) if a.is_array and not a.is_const]
+            for array in (out, *written):
+                array.add_event(events["combine"])
         if not on_device or reach is not None:
             events["combine"].wait()
             for item in (*operands, out_operand, reach):
@@ -352,6 +355,7 @@ class HistogramKernel:
     def _plan(
         self, device: cl.Device, size: int, num_bins: int, race_factor: float, forced: Forced, budget: int | None
     ) -> Plan:
+        _check_forced(forced, race_factor, device)
         shared = None if forced.update == "private" else forced.update
         memories = (forced.memory,) if forced.memory in MEMORIES else MEMORIES
         features = device_features(device)
@@ -389,6 +393,19 @@ class HistogramKernel:
             self._preamble,
             device_features(device),
         )
+
+
+def _check_forced(forced: Forced, race_factor: object, device: cl.Device) -> None:
+    """Raise for choices that are no numbers, or groups that the device cannot have; the model checks the rest."""
+    for name in ("copies", "passes", "work_group_size"):
+        if getattr(forced, name) is not None:
+            _integer(name, getattr(forced, name), 1)
+    if not isinstance(race_factor, int | float | np.integer | np.floating):
+        raise TypeError(f"race_factor: expected a number, got {race_factor!r}")
+    most = device.max_work_group_size
+    if forced.work_group_size is not None and forced.work_group_size > most:
+        name = device.name.strip()
+        raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {forced.work_group_size}")
 
 
 @lru_cache(maxsize=16)

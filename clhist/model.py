@@ -212,12 +212,16 @@ def plan(
         return _local(draft, forced.update or local_update)
     if forced.update == "private" or (forced.update is None and forced.copies is None and profile.kind == "cpu"):
         return _private(draft)
-    if forced.memory is None and draft.element_bytes(forced.update or local_update)[0] <= profile.local_memory:
-        local = _local(draft, forced.update or local_update)
-        limit = MAX_LOCAL_PASSES[forced.update or local_update]
-        draft.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
-        if local.passes <= limit:
-            return replace(local, steps=tuple(draft.steps))
+    if forced.memory is None:
+        try:
+            local = _local(draft, forced.update or local_update)
+        except ValueError:  # what is forced does not fit local memory
+            draft.steps.clear()
+        else:
+            limit = MAX_LOCAL_PASSES[forced.update or local_update]
+            draft.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
+            if local.passes <= limit:
+                return replace(local, steps=tuple(draft.steps))
     return _global(draft, forced.update or global_update)
 
 
@@ -299,7 +303,8 @@ def _global(draft: _Draft, update: str) -> Plan:
     allowed = draft.affordable(copies, size)
     if allowed < copies:
         copies = int(draft.step("M", allowed, "", "what the memory budget allows"))
-    return draft.finish("global", update, copies, passes, group, ceil(threads / group), threads)
+    groups = ceil(threads / group)
+    return draft.finish("global", update, copies, passes, group, groups, groups * group)
 
 
 def _private(draft: _Draft) -> Plan:

@@ -118,7 +118,7 @@ class SweepSpec:
     @property
     def streamed(self) -> tuple[Argument, ...]:
         """The arrays that the map reads only as ``name[i]``: their elements can be loaded ahead, and wide."""
-        return tuple(argument for argument in self.arguments if is_streamed(argument, self.map))
+        return tuple(argument for argument in self.arguments if is_streamed(argument, self.map, self.preamble))
 
     @property
     def vector_width(self) -> int:
@@ -140,6 +140,10 @@ class SweepSpec:
     def loads(self) -> int:
         """Loads of each streamed array in flight; fewer where one load brings many elements."""
         return max(1, min(_LOADS_IN_FLIGHT, 32 // self.vector_width)) if self.vector_width > 1 else 1
+
+
+# A declaration of another i, or what only another i can have done to it: the map's own is const.
+_HIDDEN_INDEX = re.compile(r"[\w*]\s+\**i\s*[=;,:)]|\bi\s*(=[^=]|\+\+|--|[-+*/%&|^]=)|(\+\+|--)\s*i\b")
 
 
 def render_sweep(spec: SweepSpec) -> str:
@@ -207,8 +211,13 @@ def _fence(memory: str, features: Collection[str]) -> str:
     return "mem_fence(CLK_GLOBAL_MEM_FENCE)"
 
 
-def is_streamed(argument: Argument, code: str) -> bool:
-    """Return whether the map `code` reads an array only as ``name[i]``, and its elements are scalars."""
+def is_streamed(argument: Argument, code: str, preamble: str = "") -> bool:
+    """Return whether the map `code` reads an array only as ``name[i]``, with its own `i`, and the elements are scalars.
+
+    A preamble that has the name may hold a macro which the map uses.
+    """
+    if _HIDDEN_INDEX.search(code) or re.search(rf"\b{argument.name}\b", preamble):
+        return False
     if not argument.is_array or not argument.is_const or argument.dtype.names is not None or argument.dtype.kind == "c":
         return False
     uses = re.findall(rf"\b{argument.name}\b", code)

@@ -30,8 +30,12 @@ def register_installed_runtimes() -> None:
     vendors = platformdirs.user_cache_path("clhist") / "vendors" / environment
     try:
         vendors.mkdir(parents=True, exist_ok=True)
-        for entry in sorted(SYSTEM_VENDORS.glob("*.icd")):
-            shutil.copyfile(entry, vendors / entry.name)
+        known = {entry.name: entry for entry in SYSTEM_VENDORS.glob("*.icd")}
+        for entry in vendors.glob("*.icd"):
+            if entry.name not in known:
+                entry.unlink(missing_ok=True)
+        for name, entry in known.items():
+            shutil.copyfile(entry, vendors / name)
         (vendors / "zz-intel-cpu.icd").write_text(f"{runtime}\n", encoding="utf-8")
     except OSError:
         return

@@ -168,11 +168,11 @@ void clhist_sweep(${"".join(f"{argument.kernel_parameter}, " for argument in spe
 % if lanes * loads > 1:
     ## Wide loads, several in flight before the first of their elements is used.
     const clhist_index_t clhist_tiles = clhist_size / ${tile};
-    for (clhist_index_t t = get_group_id(0); t < clhist_tiles; t += get_num_groups(0)) {
-        const clhist_index_t clhist_start = t * ${tile} + (clhist_index_t)get_local_id(0) * ${lanes};
+    for (clhist_index_t clhist_tile = get_group_id(0); clhist_tile < clhist_tiles; clhist_tile += get_num_groups(0)) {
+        const clhist_index_t clhist_start = clhist_tile * ${tile} + (clhist_index_t)get_local_id(0) * ${lanes};
 % for load in range(loads):
 % for argument in streamed:
-<% kind = argument.c_type + (str(lanes) if lanes > 1 else "") %>\
+<% kind = c_name(argument.dtype) + (str(lanes) if lanes > 1 else "") %>\
         const ${kind} clhist_${argument.name}_${load}
             = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * spec.work_group_size});
 % endfor
@@ -216,6 +216,10 @@ void clhist_sweep(${"".join(f"{argument.kernel_parameter}, " for argument in spe
     const uint clhist_member = clhist_lane % clhist_team;
     const uint clhist_steps = (clhist_copies + clhist_team - 1) / clhist_team;
     for (uint k = clhist_lane / clhist_team; k < clhist_count; k += ${spec.work_group_size} / clhist_team) {
+        if (clhist_copies == 1) {
+            clhist_result[k].value = clhist_group_cells[k].value;
+            continue;
+        }
         ## Neighbouring bins start at different copies, and so in different banks.
         uint step = k % clhist_steps;
         accumulator_t total = clhist_neutral();

@@ -1,0 +1,187 @@
+"""The operators that conformance is tested with, each with input for it and with what its bins should hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from math import gcd
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+from reference import Group, assert_close, exact_product, exact_sum, groups_of, product_bound, sum_bound
+
+from clhist import HistogramKernel, Operator, Profile, operators
+
+NUM_ELEMENTS = 3001
+NUM_BINS = 37
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator and how to test it.
+
+    Attributes
+    ----------
+    operator : Operator
+        The operator.
+    draw : callable
+        Draws n random values.
+    fold : callable
+        Gives what a bin should hold, of the values that it gets.
+    bound : callable, optional
+        Gives how far off rounding may leave it. Without one the result is exact.
+    """
+
+    operator: Operator
+    draw: Callable[[np.random.Generator, int], np.ndarray]
+    fold: Callable[[Group], Any]
+    bound: Callable[[Group, float], float] | None = None
+
+    def check(self, groups: list[Group]) -> Callable[[np.ndarray], None]:
+        """Return the check of a result whose bins get these values."""
+        dtype, expected = self.operator.dtype, [self.fold(group) for group in groups]
+        if self.bound is None:
+            compare = partial(np.testing.assert_array_equal, desired=np.array(expected, dtype), strict=True)
+            return lambda result: compare(actual=result)
+        eps = float(np.finfo(dtype).eps)
+        bounds = [self.bound(group, eps) for group in groups]
+
+        def check(result: np.ndarray) -> None:
+            assert result.dtype == dtype
+            assert_close(result, expected, bounds)
+
+        return check
+
+
+def ufunc_case(ufunc: np.ufunc, dtype: Any) -> Case:
+    """Return the case of an operator that NumPy has; sums and products of floats are checked against exact ones."""
+    dtype = np.dtype(dtype)
+    operator = operators.as_operator(ufunc, dtype)
+    if dtype.kind in "fc" and ufunc is np.add:
+        return Case(operator, partial(random_values, dtype=dtype), exact_sum, sum_bound)
+    if dtype.kind in "fc" and ufunc is np.multiply:
+        return Case(operator, partial(_near_one, dtype=dtype), exact_product, product_bound)
+
+    def fold(group: Group) -> Any:
+        held = np.bool_ if "logical" in ufunc.__name__ else dtype
+        return ufunc.reduce(np.array(group, dtype), dtype=held, initial=neutral_of(ufunc, np.dtype(held)))
+
+    return Case(operator, partial(random_values, dtype=dtype), fold)
+
+
+def neutral_of(ufunc: np.ufunc, dtype: np.dtype) -> Any:
+    """Return the neutral element of `ufunc` on `dtype`."""
+    if dtype.kind == "f" and ufunc in (np.fmin, np.fmax):
+        return np.nan
+    if ufunc in (np.minimum, np.maximum, np.fmin, np.fmax):
+        largest = ufunc in (np.minimum, np.fmin)
+        if dtype.kind == "b":
+            return largest
+        if dtype.kind == "f":
+            return np.inf if largest else -np.inf
+        return np.iinfo(dtype).max if largest else np.iinfo(dtype).min
+    return np.bitwise_not(dtype.type(0)) if ufunc is np.bitwise_and else dtype.type(ufunc.identity)
+
+
+def random_values(rng: np.random.Generator, n: int, dtype: Any) -> np.ndarray:
+    """Draw from the whole range of an integer dtype, and floats of very different sizes."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.random(n) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, n, dtype, endpoint=True)
+    size = 10.0 ** rng.integers(-3, 4, n)
+    return (size * (rng.normal(size=n) + (1j * rng.normal(size=n) if dtype.kind == "c" else 0))).astype(dtype)
+
+
+def _near_one(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
+    """Draw factors whose products neither overflow nor vanish."""
+    sign = np.exp(2j * np.pi * rng.random(n)) if dtype.kind == "c" else rng.choice([-1, 1], n)
+    return (rng.uniform(0.8, 1.25, n) * sign).astype(dtype)
+
+
+ARGMAX = operators.argmax(np.float32)
+ARGMIN = operators.argmin(np.int64, np.int64)
+TWO = np.dtype([("first", np.int64), ("second", np.int64)], align=True)
+LEAST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
+
+
+def _pairs(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
+    """Draw (value, index) with few distinct values, so that ties are common, and all indices different."""
+    pairs = np.zeros(n, dtype)
+    pairs["value"], pairs["index"] = rng.integers(-3, 4, n), rng.permutation(n)
+    return pairs
+
+
+def _singles(rng: np.random.Generator, n: int) -> np.ndarray:
+    singles = np.full(n, LEAST).repeat(2).view(TWO)
+    singles["first"] = random_values(rng, n, np.int64)
+    return singles
+
+
+CASES = {
+    "add int32": ufunc_case(np.add, np.int32),
+    "add uint64": ufunc_case(np.add, np.uint64),
+    "add float32": ufunc_case(np.add, np.float32),
+    "add float64": ufunc_case(np.add, np.float64),
+    "add complex64": ufunc_case(np.add, np.complex64),
+    "multiply complex128": ufunc_case(np.multiply, np.complex128),
+    "maximum int8": ufunc_case(np.maximum, np.int8),
+    "logical_or bool": ufunc_case(np.logical_or, np.bool_),
+    "saturating_add uint8": Case(
+        operators.saturating_add(np.uint8, 200),
+        lambda rng, n: rng.integers(0, 6, n, np.uint8),
+        lambda group: min(200, sum(group)),
+    ),
+    "gcd int8": Case(
+        Operator(
+            np.int8,
+            "greatest_divisor(a, b)",
+            0,
+            "gcd",
+            preamble="char greatest_divisor(char a, char b) { while (b) { char c = a % b; a = b; b = c; } return a; }",
+        ),
+        lambda rng, n: (12 * rng.integers(1, 11, n)).astype(np.int8),
+        lambda group: gcd(*group),
+    ),
+    "argmax float32": Case(
+        ARGMAX,
+        partial(_pairs, dtype=ARGMAX.dtype),
+        lambda group: max(group, key=lambda pair: (pair[0], -pair[1]), default=(-np.inf, 2**31 - 1)),
+    ),
+    "argmin int64": Case(ARGMIN, partial(_pairs, dtype=ARGMIN.dtype), partial(min, default=(LARGEST, LARGEST))),
+    "two largest": Case(
+        Operator(
+            TWO,
+            "(value_t){max(a.first, b.first), max(min(a.first, b.first), max(a.second, b.second))}",
+            (LEAST, LEAST),
+            "two_largest",
+        ),
+        _singles,
+        lambda group: tuple(sorted((LEAST, LEAST, *(first for first, _ in group)), reverse=True)[:2]),
+    ),
+}
+
+
+@lru_cache(maxsize=64)
+def problem(name: str) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], None]]:
+    """Return bins, some of which do not exist, values for them, and the check of their histogram."""
+    rng = np.random.default_rng(len(name))
+    bins = (1.2 * NUM_BINS * rng.beta(1, 3, NUM_ELEMENTS) - 2).astype(np.int32)
+    values = CASES[name].draw(rng, NUM_ELEMENTS)
+    return bins, values, CASES[name].check(groups_of(bins, values, NUM_BINS))
+
+
+def pair_kernel(
+    operator: Operator, profile: Profile | None = None, *, index: str = "int", context: cl.Context | None = None
+) -> HistogramKernel:
+    """Return the kernel of plain (bin, value) pairs, the same source wherever it is used."""
+    return HistogramKernel(
+        context,
+        operator,
+        arguments=f"const {index} *bins, const value_t *values",
+        map="EMIT(bins[i], values[i])",
+        profile=profile,
+    )

@@ -1,0 +1,115 @@
+"""What all tests share: the checkout under test, an environment of its own, devices, and a watchdog."""
+
+from __future__ import annotations
+
+import dataclasses
+import faulthandler
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ["PYOPENCL_NO_CACHE"] = "1"  # the cache of compiled kernels outlives the run and can hide build errors
+os.environ["CLHIST_PROFILES"] = tempfile.mkdtemp(prefix="clhist-tests-")  # none, in the place of the user's own
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+import clhist
+import clhist.api
+
+# In a checkout the sub-packages kernels_cl, devices and cli lie beside clhist/, not in it.
+ROOT = Path(__file__).resolve().parent.parent
+if Path(clhist.__file__).resolve().parent.parent == ROOT:
+    clhist.__path__.append(str(ROOT))
+
+LONGEST_TEST = 120  # seconds: a lock that waits for itself never comes back
+_terminal = pytest.StashKey()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A copy, since a test's own standard error is captured.
+    config.stash[_terminal] = os.fdopen(os.dup(sys.stderr.fileno()), "w")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_terminal].close()
+    shutil.rmtree(os.environ["CLHIST_PROFILES"])
+
+
+@pytest.fixture(autouse=True)
+def watchdog(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End the run, showing where it hangs, if one test takes too long."""
+    faulthandler.dump_traceback_later(LONGEST_TEST, exit=True, file=request.config.stash[_terminal])
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="session")
+def queue() -> cl.CommandQueue:
+    """The default queue."""
+    return clhist.default_queue()
+
+
+@pytest.fixture(scope="session")
+def other_context(queue: cl.CommandQueue) -> cl.Context:
+    """Another context on the same device."""
+    return cl.Context([queue.device])
+
+
+@pytest.fixture(scope="session")
+def other_queue(other_context: cl.Context) -> cl.CommandQueue:
+    """A queue of the other context; Intel's runtime needs the context to be held as long."""
+    return cl.CommandQueue(other_context)
+
+
+@pytest.fixture(scope="session")
+def out_of_order_queue(queue: cl.CommandQueue) -> cl.CommandQueue:
+    """A queue of the default context whose commands wait for nothing but their events."""
+    found = cl.CommandQueue(queue.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+    assert found.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    return found
+
+
+@pytest.fixture(scope="session")
+def gpu_like(queue: cl.CommandQueue) -> clhist.Profile:
+    """The device as if it were a small GPU: elements interleaved, wide loads, shared copies."""
+    own = clhist.device_profile(queue.device)
+    return dataclasses.replace(
+        own, kind="gpu", hardware_threads=512, work_group_size=64, local_memory=min(32768, own.local_memory)
+    )
+
+
+@pytest.fixture(scope="session")
+def cpu_like(gpu_like: clhist.Profile) -> clhist.Profile:
+    """The device as if it were a CPU that runs work-groups: a block of neighbouring elements for each work-item."""
+    return dataclasses.replace(gpu_like, kind="cpu", hardware_threads=64, work_group_size=16)
+
+
+@pytest.fixture(params=["blocked", "interleaved"])
+def profile(request: pytest.FixtureRequest, cpu_like: clhist.Profile, gpu_like: clhist.Profile) -> clhist.Profile:
+    """A profile for each order in which a kernel sweeps over its input."""
+    return cpu_like if request.param == "blocked" else gpu_like
+
+
+@pytest.fixture(params=["own profile", "as a GPU"])
+def any_profile(
+    request: pytest.FixtureRequest, gpu_like: clhist.Profile, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Let functions that take no profile compute as the device would, and as a GPU would."""
+    if request.param == "own profile":
+        yield
+    else:
+        monkeypatch.setattr("clhist.kernel.device_profile", lambda device: gpu_like)
+        clhist.api._pair_kernel.cache_clear()  # its kernels keep the plans that they made
+        yield
+        clhist.api._pair_kernel.cache_clear()
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers, the same in every run."""
+    return np.random.default_rng(20)

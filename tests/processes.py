@@ -1,0 +1,27 @@
+"""Python code in a process of its own: for what happens once in a process, or may end it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from textwrap import dedent
+
+import clhist
+
+LONGEST = 100  # seconds
+
+
+def run_python(code: str, **environment: str) -> str:
+    """Run `code` with the clhist under test and return what it printed; fail if it did not end well."""
+    paths = f"import sys; sys.path[:] = {sys.path!r}; import clhist; clhist.__path__[:] = {list(clhist.__path__)!r}\n"
+    run = subprocess.run(
+        [sys.executable, "-c", paths + dedent(code)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout

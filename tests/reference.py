@@ -1,0 +1,66 @@
+"""What a histogram should be, by brute force on the host. Nothing here uses clhist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import hypot
+from typing import Any
+
+import numpy as np
+
+Group = list[Any]  # the values of one bin, as Python's own numbers
+Rational = tuple[Fraction, Fraction]  # a complex number without error
+
+
+def groups_of(bins: np.ndarray, values: Sequence[Any] | np.ndarray, num_bins: int) -> list[Group]:
+    """Return the values of each bin; those of bins that do not exist are dropped."""
+    groups: list[Group] = [[] for _ in range(num_bins)]
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    for k, value in zip(bins.tolist(), listed, strict=True):
+        if 0 <= k < num_bins:
+            groups[k].append(value)
+    return groups
+
+
+def counts_of(bins: np.ndarray, num_bins: int) -> np.ndarray:
+    """Return how many of `bins` are each of [0, num_bins)."""
+    return np.array([len(group) for group in groups_of(bins, bins, num_bins)])
+
+
+def exact(value: complex | Fraction) -> Rational:
+    """Return `value` as a rational number, with its imaginary part."""
+    return Fraction(value.real), Fraction(value.imag)
+
+
+def exact_sum(group: Group) -> Rational:
+    """Return the sum of the values without any rounding."""
+    return sum((exact(v)[0] for v in group), Fraction(0)), sum((exact(v)[1] for v in group), Fraction(0))
+
+
+def exact_product(group: Group) -> Rational:
+    """Return the product of the values without any rounding."""
+    real, imag = Fraction(1), Fraction(0)
+    for a, b in map(exact, group):
+        real, imag = real * a - imag * b, real * b + imag * a
+    return real, imag
+
+
+def sum_bound(group: Group, eps: float) -> float:
+    """Return what the rounding of one addition after another, in any order, comes to at most (Higham 2002, 4.2)."""
+    return len(group) * eps * sum(abs(v) for v in group)
+
+
+def product_bound(group: Group, eps: float) -> float:
+    """Return the same for products (Higham 2002, sections 3.1 and 3.6: a complex one rounds by less than 1.5 eps)."""
+    return 1.5 * len(group) * eps * float(np.prod([abs(v) for v in group]))
+
+
+def assert_close(result: np.ndarray, expected: Sequence[Rational], bounds: Sequence[float]) -> None:
+    """Check that each element lies within its bound of what is expected."""
+    errors = [
+        hypot(float(exact(got)[0] - real), float(exact(got)[1] - imag))
+        for got, (real, imag) in zip(result.tolist(), expected, strict=True)
+    ]
+    wrong = [k for k, (error, bound) in enumerate(zip(errors, bounds, strict=True)) if not error <= bound]
+    assert not wrong, f"bins {wrong}: errors {[errors[k] for k in wrong]} exceed {[bounds[k] for k in wrong]}"

@@ -1,0 +1,340 @@
+"""Wrong arguments: each is refused before anything is computed, by its name."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+
+from clhist import BuildError, HistogramKernel, Operator, UnsupportedError, bincount, operators, reduce_by_index
+
+SUM = operators.add(np.int32)
+
+
+def strided(array):
+    return np.repeat(array, 2)[::2]
+
+
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """Return a kernel of two arrays that it reads, one that it writes, and a scalar."""
+    return HistogramKernel(
+        None,
+        SUM,
+        arguments="const int *bins, const float *weight, short *seen, float scale",
+        map="seen[i] = 1; EMIT(bins[i], (int)(scale * weight[i]))",
+    )
+
+
+@pytest.fixture
+def good():
+    """Return arguments that are right."""
+    return {
+        "bins": np.arange(9, dtype=np.int32) % 4,
+        "weight": np.ones(9, np.float32),
+        "seen": np.zeros(9, np.int16),
+        "scale": 2.0,
+        "num_bins": 4,
+        "dest": np.arange(4, dtype=np.int32),
+        "out": np.full(4, -1, np.int32),
+    }
+
+
+def call(kernel, arguments):
+    positional = [arguments[name] for name in ("bins", "weight", "seen", "scale")]
+    return kernel(
+        *positional, **{name: v for name, v in arguments.items() if name not in ("bins", "weight", "seen", "scale")}
+    )
+
+
+def check_refused(kernel, arguments, changed, error, message):
+    """Check that `changed` arguments are refused, and that no array was written."""
+    arrays = {name: value for name, value in arguments.items() if hasattr(value, "dtype") and name not in changed}
+    before = {name: np.array(array.get() if hasattr(array, "get") else array) for name, array in arrays.items()}
+    with pytest.raises(error, match=f"^{message}"):
+        call(kernel, {**arguments, **changed})
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array.get() if hasattr(array, "get") else array, before[name], err_msg=name)
+
+
+def test_what_is_right_is_accepted(kernel, good):
+    assert call(kernel, good).tolist() == [6, 5, 6, 7]
+    assert good["seen"].all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"bins": np.arange(9)}, TypeError, "bins: expected an array of int32, got one of int64"),
+        ({"weight": np.ones(9)}, TypeError, "weight: expected an array of float32, got one of float64"),
+        ({"bins": [0, 1]}, TypeError, "bins: expected a NumPy or PyOpenCL array of int32, got list"),
+        ({"bins": None}, TypeError, "bins: expected a NumPy or PyOpenCL array of int32, got NoneType"),
+        ({"weight": np.float32(1)}, TypeError, "weight: expected a NumPy or PyOpenCL array of float32, got float32"),
+        ({"weight": np.ones(8, np.float32)}, ValueError, "weight: expected at least 9 elements, got 8"),
+        ({"seen": strided(np.zeros(9, np.int16))}, ValueError, "seen: expected a contiguous array, got one with"),
+        ({"seen": read_only(np.zeros(9, np.int16))}, ValueError, "seen: expected an array that can be written"),
+        ({"seen": np.zeros(9, ">i2")}, TypeError, "seen: expected an array of int16, got one of >i2"),
+        ({"scale": np.ones(9, np.float32)}, TypeError, "scale: expected a scalar of float32, got ndarray"),
+        ({"scale": "2"}, TypeError, "scale: expected a scalar of float32, got str"),
+        ({"scale": 1j}, ValueError, "scale: 1j does not fit float32"),
+        ({"num_bins": 0}, ValueError, "num_bins: expected at least 1, got 0"),
+        ({"num_bins": -4}, ValueError, "num_bins: expected at least 1, got -4"),
+        ({"num_bins": 4.0}, TypeError, "num_bins: expected an integer, got 4.0"),
+        ({"num_bins": None}, TypeError, "num_bins: expected an integer, got None"),
+        ({"num_bins": 5}, ValueError, "(dest|out): expected shape .5,., got .4,."),
+        ({"size": -1}, ValueError, "size: expected at least 0, got -1"),
+        ({"size": 1.5}, TypeError, "size: expected an integer, got 1.5"),
+        ({"size": 10}, ValueError, "bins: expected at least 10 elements, got 9"),
+        ({"dest": np.zeros(5, np.int32)}, ValueError, "dest: expected shape .4,., got .5,."),
+        ({"dest": np.zeros((2, 2), np.int32)}, ValueError, "dest: expected shape .4,., got .2, 2."),
+        ({"dest": np.zeros(4)}, TypeError, "dest: expected an array of int32, got one of float64"),
+        ({"dest": [0, 0, 0, 0]}, TypeError, "dest: expected a NumPy or PyOpenCL array of int32, got list"),
+        ({"out": np.zeros(3, np.int32)}, ValueError, "out: expected shape .4,., got .3,."),
+        ({"out": np.zeros(4, np.uint32)}, TypeError, "out: expected an array of int32, got one of uint32"),
+        ({"out": np.zeros(4, ">i4")}, TypeError, "out: expected an array of int32, got one of >i4"),
+        ({"out": strided(np.zeros(4, np.int32))}, ValueError, "out: expected a contiguous array, got one with strides"),
+        ({"out": read_only(np.zeros(4, np.int32))}, ValueError, "out: expected an array that can be written"),
+        ({"out": [0, 0, 0, 0]}, TypeError, "out: expected a NumPy or PyOpenCL array of int32, got list"),
+        ({"update": "atomic"}, ValueError, "update: expected one of private, native, cas, lock, got 'atomic'"),
+        ({"memory": "shared"}, ValueError, "memory: expected one of local, global, got 'shared'"),
+        ({"copies": 0}, ValueError, "copies: expected at least 1, got 0"),
+        ({"copies": "two"}, TypeError, "copies: expected an integer, got 'two'"),
+        ({"copies": 1.5}, TypeError, "copies: expected an integer, got 1.5"),
+        ({"passes": -1}, ValueError, "passes: expected at least 1, got -1"),
+        ({"passes": 2.0}, TypeError, "passes: expected an integer, got 2.0"),
+        ({"work_group_size": 0}, ValueError, "work_group_size: expected at least 1, got 0"),
+        ({"work_group_size": 10**6, "update": "cas", "memory": "local"}, ValueError, "work_group_size: .*got 1000000"),
+        ({"work_group_size": 10**6, "update": "cas", "memory": "global"}, ValueError, "work_group_size: .*got 1000000"),
+        ({"work_group_size": "32"}, TypeError, "work_group_size: expected an integer, got '32'"),
+        ({"race_factor": 0.9}, ValueError, "race_factor: expected .*at least 1, got 0.9"),
+        ({"race_factor": np.nan}, ValueError, "race_factor: expected .*at least 1, got nan"),
+        ({"race_factor": "63"}, TypeError, "race_factor: expected a number, got '63'"),
+        ({"memory_budget": 0}, ValueError, "memory_budget: expected at least 1, got 0"),
+        ({"memory_budget": "1 GB"}, TypeError, "memory_budget: expected an integer, got '1 GB'"),
+        ({"memory_budget": 15}, MemoryError, "memory_budget: one copy of 4 bins takes 16 bytes, got 15 bytes"),
+    ],
+)  # fmt: skip
+def test_refused(kernel, good, changed, error, message):
+    check_refused(kernel, good, changed, error, message)
+
+
+def test_more_bins_than_memory(kernel, good):
+    del good["dest"], good["out"]
+    check_refused(kernel, good, {"num_bins": 2**50}, MemoryError, "memory_budget: one copy of 1125899906842624 bins")
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_another_number_of_arguments(kernel, good, number):
+    given = [good["bins"], good["weight"], good["seen"], 1.0, 2.0][:number]
+    message = rf"expected 4 arguments \(bins, weight, seen, scale\), got {number}"
+    with pytest.raises(TypeError, match=message):
+        kernel(*given, num_bins=4)
+
+
+def test_without_arrays_the_size_is_needed():
+    kernel = HistogramKernel(None, SUM, arguments="int n", map="EMIT(i, n)")
+    with pytest.raises(
+        TypeError, match=r"size: expected a number of elements, since no argument is an array; got None"
+    ):
+        kernel(3, num_bins=4)
+
+
+def test_updates_that_this_device_has_not(good):
+    kernel = HistogramKernel(None, operators.multiply(np.int32), arguments="const int *bins", map="EMIT(bins[i], 2)")
+    with pytest.raises(
+        ValueError, match=r"update: 'native' is not available for multiply on int32 in local memory .*: private, "
+    ):
+        kernel(good["bins"], num_bins=4, update="native", memory="local")
+
+
+@pytest.fixture
+def on_device(good, queue):
+    """Return right arguments on the device."""
+    return {
+        name: cl_array.to_device(queue, value) if isinstance(value, np.ndarray) else value
+        for name, value in good.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["bins", "weight", "seen", "dest", "out"])
+def test_device_arrays_refused(kernel, good, on_device, name, queue, other_queue):
+    array = good[name]
+    wrong = cl_array.to_device(queue, array.astype(np.uint64))
+    check_refused(
+        kernel, on_device, {name: wrong}, TypeError, f"{name}: expected an array of {array.dtype}, got one of u"
+    )
+    with_gaps = cl_array.to_device(queue, np.repeat(array, 2))[::2]
+    check_refused(
+        kernel, on_device, {name: with_gaps}, ValueError, f"{name}: expected a contiguous array, got one with s"
+    )
+    elsewhere = cl_array.to_device(other_queue, array)
+    check_refused(kernel, on_device, {name: elsewhere}, ValueError, f"{name}: expected an array of the context")
+    kinds = (
+        "(bins|weight|seen|dest|out): expected a PyOpenCL array as (bins|weight|seen|dest|out) is, got a NumPy array"
+    )
+    check_refused(kernel, on_device, {name: array}, TypeError, kinds)
+    check_refused(kernel, good, {name: cl_array.to_device(queue, array)}, TypeError, kinds)
+
+
+def test_a_queue_of_another_context(kernel, good, on_device, other_queue):
+    for arguments in (good, on_device):
+        check_refused(kernel, arguments, {"queue": other_queue}, ValueError, "queue: expected a queue of the context")
+
+
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [
+        ("combine", "a + b + undeclared_one"),
+        ("map", "EMIT(0, undeclared_one)"),
+        ("preamble", "undeclared_one f(void);"),
+    ],
+)
+def test_code_that_does_not_compile(where, code, good):
+    operator = Operator(np.int32, code if where == "combine" else "a + b", 0)
+    map, preamble = (code if where == "map" else "EMIT(bins[i], 1)"), (code if where == "preamble" else "")
+    kernel = HistogramKernel(None, operator, arguments="const int *bins", map=map, preamble=preamble)
+    dest, out = good["dest"], good["out"]
+    for _ in range(2):  # a program that failed must not be taken for a built one
+        with pytest.raises(BuildError) as caught:
+            kernel(good["bins"], num_bins=4, dest=dest, out=out)
+        text = str(caught.value)
+        assert text.startswith("the OpenCL compiler refused the kernel:")
+        assert re.search(r"(undeclared|unknown).*undeclared_one|undeclared_one.*(undeclared|unknown|undefined)", text)
+        assert re.search(rf"^ *\d+  .*{re.escape(code)}", text, re.MULTILINE), "the numbered source"
+        assert isinstance(caught.value.__cause__, cl.Error)
+    assert dest.tolist() == [0, 1, 2, 3]
+    assert out.tolist() == [-1] * 4
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"operator": np.add}, TypeError, "operator: expected a clhist.Operator, got <ufunc 'add'>"),
+        ({"operator": "a + b"}, TypeError, "operator: expected a clhist.Operator, got 'a [+] b'"),
+        ({"map": "x[i]"}, ValueError, r"map: expected C that calls EMIT\(bin, value\), got 'x\[i\]'"),
+        ({"arguments": "int i"}, ValueError, "arguments: the name 'i' is taken"),
+        ({"arguments": "thing *x"}, ValueError, "arguments: the type 'thing' of 'x' is unknown"),
+        ({"structs": {"a b": "i4"}}, ValueError, "structs: expected C identifiers as names, got 'a b'"),
+        ({"structs": {"value_t": "i4"}}, ValueError, "structs: the name 'value_t' is taken"),
+    ],
+)
+def test_kernels_refused(changed, error, message):
+    arguments = {"operator": SUM, "arguments": "const int *x", "map": "EMIT(x[i], 1)", **changed}
+    with pytest.raises(error, match=f"^{message}"):
+        HistogramKernel(None, arguments.pop("operator"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments", "named"),
+    [
+        (operators.add(np.float64), "const int *x", "operator"),
+        (operators.multiply(np.complex128), "const int *x", "operator"),
+        (Operator(np.float32, "a + b", 0, accumulator=np.float64), "const int *x", "operator"),
+        (SUM, "const int *x, double scale", "scale"),
+        (SUM, "const double2 *z", "z"),
+    ],
+)
+def test_devices_without_double_precision(operator, arguments, named, monkeypatch):
+    monkeypatch.setattr("clhist.kernel.device_features", lambda device: frozenset({"int64_base_atomics"}))
+    with pytest.raises(UnsupportedError, match=rf"^{named}: .* has no double precision \(cl_khr_fp64\)"):
+        HistogramKernel(None, operator, arguments=arguments, map="EMIT(0, 1)")
+    HistogramKernel(None, SUM, arguments="const int *x", map="EMIT(0, 1)")
+
+
+ZEROS, INDICES = np.zeros(3, np.int32), np.array([0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((np.zeros((2, 3)), np.add, INDICES, 1), ValueError, "dest: expected one dimension .* got shape .2, 3."),
+        ((np.zeros(0), np.add, INDICES, 1), ValueError, "dest: expected .* at least one bin, got shape .0,."),
+        ((np.float64(0), np.add, INDICES, 1), ValueError, "dest: expected one dimension .* got shape .."),
+        ((np.zeros(3, np.float16), np.add, INDICES, 1), TypeError, "(op|dest): .*OpenCL has no type for float16"),
+        ((np.zeros(3, "U1"), np.add, INDICES, 1), TypeError, "(op|dest): .*OpenCL has no type for <U1"),
+        (([[1], [1, 2]], np.add, INDICES, 1), ValueError, "dest: setting an array element"),
+        ((ZEROS, np.subtract, INDICES, 1), TypeError, "op: expected a clhist.Operator, .* got <ufunc 'subtract'>"),
+        ((ZEROS, "a - b", INDICES, 1), TypeError, "op: expected a clhist.Operator, .* got 'a - b'"),
+        ((ZEROS, None, INDICES, 1), TypeError, "op: expected a clhist.Operator, .* got None"),
+        ((ZEROS, operators.add(np.int64), INDICES, 1), TypeError, "op: expected an operator on int32, got"),
+        ((np.zeros(3, np.complex64), np.maximum, INDICES, 1), TypeError, "op: .*expected an integer or a float"),
+        ((ZEROS, np.add, INDICES / 2, 1), TypeError, "indices: expected integers, got float64"),
+        ((ZEROS, np.add, INDICES > 0, 1), TypeError, "indices: expected integers, got bool"),
+        ((ZEROS, np.add, "abc", 1), TypeError, "indices: expected integers, got <U3"),
+        ((ZEROS, np.add, INDICES, [1, 2]), ValueError, "values: expected shape .3,. as of indices, got .2,."),
+        ((ZEROS, np.add, INDICES, [[1, 2, 3]]), ValueError, "values: expected shape .3,. as of indices, got .1, 3."),
+        ((ZEROS, np.add, INDICES, [1.0, 2.0, 3.0]), TypeError, "values: expected what converts to int32"),
+        ((ZEROS.astype("u4"), np.add, INDICES, [1, 2, 3]), TypeError, "values: expected what converts to uint32"),
+        ((ZEROS, np.add, INDICES, ["a", "b", "c"]), TypeError, "values: expected what converts to int32 .* got <U1"),
+        ((ZEROS, np.add, INDICES, 1.5), ValueError, "values: 1.5 does not fit int32"),
+        ((ZEROS.astype("u4"), np.add, INDICES, -1), ValueError, "values: -1 does not fit uint32"),
+        ((ZEROS, np.add, INDICES, "1"), TypeError, "values: expected a scalar of int32, got str"),
+        ((ZEROS, np.add, INDICES, None), TypeError, "values: expected a scalar of int32, got NoneType"),
+    ],
+)  # fmt: skip
+def test_reduce_by_index_refuses(arguments, error, message):
+    out = np.full(3, -1, np.int32)
+    with pytest.raises(error, match=f"^{message}"):
+        reduce_by_index(*arguments, out=out)
+    assert out.tolist() == [-1] * 3
+
+
+def test_an_unknown_choice():
+    with pytest.raises(TypeError, match=r"speed"):
+        reduce_by_index(ZEROS, np.add, INDICES, 1, speed="fast")
+
+
+@pytest.mark.parametrize("name", ["dest", "indices", "values"])
+def test_reduce_by_index_refuses_mixed_arrays(name, queue, other_queue):
+    given = {"dest": ZEROS, "indices": INDICES, "values": INDICES.astype(np.int32)}
+    there = {key: cl_array.to_device(queue, array) for key, array in given.items()}
+    with pytest.raises(
+        TypeError, match=r"expected a PyOpenCL array as .* is, got a NumPy array; clhist copies nothing"
+    ):
+        reduce_by_index(op=np.add, **{**there, name: given[name]})
+    with pytest.raises(ValueError, match=r"^(dest|indices|values): expected an array of the context"):
+        reduce_by_index(op=np.add, **{**there, name: cl_array.to_device(other_queue, given[name])})
+    with_gaps = cl_array.to_device(queue, np.repeat(given[name], 2))[::2]
+    with pytest.raises(ValueError, match=f"^{name}: expected a contiguous array"):
+        reduce_by_index(op=np.add, **{**there, name: with_gaps})
+
+
+def test_bincount_refuses_device_arrays_by_name(queue, other_queue):
+    x, weights = cl_array.to_device(queue, INDICES), cl_array.to_device(queue, np.ones(3))
+    gaps = cl_array.to_device(queue, np.arange(6))[::2]
+    with pytest.raises(ValueError, match=r"^x: expected a contiguous array"):
+        bincount(gaps)
+    with pytest.raises(ValueError, match=r"^weights: expected a contiguous array"):
+        bincount(x, gaps)
+    with pytest.raises(TypeError, match=r"^weights: expected a PyOpenCL array as x is, got a NumPy array"):
+        bincount(x, np.ones(3))
+    with pytest.raises(TypeError, match=r"^x: expected a PyOpenCL array as weights is, got a NumPy array"):
+        bincount(INDICES, weights)
+    with pytest.raises(ValueError, match=r"^weights: expected an array of the context"):
+        bincount(x, cl_array.to_device(other_queue, np.ones(3)))
+    with pytest.raises(ValueError, match=r"^(x|queue): expected"):
+        bincount(x, queue=other_queue)
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "message"),
+    [
+        (np.full(3, -1, np.intp), ValueError, "out: expected shape .2,., got .3,."),
+        (np.full(2, -1, np.float64), TypeError, "out: expected an array of int64, got one of float64"),
+        (read_only(np.full(2, -1, np.intp)), ValueError, "out: expected an array that can be written"),
+        ([-1, -1], TypeError, "out: expected a NumPy or PyOpenCL array of int64, got list"),
+    ],
+)
+def test_bincount_refuses_out(out, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        bincount(INDICES, out=out)
+    assert set(np.asarray(out).tolist()) == {-1}

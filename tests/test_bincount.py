@@ -1,0 +1,172 @@
+"""`bincount` against `numpy.bincount`: results, error types and error texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+from cases import random_values
+from reference import assert_close, exact_sum, groups_of, sum_bound
+
+from clhist import bincount
+
+DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8"]
+
+
+def same(result, expected):
+    np.testing.assert_array_equal(result, expected, strict=True)
+
+
+@pytest.mark.usefixtures("any_profile")
+@pytest.mark.parametrize("dtype", [*DTYPES, ">i4", ">i8", ">u2", "u8"])
+def test_entries_of_each_dtype(dtype, rng):
+    x = rng.integers(0, 2 if dtype == "?" else 100, 3000)
+    same(bincount(x.astype(dtype)), np.bincount(x))  # NumPy before 2.2.4 does not take uint64
+    same(bincount(x.astype(dtype)[::3], minlength=200), np.bincount(x[::3], minlength=200))
+
+
+@pytest.mark.usefixtures("any_profile")
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", ">f8", ">i2"])
+def test_weights_of_each_dtype(dtype, rng):
+    x, weights = rng.integers(0, 50, 2000), rng.integers(0, 2 if dtype == "?" else 100, 2000).astype(dtype)
+    same(bincount(x, weights), np.bincount(x, weights))
+
+
+def test_sums_of_weights_round_no_more_than_they_must(rng):
+    x, weights = rng.integers(0, 50, 2000), random_values(rng, 2000, "f8")
+    groups = groups_of(x, weights, 50)
+    bounds = [sum_bound(group, np.finfo("f8").eps) for group in groups]
+    assert_close(bincount(x, weights), [exact_sum(group) for group in groups], bounds)
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(5)])
+@pytest.mark.parametrize("minlength", [0, 1, 3, 4, 5, 100])
+def test_least_number_of_bins(minlength, weights):
+    x = np.array([0, 3, 3, 1, 0])
+    same(bincount(x, weights, minlength), np.bincount(x, weights, minlength))
+
+
+@pytest.mark.parametrize("x", [[], (), np.array([], np.int8), np.array([], np.bool_), range(0)], ids=repr)
+@pytest.mark.parametrize("minlength", [0, 7])
+def test_no_entries(x, minlength):
+    same(bincount(x, minlength=minlength), np.bincount(x, minlength=minlength))
+    same(bincount(x, [], minlength), np.bincount(x, [], minlength))
+
+
+@pytest.mark.parametrize("x", [[0, 1, 1, 5], (2, 2), range(9), [True, False], [np.int8(3)]], ids=repr)
+def test_other_sequences(x):
+    same(bincount(x), np.bincount(x))
+    same(bincount(x, list(range(len(x)))), np.bincount(x, list(range(len(x)))))
+
+
+@pytest.mark.usefixtures("any_profile")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("largest", [0, 999, 1000, 1005, 1006, 1007, 1008, 1009, 1010, 5000, 100_000])
+def test_a_largest_entry_that_no_sample_shows(largest, weighted, rng, queue):
+    # 0 to 1000 elsewhere; every element is at some place that a sample of a few thousand leaves out.
+    x = rng.integers(0, 1001, 50_000).astype(np.int32)
+    x[::7] = 1000
+    for position in (0, 1, 12, 31_013, 49_999):
+        hidden = x.copy()
+        hidden[position] = largest
+        weights = np.arange(50_000.0) if weighted else None
+        same(bincount(hidden, weights), np.bincount(hidden, weights))
+    on_device = bincount(
+        cl_array.to_device(queue, hidden), None if weights is None else cl_array.to_device(queue, weights)
+    )
+    same(on_device.get(), np.bincount(hidden, weights))
+
+
+@pytest.mark.parametrize("position", [0, 1, 12, 31_013, 49_999])
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8"])
+def test_a_negative_entry_that_no_sample_shows(position, dtype, queue):
+    x = np.ones(50_000, dtype)
+    x[position] = np.iinfo(dtype).min
+    for given in (x, cl_array.to_device(queue, x)):
+        with pytest.raises(ValueError, match=r"^'list' argument must have no negative elements$"):
+            bincount(given)
+
+
+@pytest.mark.usefixtures("any_profile")
+def test_one_huge_bin(rng):
+    x = np.where(rng.random(50_000) < 0.999, 12_345, rng.integers(0, 20_000, 50_000))
+    same(bincount(x), np.bincount(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_device_arrays(dtype, queue, rng):
+    x = rng.integers(0, 2 if dtype == "?" else 100, 3000).astype(dtype)
+    weights = rng.integers(0, 9, 3000).astype("f4")
+    given, given_weights = cl_array.to_device(queue, x), cl_array.to_device(queue, weights)
+    found = bincount(given[3:])
+    assert isinstance(found, cl_array.Array)
+    same(found.get(), np.bincount(x[3:]))
+    same(bincount(given[1:], given_weights[1:], 200).get(), np.bincount(x[1:], weights[1:], 200))
+    same(bincount(given[:0], minlength=4).get(), np.zeros(4, np.intp))
+    same(given.get(), x)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_out(weighted, queue, rng):
+    x, weights = rng.integers(0, 50, 2000), rng.integers(0, 9, 2000).astype("f8") if weighted else None
+    expected = np.bincount(x, weights, 60)
+    out = np.full_like(expected, -1)
+    assert bincount(x, weights, 60, out=out) is out
+    same(out, expected)
+    out_on_device = cl_array.to_device(queue, np.full(62, -1, expected.dtype))
+    on_device = [None if array is None else cl_array.to_device(queue, array) for array in (x, weights)]
+    found = bincount(*on_device, 60, out=out_on_device[1:61])
+    assert found.base_data == out_on_device.base_data
+    same(out_on_device.get(), np.concatenate([[-1], expected, [-1]]).astype(expected.dtype))
+
+
+def test_another_queue(out_of_order_queue, other_queue, rng):
+    x = rng.integers(0, 50, 2000)
+    for queue in (out_of_order_queue, other_queue):
+        same(bincount(x, queue=queue), np.bincount(x))
+        same(bincount(cl_array.to_device(queue, x)).get(), np.bincount(x))
+        same(bincount(cl_array.to_device(queue, x), queue=queue).get(), np.bincount(x))
+
+
+BAD_INPUT = [
+    ([-1],),
+    (np.array([0, -(2**63)]),),
+    (np.array([-1, 2], np.int8),),
+    (3,),
+    (np.int64(3),),
+    (np.array(3),),
+    (None,),
+    (np.zeros((2, 3), int),),
+    ([[0, 1], [1, 0]],),
+    (np.array([], np.float64),),
+    (np.zeros(3),),
+    (np.zeros(3, np.float32),),
+    (np.zeros(3, complex),),
+    (np.array(["a"]),),
+    (np.array([1, 2], object),),
+    (np.array([1], "M8[s]"),),
+    ([0, 1], [1, 2, 3]),
+    ([0, 1], []),
+    ([0, 1], np.zeros((2, 1))),
+    ([0, 1], np.float64(2.0)),
+    ([0, 1], 2.0),
+    ([0, 1], [[1.0, 2.0]]),
+    ([0, 1], np.zeros(2, complex)),
+    ([0, 1], np.zeros(2, np.longdouble)),
+    ([0, 1], np.array(["a", "b"])),
+    ([0, 1], np.array([1, 2], object)),
+    ([0, 1], None, -1),
+    ([0, 1], None, None),
+    ([0, 1], None, 2.5),
+    ([0, 1], None, "2"),
+    ([], None, -1),
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_INPUT, ids=repr)
+def test_errors_are_those_of_numpy(arguments):
+    with pytest.raises((TypeError, ValueError)) as numpys:
+        np.bincount(*arguments)
+    with pytest.raises(numpys.type) as ours:
+        bincount(*arguments)
+    assert str(ours.value) == str(numpys.value)

@@ -1,0 +1,105 @@
+"""Every operator by every update, in both memories and both orders, with few and many copies and passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from cases import CASES, NUM_BINS, Case, pair_kernel, problem, ufunc_case
+from reference import groups_of
+
+from clhist import Profile
+from clhist.atomics import MEMORIES, UPDATES, available_updates
+from clhist.device import device_features
+
+# Forced (M, S), from one of each to more than there are work-items and bins.
+COPIES_AND_PASSES = [(1, 1), (3, 2), (16, 5), (10_000, 10_000)]
+
+# A CPU does not share copies unless told to: there some operators stand for all.
+SHARED = [
+    *((name, "interleaved") for name in CASES),
+    *((name, "blocked") for name in ("add int32", "add float32", "gcd int8", "argmax float32", "two largest")),
+]
+
+
+def is_available(case: Case, update: str, memory: str, queue: cl.CommandQueue) -> bool:
+    return update in ("private", *available_updates(case.operator, memory, device_features(queue.device)))
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize(("name", "profile"), SHARED, indirect=["profile"])
+def test_each_update(name, update, memory, profile, queue):
+    case, (bins, values, check) = CASES[name], problem(name)
+    kernel = pair_kernel(case.operator, profile)
+    if not is_available(case, update, memory, queue):
+        with pytest.raises(ValueError, match=f"update: '{update}' is not available for {case.operator.name}"):
+            kernel(bins, values, num_bins=NUM_BINS, update=update, memory=memory)
+        return
+    for copies, passes in COPIES_AND_PASSES:
+        check(kernel(bins, values, num_bins=NUM_BINS, update=update, memory=memory, copies=copies, passes=passes))
+
+
+@pytest.mark.parametrize(
+    ("memory", "profile"),
+    [(None, "blocked"), (None, "interleaved"), ("local", "interleaved"), ("global", "interleaved")],
+    indirect=["profile"],
+)
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_model_chooses(name, memory, profile):
+    bins, values, check = problem(name)
+    check(pair_kernel(CASES[name].operator, profile)(bins, values, num_bins=NUM_BINS, memory=memory))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_of_dest_take_part(name, profile):
+    case, (bins, values, _) = CASES[name], problem(name)
+    dest = case.draw(np.random.default_rng(1), NUM_BINS)
+    before = dest.copy()
+    result = pair_kernel(case.operator, profile)(bins, values, num_bins=NUM_BINS, dest=dest)
+    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
+    case.check(groups_of(all_bins, all_values, NUM_BINS))(result)
+    np.testing.assert_array_equal(dest, before)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bins_without_values_hold_the_neutral_element(name, profile):
+    case = CASES[name]
+    kernel, check = pair_kernel(case.operator, profile), case.check([[]] * NUM_BINS)
+    check(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS))
+    check(kernel(np.full(100, NUM_BINS, np.int32), case.draw(np.random.default_rng(2), 100), num_bins=NUM_BINS))
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize(
+    "ufunc", [np.add, np.minimum, np.maximum, np.bitwise_and, np.bitwise_or, np.bitwise_xor], ids=lambda u: u.__name__
+)
+def test_each_native_atomic(ufunc, dtype, memory, gpu_like, queue):
+    check_shared_copies(ufunc_case(ufunc, dtype), "native", memory, gpu_like, queue)
+
+
+@pytest.mark.parametrize(
+    ("ufunc", "dtype"),
+    [
+        *((np.multiply, dtype) for dtype in (np.int8, np.int32, np.uint64, np.float32, np.float64, np.complex64)),
+        *((ufunc, np.float32) for ufunc in (np.minimum, np.maximum, np.fmin, np.fmax)),
+        *((ufunc, np.float64) for ufunc in (np.maximum, np.fmin)),
+        (np.minimum, np.uint16),
+        (np.logical_xor, np.int64),
+    ],
+)
+def test_operators_without_a_native_atomic(ufunc, dtype, gpu_like, queue):
+    check_shared_copies(ufunc_case(ufunc, dtype), "cas", "local", gpu_like, queue)
+
+
+def check_shared_copies(case: Case, update: str, memory: str, profile: Profile, queue: cl.CommandQueue) -> None:
+    rng = np.random.default_rng(3)
+    bins, values = rng.integers(-1, 8, 2000, np.int32), case.draw(rng, 2000)
+    kernel = pair_kernel(case.operator, profile)
+    choices = {"memory": memory, "copies": 2, "update": update}
+    if is_available(case, update, memory, queue):
+        case.check(groups_of(bins, values, 6))(kernel(bins, values, num_bins=6, **choices))
+    else:
+        with pytest.raises(ValueError, match=f"update: '{update}' is not available for {case.operator.name}"):
+            kernel(bins, values, num_bins=6, **choices)

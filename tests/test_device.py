@@ -1,0 +1,180 @@
+"""Which device is taken, what is said when there is none, and runtimes that pip installed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyopencl as cl
+import pytest
+from processes import run_python
+
+import clhist
+from clhist import NoDeviceError, device, runtimes
+
+
+def fake_device(
+    name="Turbo", kind=cl.device_type.GPU, units=8, platform="ACME OpenCL", version="OpenCL 3.0 1.0", **more
+):
+    about = SimpleNamespace(name=platform, version=version)
+    return SimpleNamespace(
+        name=name, type=kind, max_compute_units=units, platform=about, version=more.get("device_version", "OpenCL 3.0")
+    )
+
+
+GPU, SMALL_GPU = fake_device("Big", units=80), fake_device("Small", units=4)
+CPU = fake_device("Slow", cl.device_type.CPU, 64, "Portable Computing Language", "OpenCL 3.0 PoCL 3.1+debian")
+BROKEN_CPU = fake_device(
+    "Generic", cl.device_type.CPU, 128, "Portable Computing Language", "OpenCL 3.0 PoCL 3.0  Linux",
+    device_version="OpenCL 3.0 PoCL HSTR: pthread-x86_64-pc-linux-gnu-generic",
+)  # fmt: skip
+
+
+@pytest.fixture
+def present(monkeypatch):
+    """Return a function that lets these devices be all there are."""
+
+    def show(*devices):
+        found = [SimpleNamespace(get_devices=lambda d=d: [d], **vars(d.platform)) for d in devices]
+        monkeypatch.setattr(cl, "get_platforms", lambda: found)
+        monkeypatch.setattr(device, "_default", None)
+        monkeypatch.delenv("PYOPENCL_CTX", raising=False)
+
+    return show
+
+
+def test_gpus_come_before_cpus_and_large_before_small(present):
+    present(CPU, SMALL_GPU, BROKEN_CPU, GPU)
+    assert device.devices() == [GPU, SMALL_GPU, CPU, BROKEN_CPU]
+    assert device.devices(platform="acme") == [GPU, SMALL_GPU]
+    assert device.devices(device="LOW") == [CPU]
+    assert [device.device_kind(d) for d in (GPU, CPU)] == ["gpu", "cpu"]
+
+
+def test_no_device_of_that_name(present):
+    present(CPU, GPU)
+    message = (
+        r"no OpenCL device matches platform 'acme', device 'slow'; there are: Slow \(Portable.*\); Big \(ACME OpenCL\)"
+    )
+    with pytest.raises(NoDeviceError, match=message):
+        device.devices(platform="acme", device="slow")
+
+
+def test_no_device_at_all(present, monkeypatch):
+    present()
+    with pytest.raises(NoDeviceError, match=r"no OpenCL device was found; install .*pip install \"clhist\[cpu\]\""):
+        clhist.default_queue()
+
+    def refuse():
+        raise cl.LogicError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
+
+    monkeypatch.setattr(cl, "get_platforms", refuse)
+    with pytest.raises(NoDeviceError, match=r"no OpenCL platform was found; install .*pip install \"clhist\[cpu\]\""):
+        clhist.default_queue()
+
+
+def test_only_a_device_that_is_known_not_to_work(present):
+    present(BROKEN_CPU)
+    with pytest.raises(
+        NoDeviceError, match=r"Generic of OpenCL 3.0 PoCL 3.0  Linux, does not work: PoCL 3.0 does not know"
+    ):
+        clhist.default_queue()
+
+
+@pytest.mark.parametrize(
+    ("version", "device_version", "works"),
+    [
+        ("OpenCL 3.0 PoCL 3.0  Linux", "OpenCL 3.0 PoCL HSTR: pthread-generic", False),
+        ("OpenCL 1.2 pocl PoCL 2.9", "OpenCL 1.2 pthread-generic ", False),
+        ("OpenCL 3.0 PoCL 3.0  Linux", "OpenCL 3.0 PoCL HSTR: pthread-haswell", True),
+        ("OpenCL 3.0 PoCL 3.1+debian", "OpenCL 3.0 PoCL HSTR: pthread-generic", True),
+        ("OpenCL 3.0 PoCL 10.0", "OpenCL 3.0 PoCL HSTR: pthread-generic", True),
+        ("OpenCL 3.1 LINUX", "OpenCL 3.1 (Build 0)", True),
+    ],
+)
+def test_known_problems(version, device_version, works):
+    problem = device.known_problem(fake_device(version=version, device_version=device_version))
+    assert (problem is None) == works
+
+
+def test_the_default_queue_is_kept(queue):
+    assert clhist.default_queue() is queue
+    assert queue.device in device.devices() or os.environ.get("PYOPENCL_CTX")
+
+
+def test_the_environment_chooses_the_device():
+    code = "print(clhist.default_queue().device.name)"
+    assert run_python(code, PYOPENCL_CTX="0").strip() in {d.name.strip() for d in device.devices()}
+    with pytest.raises(AssertionError, match="NoDeviceError: PYOPENCL_CTX='99' chooses no device"):
+        run_python(code, PYOPENCL_CTX="99")
+
+
+def test_the_profile_of_this_device(queue):
+    report, found = device.report(queue.device), clhist.device_profile(queue.device)
+    assert found is clhist.device_profile(queue.device)
+    assert (found.name, found.kind) == (report.name, report.kind)
+    assert found.work_group_size <= report.max_work_group_size
+    assert device.memory_budget(queue.device) <= queue.device.max_mem_alloc_size
+
+
+@pytest.fixture
+def intel(tmp_path, monkeypatch):
+    """Return the library of an environment with Intel's runtime, on a system that knows of another."""
+    for folder in ("lib", "vendors"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "vendors" / "other.icd").write_text("libother.so\n")
+    (tmp_path / "vendors" / "notes.txt").write_text("nothing")
+    monkeypatch.setattr(runtimes, "SYSTEM_VENDORS", tmp_path / "vendors")
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    monkeypatch.setattr(runtimes.platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setenv("OCL_ICD_VENDORS", "")  # so that what it was comes back in the end
+    monkeypatch.delenv("OCL_ICD_VENDORS")
+    library = tmp_path / "lib" / "libintelocl.so"
+    library.touch()
+    return library
+
+
+def registered(monkeypatch):
+    """Register and return what the loader would find; forget the registration."""
+    runtimes.register_installed_runtimes()
+    found = {entry.name: entry.read_text() for entry in Path(os.environ["OCL_ICD_VENDORS"]).iterdir()}
+    monkeypatch.delenv("OCL_ICD_VENDORS")
+    return found
+
+
+def test_an_installed_runtime_is_added_to_those_of_the_system(intel, monkeypatch):
+    mine = {"zz-intel-cpu.icd": f"{intel}\n"}
+    for _ in range(2):
+        assert registered(monkeypatch) == {"other.icd": "libother.so\n", **mine}
+    (runtimes.SYSTEM_VENDORS / "other.icd").rename(runtimes.SYSTEM_VENDORS / "third.icd")
+    assert registered(monkeypatch) == {"third.icd": "libother.so\n", **mine}
+    monkeypatch.setattr(runtimes, "SYSTEM_VENDORS", intel / "nowhere")
+    assert registered(monkeypatch) == mine
+
+
+def test_environments_do_not_share_what_they_register(intel, tmp_path, monkeypatch):
+    registered(monkeypatch)
+    other = tmp_path / "other"
+    (other / "lib").mkdir(parents=True)
+    (other / "lib" / "libintelocl.so").touch()
+    monkeypatch.setattr("sys.prefix", str(other))
+    assert registered(monkeypatch)["zz-intel-cpu.icd"] == f"{other}/lib/libintelocl.so\n"
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    assert registered(monkeypatch)["zz-intel-cpu.icd"] == f"{intel}\n"
+
+
+def test_the_users_choice_of_runtimes_stays(intel, monkeypatch):
+    monkeypatch.setenv("OCL_ICD_VENDORS", "libmine.so")
+    runtimes.register_installed_runtimes()
+    assert os.environ["OCL_ICD_VENDORS"] == "libmine.so"
+
+
+@pytest.mark.parametrize("reason", ["not installed", "no cache"])
+def test_nothing_is_registered(intel, tmp_path, reason):
+    if reason == "not installed":
+        intel.unlink()
+    else:
+        (tmp_path / "cache").write_text("a file where the directory would be")
+    runtimes.register_installed_runtimes()
+    assert "OCL_ICD_VENDORS" not in os.environ

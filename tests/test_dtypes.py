@@ -1,0 +1,206 @@
+"""Dtypes in OpenCL C: names, literals and layouts, as text and as what arrives on the device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import pair_kernel
+
+from clhist import HistogramKernel, Operator
+from clhist.dtypes import c_name, declare, dtype_of, literal, same_value, supported_dtype
+
+SCALARS = {
+    "bool": "uchar",
+    "int8": "char",
+    "uint8": "uchar",
+    "int16": "short",
+    "uint16": "ushort",
+    "int32": "int",
+    "uint32": "uint",
+    "int64": "long",
+    "uint64": "ulong",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "float2",
+    "complex128": "double2",
+}
+NESTED = np.dtype(
+    [("a", np.int8), ("b", [("c", np.float32), ("d", np.uint16, (2, 3))]), ("e", np.int64), ("f", np.bool_)],
+    align=True,
+)
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_names(name):
+    dtype = np.dtype(name)
+    assert c_name(dtype) == SCALARS[name]
+    assert declare(dtype, "t") == f"typedef {SCALARS[name]} t;"
+    assert supported_dtype(name) == dtype
+    assert supported_dtype(dtype.newbyteorder()) == dtype
+
+
+@pytest.mark.parametrize(
+    ("c_type", "name"),
+    [
+        *((c_type, name) for name, c_type in SCALARS.items() if name != "bool"),
+        ("unsigned char", "uint8"),
+        ("unsigned  short", "uint16"),
+        ("unsigned", "uint32"),
+        ("unsigned int", "uint32"),
+        ("unsigned long", "uint64"),
+    ],
+)
+def test_dtypes_of_names(c_type, name):
+    assert dtype_of(c_type) == np.dtype(name)
+
+
+@pytest.mark.parametrize("c_type", ["", "half", "void", "size_t", "long long", "int4", "image2d_t", "bool"])
+def test_unknown_names(c_type):
+    assert dtype_of(c_type) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [
+        (-5, np.int8, "((char)-5)"),
+        (True, np.bool_, "((uchar)1)"),
+        (2**32 - 1, np.uint32, "((uint)4294967295u)"),
+        (2**64 - 1, np.uint64, "((ulong)18446744073709551615ul)"),
+        (-(2**63), np.int64, "(-0x7fffffffffffffffl - 1)"),
+        (2**63 - 1, np.int64, "((long)9223372036854775807l)"),
+        (1.0, np.float32, "as_float(0x3f800000u)"),
+        (-np.inf, np.float32, "as_float(0xff800000u)"),
+        (np.nan, np.float64, "as_double(0x7ff8000000000000ul)"),
+        (-0.0, np.float64, "as_double(0x8000000000000000ul)"),
+        (1 - 2j, np.complex64, "((float2)(as_float(0x3f800000u), as_float(0xc0000000u)))"),
+    ],
+)
+def test_literals(value, dtype, expected):
+    assert literal(value, np.dtype(dtype)) == expected
+
+
+def every_scalar(*values: float) -> tuple[np.dtype, tuple[object, ...]]:
+    """Return a struct of one field for each scalar, and `values` as far as each can hold them."""
+    names = [name for name in SCALARS if not name.startswith("complex")]
+    dtype = np.dtype([(f"{name}_{k}", name) for k in range(len(values)) for name in names], align=True)
+    return dtype, tuple(_clipped(value, np.dtype(name)) for value in values for name in names)
+
+
+def _clipped(value: float, dtype: np.dtype) -> object:
+    if dtype.kind == "f":
+        return value
+    if dtype.kind == "b":
+        return value > 0
+    limits = np.iinfo(dtype)
+    return limits.max if value > limits.max else limits.min if value < limits.min else int(value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(-np.inf, np.inf), (-0.0, 1e-40), (0.1, -1.5), (2.0**62, -(2.0**40))],
+    ids=["limits", "smallest", "fractions", "long"],
+)
+def test_literals_of_each_type_arrive_as_they_are(values):
+    check_arrives(*every_scalar(*values))
+
+
+def test_nan_and_its_payload_arrive():
+    dtype = np.dtype([("f", np.float32), ("d", np.float64)], align=True)
+    single, double = np.array([0x7FC12345], np.uint32).view("f4")[0], np.array([0xFFF8000000ABCDEF], "u8").view("f8")[0]
+    check_arrives(dtype, (single, double))
+
+
+def test_nested_structs_arrive():
+    check_arrives(NESTED, (-7, (0.5, [[1, 2, 3], [4, 5, 65535]]), -(2**63), True))
+
+
+def test_arrays_of_structs_arrive():
+    dtype = np.dtype([("pairs", [("x", np.int16), ("y", np.float32)], 3)], align=True)
+    check_arrives(dtype, ([(1, 0.1), (2, 0.2), (-3, np.inf)],))
+
+
+def check_arrives(dtype: np.dtype, neutral: tuple[object, ...]) -> None:
+    """Check that a bin without values holds the neutral element bit for bit."""
+    first = dtype.names[0]
+    operator = Operator(dtype, f"a.{first} {'[0].x ' if dtype[first].subdtype else ''}== 77 ? b : a", neutral)
+    expected = np.array([neutral], dtype)
+    check_same_fields(pair_kernel(operator)(np.empty(0, np.int32), np.empty(0, dtype), num_bins=1), expected)
+
+
+def check_same_fields(result: np.ndarray, expected: np.ndarray) -> None:
+    """Compare all bytes but those between the fields."""
+    assert result.dtype == expected.dtype
+    if result.dtype.names is None:
+        assert result.tobytes() == expected.tobytes()
+        return
+    for name in result.dtype.names:
+        check_same_fields(result[name], expected[name])
+
+
+def test_structs_pass_through_as_arrays_scalars_and_values():
+    many = np.zeros(5, NESTED)
+    many["a"], many["e"], many["b"]["c"] = range(5), 2**40, np.linspace(0, 1, 5)
+    many["b"]["d"] = np.arange(30).reshape(5, 2, 3)
+    kernel = HistogramKernel(
+        None,
+        Operator(NESTED, "a.a > b.a ? a : b", (-128, (0, [[0] * 3] * 2), 0, False), "largest"),
+        arguments="const value_t *many, const change *changes, value_t one, change all",
+        map="""
+            value_t changed = many[i];
+            changed.e += changes[i].by[0] + all.by[1];
+            EMIT(i, many[i]);
+            EMIT(i + 5, changed);
+            EMIT(i + 10, one)
+        """,
+        structs={"change": np.dtype([("by", np.int32, 2)])},
+    )
+    changes = np.array([([k, 0],) for k in range(5)], [("by", np.int32, 2)])
+    result = kernel(many, changes, many[3], ([0, 1000],), num_bins=15)
+    changed = many.copy()
+    changed["e"] += np.arange(5) + 1000
+    check_same_fields(result, np.concatenate([many, changed, many[[3] * 5]]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [
+        (np.float16, "OpenCL has no type for float16; expected one of bool, int8"),
+        ("U3", "OpenCL has no type for <U3"),
+        ("M8[s]", "OpenCL has no type for datetime64"),
+        (object, "OpenCL has no type for object"),
+        (np.longdouble, "OpenCL has no type for"),
+        ([("x", np.int8), ("y", np.int32)], r"field 'y' of .* lies at byte 1 where C puts it at 4; .*align=True"),
+        ([("x", np.int32), ("y", np.int8)], r"has 5 bytes where C gives it 8; .*align=True"),
+        ([("x", np.int32), ("2nd", np.int32)], "field name '2nd' of .* is not a C identifier"),
+        ([("x", ">i4")], "field 'x': >i4 is of the other byte order"),
+        ([("x", np.float16)], "field 'x': OpenCL has no type for float16"),
+        ([("x", [("y", np.int8), ("z", np.int32)])], "field 'z' of .* lies at byte 1 where C puts it at 4"),
+        ({"names": ["x"], "formats": ["i4"], "itemsize": 64}, "has 64 bytes where C gives it 4"),
+        ({"names": ["x", "y"], "formats": ["i4", "i4"], "offsets": [4, 0]}, "lies at byte 4 where C puts it at 0"),
+        ({"names": ["x", "y"], "formats": ["i4", "i4"], "offsets": [0, 0]}, "lies at byte 0 where C puts it at 4"),
+        (np.dtype([("x", np.int32), ("y", np.complex64)], align=True), "field 'y' of .* lies at byte 4"),
+        ("nonsense", "expected a NumPy dtype, got 'nonsense'"),
+    ],
+)
+def test_refused(dtype, message):
+    with pytest.raises(TypeError, match=f"^accumulator[:,].*{message}"):
+        supported_dtype(dtype, "accumulator")
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [
+        (5, np.uint8, 5),
+        (5.0, np.int32, 5),
+        (np.float64(0.1), np.float32, np.float32(0.1)),
+        (1e300, np.float32, np.inf),
+        (2**63, np.uint64, 2**63),
+        (True, np.int32, 1),
+        (3, np.complex64, 3 + 0j),
+        (np.array(7), np.int16, 7),
+    ],
+)
+def test_values_that_fit(value, dtype, expected):
+    found = same_value(value, np.dtype(dtype), "x")
+    assert found == expected
+    assert found.dtype == dtype

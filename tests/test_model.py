@@ -1,0 +1,243 @@
+"""The model against Table I of SC'20, and what holds for every plan."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from clhist import Profile, plan
+from clhist.model import MAX_LOCAL_PASSES, Forced
+from clhist.profile import load_profiles, named_profile
+
+RTX_2080_TI = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
+
+# Table I: (M, S) for 50 million elements. HDW is native, CAS cas and XCG lock.
+LOCAL_TABLE = """
+         H    HDW/CAS    XCG
+        31      396,1  132,1
+       127       96,1   32,1
+       505       24,1    8,1
+      2041        6,1    2,1
+      6141        2,1    1,2
+     12281        1,1    1,3
+     24569        1,2    1,6
+     49145        1,4   1,12
+"""
+GLOBAL_TABLE = """
+         H   HDW,1  HDW,63  CAS,1  CAS,63  XCG,1  XCG,63
+     12281    23,1    69,1   46,1   138,1   15,1    69,1
+     24569    11,1    34,1   23,1    69,1    7,1    34,1
+     49145     5,1    17,1   11,1    34,1    3,1    17,1
+    196607     1,1     4,1    2,1     8,1    1,1     4,1
+    393215     1,1     2,1    1,1     4,1    1,2     2,1
+    786431     1,2     1,1    1,2     2,1    1,3     1,1
+   1572863     1,3     1,1    1,3     1,1    1,5     1,1
+"""
+UPDATES = {"HDW": "native", "CAS": "cas", "XCG": "lock"}
+# The operators of section V-A: an int for HDW and CAS, a tuple of two for XCG.
+BIN_BYTES = {"native": 4, "cas": 4, "lock": 8}
+
+
+def table_entries():
+    """Yield memory, update, RF, H, and (M, S)."""
+    for memory, table in (("local", LOCAL_TABLE), ("global", GLOBAL_TABLE)):
+        (_, *columns), *rows = (line.split() for line in table.strip().splitlines())
+        for num_bins, *entries in rows:
+            for column, entry in zip(columns, entries, strict=True):
+                names, _, race_factor = column.partition(",")
+                copies, passes = map(int, entry.split(","))
+                for name in names.split("/"):
+                    yield memory, UPDATES[name], float(race_factor or 1), int(num_bins), (copies, passes)
+
+
+def test_table_is_complete():
+    assert len(list(table_entries())) == 58 + 8  # HDW and CAS share a column of 8
+
+
+@pytest.mark.parametrize(("memory", "update", "race_factor", "num_bins", "expected"), list(table_entries()))
+def test_table_1(memory, update, race_factor, num_bins, expected):
+    found = plan(
+        50_000_000,
+        num_bins,
+        RTX_2080_TI,
+        local_update=update,
+        global_update=update,
+        bin_bytes=BIN_BYTES[update],
+        race_factor=race_factor,
+        forced=Forced(memory=memory),
+    )
+    assert (found.memory, found.copies, found.passes) == (memory, *expected)
+
+
+@pytest.mark.parametrize(
+    ("update", "bin_bytes", "most_bins"),
+    [("native", 4, 3 * 12288), ("cas", 4, 4 * 12288), ("lock", 8, 6 * 4096)],
+)
+def test_switching_point(update, bin_bytes, most_bins):
+    memories = [
+        plan(50_000_000, bins, RTX_2080_TI, local_update=update, global_update=update, bin_bytes=bin_bytes).memory
+        for bins in (most_bins - 1, most_bins, most_bins + 1)
+    ]
+    assert memories == ["local", "local", "global"]
+
+
+def test_each_memory_has_its_own_update():
+    choices = {"local_update": "native", "global_update": "lock"}
+    assert plan(10**6, 1000, RTX_2080_TI, **choices).update == "native"
+    assert plan(10**6, 10**6, RTX_2080_TI, **choices).update == "lock"
+
+
+PROFILES = [
+    RTX_2080_TI,
+    named_profile("nvidia-h200", load_profiles()),
+    Profile("tiny", "gpu", 32, 64, 32, 3, 2, {}),
+    Profile("odd", "gpu", 1000, 3001, 48, 777, 24, {}),
+    Profile("processor", "cpu", 32768, 2**20, 64, 7, 1, {}),
+    Profile("processor with groups", "cpu", 32768, 2**20, 64, 50, 16, {}),
+]
+ELEMENTS = [0, 1, 2, 63, 64, 65, 257, 1000, 12_345, 50_000_000, 2**31, 2**40]
+BINS = [1, 2, 3, 31, 63, 64, 65, 127, 1000, 12_289, 49_153, 10**6, 2**31, 2**40]
+ANY_MEMORY = [None, "local", "global"]
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+@pytest.mark.parametrize("memory", ANY_MEMORY)
+@pytest.mark.parametrize("update", ["native", "cas", "lock"])
+@pytest.mark.parametrize("bin_bytes", [4, 8, 24])
+def test_what_holds_for_every_plan(profile, memory, update, bin_bytes):
+    choices = {"local_update": update, "global_update": update, "bin_bytes": bin_bytes}
+    for elements, bins, race_factor in product(ELEMENTS, BINS, (1.0, 63.0, 1e300)):
+        check_plan(elements, bins, profile, race_factor=race_factor, forced=Forced(memory=memory), **choices)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+@pytest.mark.parametrize("memory", ANY_MEMORY)
+@pytest.mark.parametrize("update", [None, "private", "native", "cas", "lock"])
+def test_what_holds_for_forced_choices(profile, memory, update):
+    refused, made = [], 0
+    for elements, bins, copies, passes, group in product(
+        (0, 1, 65, 1000, 10**6), (1, 65, 1000), (None, 1, 3, 64, 65, 10**6), (None, 1, 7, 10**6), (None, 1, 2, 64, 100)
+    ):
+        forced = Forced(update, memory, copies, passes, group)
+        try:
+            found = check_plan(elements, bins, profile, forced=forced)
+        except ValueError as error:
+            refused.append(str(error))
+            continue
+        made += 1
+        assert update in (None, found.update)
+        assert memory in (None, found.memory)
+        assert group in (None, found.work_group_size) or found.update == "private"
+        assert passes is None or found.passes == min(passes, bins)
+    assert made
+    assert memory == "local" or not refused, "what does not fit local memory fits global memory"
+    assert {message.split(":")[0] for message in refused} <= {"copies", "passes", "work_group_size"}
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+@pytest.mark.parametrize("memory", ANY_MEMORY)
+@pytest.mark.parametrize("update", ["native", "lock"])
+def test_copies_stay_within_the_budget(profile, memory, update):
+    for elements, bins, room in product((0, 1000, 10**8), (1, 127, 10**6), (1, 1.5, 2, 7.9, 300)):
+        one_copy = 4 * bins if update == "native" else 8 * bins
+        choices = {"local_update": update, "global_update": update, "forced": Forced(memory=memory)}
+        check_plan(elements, bins, profile, memory_budget=int(room * one_copy), **choices)
+
+
+def check_plan(elements, bins, profile, *, bin_bytes=4, forced, memory_budget=None, **choices):
+    """Return the plan, after checking what must hold for any."""
+    found = plan(elements, bins, profile, bin_bytes=bin_bytes, forced=forced, memory_budget=memory_budget, **choices)
+    assert (found.num_elements, found.num_bins, found.profile) == (elements, bins, profile.name)
+    size = bin_bytes + (4 if found.update == "lock" else 0)
+    sizes = (found.copies, found.passes, found.bins_per_pass, found.work_groups, found.work_group_size)
+    assert all(isinstance(number, int) and number >= 1 for number in sizes), found
+    assert found.passes <= bins <= found.passes * found.bins_per_pass, found
+    work_items = found.work_groups * found.work_group_size
+    sharing = found.work_group_size if found.memory == "local" else work_items
+    assert 1 <= found.cooperation <= sharing, found
+    assert found.copies <= sharing, found
+    if found.update == "private":
+        assert found.copies == sharing, found
+    if found.memory == "local":
+        assert found.copies * found.bins_per_pass * size <= profile.local_memory, found
+        if forced.memory is None and forced.passes is None:
+            assert found.passes <= MAX_LOCAL_PASSES[forced.update or choices.get("local_update", "native")], found
+        assert found.global_copies == found.work_groups
+    else:
+        assert found.global_copies == found.copies
+    if memory_budget is not None:
+        in_global = bin_bytes if found.memory == "local" else size
+        assert found.global_copies * bins * in_global <= memory_budget, found
+    return found
+
+
+def test_neighbours_of_the_number_of_bins():
+    # Integer division before a ceiling makes M zero here (the published prototypes).
+    for bins in (100, 2041, 69_632):
+        for elements in range(bins - 3, bins + 4):
+            for memory in ("local", "global"):
+                check_plan(elements, bins, RTX_2080_TI, forced=Forced(memory=memory))
+
+
+def test_a_processor_gives_each_work_item_a_copy_as_long_as_that_pays():
+    processor = Profile("processor", "cpu", 32768, 2**20, 64, 8, 1, {})
+    few, many = plan(10**6, 1000, processor), plan(1000, 10**6, processor)
+    assert (few.update, few.copies, few.memory, few.passes) == ("private", 8, "global", 1)
+    assert (many.update, many.copies) == ("private", 1)
+
+
+def test_a_bin_larger_than_local_memory_lies_in_global_memory():
+    assert plan(10**6, 10, RTX_2080_TI, bin_bytes=50_000).memory == "global"
+    with pytest.raises(ValueError, match="copies: 1 copies of one bin take 50000 bytes of local memory"):
+        plan(10**6, 10, RTX_2080_TI, bin_bytes=50_000, forced=Forced(memory="local"))
+
+
+def test_steps_tell_how_the_numbers_came_about():
+    found = plan(50_000_000, 24_569, RTX_2080_TI, forced=Forced(memory="local"))
+    steps = {step.symbol: step.value for step in found.steps}
+    assert {**steps, "m'": None} == {
+        "B": 1024, "T": 69632, "blocks": 68, "m'": None, "M": 1, "C": 1024, "len": 12288, "S": 2, "H_chk": 12285,
+    }  # fmt: skip
+    assert all(step.formula for step in found.steps)
+    tried = [step.symbol for step in plan(50_000_000, 10**6, RTX_2080_TI).steps]
+    assert tried.index("S_max") < tried.index("RACE_exp"), "local memory is tried first, and that is kept"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_elements": -1}, "num_elements: expected at least 0, got -1"),
+        ({"num_bins": 0}, "num_bins: expected at least 1, got 0"),
+        ({"num_bins": -5}, "num_bins: expected at least 1, got -5"),
+        ({"bin_bytes": 0}, "bin_bytes: expected at least 1, got 0"),
+        ({"arrays": 0}, "arrays: expected at least 1, got 0"),
+        ({"race_factor": 0.5}, "race_factor: expected .* at least 1, got 0.5"),
+        ({"race_factor": float("nan")}, "race_factor: expected .* at least 1, got nan"),
+        ({"race_factor": float("inf")}, "race_factor: expected .* at least 1, got inf"),
+        ({"memory_budget": 0}, "memory_budget: expected at least 1, got 0"),
+        ({"forced": Forced(copies=0)}, "copies: expected at least 1, got 0"),
+        ({"forced": Forced(passes=0)}, "passes: expected at least 1, got 0"),
+        ({"forced": Forced(work_group_size=0)}, "work_group_size: expected at least 1, got 0"),
+        ({"forced": Forced(memory="shared")}, "memory: expected one of local, global, got 'shared'"),
+        ({"forced": Forced(update="atomic")}, "update: expected one of private, native, cas, lock, got 'atomic'"),
+        (
+            {"num_bins": 50_000, "forced": Forced(memory="local", passes=2)},
+            "passes: expected at least 5, since 1 copies of 50000 bins take 200000 bytes .* has 49152; got 2",
+        ),
+        (
+            {"bin_bytes": 1000, "forced": Forced(memory="local", copies=50)},
+            "copies: 50 copies of one bin take 50000 bytes of local memory where .* has 49152",
+        ),
+    ],
+)
+def test_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        plan(**{"num_elements": 1000, "num_bins": 100, "profile": RTX_2080_TI, **arguments})
+
+
+@pytest.mark.parametrize("memory", ANY_MEMORY)
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_less_memory_than_one_copy(profile, memory):
+    with pytest.raises(MemoryError, match=r"memory_budget: one copy of 1000 bins takes .* bytes, got 3999 bytes"):
+        plan(10**6, 1000, profile, forced=Forced(memory=memory), memory_budget=3999)

@@ -1,0 +1,240 @@
+"""Device profiles: what is shipped, what is refused, and which of several a device gets."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import pytest
+
+from clhist import ProfileError
+from clhist.profile import PARAMETERS, Profile, Report, load_profiles, merge, named_profile, parse_profile
+
+NUMBERS = {"local_memory": 1000, "l2_cache": 2000, "l2_line": 32, "hardware_threads": 400, "work_group_size": 50}
+REPORT = Report("ACME Turbo 3000", "ACME Corporation", "gpu", 10, 1024, 49152, 4_000_000, 128)
+
+
+def toml(name="Turbo", kind="gpu", level="device", match=("Turbo",), scale=1, **changed):
+    """Return a profile as TOML: NUMBERS times `scale`, or what is `changed` (None: left out)."""
+    lines = [f'name = "{name}"', f'kind = "{kind}"', f'level = "{level}"', f"match = {list(match)}"]
+    for key, value in ({key: scale * number for key, number in NUMBERS.items()} | changed).items():
+        if value is not None:
+            table = value if isinstance(value, dict) else {"value": value}
+            lines += [f"[{key}]", *(f"{k} = {v}" for k, v in table.items()), f'source = "{name}, {key}"']
+    return "\n".join(lines)
+
+
+def profile_file(path="turbo.toml", **changed):
+    return parse_profile(toml(**changed), path)
+
+
+def only(**values):
+    """Leave out all numbers but these."""
+    return dict.fromkeys(NUMBERS) | values
+
+
+@pytest.mark.parametrize("profile", load_profiles(), ids=lambda profile: profile.key)
+def test_what_is_shipped(profile):
+    assert profile.path == f"devices/{profile.key}.toml"
+    assert all(len(source) > 10 for _, _, source in profile.values.values())
+    if profile.level == "device":
+        assert named_profile(profile.key, load_profiles()).name == profile.name
+
+
+def test_all_that_is_shipped_is_loaded():
+    files = [item.name for item in resources.files("clhist.devices").iterdir() if item.name.endswith(".toml")]
+    assert sorted(f"devices/{name}" for name in files) == [profile.path for profile in load_profiles()]
+    defaults = [profile for profile in load_profiles() if profile.level == "default"]
+    assert {profile.kind: profile.values.keys() for profile in defaults} == dict.fromkeys(
+        ("cpu", "gpu"), PARAMETERS.keys()
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver_says", "key"),
+    [
+        ("NVIDIA GeForce RTX 2080 Ti", "nvidia-geforce-rtx-2080-ti"),
+        ("GeForce RTX 2080 Ti", "nvidia-geforce-rtx-2080-ti"),
+        ("NVIDIA H200", "nvidia-h200"),
+        ("NVIDIA H200 NVL", "nvidia-h200"),
+        ("AMD Instinct MI100", "amd-instinct-mi100"),
+        ("gfx908:sramecc+:xnack-", "amd-instinct-mi100"),
+        ("gfx90a:sramecc+:xnack-", "amd-instinct-mi250x"),
+        ("NVIDIA GeForce RTX 2080", None),
+        ("NVIDIA H2000", None),
+        ("NVIDIA GeForce RTX 3090", None),
+    ],
+)
+def test_names_as_drivers_spell_them(driver_says, key):
+    assert [p.key for p in load_profiles() if p.level == "device" and p.matches(driver_says)] == ([key] if key else [])
+
+
+def test_a_profile_as_its_file_says_it():
+    found = profile_file("some/where/turbo-3000.toml", l2_cache=77)
+    assert (found.key, found.name, found.kind, found.level, found.match) == (
+        "turbo-3000", "Turbo", "gpu", "device", ("Turbo",)
+    )  # fmt: skip
+    assert found.values["l2_cache"] == ("value", 77, "Turbo, l2_cache")
+    assert found.matches("ACME TURBO 3000")
+    assert not found.matches("ACME Tortoise")
+
+
+BROKEN = {
+    "not TOML": ("name = ", "not valid TOML: "),
+    "an unknown key": ("speed = 3\n" + toml(), "speed: unknown key; known are name, kind, level"),
+    "no name": (toml().replace("name =", "# "), "name: expected a text, got None"),
+    "an empty name": (toml(name=""), "name: expected a text, got ''"),
+    "a number as name": (toml().replace('name = "Turbo"', "name = 3"), "name: expected a text, got 3"),
+    "another kind": (toml(kind="fpga"), "kind: expected one of gpu, cpu, got 'fpga'"),
+    "no kind": (toml().replace("kind =", "# "), "kind: expected one of gpu, cpu, got None"),
+    "another level": (toml(level="family"), "level: expected one of device, vendor, default, got 'family'"),
+    "a text as match": (toml().replace("['Turbo']", "'Turbo'"), "match: expected a list of regular expressions, got"),
+    "a number in match": (toml(match=(3,)), "match: expected a list of regular expressions, got [3]"),
+    "no match": (toml(match=()), "match: expected at least one regular expression, got []"),
+    "a broken match": (toml(match=("(",)), "match: expected a regular expression ("),
+    "a missing number": (toml(l2_line=None), "l2_line: missing (L2_line: bytes of one of its lines)"),
+    "a bare number": ("l2_line = 64\n" + toml(l2_line=None), "l2_line: expected a table with value and source, got 64"),
+    "zero": (toml(l2_line=0), "l2_line.value: expected a positive integer, got 0"),
+    "a negative number": (toml(l2_cache=-1), "l2_cache.value: expected a positive integer, got -1"),
+    "a fraction": (toml(l2_cache=1.5), "l2_cache.value: expected a positive integer, got 1.5"),
+    "a truth value": (toml(l2_cache="true"), "l2_cache.value: expected a positive integer, got True"),
+    "a text as number": (toml(l2_cache="'64 KiB'"), "l2_cache.value: expected a positive integer, got '64 KiB'"),
+    "no source": (
+        toml().replace('source = "Turbo, l2_line"', ""),
+        "l2_line.source: expected where the number comes from",
+    ),
+    "an empty source": (
+        toml().replace('"Turbo, l2_line"', '""'),
+        "l2_line.source: expected where the number comes from",
+    ),
+    "an unknown inner key": (
+        toml(l2_line={"value": 64, "unit": "'B'"}),
+        "l2_line.unit: expected one of value, per_compute_unit, source, got 'unit'",
+    ),
+    "two numbers": (
+        toml(l2_line={"value": 64, "per_compute_unit": 3}),
+        "l2_line: expected either value or per_compute_unit, got 'value and per_compute_unit'",
+    ),
+    "no number": (toml(l2_line={}), "l2_line: expected either value or per_compute_unit, got None"),
+    "a number that depends": (
+        toml(hardware_threads={"per_compute_unit": 3}),
+        "hardware_threads: expected value, since the profile is of one device, got 'per_compute_unit'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BROKEN.values(), ids=BROKEN.keys())
+def test_broken_profiles(text, message):
+    with pytest.raises(ProfileError) as caught:
+        parse_profile(text, "mine/turbo.toml")
+    assert str(caught.value).startswith(f"mine/turbo.toml: {message}")
+
+
+def test_numbers_come_from_the_first_that_has_them():
+    device = profile_file("a.toml", name="device", match=["turbo"])
+    vendor = profile_file("b.toml", name="vendor", level="vendor", match=["ACME"], scale=2)
+    default = profile_file("c.toml", name="default", level="default", match=[], scale=3)
+    stranger = profile_file("d.toml", name="stranger", match=["Tortoise"], scale=5)
+    processor = profile_file("e.toml", name="processor", kind="cpu", match=["Turbo"], scale=7)
+
+    def numbers(*profiles):
+        found = merge(REPORT, [stranger, processor, *profiles])
+        assert (found.name, found.kind) == (REPORT.name, "gpu")
+        return {key: (getattr(found, key), found.sources[key].split(":")[0]) for key in PARAMETERS}
+
+    driver = "reported by the driver (CL_DEVICE_"
+    assert numbers(default, vendor, device) == {key: (number, "a.toml") for key, number in NUMBERS.items()}
+    assert numbers(default, vendor) == {key: (2 * number, "b.toml") for key, number in NUMBERS.items()}
+    assert numbers(default) == {
+        "local_memory": (49152, f"{driver}LOCAL_MEM_SIZE)"),
+        "l2_cache": (4_000_000, f"{driver}GLOBAL_MEM_CACHE_SIZE)"),
+        "l2_line": (128, f"{driver}GLOBAL_MEM_CACHELINE_SIZE)"),
+        "hardware_threads": (1200, "c.toml"),
+        "work_group_size": (150, "c.toml"),
+    }
+
+
+def test_of_two_profiles_of_one_device_the_first_counts():
+    first, second = profile_file("first.toml"), profile_file("second.toml", scale=2)
+    assert merge(REPORT, [first, second]).l2_cache == 2000
+    assert merge(REPORT, [second, first]).l2_cache == 4000
+
+
+def test_a_vendor_may_know_only_some_numbers():
+    vendor = profile_file(level="vendor", match=["ACME Corp"], **only(hardware_threads={"per_compute_unit": 7}))
+    default = profile_file("default.toml", level="default", match=[])
+    found = merge(REPORT, [vendor, default])
+    assert found.hardware_threads == 70
+    assert found.sources["hardware_threads"] == "turbo.toml: 7 for each of 10 compute units: Turbo, hardware_threads"
+    assert (found.l2_cache, found.work_group_size) == (4_000_000, 50)
+
+
+def test_what_the_driver_does_not_report_comes_from_the_default():
+    silent = Report("Silent", "ACME", "gpu", 10, 1024, 0, 0, 0)
+    found = merge(silent, [profile_file("default.toml", level="default", match=[])])
+    assert {key: getattr(found, key) for key in PARAMETERS} == NUMBERS
+    assert all(source.startswith("default.toml: ") for source in found.sources.values())
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(0, 50), (49, 49), (50, 50), (1, 1)])
+def test_work_groups_are_no_larger_than_the_device_allows(largest, expected):
+    report = Report("Turbo", "ACME", "gpu", 10, largest, 49152, 0, 0)
+    found = merge(report, [profile_file()])
+    assert found.work_group_size == expected
+    assert ("CL_DEVICE_MAX_WORK_GROUP_SIZE" in found.sources["work_group_size"]) == (expected < 50)
+
+
+def test_a_number_that_is_nowhere():
+    with pytest.raises(
+        ProfileError, match=r"hardware_threads: neither a profile nor the driver of 'ACME Turbo 3000' has it"
+    ):
+        merge(REPORT, [])
+    with pytest.raises(ProfileError, match=r"work_group_size: neither .* write a profile into"):
+        merge(REPORT, [profile_file(level="default", match=[], work_group_size=None)])
+
+
+def test_profiles_by_name():
+    profiles = [profile_file("a/turbo-3000.toml"), profile_file("b.toml", level="vendor", name="Other")]
+    found = named_profile("TURBO-3000", profiles)
+    assert found == named_profile("turbo", profiles)
+    assert {key: getattr(found, key) for key in PARAMETERS} == NUMBERS
+    assert found.sources["l2_line"] == "a/turbo-3000.toml: Turbo, l2_line"
+    for unknown in ("turbo-4000", "Other", "b", ""):
+        with pytest.raises(ProfileError, match=f"profile '{unknown}': there is none; known are turbo-3000$"):
+            named_profile(unknown, profiles)
+
+
+def test_the_users_own_profiles_come_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    (tmp_path / "mine.toml").write_text(toml(name="My H200", match=["H200"]))
+    (tmp_path / "notes.txt").write_text("not a profile")
+    profiles = load_profiles()
+    assert profiles[0].path == str(tmp_path / "mine.toml")
+    report = Report("NVIDIA H200", "NVIDIA Corporation", "gpu", 132, 1024, 49152, 4_300_000, 128)
+    assert merge(report, profiles).l2_cache == 2000
+    assert merge(report, profiles[1:]).l2_cache == 62_914_560
+    assert named_profile("mine", profiles).name == "My H200"
+
+
+def test_a_broken_profile_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    (tmp_path / "mine.toml").write_text(toml(l2_cache=0))
+    with pytest.raises(
+        ProfileError, match=rf"^{tmp_path}/mine.toml: l2_cache.value: expected a positive integer, got 0"
+    ):
+        load_profiles()
+    (tmp_path / "mine.toml").write_bytes(b"name = '\xff'")
+    with pytest.raises(ProfileError, match=rf"^{tmp_path}/mine.toml: cannot be read: "):
+        load_profiles()
+
+
+def test_a_directory_of_the_user_that_does_not_exist(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path / "nowhere"))
+    assert all(profile.path.startswith("devices/") for profile in load_profiles())
+
+
+def test_profiles_are_values():
+    first, second = (Profile("x", "gpu", 1, 2, 3, 4, 5, {"l2_line": "a guess"}) for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
+    with pytest.raises(AttributeError):
+        first.l2_cache = 7

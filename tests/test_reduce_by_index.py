@@ -1,0 +1,210 @@
+"""`reduce_by_index` against `ufunc.at`, for all dtypes and every way to pass its arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from cases import CASES, problem, random_values, ufunc_case
+from reference import groups_of
+
+from clhist import operators, reduce_by_index
+
+pytestmark = pytest.mark.usefixtures("any_profile")
+
+DTYPES = {
+    np.add: "? i1 u1 i2 u2 i4 u4 i8 u8 f4 f8 c8 c16",
+    np.multiply: "? i1 u2 i4 u8 f4 f8 c8 c16",
+    np.minimum: "? i1 u2 i4 u8 f4 f8",
+    np.maximum: "? u1 i2 u4 i8 f4 f8",
+    np.fmin: "i2 f4",
+    np.fmax: "u4 f8",
+    np.bitwise_and: "? i1 u4 i8",
+    np.bitwise_or: "? u2 u8",
+    np.bitwise_xor: "? i2 i4",
+    np.logical_and: "? u1",
+    np.logical_or: "? i8",
+    np.logical_xor: "? f8",
+}
+
+
+@pytest.mark.parametrize(
+    ("ufunc", "dtype"),
+    [(ufunc, dtype) for ufunc, dtypes in DTYPES.items() for dtype in dtypes.split()],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_ufuncs(ufunc, dtype, rng):
+    case = ufunc_case(ufunc, dtype)
+    indices, dest, values = rng.integers(0, 40, 1500), case.draw(rng, 40), case.draw(rng, 1500)
+    result = reduce_by_index(dest, ufunc, indices, values)
+    if case.bound is None:
+        expected = dest.copy()
+        ufunc.at(expected, indices, values)
+        np.testing.assert_array_equal(result, expected, strict=True)
+    else:
+        everything = np.concatenate([np.arange(40), indices]), np.concatenate([dest, values])
+        case.check(groups_of(*everything, 40))(result)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operators(name):
+    bins, values, check = problem(name)
+    operator = CASES[name].operator
+    neutral = np.full(37, np.array(operator.neutral).astype(operator.dtype), operator.dtype)
+    check(reduce_by_index(neutral, operator, bins, values))
+
+
+@pytest.mark.parametrize(
+    ("expression", "ufunc"), [("a + b", np.add), ("max(a, b)", np.maximum), ("a < b ? a : b", np.minimum)]
+)
+def test_expressions(expression, ufunc, rng):
+    indices, dest, values = rng.integers(0, 40, 500), random_values(rng, 40, "i4"), random_values(rng, 500, "i4")
+    expected = dest.copy()
+    ufunc.at(expected, indices, values)
+    np.testing.assert_array_equal(reduce_by_index(dest, expression, indices, values), expected, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("dest", "values"),
+    [
+        ("i4", "i1"), ("i4", "u2"), ("i4", "?"), ("u1", "?"), ("i1", "i8"), ("u8", "u1"), ("i8", "u4"),
+        ("f4", "i4"), ("f4", "f8"), ("f8", "f4"), ("f8", "u8"), ("f8", "?"),
+        ("c8", "f8"), ("c16", "c8"), ("c8", "c16"), ("c16", "i8"), ("c8", "?"),
+    ],
+)  # fmt: skip
+def test_values_of_another_dtype(dest, values, rng):
+    # Small whole numbers: exact in all of them.
+    given = (rng.integers(0, 2 if values == "?" else 100, 500) * (1j if values[0] == "c" else 1)).astype(values)
+    indices, before = rng.integers(0, 10, 500), rng.integers(0, 100, 10).astype(dest)
+    expected = before.copy()
+    np.add.at(expected, indices, given.astype(dest))
+    np.testing.assert_array_equal(reduce_by_index(before, np.add, indices, given), expected, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("i4", 3), ("i4", np.int64(-3)), ("u1", 200), ("f4", 0.5), ("f8", 1), ("c8", 1 - 2j), ("c16", 2.5), ("?", True)],
+)
+def test_one_value_for_all(dtype, value, rng):
+    indices, dest = rng.integers(0, 10, 500), rng.integers(0, 2, 10).astype(dtype)
+    expected = dest.copy()
+    np.add.at(expected, indices, np.array(value, dtype))
+    np.testing.assert_array_equal(reduce_by_index(dest, np.add, indices, value), expected, strict=True)
+
+
+def test_one_pair_for_all():
+    dest = np.array([(1, 10), (5, 10), (9, 10)], operators.argmax(np.int32).dtype)
+    result = reduce_by_index(dest, operators.argmax(np.int32), np.array([0, 1, 1, 2]), np.array((5, 3), dest.dtype)[()])
+    assert result.tolist() == [(5, 3), (5, 3), (9, 10)]
+
+
+@pytest.fixture
+def example(rng):
+    """Return dest, indices, values and the sums of both."""
+    dest, indices, values = rng.integers(0, 99, 20), rng.integers(0, 20, 1000), rng.integers(-99, 99, 1000)
+    expected = dest.copy()
+    np.add.at(expected, indices, values)
+    return dest, indices, values, expected
+
+
+def test_result_is_a_new_array_unless_out_is_given(example):
+    dest, indices, values, expected = example
+    before = [array.copy() for array in (dest, indices, values)]
+    result = reduce_by_index(dest, np.add, indices, values)
+    assert not any(np.may_share_memory(result, array) for array in (dest, indices, values))
+    out = np.full(20, -7)
+    assert reduce_by_index(dest, np.add, indices, values, out=out) is out
+    for array, content in zip((dest, indices, values), before, strict=True):
+        np.testing.assert_array_equal(array, content)
+    np.testing.assert_array_equal(result, expected, strict=True)
+    np.testing.assert_array_equal(out, expected)
+    assert reduce_by_index(dest, np.add, indices, values, out=dest) is dest
+    np.testing.assert_array_equal(dest, expected)
+
+
+@pytest.mark.parametrize("shift", [-3, 0, 3])
+def test_out_may_overlap_dest(example, shift):
+    dest, indices, values, expected = example
+    buffer = np.zeros(40, dest.dtype)
+    buffer[10:30] = dest
+    out = buffer[10 + shift : 30 + shift]
+    reduce_by_index(buffer[10:30], np.add, indices, values, out=out)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_out_may_overlap_values(example):
+    dest, indices, values, expected = example
+    np.testing.assert_array_equal(reduce_by_index(dest, np.add, indices, values, out=values[:20]), expected)
+
+
+def test_lists(example):
+    dest, indices, values, expected = example
+    result = reduce_by_index(dest.tolist(), np.add, indices.tolist(), values.tolist())
+    np.testing.assert_array_equal(result, expected, strict=True)
+
+
+@pytest.mark.parametrize("shape", [(1000, 1), (10, 100), (5, 2, 100)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_more_dimensions(example, shape, order):
+    dest, indices, values, expected = example
+    shaped = np.asarray(indices.reshape(shape), order=order), values.reshape(shape)
+    np.testing.assert_array_equal(reduce_by_index(dest, np.add, *shaped), expected)
+
+
+def strided(array):
+    return np.repeat(array, 3)[::3]
+
+
+def reversed_twice(array):
+    return array[::-1].copy()[::-1]
+
+
+def byte_swapped(array):
+    return array.astype(array.dtype.newbyteorder())
+
+
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize("change", [strided, reversed_twice, byte_swapped, read_only])
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["dest", "indices", "values"])
+def test_numpy_arrays_of_every_kind(example, which, change):
+    *given, expected = example
+    given[which] = change(given[which])
+    dest, indices, values = given
+    result = reduce_by_index(dest, np.add, indices, values)
+    np.testing.assert_array_equal(result, expected, strict=True)
+
+
+def test_no_indices(example):
+    dest, *_ = example
+    nothing = np.empty(0, np.int64)
+    for values in (nothing, 5):
+        np.testing.assert_array_equal(reduce_by_index(dest, np.add, nothing, values), dest, strict=True)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"update": "lock", "memory": "global"},
+        {"update": "cas", "memory": "local", "copies": 2},
+        {"memory": "local", "passes": 3},
+        {"work_group_size": 8, "copies": 5},
+        {"race_factor": 63.0},
+        {"memory_budget": 160},
+    ],
+    ids=str,
+)
+def test_choices_change_nothing_in_the_result(example, choices):
+    dest, indices, values, expected = example
+    np.testing.assert_array_equal(reduce_by_index(dest, np.add, indices, values, **choices), expected, strict=True)
+
+
+def test_an_event_may_be_asked_for(example):
+    dest, indices, values, expected = example
+    result, event = reduce_by_index(dest, np.add, indices, values, return_event=True)
+    assert event.command_execution_status == cl.command_execution_status.COMPLETE
+    np.testing.assert_array_equal(result, expected)

@@ -1,0 +1,172 @@
+"""The source of the kernels: pure text of what it depends on, and of nothing else."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import numpy as np
+import pytest
+from processes import run_python
+
+from clhist import Operator, operators
+from clhist.arguments import parse_arguments
+from clhist.atomics import MEMORIES, UPDATES
+from clhist.render import CombineSpec, SweepSpec, _template, render_combine, render_sweep
+
+RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
+
+
+def spec(arguments="const int *x", map="EMIT(x[i], 1)", operator=None, **changed):
+    changed = {"memory": "global", "update": "cas", "order": "interleaved", "work_group_size": 64, **changed}
+    declared = parse_arguments(arguments, {"record": RECORD})
+    return SweepSpec(operator or operators.add(np.int32), declared, map, **changed)
+
+
+@pytest.mark.parametrize(("memory", "update"), list(product(MEMORIES, UPDATES)))
+def test_the_same_specification_gives_the_same_source(memory, update):
+    variants = [("blocked", False, False), ("interleaved", True, False), ("interleaved", False, True)]
+    sources = [
+        render_sweep(spec(memory=memory, update=update, order=order, wide=wide, reach=reach, capacity=100))
+        for order, wide, reach in variants * 2
+    ]
+    assert sources[:3] == sources[3:]
+    assert len(set(sources)) == 3
+    for source in sources:
+        assert not re.search(r"\$\{|<%|%>|^\s*%|##", source, re.MULTILINE), "left over from the template"
+        assert source.count("{") == source.count("}")
+        assert ("__local" in source) == (memory == "local")
+        assert ("clhist_locks" in source.replace("clhist_global_locks", "")) == (update == "lock")
+
+
+def test_a_name_that_a_template_lacks_is_an_error():
+    with pytest.raises(NameError):
+        _template("combine.mako").render(operator=operators.add(np.int32))
+
+
+def test_no_device_is_needed():
+    printed = run_python(
+        """
+        import numpy as np
+        from clhist.profile import load_profiles, named_profile
+        from clhist.render import CombineSpec, SweepSpec, render_combine, render_sweep
+
+        operator = clhist.operators.add(np.int32)
+        plan = clhist.plan(10**6, 100, named_profile("nvidia-h200", load_profiles()))
+        print(render_sweep(SweepSpec(operator, (), "EMIT(i, 1)", plan.memory, plan.update, "blocked", 1, 100)))
+        print(render_combine(CombineSpec(operator, "blocked")))
+        try:
+            clhist.default_queue()
+        except clhist.NoDeviceError as error:
+            print(error)
+        """,
+        OCL_ICD_VENDORS="/nowhere/libnothing.so",
+    )
+    assert "clhist_sweep" in printed
+    assert "clhist_combine_copies" in printed
+    assert (
+        "no OpenCL platform was found; install a GPU driver with OpenCL, or an OpenCL for the processor: pip" in printed
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "map", "streamed"),
+    [
+        ("const int *x", "EMIT(x[i], 1)", "x"),
+        ("const int *x", "EMIT(x[ i ], x [i])", "x"),
+        ("const int *x, const int *xx", "EMIT(x[i], xx[i])", "x xx"),
+        ("const int *x, const int *y", "EMIT(x[y[i]], 1)", "y"),
+        ("const int *x", "EMIT(x[i + 1], x[i])", ""),
+        ("const int *x", "const int *p = x; EMIT(p[i], 1)", ""),
+        ("const int *x", "EMIT(i, 1)", ""),
+        ("int *x", "EMIT(x[i], 1)", ""),  # the map may write it
+        ("const record *x", "EMIT(x[i].n, 1)", ""),
+        ("const float2 *x", "EMIT(x[i].x, 1)", ""),
+        ("int x", "EMIT(x, 1)", ""),
+    ],
+)
+def test_arrays_that_are_only_read_in_order(arguments, map, streamed):
+    assert [argument.name for argument in spec(arguments, map).streamed] == streamed.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "width"),
+    [("const char *x", 16), ("const short *x", 8), ("const int *x", 4), ("const float *x", 4), ("const double *x", 2)],
+)
+def test_loads_are_16_bytes_wide(arguments, width):
+    aligned = spec(arguments, aligned=True)
+    assert aligned.vector_width == width
+    assert f"{arguments.split()[1]}{width} *" in render_sweep(aligned)
+
+
+def test_loads_of_arrays_of_different_widths():
+    both = spec("const char *x, const double *y", "EMIT(x[i], y[i])", aligned=True)
+    assert both.vector_width == 2
+    assert "char2 *" in render_sweep(both)
+    assert "double2 *" in render_sweep(both)
+
+
+@pytest.mark.parametrize("c_type", ["unsigned int", "value_t", "number"])
+def test_wide_loads_of_types_with_other_names(c_type):
+    # OpenCL C has vectors of its own types only: no "unsigned int4", no "value_t4".
+    declared = parse_arguments(f"const {c_type} *x", {"value_t": np.dtype(np.int32), "number": np.dtype(np.int32)})
+    source = render_sweep(
+        SweepSpec(operators.add(np.int32), declared, "EMIT(x[i], 1)", "global", "cas", "interleaved", 64, aligned=True)
+    )
+    assert f"{c_type}4" not in source
+    assert ("uint4 *" if c_type == "unsigned int" else "int4 *") in source
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"aligned": False},
+        {"order": "blocked"},
+        {"map": "EMIT(x[i], 1)" + 400 * " "},
+        {"map": "EMIT(x[i + 1], 1)"},
+        {"arguments": "int *x"},
+    ],
+)
+def test_no_wide_loads(changed):
+    narrow = spec(**{"aligned": True, **changed})
+    assert (narrow.vector_width, narrow.loads) == (1, 1)
+    assert "int4" not in render_sweep(narrow)
+
+
+@pytest.mark.parametrize(
+    ("memory", "features", "fence"),
+    [
+        ("local", {"nvidia_ptx", "amd_fence"}, "mem_fence(CLK_LOCAL_MEM_FENCE)"),
+        ("global", set(), "mem_fence(CLK_GLOBAL_MEM_FENCE)"),
+        ("global", {"nvidia_ptx"}, "membar.gl"),
+        ("global", {"amd_fence"}, "__builtin_amdgcn_fence"),
+    ],
+)
+def test_fence_between_a_lock_and_its_data(memory, features, fence):
+    source = render_sweep(spec(memory=memory, update="lock", capacity=10, features=frozenset(features)))
+    assert source.count(fence) >= 2
+    others = {
+        "mem_fence(CLK_LOCAL_MEM_FENCE)",
+        "mem_fence(CLK_GLOBAL_MEM_FENCE)",
+        "membar.gl",
+        "__builtin_amdgcn_fence",
+    }
+    assert not any(other in source for other in others - {fence})
+
+
+def test_double_precision_only_where_it_is_needed():
+    assert "cl_khr_fp64" not in render_sweep(spec()) + render_combine(CombineSpec(operators.add(np.float32), "blocked"))
+    assert "cl_khr_fp64" in render_sweep(spec(operator=operators.add(np.float64)))
+    assert "cl_khr_fp64" in render_combine(CombineSpec(operators.add(np.complex128), "interleaved"))
+
+
+def test_what_is_written_stands_in_the_source():
+    operator = Operator(np.int32, "joined(a, b)", 7, preamble="int joined(int a, int b) { return a | b; }")
+    source = render_sweep(
+        spec("record *y", "EMIT(i, half_of(y[i]))", operator, preamble="int half_of(record r) { return r.n / 2; }",
+             structs=(("record", RECORD),))
+    )  # fmt: skip
+    assert source.index("typedef int value_t;") < source.index("int joined(int a, int b) { return a | b; }")
+    assert source.index("struct { float x; int n; } record;") < source.index("int half_of(record r)")
+    assert source.index("int half_of(record r)") < source.index("EMIT(i, half_of(y[i]))")
+    assert "return ((int)7);" in source

@@ -1,0 +1,112 @@
+"""Lengths, numbers of bins, sizes of work-groups and distributions at which something else begins."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from cases import CASES, pair_kernel
+from reference import counts_of, groups_of
+
+from clhist import HistogramKernel, operators
+from clhist.atomics import MEMORIES
+
+COUNT = operators.add(np.int32)
+
+# Around the widths of wide loads, work-groups and tiles (gpu_like: 1024 elements of 4 bytes), and around the number of
+# work-items.
+LENGTHS = [0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 64, 65, 127, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025]
+LENGTHS += [2047, 2048, 2049, 3071, 4096, 4097, 8191, 8192, 8193, 9001]
+
+# Around the columns of the combining kernel, and around 1 to 4 passes over local memory (gpu_like: 8192 bins).
+BINS = [1, 2, 3, 31, 32, 33, 255, 256, 257, 1023, 2048, 2049, 8191, 8192, 8193, 16384, 16385, 24576, 24577, 100_003]
+
+
+@pytest.mark.parametrize("index", ["char", "short", "int", "long"])
+def test_lengths(index, profile, rng):
+    kernel = HistogramKernel(None, COUNT, arguments=f"const {index} *bins", map="EMIT(bins[i], i + 1)", profile=profile)
+    for length in LENGTHS:
+        bins = rng.integers(-1, 6, length).astype(kernel.arguments[0].dtype)
+        sums = [sum(group) for group in groups_of(bins, np.arange(1, length + 1), 5)]
+        np.testing.assert_array_equal(kernel(bins, num_bins=5), sums, err_msg=f"{length} elements")
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("length", [1, 5, 63, 64, 65, 100, 300, 513])
+def test_fewer_elements_than_work_items(length, memory, profile):
+    # Without an atomic for float32 each work-item gets a copy where there are as many: none may be shared.
+    kernel = HistogramKernel(None, operators.add(np.float32), arguments="", map="EMIT(i % 2, 1)", profile=profile)
+    for choices in ({}, {"copies": length}, {"copies": length - 1 or 1}, {"work_group_size": 16}):
+        result = kernel(num_bins=3, size=length, memory=memory, **choices)
+        assert result.tolist() == [(length + 1) // 2, length // 2, 0], choices
+
+
+def test_numbers_of_bins(profile, rng):
+    kernel = pair_kernel(COUNT, profile)
+    values = rng.integers(-1000, 1000, 5000, np.int32)
+    for num_bins in BINS:
+        bins = rng.integers(-2, num_bins + 2, 5000, np.int32)
+        expected = np.zeros(num_bins, np.int32)
+        inside = (bins >= 0) & (bins < num_bins)
+        np.add.at(expected, bins[inside], values[inside])
+        np.testing.assert_array_equal(kernel(bins, values, num_bins=num_bins), expected, err_msg=f"{num_bins} bins")
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("work_group_size", [1, 2, 24, 32, 256])
+def test_sizes_of_work_groups(work_group_size, memory, profile, rng):
+    kernel = pair_kernel(COUNT, profile)
+    bins, values = rng.integers(-1, 51, 6001, np.int32), rng.integers(-99, 99, 6001, np.int32)
+    expected = [sum(group) for group in groups_of(bins, values, 50)]
+    for copies in (None, 2, work_group_size):
+        choices = {"memory": memory, "work_group_size": work_group_size, "copies": copies}
+        assert kernel(bins, values, num_bins=50, **choices).tolist() == expected
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 6, 7, 12, 16])
+def test_rows_of_the_combining_kernel(rows, gpu_like, monkeypatch, rng):
+    # As many as the device's largest work-group allows: 12 where that is 384.
+    monkeypatch.setattr("clhist.execute._COMBINE_ROWS", rows)
+    bins = rng.integers(0, 45, 5000, np.int32)
+    result = pair_kernel(COUNT, gpu_like)(bins, np.ones_like(bins), num_bins=45, memory="global", copies=50)
+    np.testing.assert_array_equal(result, counts_of(bins, 45))
+
+
+DISTRIBUTIONS = {
+    "sorted": lambda rng, n: np.sort(rng.integers(0, 300, n)),
+    "reversed": lambda rng, n: np.sort(rng.integers(0, 300, n))[::-1],
+    "all in the first bin": lambda rng, n: np.zeros(n),
+    "all in the last bin": lambda rng, n: np.full(n, 299),
+    "one for each work-item": lambda rng, n: np.arange(n) % 64,
+    "skewed": lambda rng, n: np.minimum(rng.zipf(1.5, n) - 1, 10**6),
+    "all before the first": lambda rng, n: np.full(n, -1),
+    "all behind the last": lambda rng, n: np.full(n, 300),
+    "few inside": lambda rng, n: rng.integers(-(2**31), 2**31, n),
+}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("name", ["add int32", "add float32", "argmax float32", "two largest"])
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_distributions(distribution, name, memory, gpu_like, rng):
+    case = CASES[name]
+    bins = DISTRIBUTIONS[distribution](rng, 4001).astype(np.int32)
+    values = case.draw(rng, 4001)
+    result = pair_kernel(case.operator, gpu_like)(bins, values, num_bins=300, memory=memory, copies=1)
+    case.check(groups_of(bins, values, 300))(result)
+
+
+@pytest.mark.parametrize("size", [2**31 - 2**24, 2**31 - 2**24 + 1, 2**31 + 5], ids=["narrow", "wide", "beyond int"])
+def test_as_many_elements_as_an_int_counts(size, gpu_like):
+    kernel = HistogramKernel(
+        None, COUNT, arguments="long before", map="if (i >= before) EMIT(i - before, 1)", profile=gpu_like
+    )
+    assert kernel(size - 100, size=size, num_bins=101).tolist() == [1] * 100 + [0]
+
+
+def test_more_work_items_than_elements_of_each(gpu_like):
+    # Each work-item may get one element, or none.
+    wide = dataclasses.replace(gpu_like, hardware_threads=100_000)
+    bins = np.arange(70_000, dtype=np.int32) % 7
+    assert pair_kernel(COUNT, wide)(bins, np.ones_like(bins), num_bins=7).tolist() == [10_000] * 7

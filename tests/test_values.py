@@ -1,0 +1,94 @@
+"""Values that are no ordinary numbers: NaN, infinities, zeros of both signs, and sums that would overflow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import neutral_of, pair_kernel, random_values
+from reference import groups_of
+
+from clhist import operators
+from clhist.atomics import MEMORIES
+
+FLOATS = [np.float32, np.float64]
+
+
+def specials(rng: np.random.Generator, dtype: type, n: int, *, finite: float) -> np.ndarray:
+    """Draw small whole numbers, whose sums are exact, and `1 - finite` of other values."""
+    special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0], dtype)
+    return np.where(rng.random(n) < finite, rng.integers(-9, 9, n), rng.choice(special, n)).astype(dtype)
+
+
+@pytest.mark.parametrize("finite", [0.0, 0.9])
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("ufunc", [np.add, np.minimum, np.maximum, np.fmin, np.fmax], ids=lambda u: u.__name__)
+def test_nan_and_infinities(ufunc, dtype, memory, finite, gpu_like, rng):
+    operator = operators.as_operator(ufunc, dtype)
+    bins, values = rng.integers(0, 400, 2000, np.int32), specials(rng, dtype, 2000, finite=finite)
+    result = pair_kernel(operator, gpu_like)(bins, values, num_bins=400, memory=memory, update="cas", copies=1)
+    neutral = neutral_of(ufunc, np.dtype(dtype))
+    with np.errstate(invalid="ignore"):
+        expected = [ufunc.reduce(np.array(group, dtype), initial=neutral) for group in groups_of(bins, values, 400)]
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_one_bin_full_of_nan(memory, gpu_like):
+    # Compared as numbers, a NaN that was found would never be the NaN that was expected: an endless loop.
+    bins, values = np.zeros(5000, np.int32), np.full(5000, np.nan, np.float32)
+    for ufunc in (np.add, np.maximum, np.fmax):
+        kernel = pair_kernel(operators.as_operator(ufunc, np.float32), gpu_like)
+        assert np.isnan(kernel(bins, values, num_bins=1, memory=memory, update="cas", copies=1)).all()
+
+
+@pytest.mark.parametrize("update", ["cas", "lock"])
+@pytest.mark.parametrize(("name", "first"), [("argmax", np.argmax), ("argmin", np.argmin)])
+def test_index_of_an_extreme_among_nan(name, first, update, gpu_like, rng):
+    operator = getattr(operators, name)(np.float32)
+    bins = rng.integers(0, 400, 2000, np.int32)
+    pairs = np.zeros(2000, operator.dtype)
+    pairs["value"], pairs["index"] = specials(rng, np.float32, 2000, finite=0.5), np.arange(2000)
+    result = pair_kernel(operator, gpu_like)(bins, pairs, num_bins=400, update=update, copies=1)
+    for k in range(400):
+        inside = np.flatnonzero(bins == k)
+        best = inside[first(pairs["value"][inside])] if len(inside) else None
+        neutral = (-np.inf if name == "argmax" else np.inf, 2**31 - 1)
+        value, index = neutral if best is None else pairs[best].tolist()
+        assert result[k]["index"] == index
+        np.testing.assert_equal(result[k]["value"], value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "maximum", "most"),
+    [
+        (np.uint8, 255, 40),
+        (np.int8, 127, 127),
+        (np.uint16, 1000, 1500),
+        (np.int32, 2**24 - 1, 2**22),
+        (np.uint32, 2**32 - 1, 2**31),
+        (np.int64, 2**63 - 1, 2**62),
+        (np.uint64, 2**64 - 1, 2**63),
+        (np.float32, 1000.0, 300),
+    ],
+)
+def test_saturating_sums(dtype, maximum, most, gpu_like, rng):
+    bins = np.minimum(rng.geometric(0.1, 2000), 60).astype(np.int32)
+    values = rng.integers(0, most, 2000, endpoint=True, dtype=np.uint64).astype(dtype)
+    kernel = pair_kernel(operators.saturating_add(dtype, maximum), gpu_like)
+    expected = [min(maximum, sum(group)) for group in groups_of(bins, values, 64)]
+    assert maximum in expected
+    assert 0 in expected
+    np.testing.assert_array_equal(kernel(bins, values, num_bins=64), np.array(expected, dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint64])
+@pytest.mark.parametrize("ufunc", [np.logical_and, np.logical_or, np.logical_xor], ids=lambda u: u.__name__)
+def test_truth_of_numbers(ufunc, dtype, gpu_like, rng):
+    bins, values = rng.integers(0, 900, 2000, np.int32), random_values(rng, 2000, dtype)
+    values[rng.random(2000) < 0.5] = 0
+    if dtype is np.float32:
+        values[::7] = np.nan
+    kernel = pair_kernel(operators.as_operator(ufunc, dtype), gpu_like)
+    expected = [ufunc.reduce(np.array(group, dtype)) for group in groups_of(bins, values, 900)]
+    np.testing.assert_array_equal(kernel(bins, values, num_bins=900), np.array(expected, dtype), strict=True)
