@@ -3,6 +3,12 @@
 ``dest[i] = dest[i] ⊕ v`` over a stream of (bin, value) pairs, for any associative and commutative ⊕.
 """
 
+from pathlib import Path
+
+if not (Path(__file__).parent / "kernels_cl").is_dir():
+    # In a checkout, which hides what is installed, the other parts of the package lie beside this folder.
+    __path__.append(str(Path(__file__).parents[1]))
+
 from clhist import operators
 from clhist.api import bincount, reduce_by_index
 from clhist.device import default_queue, device_profile

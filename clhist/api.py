@@ -42,10 +42,11 @@ def reduce_by_index(
     Parameters
     ----------
     dest : array of shape (H,)
-        What the bins hold before. NumPy's or PyOpenCL's, as all arrays of a call.
+        What the bins hold before. NumPy's or PyOpenCL's, as all arrays of a call. Every bin is combined, also one that
+        no index names: with ``np.logical_or`` and the like it becomes 0 or 1.
     op : Operator, numpy.ufunc or str
         How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, or a known C
-        expression such as ``"max(a, b)"``.
+        expression such as ``"a + b"``.
     indices : array of integers
         Bins. One outside [0, H) is ignored, its value with it.
     values : array of the shape of `indices`, or scalar

@@ -13,6 +13,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
+_HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
+
 Array = Any  # numpy.ndarray or pyopencl.array.Array: neither knows of the other
 
 
@@ -133,20 +135,69 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
         return Operand(None, 0, _nothing)
     flags = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
     if queue.device.host_unified_memory and queue.device.type & cl.device_type.CPU:
-        buffer = cl.Buffer(queue.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
-        return Operand(buffer, 0, (lambda: _map(queue, buffer, array)) if written else _nothing)
+        if written:
+            buffer = _buffer(queue.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
+            return Operand(buffer, 0, lambda: _map(queue, buffer, array))
+        # Intel's runtime copies what does not begin at such an address, and NumPy's large arrays do not.
+        offset = array.ctypes.data % _HOST_ALIGNMENT
+        whole = np.asarray(_Memory(array, offset))
+        buffer = _buffer(queue.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=whole)
+        return Operand(buffer, offset, _nothing)
     if read:
-        buffer = cl.Buffer(queue.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+        buffer = _buffer(queue.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
     else:
-        buffer = cl.Buffer(queue.context, flags, array.nbytes)
+        buffer = _buffer(queue.context, flags, array.nbytes)
     return Operand(buffer, 0, (lambda: _download(queue, buffer, array)) if written else _nothing)
+
+
+class _Memory:
+    """The memory of an array and of some bytes before it; keeps the array."""
+
+    def __init__(self, array: np.ndarray, before: int) -> None:
+        self.array = array
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (array.nbytes + before,),
+            "typestr": "|u1",
+            "data": (array.ctypes.data - before, False),
+        }
+
+
+def overlap(first: Array, second: Array) -> bool:
+    """Whether two arrays share memory."""
+    if not is_device_array(first) and not is_device_array(second):
+        return bool(np.may_share_memory(first, second))
+    if (
+        not (is_device_array(first) and is_device_array(second))
+        or first.base_data is None
+        or first.base_data != second.base_data
+    ):
+        return False
+    return first.offset < second.offset + second.nbytes and second.offset < first.offset + first.nbytes
 
 
 def empty(
     queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, on_device: bool, allocator: Any = None
 ) -> Array:
     """Return a new array of PyOpenCL, or else of NumPy."""
-    return cl_array.empty(queue, shape, dtype, allocator=allocator) if on_device else np.empty(shape, dtype)
+    if not on_device:
+        # Where every runtime takes it as it is.
+        size = int(np.prod(shape)) * dtype.itemsize
+        room = np.empty(size + _HOST_ALIGNMENT, np.uint8)
+        start = -room.ctypes.data % _HOST_ALIGNMENT
+        return room[start : start + size].view(dtype).reshape(shape)
+    try:
+        return cl_array.empty(queue, shape, dtype, allocator=allocator)
+    except (cl.MemoryError, cl.LogicError) as error:
+        raise MemoryError(f"the device has no room for a result of shape {shape} and {dtype}: {error}") from error
+
+
+def _buffer(context: cl.Context, flags: int, size: int = 0, hostbuf: Any = None) -> cl.Buffer:
+    try:
+        return cl.Buffer(context, flags, size, hostbuf)
+    except (cl.MemoryError, cl.LogicError) as error:
+        bytes_asked = size if hostbuf is None else hostbuf.nbytes
+        raise MemoryError(f"the device cannot hold an array of {bytes_asked} bytes: {error}") from error
 
 
 def _map(queue: cl.CommandQueue, buffer: cl.Buffer, array: np.ndarray) -> None:

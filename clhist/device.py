@@ -26,6 +26,7 @@ MEMORY_FRACTION = 4
 # The context is kept as well: on Intel's CPU runtime a queue does not keep its own alive.
 _default: tuple[cl.Context, cl.CommandQueue] | None = None
 _default_lock = threading.Lock()
+_process: int | None = None
 
 
 def platforms() -> list[cl.Platform]:
@@ -78,6 +79,7 @@ def default_queue() -> cl.CommandQueue:
         If there is no device, or only one that is known not to work.
     """
     global _default
+    check_process()
     with _default_lock:
         if _default is None:
             found = platforms()
@@ -94,6 +96,18 @@ def default_queue() -> cl.CommandQueue:
                 context = cl.Context([best])
             _default = context, cl.CommandQueue(context)
         return _default[1]
+
+
+def check_process() -> None:
+    """Raise RuntimeError in a process that was forked after its parent had used OpenCL, where calls would hang."""
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    elif _process != os.getpid():
+        raise RuntimeError(
+            "OpenCL was used before this process was forked, and does not work in it; start processes by "
+            'multiprocessing.get_context("spawn"), or use OpenCL only in the children'
+        )
 
 
 def _asked_for() -> cl.Context:

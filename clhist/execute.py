@@ -32,6 +32,7 @@ _COMBINE_ROWS = 16
 
 _pools: dict[int, tuple[cl.CommandQueue, MemoryPool]] = {}
 _pools_lock = threading.Lock()
+_MOST_POOLS = 8
 
 
 def order_of(profile: Profile) -> str:
@@ -189,11 +190,11 @@ def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
     if not _in_order(queue):
         return ImmediateAllocator(queue)
     with _pools_lock:
+        # Kept is the queue too, whose pointer would be used again; and only so many.
         if queue.int_ptr not in _pools:
-            _pools[queue.int_ptr] = (
-                queue,
-                MemoryPool(ImmediateAllocator(queue)),
-            )  # keeps the queue: pointers get reused
+            _pools[queue.int_ptr] = queue, MemoryPool(ImmediateAllocator(queue))
+            while len(_pools) > _MOST_POOLS:
+                del _pools[next(iter(_pools))]
         return _pools[queue.int_ptr][1]
 
 
@@ -209,7 +210,7 @@ def free_scratch() -> None:
 def _allocate(allocate: Allocator, size: int, plan: Plan) -> Any:
     try:
         return allocate(size)
-    except cl.MemoryError as error:
+    except (cl.MemoryError, cl.LogicError) as error:  # too much for the device, or for one buffer
         raise MemoryError(
             f"the device has no {size} bytes for {plan.global_copies} copies of {plan.num_bins} bins; "
             "give copies= or memory_budget= to use fewer copies"

@@ -20,12 +20,12 @@ from clhist.arrays import (
     common_kind,
     empty,
     is_aligned,
-    is_array,
     is_device_array,
     operand,
+    overlap,
 )
 from clhist.atomics import MEMORIES, choose_update
-from clhist.device import default_queue, device_features, device_profile, memory_budget
+from clhist.device import check_process, default_queue, device_features, device_profile, memory_budget
 from clhist.dtypes import needs_fp64
 from clhist.errors import UnsupportedError
 from clhist.execute import Allocator, Launch, is_wide, local_capacity, order_of, sweep_kernel
@@ -33,7 +33,7 @@ from clhist.model import Forced, Plan, plan
 from clhist.operator import Operator
 from clhist.profile import Profile
 from clhist.program import Kernel
-from clhist.render import SweepSpec, is_streamed, render_sweep
+from clhist.render import SweepSpec, is_elementwise, render_sweep
 
 _LOAD_BYTES = 16
 
@@ -117,7 +117,7 @@ class HistogramKernel:
             raise TypeError(f"operator: expected a clhist.Operator, got {operator!r}")
         self._structs = check_structs(structs)
         self.arguments = parse_arguments(arguments, {"value_t": operator.dtype, **self._structs})
-        self._streamed = [argument for argument in self.arguments if is_streamed(argument, map, preamble)]
+        self._elementwise = [argument for argument in self.arguments if is_elementwise(argument, map, preamble)]
         if "EMIT" not in map:
             raise ValueError(f"map: expected C that calls EMIT(bin, value), got {map!r}")
         self.context = default_queue().context if context is None else context
@@ -188,7 +188,8 @@ class HistogramKernel:
         num_bins : int
             H: bins of the result.
         size : int, optional
-            N: the map runs for `i` in [0, size). Defaults to the number of elements of the first array.
+            N: the map runs for `i` in [0, size). Defaults to the number of elements of the first array that the map
+            uses only at ``[i]``, or else of the first.
         dest : array of shape (num_bins,), optional
             Values that the histogram is combined with.
         out : array of shape (num_bins,), optional
@@ -270,11 +271,12 @@ class HistogramKernel:
 
     def _run(self, args: Sequence[Any], call: _Call) -> tuple[Array, dict[str, cl.Event], int]:
         """Check, plan, build and enqueue; return the result, the event of each stage, and the largest bin if asked."""
+        check_process()
         num_bins = _integer("num_bins", call.num_bins, 1)
         values = self._check_arguments(args)
         size = self._size(call.size, values)
         for argument, value in zip(self.arguments, values, strict=True):
-            if argument in self._streamed and value.size < size:
+            if argument in self._elementwise and value.size < size:
                 raise ValueError(f"{argument.name}: expected at least {size} elements, got {value.size}")
         given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
         dest, out = self._check_results(call, (num_bins,))
@@ -297,13 +299,18 @@ class HistogramKernel:
         reached = np.zeros(1, np.uint32)
         reach = operand(reached, queue, written=True) if call.reach else None
         launch = Launch(chosen, profile, self.operator, sweep, operands, dest_operand, out_operand, reach)
-        events = launch.run(queue, call.allocator, [*call.wait_for, *(e for a in device_arrays for e in a.events)])
+        try:
+            events = launch.run(queue, call.allocator, [*call.wait_for, *(e for a in device_arrays for e in a.events)])
+            if not on_device or reach is not None:
+                events["combine"].wait()
+        except BaseException:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
+            queue.finish()
+            raise
         if on_device:
             written = [v for a, v in zip(self.arguments, values, strict=True) if a.is_array and not a.is_const]
             for array in (out, *written):
                 array.add_event(events["combine"])
         if not on_device or reach is not None:
-            events["combine"].wait()
             for item in (*operands, out_operand, reach):
                 if isinstance(item, Operand):
                     item.retrieve()
@@ -315,7 +322,7 @@ class HistogramKernel:
             out = check_array("out", out, self.operator.dtype, written=True, shape=shape)
         if dest is not None and dest is not out:
             dest = check_array("dest", dest, self.operator.dtype, written=False, shape=shape)
-            if out is not None and not is_device_array(out) and np.may_share_memory(dest, out):
+            if out is not None and overlap(dest, out):
                 dest = dest.copy()
         return dest, out
 
@@ -331,9 +338,9 @@ class HistogramKernel:
     def _size(self, size: int | None, values: Sequence[Any]) -> int:
         if size is not None:
             return _integer("size", size, 0)
-        for value in values:
-            if is_array(value):
-                return int(value.size)
+        pairs = list(zip(self.arguments, values, strict=True))
+        for array in (*(v for a, v in pairs if a in self._elementwise), *(v for a, v in pairs if a.is_array)):
+            return int(array.size)
         raise TypeError("size: expected a number of elements, since no argument is an array; got None")
 
     def _queue(self, queue: cl.CommandQueue | None, arrays: Sequence[Array] = ()) -> cl.CommandQueue:

@@ -81,6 +81,14 @@ class Plan:
     profile: str
     steps: tuple[Step, ...]
 
+    def __str__(self) -> str:
+        return (
+            f"{self.num_elements:,} elements into {self.num_bins:,} bins on {self.profile}: {self.update} updates in "
+            f"{self.memory} memory, copies M = {self.copies}, cooperation C = {self.cooperation}, "
+            f"passes S = {self.passes} of {self.bins_per_pass:,} bins, {self.work_groups} work-groups "
+            f"of {self.work_group_size}"
+        )
+
     @property
     def global_copies(self) -> int:
         """Copies of all bins that lie in global memory, to be combined in the end."""

@@ -98,6 +98,8 @@ class Operator:
                 )
         neutral = same_value(neutral, dtype if accumulator is None else held, "neutral")
         operation = recognise(combine, held)
+        if operation in _NEUTRAL and neutral != held.type(_NEUTRAL[operation]):
+            raise ValueError(f"neutral: expected {_NEUTRAL[operation]} for {combine!r}, got {neutral}")
         for attribute, value in {
             "dtype": dtype,
             "combine": combine,
@@ -125,6 +127,9 @@ class Operator:
 
     def __repr__(self) -> str:
         return f"<Operator {self.name} on {self.dtype}: {self.combine}>"
+
+
+_NEUTRAL = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
 
 
 def _default_accumulator(dtype: np.dtype, combine: str) -> np.dtype:

@@ -85,5 +85,6 @@ def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Progr
 
 
 def _compiler_words(error: cl.Error) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("(options:")]
+    noise = ("(options:", "Build on ", "clBuildProgram failed")
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(noise)]
     return "\n".join(["the OpenCL compiler refused the kernel:", *lines])

@@ -211,17 +211,22 @@ def _fence(memory: str, features: Collection[str]) -> str:
     return "mem_fence(CLK_GLOBAL_MEM_FENCE)"
 
 
-def is_streamed(argument: Argument, code: str, preamble: str = "") -> bool:
-    """Return whether the map `code` reads an array only as ``name[i]``, with its own `i`, and the elements are scalars.
+def is_elementwise(argument: Argument, code: str, preamble: str = "") -> bool:
+    """Return whether the map `code` uses an array only as ``name[i]``, with its own `i` and without its address.
 
     A preamble that has the name may hold a macro which the map uses.
     """
-    if _HIDDEN_INDEX.search(code) or re.search(rf"\b{argument.name}\b", preamble):
+    name = rf"\b{argument.name}\b"
+    uses = re.findall(name, code)
+    if not argument.is_array or not uses or re.search(name, preamble) or _HIDDEN_INDEX.search(code):
         return False
-    if not argument.is_array or not argument.is_const or argument.dtype.names is not None or argument.dtype.kind == "c":
-        return False
-    uses = re.findall(rf"\b{argument.name}\b", code)
-    return bool(uses) and len(uses) == len(re.findall(_element(argument), code))
+    return len(uses) == len(re.findall(_element(argument), code)) and not re.search(rf"&\s*\(*\s*{name}", code)
+
+
+def is_streamed(argument: Argument, code: str, preamble: str = "") -> bool:
+    """Return whether an array's elements can be loaded ahead: scalars that the map only reads, one for each `i`."""
+    scalars = argument.dtype.names is None and argument.dtype.kind != "c"
+    return argument.is_const and scalars and is_elementwise(argument, code, preamble)
 
 
 def _read_ahead(code: str, streamed: Collection[Argument]) -> str:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import platformdirs
@@ -26,17 +27,22 @@ def register_installed_runtimes() -> None:
     runtime = Path(sys.prefix) / "lib" / "libintelocl.so"
     if "OCL_ICD_VENDORS" in os.environ or not runtime.is_file():
         return
-    environment = hashlib.sha256(sys.prefix.encode()).hexdigest()[:16]
-    vendors = platformdirs.user_cache_path("clhist") / "vendors" / environment
+    entries = {entry.name: entry.read_text(encoding="utf-8") for entry in sorted(SYSTEM_VENDORS.glob("*.icd"))}
+    entries["zz-intel-cpu.icd"] = f"{runtime}\n"
+    # A folder for each content: what another process reads is never written again.
+    content = hashlib.sha256(repr(entries).encode()).hexdigest()[:16]
+    vendors = platformdirs.user_cache_path("clhist") / "vendors" / content
     try:
-        vendors.mkdir(parents=True, exist_ok=True)
-        known = {entry.name: entry for entry in SYSTEM_VENDORS.glob("*.icd")}
-        for entry in vendors.glob("*.icd"):
-            if entry.name not in known:
-                entry.unlink(missing_ok=True)
-        for name, entry in known.items():
-            shutil.copyfile(entry, vendors / name)
-        (vendors / "zz-intel-cpu.icd").write_text(f"{runtime}\n", encoding="utf-8")
+        if not vendors.is_dir():
+            vendors.parent.mkdir(parents=True, exist_ok=True)
+            made = Path(tempfile.mkdtemp(dir=vendors.parent))
+            for name, text in entries.items():
+                (made / name).write_text(text, encoding="utf-8")
+            try:
+                made.rename(vendors)
+            except OSError:  # another process was faster
+                shutil.rmtree(made, ignore_errors=True)
+        if vendors.is_dir():
+            os.environ["OCL_ICD_VENDORS"] = str(vendors)
     except OSError:
         return
-    os.environ["OCL_ICD_VENDORS"] = str(vendors)

@@ -49,7 +49,6 @@ def test_unknown_command_is_a_usage_error():
     assert "No such command 'histogram'" in result.output
 
 
-
 @pytest.mark.parametrize(
     "error",
     [

@@ -1,0 +1,5 @@
+"""``python -m clhist`` is the command ``clhist``."""
+
+from clhist.cli.main import main
+
+main(prog_name="clhist")
