@@ -216,7 +216,7 @@ def is_elementwise(argument: Argument, code: str, preamble: str = "") -> bool:
 
     A preamble that has the name may hold a macro which the map uses.
     """
-    name = rf"\b{argument.name}\b"
+    name = rf"(?<!\.)(?<!->)\b{argument.name}\b"  # not a member of that name
     uses = re.findall(name, code)
     if not argument.is_array or not uses or re.search(name, preamble) or _HIDDEN_INDEX.search(code):
         return False
@@ -236,4 +236,4 @@ def _read_ahead(code: str, streamed: Collection[Argument]) -> str:
 
 
 def _element(argument: Argument) -> str:
-    return rf"\b{argument.name}\s*\[\s*i\s*\]"
+    return rf"(?<!\.)(?<!->)\b{argument.name}\s*\[\s*i\s*\]"

@@ -9,7 +9,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 os.environ["PYOPENCL_NO_CACHE"] = "1"  # the cache of compiled kernels outlives the run and can hide build errors
 os.environ["CLHIST_PROFILES"] = tempfile.mkdtemp(prefix="clhist-tests-")  # none, in the place of the user's own
@@ -20,11 +19,6 @@ import pytest
 
 import clhist
 import clhist.api
-
-# In a checkout the sub-packages kernels_cl, devices and cli lie beside clhist/, not in it.
-ROOT = Path(__file__).resolve().parent.parent
-if Path(clhist.__file__).resolve().parent.parent == ROOT:
-    clhist.__path__.append(str(ROOT))
 
 LONGEST_TEST = 120  # seconds: a lock that waits for itself never comes back
 _terminal = pytest.StashKey()
