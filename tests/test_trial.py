@@ -114,6 +114,7 @@ def test_scratch_of_only_so_many_queues_is_kept(other_queue):
 def test_a_checkout_that_hides_the_installed_package():
     root = Path(clhist.__file__).parents[1]
     code = "import clhist; print(clhist.bincount([1, 2, 2]).tolist())"
-    environment = os.environ | {"PYTHONPATH": str(root)}
+    paths = os.pathsep.join([str(root), *sys.path])
+    environment = os.environ | {"PYTHONPATH": paths}
     done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, capture_output=True, text=True)
     assert done.stdout == "[0, 1, 2]\n", done.stderr
