@@ -142,13 +142,16 @@ def bincount(
     except ValueError:  # rows of different lengths
         return np.bincount(*given, minlength)
     on_device = common_kind((n, a) for n, a in (("x", x), ("weights", weights)) if a is not None)
+    if x is None or not _is_countable(x, weights, minlength) or not (on_device or x.size):
+        # NumPy itself raises what it raises, or has nothing to count.
+        return _into(out, np.bincount(_stand_in(given[0]), _stand_in(given[1]), minlength))
     if on_device:
-        _check_countable(x, weights)
+        check_array("x", x, x.dtype, written=False)
+        if weights is not None:
+            check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
+            check_context([("weights", weights)], x.context)
         if queue is not None:
             check_context([("x", x)], queue.context)
-    elif x is None or not x.size or not _is_countable(x, weights, minlength):
-        # NumPy itself raises what it raises, or has nothing to count.
-        return _into(out, np.bincount(*given, minlength))
     minlength = python_operator.index(minlength)
     queue = queue or (x.queue if on_device else None) or default_queue()
     values: Any
@@ -157,36 +160,24 @@ def bincount(
         operator, values = operators.count(np.intp) if x.size < 2**32 else operators.add(np.intp), 1
     else:
         operator, values = _operator(np.add, np.dtype(np.float64)), _converted(weights, np.dtype(np.float64))
+    if x.dtype.kind == "b":
+        x = x.view(np.uint8)
     if not x.size:
         return _into(out, cl_array.zeros(queue, minlength, operator.dtype))
     kernel = _pair_kernel(queue.context, operator, _native(x.dtype), None if weights is None else _native(values.dtype))
     return _into(out, _count(kernel, x, values, minlength, queue))
 
 
-def _is_countable(x: np.ndarray, weights: np.ndarray | None, minlength: Any) -> bool:
+def _is_countable(x: Array, weights: Array | None, minlength: Any) -> bool:
     """Whether NumPy would count this."""
     if x.ndim != 1 or x.dtype.kind not in "biu" or not isinstance(minlength, int | np.integer) or minlength < 0:
         return False
     return weights is None or (weights.shape == x.shape and bool(np.can_cast(weights.dtype, np.float64, "safe")))
 
 
-def _check_countable(x: Array, weights: Array | None) -> None:
-    """Raise for device arrays what NumPy raises for its own, or what is wrong with them as device arrays."""
-    if x.ndim != 1 or (weights is not None and weights.ndim != 1):
-        raise ValueError("object too deep for desired array")
-    if x.dtype.kind not in "biu":
-        raise TypeError(f"Cannot cast array data from {x.dtype!r} to dtype('int64') according to the rule 'safe'")
-    check_array("x", x, x.dtype, written=False)
-    if weights is None:
-        return
-    if not np.can_cast(weights.dtype, np.float64, "safe"):
-        raise TypeError(
-            f"Cannot cast array data from {weights.dtype!r} to dtype('float64') according to the rule 'safe'"
-        )
-    check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
-    check_context([("weights", weights)], x.context)
-    if weights.size != x.size:
-        raise ValueError("The weights and list don't have the same length.")
+def _stand_in(given: Any) -> Any:
+    """Return for a device array one of NumPy's that it takes for the same, and that takes no memory."""
+    return np.broadcast_to(np.zeros((), given.dtype), given.shape) if is_device_array(given) else given
 
 
 def _into(out: Array | None, result: Array) -> Array:

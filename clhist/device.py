@@ -65,7 +65,13 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
         listed = "; ".join(f"{d.name.strip()} ({d.platform.name.strip()})" for d in every)
         asked = ", ".join(f"{what} {name!r}" for what, name in (("platform", platform), ("device", device)) if name)
         raise NoDeviceError(f"no OpenCL device matches {asked}; there are: {listed}")
-    return sorted(found, key=lambda d: (known_problem(d) is not None, device_kind(d) == "cpu", -d.max_compute_units))
+    return sorted(found, key=_rank)
+
+
+def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
+    # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/performance.md).
+    pocl = device.platform.name.strip() == "Portable Computing Language"
+    return known_problem(device) is not None, device_kind(device) == "cpu", -device.max_compute_units, not pocl
 
 
 def default_queue() -> cl.CommandQueue:

@@ -30,13 +30,14 @@ class Kernel:
     """
 
     def __init__(self, program: cl.Program, name: str, dtypes: Sequence[np.dtype | None]) -> None:
-        self._kernel = cl.Kernel(program, name)
-        self._convert: Sequence[np.dtype | None] = ()
-        if any(dtype is not None and dtype.names for dtype in dtypes):
-            self._convert = dtypes  # of structs PyOpenCL cannot be told
-        else:
-            self._kernel.set_scalar_arg_dtypes(dtypes)
         self._lock = threading.Lock()
+        self._convert: Sequence[np.dtype | None] = ()
+        with _lock:  # PyOpenCL writes code for each kernel, and cannot for two at once
+            self._kernel = cl.Kernel(program, name)
+            if any(dtype is not None and dtype.names for dtype in dtypes):
+                self._convert = dtypes  # of structs PyOpenCL cannot be told
+            else:
+                self._kernel.set_scalar_arg_dtypes(dtypes)
 
     def enqueue(
         self,

@@ -87,6 +87,14 @@ def test_a_negative_entry_that_no_sample_shows(position, dtype, queue):
             bincount(given)
 
 
+@pytest.mark.parametrize("position", [0, 1, 12, 31_013, 49_999])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_single_one_on_the_device(dtype, position, queue):
+    x = np.zeros(50_000, dtype)
+    x[position] = 1
+    same(bincount(cl_array.to_device(queue, x)).get(), np.bincount(x))
+
+
 @pytest.mark.usefixtures("any_profile")
 def test_one_huge_bin(rng):
     x = np.where(rng.random(50_000) < 0.999, 12_345, rng.integers(0, 20_000, 50_000))
@@ -170,3 +178,33 @@ def test_errors_are_those_of_numpy(arguments):
     with pytest.raises(numpys.type) as ours:
         bincount(*arguments)
     assert str(ours.value) == str(numpys.value)
+
+
+BAD_ON_DEVICE = [
+    (np.zeros((2, 3), int),),
+    (np.zeros(3),),
+    (np.zeros(0),),
+    (np.zeros(3, complex),),
+    (np.arange(3), np.zeros(4)),
+    (np.arange(3), np.zeros((3, 1))),
+    (np.arange(3), np.zeros(3, complex)),
+    (np.arange(3), None, -1),
+    (np.arange(0), None, -1),
+    (np.arange(3), None, None),
+    (np.arange(3), None, 2.5),
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_ON_DEVICE, ids=repr)
+def test_errors_of_device_arrays_are_those_of_numpy(arguments, queue):
+    with pytest.raises((TypeError, ValueError)) as numpys:
+        np.bincount(*arguments)
+    with pytest.raises(numpys.type) as ours:
+        bincount(*(cl_array.to_device(queue, a) if isinstance(a, np.ndarray) else a for a in arguments))
+    assert str(ours.value) == str(numpys.value)
+
+
+@pytest.mark.parametrize("x", [None, 3, [[1], [2, 3]]], ids=repr)
+def test_no_array_beside_weights_on_the_device(x, queue):
+    with pytest.raises((TypeError, ValueError), match=r"^(x: |object of too small depth|setting an array element)"):
+        bincount(x, cl_array.to_device(queue, np.ones(3)))

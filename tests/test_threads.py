@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -28,6 +29,15 @@ def at_once(work):
     with ThreadPoolExecutor(THREADS) as pool:
         for done in [pool.submit(start, k) for k in range(THREADS)]:
             done.result()
+
+
+@pytest.fixture(autouse=True)
+def frequent_switches():
+    """Let threads take turns after every few instructions, not after milliseconds."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture
