@@ -37,14 +37,14 @@ def multiply(dtype: DTypeLike) -> Operator:
 def minimum(dtype: DTypeLike) -> Operator:
     """Smallest value, as `numpy.minimum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
     found = _real(dtype)
-    combine = "(a < b || isnan(a)) ? a : b" if found.kind == "f" else "min(a, b)"
+    combine = "b != b ? b : (b < a ? b : a)" if found.kind == "f" else "min(a, b)"
     return Operator(found, combine, _largest(found), "minimum")
 
 
 def maximum(dtype: DTypeLike) -> Operator:
     """Largest value, as `numpy.maximum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
     found = _real(dtype)
-    combine = "(a > b || isnan(a)) ? a : b" if found.kind == "f" else "max(a, b)"
+    combine = "b != b ? b : (b > a ? b : a)" if found.kind == "f" else "max(a, b)"
     return Operator(found, combine, _smallest(found), "maximum")
 
 
@@ -212,9 +212,9 @@ def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Op
     same = "a.value == b.value"
     wins = f"b.value {better} a.value"
     if value.kind == "f":
-        same = f"({same} || (isnan(a.value) && isnan(b.value)))"
-        wins = f"({wins} || (isnan(b.value) && !isnan(a.value)))"
-        wins = f"(!isnan(a.value) && {wins})"
+        a_nan, b_nan = "a.value != a.value", "b.value != b.value"  # PoCL's isnan is slow
+        same = f"({same} || ({a_nan} && {b_nan}))"
+        wins = f"(a.value == a.value && ({wins} || {b_nan}))"
     pair = np.dtype([("value", value), ("index", index)], align=True)
     return Operator(pair, f"({wins} || ({same} && b.index < a.index)) ? b : a", (worst, np.iinfo(index).max), name)
 

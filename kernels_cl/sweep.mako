@@ -5,7 +5,7 @@
     local = spec.memory == "local"
     space = "__local" if local else "__global"
     locked = spec.update == "lock"
-    BLOCK = 2048
+    BLOCK = 4096
     index_t, bin_t = ("long", "ulong") if spec.wide else ("int", "uint")
 
     def parameters(streamed_as_values):
