@@ -12,6 +12,7 @@ from clhist.render import Argument
 
 _QUALIFIERS = ("__global", "global", "__restrict__", "__restrict", "restrict", "volatile")
 _FORBIDDEN_SPACES = ("__local", "local", "__constant", "constant", "__private", "private")
+_RESERVED = ("i", "EMIT", "min", "max", "barrier", "value_t", "accumulator_t", "cell_t", "word_t")  # the kernel's own
 _DECLARATION = re.compile(r"(?P<type>.*?)(?P<star>\*?)\s*(?P<name>[A-Za-z_]\w*)\s*\Z", re.DOTALL)
 
 
@@ -52,7 +53,8 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
                 f"arguments: the type {c_type!r} of {name!r} is unknown; structured types are given by "
                 "structs={name: dtype}"
             )
-        if name in ("i", "EMIT") or name.startswith("clhist_") or name in (argument.name for argument in found):
+        reserved = name in _RESERVED or name.startswith("clhist_") or name.endswith(("__base", "__offset"))
+        if reserved or name in (argument.name for argument in found):
             raise ValueError(f"arguments: the name {name!r} is taken")
         c_type = c_type if c_type in structs else c_name(dtype)
         found.append(Argument(name, c_type, dtype, bool(match["star"]), is_const or not match["star"]))

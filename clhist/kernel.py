@@ -158,6 +158,7 @@ class HistogramKernel:
         """Return how a call with these parameters would be computed; see `__call__`."""
         device = (queue or self._queue(None)).device
         forced = Forced(update, memory, copies, passes, work_group_size)
+        size, num_bins = _integer("size", size, 0), _integer("num_bins", num_bins, 1)
         return self._plan(device, size, num_bins, race_factor, forced, memory_budget)
 
     def __call__(

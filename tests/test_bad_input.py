@@ -222,6 +222,8 @@ def test_code_that_does_not_compile(where, code, good):
         ({"operator": "a + b"}, TypeError, "operator: expected a clhist.Operator, got 'a [+] b'"),
         ({"map": "x[i]"}, ValueError, r"map: expected C that calls EMIT\(bin, value\), got 'x\[i\]'"),
         ({"arguments": "int i"}, ValueError, "arguments: the name 'i' is taken"),
+        ({"arguments": "int min"}, ValueError, "arguments: the name 'min' is taken"),
+        ({"arguments": "const int *x__base"}, ValueError, "arguments: the name 'x__base' is taken"),
         ({"arguments": "thing *x"}, ValueError, "arguments: the type 'thing' of 'x' is unknown"),
         ({"structs": {"a b": "i4"}}, ValueError, "structs: expected C identifiers as names, got 'a b'"),
         ({"structs": {"value_t": "i4"}}, ValueError, "structs: the name 'value_t' is taken"),

@@ -118,3 +118,10 @@ def test_a_checkout_that_hides_the_installed_package():
     environment = os.environ | {"PYTHONPATH": paths}
     done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, capture_output=True, text=True)
     assert done.stdout == "[0, 1, 2]\n", done.stderr
+
+
+@pytest.mark.parametrize(("size", "num_bins", "named"), [(10.5, 3, "size"), ("a", 3, "size"), (10, None, "num_bins")])
+def test_plans_of_what_is_no_number(size, num_bins, named):
+    kernel = HistogramKernel(None, FLOATS, arguments="const float *x", map="EMIT(0, x[i])")
+    with pytest.raises(TypeError, match=rf"^{named}: expected an integer, got "):
+        kernel.plan(size, num_bins)
