@@ -24,8 +24,9 @@ GLOBAL_WORK_GROUP = 256  # section V-A: "block sizes 1024 and 256 for shared and
 MAX_LOCAL_PASSES = {"native": 3, "cas": 4, "lock": 6}  # section V-A, the switching point between the two memories
 LOCK_BYTES = 4
 
-# On a CPU an update of a shared copy costs about ten of a private one (PoCL and Intel's runtime, docs/performance.md),
-# so a work-item keeps its copy as long as initialising and combining it is not more work than its elements are.
+# On a CPU an update of a shared copy costs four to forty of a private one (PoCL and Intel's runtime, see
+# docs/performance.md), so a work-item keeps its copy as long as initialising and combining it is not more work than its
+# elements are.
 PRIVATE_ELEMENTS_PER_BIN = 0.25
 
 
