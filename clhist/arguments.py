@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping
 
@@ -84,3 +85,20 @@ def scalar(argument: Argument, value: object) -> np.generic:
     if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:
         raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got {type(value).__name__}")
     return same_value(value, argument.dtype, argument.name)  # type: ignore[return-value]
+
+
+def integer(name: str, value: object, least: int) -> int:
+    """Return `value` as an int of at least `least`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no integer, or less; it is called `name`.
+    """
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name}: expected at least {least}, got {number}")
+    return number

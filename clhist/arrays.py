@@ -192,6 +192,11 @@ def empty(
         raise MemoryError(f"the device has no room for a result of shape {shape} and {dtype}: {error}") from error
 
 
+def read_only_buffer(context: cl.Context, array: np.ndarray) -> cl.Buffer:
+    """Return a copy of `array` on the device, for kernels to read."""
+    return _buffer(context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+
+
 def _buffer(context: cl.Context, flags: int, size: int = 0, hostbuf: Any = None) -> cl.Buffer:
     try:
         return cl.Buffer(context, flags, size, hostbuf)

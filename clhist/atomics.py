@@ -6,12 +6,12 @@ HDW in the paper), ``cas`` (a loop of compare and exchange; CAS) and ``lock`` (a
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from clhist.operator import Operator
+from clhist.operator import Operator, Part
 
 UPDATES = ("private", "native", "cas", "lock")
 MEMORIES = ("local", "global")
@@ -90,7 +90,7 @@ def native_atomic(operation: str | None, dtype: np.dtype, memory: str) -> Native
 
 
 def available_updates(operator: Operator, memory: str, features: Collection[str]) -> tuple[str, ...]:
-    """Return the updates that can serve `operator` when work-items share a copy, best first.
+    """Return the updates that can serve every part of `operator` when work-items share a copy, best first.
 
     Parameters
     ----------
@@ -106,31 +106,43 @@ def available_updates(operator: Operator, memory: str, features: Collection[str]
     tuple of str
         Of ``"native"``, ``"cas"`` and ``"lock"``; the last is always there.
     """
-    found = []
-    native = native_atomic(operator.operation, operator.accumulator, memory)
-    if native is not None and (native.feature is None or native.feature in features):
-        found.append("native")
-    if operator.cell_bytes == 4 or (operator.cell_bytes == 8 and "int64_base_atomics" in features):
-        found.append("cas")
-    return (*found, "lock")
+    each = [_updates_of(part, memory, features) for part in operator.parts]
+    return tuple(update for update in UPDATES if all(update in updates for updates in each))
 
 
-def choose_update(operator: Operator, memory: str, features: Collection[str], forced: str | None = None) -> str:
-    """Return the update for `operator` when work-items share a copy: the best available, or the forced one.
+def choose_updates(
+    operator: Operator, memory: str, features: Collection[str], forced: str | None = None
+) -> tuple[str, ...]:
+    """Return the update of each part of `operator` when work-items share a copy: the best available, or the forced one.
 
     Raises
     ------
     ValueError
         If `forced` is not an update, or is one that this operator cannot have on this device.
     """
-    available = available_updates(operator, memory, features)
     if forced is None:
-        return available[0]
+        return tuple(_updates_of(part, memory, features)[0] for part in operator.parts)
     if forced not in UPDATES:
         raise ValueError(f"update: expected one of {', '.join(UPDATES)}, got {forced!r}")
+    available = available_updates(operator, memory, features)
     if forced != "private" and forced not in available:
         raise ValueError(
             f"update: {forced!r} is not available for {operator.name} on {operator.accumulator} in {memory} "
             f"memory on this device; available: {', '.join(('private', *available))}"
         )
-    return forced
+    return (forced,) * len(operator.parts)
+
+
+def slowest(updates: Iterable[str]) -> str:
+    """Return the least efficient of `updates`."""
+    return max(updates, key=UPDATES.index)
+
+
+def _updates_of(part: Part, memory: str, features: Collection[str]) -> tuple[str, ...]:
+    found = []
+    native = native_atomic(part.operation, part.dtype, memory)
+    if native is not None and (native.feature is None or native.feature in features):
+        found.append("native")
+    if part.cell_bytes == 4 or (part.cell_bytes == 8 and "int64_base_atomics" in features):
+        found.append("cas")
+    return (*found, "lock")

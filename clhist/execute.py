@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -12,12 +12,22 @@ import numpy as np
 import pyopencl as cl
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
-from clhist.arrays import Operand
-from clhist.model import LOCK_BYTES, Plan
+from clhist.arrays import Operand, read_only_buffer
+from clhist.batch import Batch
+from clhist.model import ALIGNMENT, LOCK_BYTES, Plan
 from clhist.operator import Operator
 from clhist.profile import Profile
 from clhist.program import Kernel, build
-from clhist.render import CombineSpec, SweepSpec, render_combine, render_sweep
+from clhist.render import (
+    CombineSpec,
+    Output,
+    SweepSpec,
+    clear_parameters,
+    combine_parameters,
+    render_combine,
+    render_sweep,
+    sweep_parameters,
+)
 
 Allocator = Callable[[int], Any]
 
@@ -25,10 +35,11 @@ Allocator = Callable[[int], Any]
 NARROW_ELEMENTS = 2**31 - 2**24
 NARROW_BINS = 2**31 - 1
 
-_INT, _UINT, _LONG, _ULONG = (np.dtype(kind) for kind in (np.int32, np.uint32, np.int64, np.uint64))
+_ALIGNMENT = 128  # bytes: where each array begins in the scratch memory
 
 _COMBINE_COLUMNS = 32
 _COMBINE_ROWS = 16
+_COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 _pools: dict[int, tuple[cl.CommandQueue, MemoryPool]] = {}
 _pools_lock = threading.Lock()
@@ -40,145 +51,323 @@ def order_of(profile: Profile) -> str:
     return "blocked" if profile.kind == "cpu" else "interleaved"
 
 
-def index_types(wide: bool) -> tuple[np.dtype, np.dtype]:
-    """Return the types in which a kernel counts elements and bins."""
-    return (_LONG, _ULONG) if wide else (_INT, _UINT)
-
-
 def is_wide(plan: Plan) -> bool:
     """Whether a kernel for `plan` counts elements and bins in 64 bits."""
-    return plan.num_elements > NARROW_ELEMENTS or plan.num_bins > NARROW_BINS
+    return plan.num_elements > NARROW_ELEMENTS or max(plan.bins) > NARROW_BINS
 
 
-def local_capacity(plan: Plan, operator: Operator, profile: Profile) -> int:
-    """Return the cells of the local array: a quarter, a half or all of local memory, so that few kernels are built."""
+def scratch_layout(outputs: Sequence[Output], plan: Plan, copies: int) -> tuple[dict[str, int], int]:
+    """Return where each part of `outputs` lies in a buffer that holds `copies` copies of all bins, and its bytes.
+
+    The places, and the numbers of locks, have the names of the kernels' parameters.
+    """
+    found, size, n = {}, 0, 0
+    for output, bins in zip(outputs, plan.bins, strict=True):
+        cells = copies * bins
+        for part, update in zip(output.operator.parts, output.updates, strict=True):
+            locks = 0
+            if plan.memory == "global" and update == "lock":
+                locks = cells if plan.locks is None else min(cells, plan.locks)
+            for name, needed in (("place", cells * part.cell_bytes), ("lock_place", locks * LOCK_BYTES)):
+                place = -(-size // _ALIGNMENT) * _ALIGNMENT
+                found[f"clhist_{name}{n}"] = place
+                size = place + needed if needed else size
+            found[f"clhist_num_locks{n}"] = locks
+            n += 1
+    return found, size
+
+
+def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> int:
+    """Return the bytes of the local array: a quarter, a half or all of local memory, so that few kernels are built."""
     if plan.memory == "global":
         return 0
-    most = profile.local_memory // (operator.cell_bytes + (LOCK_BYTES if plan.update == "lock" else 0))
-    needed = plan.copies * plan.bins_per_pass
-    return next(size for size in (most // 4, most // 2, most) if size >= needed)
+    end = locks = 0
+    for output, bins in zip(outputs, plan.chunks(), strict=True):
+        cells = bins * plan.copies * plan.teams
+        for part, update in zip(output.operator.parts, output.updates, strict=True):
+            end = -(-end // ALIGNMENT) * ALIGNMENT + cells * part.cell_bytes
+            locks += (cells if plan.locks is None else min(cells, plan.locks)) * (update == "lock")
+    end = -(-end // LOCK_BYTES) * LOCK_BYTES + LOCK_BYTES * locks
+    most = profile.local_memory
+    return next((size for size in (most // 4, most // 2, most) if size >= end), end)
 
 
 @lru_cache(maxsize=1024)
 def sweep_kernel(context: cl.Context, spec: SweepSpec, options: tuple[str, ...]) -> Kernel:
     """Return the built sweep of `spec`."""
-    index, bins = index_types(spec.wide)
-    given = [[None, _ULONG] if argument.is_array else [argument.dtype] for argument in spec.arguments]
-    dtypes = [*(dtype for group in given for dtype in group), index, bins, bins, _UINT, None, None, None]
-    return Kernel(build(context, render_sweep(spec), options), "clhist_sweep", dtypes)
+    return Kernel(build(context, render_sweep(spec), options), "clhist_sweep", sweep_parameters(spec))
 
 
 @lru_cache(maxsize=1024)
 def combine_kernels(context: cl.Context, spec: CombineSpec) -> tuple[Kernel, Kernel]:
     """Return the built kernels that clear copies and combine them."""
     program = build(context, render_combine(spec))
-    clear = Kernel(program, "clhist_clear", [None, None, _ULONG, _INT])
-    copies = [None, _ULONG, _ULONG, None, _ULONG, _INT, None, _ULONG]
-    return clear, Kernel(program, "clhist_combine_copies", copies)
+    clear = Kernel(program, "clhist_clear", clear_parameters(spec))
+    return clear, Kernel(program, "clhist_combine_copies", combine_parameters(spec))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep over the input, planned and built.
+
+    Attributes
+    ----------
+    plan : Plan
+        How.
+    spec : SweepSpec
+        What its source was made of.
+    kernel : Kernel
+        Built.
+    numbers : tuple of int
+        Which of a call's results it computes.
+    """
+
+    plan: Plan
+    spec: SweepSpec
+    kernel: Kernel
+    numbers: tuple[int, ...]
+
+
+@dataclass
+class Result:
+    """One result of a call: what is combined with (or None), and what is written, each as one array or one a field.
+
+    Attributes
+    ----------
+    dest : tuple of Operand, or None
+        What the histogram is combined with.
+    out : tuple of Operand
+        Where it goes.
+    fields : tuple of (str, str)
+        Name and C type of each field that has an array of its own; none for one array.
+    dest_is_partial, out_is_partial : bool
+        Whether these are accumulators, neither lifted nor finished.
+    """
+
+    dest: tuple[Operand, ...] | None
+    out: tuple[Operand, ...]
+    fields: tuple[tuple[str, str], ...] = ()
+    dest_is_partial: bool = False
+    out_is_partial: bool = False
+
+
+Events = dict[str, list[cl.Event]]
 
 
 @dataclass
 class Launch:
-    """One histogram on one queue; `run` enqueues it.
+    """What one call enqueues on one queue; `run` does it.
 
     Attributes
     ----------
-    plan, profile, operator : Plan, Profile, Operator
-        How, on what, of what.
-    sweep : Kernel
-        The built sweep for this plan.
-    arguments : sequence
-        The map's arguments: `clhist.arrays.Operand` for arrays, NumPy scalars.
-    dest, out : Operand
-        What is combined with (or None), and what is written.
+    sweeps : sequence of Sweep
+        How the results are computed.
+    profile : Profile
+        Of the device.
+    arguments : mapping of str to object
+        The map's arguments by the names of the kernel's parameters.
+    results : sequence of Result
+        What is written.
     reach : Operand, optional
         One 32-bit word that gets the largest bin emitted.
+    batch : Batch, optional
+        If there is more than one histogram of each kind.
     """
 
-    plan: Plan
+    sweeps: Sequence[Sweep]
     profile: Profile
-    operator: Operator
-    sweep: Kernel
-    arguments: Sequence[Operand | np.generic]
-    dest: Operand | None
-    out: Operand
+    arguments: Mapping[str, object]
+    results: Sequence[Result]
     reach: Operand | None = None
+    batch: Batch | None = None
 
-    def run(
-        self, queue: cl.CommandQueue, allocator: Allocator | None, wait_for: Sequence[cl.Event]
-    ) -> dict[str, cl.Event]:
-        """Enqueue all and return the event of each stage in order; after the last, "combine", `out` is written.
+    def run(self, queue: cl.CommandQueue, allocator: Allocator | None, wait_for: Sequence[cl.Event]) -> Events:
+        """Enqueue all and return the events of each stage; after the last of "combine" everything is written.
 
         Raises
         ------
         MemoryError
             If the copies cannot be allocated.
         """
-        plan = self.plan
-        clear, combine = combine_kernels(queue.context, self._combine_spec(queue.device))
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
         allocate = allocator if allocator is not None and _in_order(queue) else scratch_allocator(queue)
-        events: dict[str, cl.Event] = {}
-        copies, cells, locks = 0, None, None
+        enqueued = _Enqueued(queue, list(wait_for))
+        for sweep in self.sweeps:
+            self._run_sweep(sweep, enqueued, allocate)
+        return enqueued.events
+
+    def _run_sweep(self, sweep: Sweep, enqueued: _Enqueued, allocate: Allocator) -> None:
+        plan = sweep.plan
+        batch = self._batch_arguments(plan, enqueued.queue) if self.batch is not None else _NO_BATCH
+        scratch, places = None, scratch_layout(sweep.spec.outputs, plan, 0)[0]
         if plan.num_elements:
-            copies = plan.global_copies
-            cells = _allocate(allocate, copies * plan.num_bins * self.operator.cell_bytes, plan)
-            if plan.memory == "global" and plan.update == "lock":
-                locks = _allocate(allocate, copies * plan.num_bins * LOCK_BYTES, plan)
+            copies = batch.slots if batch.slots is not None else plan.global_copies * plan.num_histograms
+            places, size = scratch_layout(sweep.spec.outputs, plan, copies)
+            scratch = _allocate(allocate, size, plan)
             if plan.memory == "global" and plan.update != "private":
-                events["clear"] = self._clear(queue, clear, cells, locks, wait_for)
-            events["sweep"] = self._sweep(queue, cells, locks, _after(queue, events, wait_for))
-        events["combine"] = self._combine(queue, combine, cells, copies, _after(queue, events, wait_for))
-        return events
+                self._clear(sweep, enqueued, scratch, places, copies)
+            self._sweep(sweep, enqueued, scratch, places, batch)
+        n = 0
+        for output, bins, number in zip(sweep.spec.outputs, plan.bins, sweep.numbers, strict=True):
+            parts = len(output.operator.parts)
+            own = {f"clhist_place{k}": places[f"clhist_place{n + k}"] for k in range(parts)}
+            self._combine(output.operator, plan, self.results[number], bins, enqueued, scratch, own, batch)
+            n += parts
 
-    def _clear(
-        self, queue: cl.CommandQueue, kernel: Kernel, cells: Any, locks: Any, wait_for: Sequence[cl.Event]
-    ) -> cl.Event:
-        count = self.plan.global_copies * self.plan.num_bins
+    def _batch_arguments(self, plan: Plan, queue: cl.CommandQueue) -> _BatchArguments:
+        """Return what the kernels must know of a batch; a table of tasks is uploaded."""
+        assert self.batch is not None
+        if self.batch.kind == "even" or not plan.num_elements:
+            each = plan.num_elements // plan.num_histograms
+            return _BatchArguments("even", plan.tasks, plan.groups_per_histogram, each, groups=plan.work_groups)
+        table, first = self.batch.tasks(plan)
+        index = np.int64 if is_wide(plan) else np.int32
+        tasks = len(table)
+        groups = -(-tasks // plan.teams)
+        if plan.update == "private" and plan.memory == "global":
+            groups = min(groups, plan.work_groups)
+        shared = plan.memory == "global" and plan.update != "private"
+        return _BatchArguments(
+            "even" if shared else "table",
+            tasks,
+            table=read_only_buffer(queue.context, np.ascontiguousarray(table, index)),
+            first=None if shared else read_only_buffer(queue.context, first),
+            slots=None if shared else tasks,
+            groups=groups,
+        )
+
+    def _clear(self, sweep: Sweep, enqueued: _Enqueued, scratch: Any, places: Mapping[str, int], copies: int) -> None:
         group = 1 if self.profile.kind == "cpu" else min(256, self.profile.work_group_size)
-        groups = min(-(-count // group), 16 * queue.device.max_compute_units)
-        given = (cells, locks, count, locks is not None)
-        return kernel.enqueue(queue, (groups * group,), (group,), given, wait_for)
+        n = 0
+        for output, bins in zip(sweep.spec.outputs, sweep.plan.bins, strict=True):
+            kernel, _ = combine_kernels(enqueued.queue.context, CombineSpec(output.operator, order_of(self.profile)))
+            cells, parts = copies * bins, len(output.operator.parts)
+            groups = min(-(-cells // group), 16 * enqueued.queue.device.max_compute_units)
+            values: dict[str, object] = {"clhist_scratch": scratch, "clhist_num_cells": cells}
+            for k in range(parts):
+                for name in ("place", "lock_place", "num_locks"):
+                    values[f"clhist_{name}{k}"] = places[f"clhist_{name}{n + k}"]
+            enqueued.add("clear", kernel, (groups * group,), (group,), values)
+            n += parts
 
-    def _sweep(self, queue: cl.CommandQueue, cells: Any, locks: Any, wait_for: Sequence[cl.Event]) -> cl.Event:
-        plan = self.plan
-        given: list[object] = []
-        for argument in self.arguments:
-            given += [argument.buffer, argument.offset] if isinstance(argument, Operand) else [argument]
-        given += [plan.num_elements, plan.num_bins, plan.bins_per_pass, plan.copies, cells, locks]
-        given += [None if self.reach is None else self.reach.buffer]
-        work_items = plan.work_groups * plan.work_group_size
-        return self.sweep.enqueue(queue, (work_items, plan.passes), (plan.work_group_size, 1), given, wait_for)
+    def _sweep(
+        self, sweep: Sweep, enqueued: _Enqueued, scratch: Any, places: Mapping[str, int], batch: _BatchArguments
+    ) -> None:
+        plan = sweep.plan
+        values = {
+            **self.arguments,
+            **places,
+            "clhist_size": plan.num_elements,
+            "clhist_copies": plan.copies,
+            "clhist_scratch": scratch,
+            "clhist_lock_mask": _lock_mask(plan),
+            "clhist_global_reach": None if self.reach is None else self.reach.buffer,
+            "clhist_tasks": batch.tasks,
+            "clhist_chunks": batch.chunks,
+            "clhist_each": batch.each,
+            "clhist_table": batch.table,
+        }
+        for output, bins, chunk in zip(sweep.spec.outputs, plan.bins, plan.chunks(), strict=True):
+            values[f"clhist_num_bins{output.suffix}"] = bins
+            values[f"clhist_bins_per_pass{output.suffix}"] = chunk
+        groups = plan.work_groups if batch.groups is None else batch.groups
+        size = plan.work_group_size
+        enqueued.add("sweep", sweep.kernel, (groups * size, plan.passes), (size, 1), values)
 
     def _combine(
-        self, queue: cl.CommandQueue, kernel: Kernel, cells: Any, copies: int, wait_for: Sequence[cl.Event]
-    ) -> cl.Event:
-        bins, spec = self.plan.num_bins, self._combine_spec(queue.device)
+        self,
+        operator: Operator,
+        plan: Plan,
+        result: Result,
+        bins: int,
+        enqueued: _Enqueued,
+        scratch: Any,
+        places: Mapping[str, int],
+        batch: _BatchArguments,
+    ) -> None:
+        queue = enqueued.queue
+        spec = self._combine_spec(operator, plan, result, queue.device, batch.kind if self.batch is not None else "")
+        _, kernel = combine_kernels(queue.context, spec)
+        all_bins = bins * plan.num_histograms
         if spec.order == "blocked":
-            group, groups = 1, min(bins, 4 * queue.device.max_compute_units)
+            group, groups = 1, min(all_bins, 4 * queue.device.max_compute_units)
         else:
-            group, groups = spec.columns * spec.rows, -(-bins // spec.columns)
-        dest = self.dest or self.out
-        given = (cells, bins, copies, dest.buffer, dest.offset, self.dest is not None, self.out.buffer, self.out.offset)
-        return kernel.enqueue(queue, (groups * group,), (group,), given, wait_for)
+            group, groups = spec.columns * spec.rows, -(-all_bins // spec.columns)
+        values = {
+            **places,
+            "clhist_scratch": scratch,
+            "clhist_num_bins": all_bins,
+            "clhist_bins": bins,
+            "clhist_copies": plan.global_copies if plan.num_elements else 0,
+            "clhist_first": batch.first,
+            "has_dest": result.dest is not None,
+        }
+        suffixes = [f"_{name}" for name, _ in result.fields] or [""]
+        for suffix, dest, out in zip(suffixes, result.dest or result.out, result.out, strict=True):
+            values |= {f"dest_base{suffix}": dest.buffer, f"dest_offset{suffix}": dest.offset}
+            values |= {f"out_base{suffix}": out.buffer, f"out_offset{suffix}": out.offset}
+        enqueued.add("combine", kernel, (groups * group,), (group,), values)
 
-    def _combine_spec(self, device: cl.Device) -> CombineSpec:
+    def _combine_spec(
+        self, operator: Operator, plan: Plan, result: Result, device: cl.Device, batch: str
+    ) -> CombineSpec:
         order = order_of(self.profile)
-        if order == "blocked":
-            return CombineSpec(self.operator, order)
-        largest = device.max_work_group_size
-        if self.plan.global_copies < _COMBINE_ROWS:
-            return CombineSpec(self.operator, order, columns=min(256, largest))
-        rows = max(1, min(_COMBINE_ROWS, largest // _COMBINE_COLUMNS))
-        rows = 1 << (rows.bit_length() - 1)  # they meet in a tree
-        return CombineSpec(self.operator, order, min(_COMBINE_COLUMNS, largest), rows)
+        columns = rows = 1
+        if order == "interleaved":
+            largest = device.max_work_group_size
+            columns = min(256, largest)
+            if plan.global_copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
+                columns = min(_COMBINE_COLUMNS, largest)
+                rows = max(1, min(_COMBINE_ROWS, largest // _COMBINE_COLUMNS))
+                rows = 1 << (rows.bit_length() - 1)  # they meet in a tree
+        return CombineSpec(
+            operator, order, columns, rows, batch, result.dest_is_partial, result.out_is_partial, result.fields
+        )
 
 
-def _after(queue: cl.CommandQueue, events: dict[str, cl.Event], wait_for: Sequence[cl.Event]) -> Sequence[cl.Event]:
-    """Return what the next command must wait for: nothing more than the first did, if the queue keeps the order."""
-    if not events:
-        return wait_for
-    return [] if _in_order(queue) else [next(reversed(events.values()))]
+@dataclass(frozen=True)
+class _BatchArguments:
+    """What the kernels of one sweep must know of a batch; `slots` are all copies where a table says whose they are."""
+
+    kind: str = ""
+    tasks: int = 0
+    chunks: int = 0
+    each: int = 0
+    table: Any = None
+    first: Any = None
+    slots: int | None = None
+    groups: int | None = None
+
+
+_NO_BATCH = _BatchArguments()
+
+
+@dataclass
+class _Enqueued:
+    """The commands of one call so far: each waits for the one before where the queue does not keep the order."""
+
+    queue: cl.CommandQueue
+    wait_for: list[cl.Event]
+    events: Events = field(default_factory=dict)
+
+    def add(
+        self,
+        stage: str,
+        kernel: Kernel,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+        values: Mapping[str, object],
+    ) -> None:
+        """Enqueue `kernel` as part of `stage`."""
+        event = kernel.enqueue(self.queue, global_size, local_size, values, self.wait_for)
+        self.wait_for = [] if _in_order(self.queue) else [event]
+        self.events.setdefault(stage, []).append(event)
+
+
+def _lock_mask(plan: Plan) -> int:
+    if plan.locks is not None:
+        return plan.locks - 1
+    return 2**32 - 1 if plan.memory == "local" else 2**64 - 1
 
 
 def _in_order(queue: cl.CommandQueue) -> bool:

@@ -1,61 +1,74 @@
-"""`HistogramKernel`: a map and an operator compiled into one histogram, in the manner of PyOpenCL's ReductionKernel."""
+"""`HistogramKernel`: a map and operators compiled into histograms, in the manner of PyOpenCL's ReductionKernel."""
 
 from __future__ import annotations
 
-import operator as python_operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.arguments import check_structs, parse_arguments, scalar
-from clhist.arrays import (
-    Array,
-    Operand,
-    check_array,
-    check_context,
-    common_kind,
-    empty,
-    is_aligned,
-    is_device_array,
-    operand,
-    overlap,
-)
-from clhist.atomics import MEMORIES, choose_update
+from clhist.arguments import check_structs, integer, parse_arguments, scalar
+from clhist.arrays import Array, check_array, check_context, common_kind, is_aligned, is_device_array, operand
+from clhist.batch import Batch, batch_of_offsets, check_batch
 from clhist.device import check_process, default_queue, device_features, device_profile, memory_budget
 from clhist.dtypes import needs_fp64
 from clhist.errors import UnsupportedError
-from clhist.execute import Allocator, Launch, is_wide, local_capacity, order_of, sweep_kernel
-from clhist.model import Forced, Plan, plan
+from clhist.execute import Allocator, Events, Launch, Sweep, is_wide, local_capacity, order_of, sweep_kernel
+from clhist.inspector import RaceFactor, counting, sample_race_factor
+from clhist.model import Forced, Plan
 from clhist.operator import Operator
+from clhist.outputs import Outputs
+from clhist.planning import PlannedSweep, Problem, Target, emits_of, plan_sweeps
 from clhist.profile import Profile
-from clhist.program import Kernel
-from clhist.render import SweepSpec, is_elementwise, render_sweep
+from clhist.render import Output, SweepSpec, is_elementwise, render_sweep
 
 _LOAD_BYTES = 16
 
 
 @dataclass(frozen=True)
-class _Call:
-    """What one call asks for besides the map's arguments; see `HistogramKernel.__call__`."""
+class Call:
+    """What one call asks for besides the map's arguments; see `HistogramKernel.__call__`.
 
-    num_bins: int
+    `ranges` are the elements of each histogram of a batch, in the place of `num_histograms` or `offsets`; `partial`
+    says that `dest` and `out` hold accumulators.
+    """
+
+    num_bins: Any
     size: int | None = None
-    dest: Array | None = None
-    out: Array | None = None
+    dest: Any = None
+    out: Any = None
     queue: cl.CommandQueue | None = None
     allocator: Allocator | None = None
     wait_for: Sequence[cl.Event] = ()
-    race_factor: float = 1.0
+    race_factor: float | str = 1.0
     forced: Forced = field(default_factory=Forced)
     memory_budget: int | None = None
+    num_histograms: int | None = None
+    offsets: Any = None
+    ranges: Batch | None = None
     reach: bool = False
+    partial: bool = False
 
 
-_Prepared = tuple[Plan, Profile, Kernel]
+@dataclass(frozen=True)
+class _Prepared:
+    """What a call with the same numbers needs again."""
+
+    profile: Profile
+    sweeps: tuple[Sweep, ...]
+
+
+@dataclass
+class Outcome:
+    """What a call gives: its results in order, the events of each stage, and the largest bin if that was asked."""
+
+    results: list[Any]
+    events: Events
+    reached: int
 
 
 class HistogramKernel:
@@ -65,8 +78,9 @@ class HistogramKernel:
     ----------
     context : pyopencl.Context or None
         Where it runs; None for that of the default device.
-    operator : Operator
-        How values are combined.
+    operator : Operator, or sequence or mapping of them
+        How values are combined. Several operators make several histograms from one sweep over the input: the map emits
+        to them by ``EMIT0``, ``EMIT1``, ... or, if they are a mapping, by ``EMIT_name``.
     arguments : str
         The map's arguments as C declares them, such as ``"const float *x, const float *weight, float scale"``: pointers
         are arrays in global memory, the rest are scalars. An array that is not ``const`` may be written by the map.
@@ -76,7 +90,8 @@ class HistogramKernel:
     preamble : str, optional
         C functions that the map uses.
     structs : mapping of str to dtype-like, optional
-        Structured types that `arguments`, `preamble` and `map` name. The operator's own is always there as ``value_t``.
+        Structured types that `arguments`, `preamble` and `map` name. The operator's own is always there as ``value_t``;
+        of several operators as ``value0_t``, ``value1_t``, ... or ``value_name_t``.
     options : sequence of str, optional
         Options for the OpenCL compiler.
     profile : Profile, optional
@@ -96,6 +111,14 @@ class HistogramKernel:
     ...     map="EMIT((int)floor(x[i]), weight[i])")                                        # doctest: +SKIP
     >>> histogram = kernel(x, weight, num_bins=100)                                         # doctest: +SKIP
 
+    Two histograms at once:
+
+    >>> add = clhist.operators.add
+    >>> kernel = HistogramKernel(None, {"number": add(np.int32), "total": add(np.float32)},
+    ...     arguments="const int *group, const float *x",
+    ...     map="EMIT_number(group[i], 1); EMIT_total(group[i], x[i])")                     # doctest: +SKIP
+    >>> kernel(group, x, num_bins=10)["total"]                                              # doctest: +SKIP
+
     Notes
     -----
     The strings are code that runs on the device: do not take them from someone you do not trust.
@@ -104,7 +127,7 @@ class HistogramKernel:
     def __init__(
         self,
         context: cl.Context | None,
-        operator: Operator,
+        operator: Operator | Sequence[Operator] | Mapping[str, Operator],
         *,
         arguments: str,
         map: str,
@@ -113,38 +136,28 @@ class HistogramKernel:
         options: Sequence[str] = (),
         profile: Profile | None = None,
     ) -> None:
-        if not isinstance(operator, Operator):
-            raise TypeError(f"operator: expected a clhist.Operator, got {operator!r}")
+        self._outputs, self._arguments = Outputs.of(operator), arguments
         self._structs = check_structs(structs)
-        self.arguments = parse_arguments(arguments, {"value_t": operator.dtype, **self._structs})
+        self.arguments = parse_arguments(arguments, {**self._outputs.value_types(), **self._structs})
         self._elementwise = [argument for argument in self.arguments if is_elementwise(argument, map, preamble)]
-        if "EMIT" not in map:
-            raise ValueError(f"map: expected C that calls EMIT(bin, value), got {map!r}")
+        self._outputs.check_map(map)
         self.context = default_queue().context if context is None else context
         self.operator = operator
+        self._targets = [
+            Target(o, suffix, emits_of(f"EMIT{suffix}", map, preamble))
+            for o, suffix in zip(self._outputs.operators, self._outputs.suffixes, strict=True)
+        ]
         self._map, self._preamble, self._options = map, preamble, tuple(options)
         self._profile = profile
         self._prepared = lru_cache(maxsize=256)(self._prepare)
-        needing = [
-            name
-            for name, dtype in (
-                ("operator", operator.dtype),
-                ("operator", operator.accumulator),
-                *((a.name, a.dtype) for a in self.arguments),
-            )
-            if needs_fp64(dtype)
-        ]
-        for device in self.context.devices:
-            if needing and "fp64" not in device_features(device):
-                raise UnsupportedError(
-                    f"{needing[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); "
-                    "use float32 or integers"
-                )
+        self._race_factors: dict[tuple[int, ...], RaceFactor] = {}
+        self._counting: HistogramKernel | None = None
+        self._check_fp64()
 
     def plan(
         self,
         size: int,
-        num_bins: int,
+        num_bins: Any,
         *,
         queue: cl.CommandQueue | None = None,
         race_factor: float = 1.0,
@@ -153,48 +166,62 @@ class HistogramKernel:
         copies: int | None = None,
         passes: int | None = None,
         work_group_size: int | None = None,
+        locks: int | None = None,
         memory_budget: int | None = None,
-    ) -> Plan:
-        """Return how a call with these parameters would be computed; see `__call__`."""
+        num_histograms: int | None = None,
+    ) -> Any:
+        """Return the `Plan` of a call with these parameters; see `__call__`.
+
+        Of a kernel with several operators it is a tuple, one plan for each sweep over the input.
+        """
         device = (queue or self._queue(None)).device
-        forced = Forced(update, memory, copies, passes, work_group_size)
-        size, num_bins = _integer("size", size, 0), _integer("num_bins", num_bins, 1)
-        return self._plan(device, size, num_bins, race_factor, forced, memory_budget)
+        forced = Forced(update, memory, copies, passes, work_group_size, locks)
+        shapes = self._outputs.shapes(num_bins)
+        if num_histograms is not None:
+            num_histograms = integer("num_histograms", num_histograms, 1)
+        problem = _problem(integer("size", size, 0), shapes, num_histograms, race_factor, forced, memory_budget, device)
+        plans = tuple(sweep.plan for sweep in self._plan(device, problem))
+        return plans[0] if self._outputs.is_single else plans
 
     def __call__(
         self,
         *args: Any,
-        num_bins: int,
+        num_bins: Any,
         size: int | None = None,
-        dest: Array | None = None,
-        out: Array | None = None,
+        dest: Any = None,
+        out: Any = None,
         queue: cl.CommandQueue | None = None,
         allocator: Allocator | None = None,
         wait_for: Sequence[cl.Event] | None = None,
         return_event: bool = False,
-        race_factor: float = 1.0,
+        race_factor: float | str = 1.0,
         update: str | None = None,
         memory: str | None = None,
         copies: int | None = None,
         passes: int | None = None,
         work_group_size: int | None = None,
+        locks: int | None = None,
         memory_budget: int | None = None,
+        num_histograms: int | None = None,
+        offsets: Any = None,
     ) -> Any:
-        """Compute the histogram.
+        """Compute the histogram, or histograms.
 
         Parameters
         ----------
         *args : array or scalar
             One for each of `arguments`. Arrays are all NumPy's or all PyOpenCL's, contiguous, of the declared dtype.
-        num_bins : int
-            H: bins of the result.
+        num_bins : int, or tuple of int
+            H: bins of the result. A tuple is the shape of a result of several dimensions, whose bins are counted as
+            `numpy.ravel_multi_index` does. With several operators a sequence or mapping, or one for all.
         size : int, optional
             N: the map runs for `i` in [0, size). Defaults to the number of elements of the first array that the map
             uses only at ``[i]``, or else of the first.
         dest : array of shape (num_bins,), optional
-            Values that the histogram is combined with.
+            Values that the histogram is combined with. Of a structured dtype also a tuple of arrays, one for each
+            field. With several operators a sequence or mapping.
         out : array of shape (num_bins,), optional
-            Where the result goes; may be `dest`. Defaults to a new array of the kind that went in.
+            Where the result goes; may be `dest`, and is given like it. Defaults to a new array of the arguments' kind.
         queue : pyopencl.CommandQueue, optional
             Defaults to that of the first device array, or the default one.
         allocator : callable, optional
@@ -203,21 +230,31 @@ class HistogramKernel:
             What to wait for besides the events of the arrays.
         return_event : bool
             Whether to return ``(result, event)``; the event covers the whole call.
-        race_factor : float
+        race_factor : float, "sample" or "sample once"
             RF: how many times fewer distinct bins than H a run of H consecutive elements touches (SC'20, III-D).
-        update : {"private", "native", "cas", "lock"}, optional
-            Forces how a bin is updated.
+            "sample" measures it before the histogram is planned, see `race_factor`; "sample once" only at the first
+            call of this kernel with so many bins.
+        update : {"private", "native", "cas", "lock", "sort"}, optional
+            Forces how a bin is updated; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4).
         memory : {"local", "global"}, optional
             Forces where the copies are.
         copies, passes, work_group_size : int, optional
             Force M, S and B.
+        locks : int, optional
+            How many locks the bins of all copies share, a power of two; defaults to one for each bin.
         memory_budget : int, optional
             Bytes that the copies may take in global memory. Defaults to a quarter of the device's.
+        num_histograms : int, optional
+            N_out, for a batch: the elements belong in equal shares to so many histograms, one after the other
+            (SC'20, IV-C). Results have a first dimension of N_out more; bins count within each histogram.
+        offsets : array of int of shape (N_out + 1,), optional
+            A batch of different shares: histogram k has the elements [offsets[k], offsets[k + 1]). Read on the host.
 
         Returns
         -------
         array of shape (num_bins,)
-            Of the operator's dtype, NumPy's if NumPy arrays went in. With `return_event` a pair with the event.
+            Of the operator's dtype, NumPy's if NumPy arrays went in. A tuple of arrays if `dest` or `out` was one.
+            With several operators a tuple, or a dict if they are a mapping. With `return_event` a pair with the event.
 
         Raises
         ------
@@ -228,22 +265,36 @@ class HistogramKernel:
         BuildError
             If the compiler refuses the operator or the map.
         """
-        forced = Forced(update, memory, copies, passes, work_group_size)
-        call = _Call(num_bins, size, dest, out, queue, allocator, wait_for or (), race_factor, forced, memory_budget)
-        result, events, _ = self._run(args, call)
-        return (result, events["combine"]) if return_event else result
+        forced = Forced(update, memory, copies, passes, work_group_size, locks)
+        outcome = self.run(
+            args,
+            Call(
+                num_bins,
+                size,
+                dest,
+                out,
+                queue,
+                allocator,
+                wait_for or (),
+                race_factor,
+                forced,
+                memory_budget,
+                num_histograms,
+                offsets,
+            ),
+        )
+        result = self._outputs.collect(outcome.results)
+        return (result, outcome.events["combine"][-1]) if return_event else result
 
     def count_with_reach(self, *args: Any, num_bins: int, queue: cl.CommandQueue) -> tuple[Array, int]:
         """Return the histogram and the largest bin emitted, as an unsigned number of 32 bits (all ones: none fits).
 
         For callers who learn the number of bins from the data; `num_bins` must be less than 2^31.
         """
-        result, _, reached = self._run(args, _Call(num_bins, queue=queue, reach=True))
-        return result, reached
+        outcome = self.run(args, Call(num_bins, queue=queue, reach=True))
+        return outcome.results[0], outcome.reached
 
-    def timed(
-        self, *args: Any, num_bins: int, queue: cl.CommandQueue, **choices: Any
-    ) -> tuple[Array, dict[str, float]]:
+    def timed(self, *args: Any, num_bins: Any, queue: cl.CommandQueue, **choices: Any) -> tuple[Any, dict[str, float]]:
         """Compute once and return the result with the seconds that each stage took on the device.
 
         Parameters
@@ -253,79 +304,164 @@ class HistogramKernel:
         queue : pyopencl.CommandQueue
             With ``PROFILING_ENABLE``.
         **choices
-            `size`, `race_factor`, `update`, `memory`, `copies`, `passes`, `work_group_size`, `memory_budget` as in
-            `__call__`.
+            Others of `__call__`, but for `return_event`.
 
         Returns
         -------
         array, dict of str to float
             The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between them.
         """
-        general = {key: choices.pop(key) for key in ("size", "race_factor", "memory_budget") if key in choices}
-        result, events, _ = self._run(args, _Call(num_bins, queue=queue, forced=Forced(**choices), **general))
-        events["combine"].wait()
-        return result, {stage: (e.profile.end - e.profile.start) * 1e-9 for stage, e in events.items()}
+        names = {each.name for each in fields(Forced)}
+        forced = Forced(**{name: choices.pop(name) for name in names & choices.keys()})
+        outcome = self.run(args, Call(num_bins, queue=queue, forced=forced, **choices))
+        cl.wait_for_events([events[-1] for events in outcome.events.values()])
+        seconds = {
+            stage: sum(event.profile.end - event.profile.start for event in events) * 1e-9
+            for stage, events in outcome.events.items()
+        }
+        return self._outputs.collect(outcome.results), seconds
+
+    def race_factor(
+        self, *args: Any, num_bins: Any, size: int | None = None, queue: cl.CommandQueue | None = None
+    ) -> RaceFactor:
+        """Measure the race factor of the map on these arguments (SC'20, section III-D).
+
+        Parameters
+        ----------
+        *args, num_bins
+            As in `__call__`.
+        size, queue
+            As in `__call__`.
+
+        Returns
+        -------
+        RaceFactor
+            The number, and what it was measured from.
+        """
+        shapes = self._outputs.shapes(num_bins)
+        values = self._check_arguments(args)
+        size = self._size(size, values, None)
+        self._check_elements(values, size)
+        arrays = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
+        common_kind(arrays)
+        check_context(arrays, self.context)
+        queue = self._queue(queue, [array for _, array in arrays])
+        events = [event for _, array in arrays if is_device_array(array) for event in array.events]
+        return sample_race_factor(self, values, size, shapes, queue, events)
+
+    @property
+    def emits(self) -> int:
+        """How many pairs an element has at most, as far as that is known; at least 1."""
+        return max(1, sum(target.emits or 1 for target in self._targets))
+
+    def count_ranges(
+        self,
+        args: Sequence[Any],
+        shapes: Sequence[tuple[int, ...]],
+        ranges: Batch,
+        size: int,
+        queue: cl.CommandQueue,
+        wait_for: Sequence[cl.Event],
+    ) -> list[Array]:
+        """Return how many values each bin of each output gets in each of `ranges`, whatever the values are."""
+        if self._counting is None:
+            operators = [counting(operator) for operator in self._outputs.operators]
+            self._counting = HistogramKernel(
+                self.context,
+                self._outputs.like(operators),
+                arguments=self._arguments,
+                map=self._map,
+                preamble=self._preamble,
+                structs=self._structs,
+                options=self._options,
+                profile=self._profile,
+            )
+        names = self._outputs.like(list(shapes))
+        call = Call(names, size, queue=queue, wait_for=wait_for, ranges=ranges, partial=True)
+        return self._counting.run(args, call).results
 
     def source(self, chosen: Plan, queue: cl.CommandQueue | None = None) -> str:
         """Return the OpenCL C of the sweep that `chosen` plan leads to, for reading."""
-        return render_sweep(self._spec(chosen, (queue or self._queue(None)).device, aligned=True, reach=False))
+        device = (queue or self._queue(None)).device
+        bins = dict(zip(chosen.outputs or ("",), chosen.bins, strict=True))
+        shapes = tuple((bins.get(suffix.lstrip("_"), 1),) for suffix in self._outputs.suffixes)
+        forced = Forced(chosen.update, chosen.memory, chosen.copies, chosen.passes, chosen.work_group_size)
+        histograms = chosen.num_histograms if chosen.is_batch else None
+        problem = _problem(chosen.num_elements, shapes, histograms, chosen.race_factor, forced, None, device)
+        sweeps = self._plan(device, problem)
+        sweep = next(sweep for sweep in sweeps if sweep.plan.outputs == chosen.outputs)
+        return render_sweep(self._spec(replace(sweep, plan=chosen), device, aligned=True, reach=False, batch=""))
 
-    def _run(self, args: Sequence[Any], call: _Call) -> tuple[Array, dict[str, cl.Event], int]:
-        """Check, plan, build and enqueue; return the result, the event of each stage, and the largest bin if asked."""
+    def run(self, args: Sequence[Any], call: Call) -> Outcome:
+        """Check, plan, build and enqueue; what `__call__` and its relatives do."""
         check_process()
-        num_bins = _integer("num_bins", call.num_bins, 1)
+        shapes = self._outputs.shapes(call.num_bins)
         values = self._check_arguments(args)
-        size = self._size(call.size, values)
-        for argument, value in zip(self.arguments, values, strict=True):
-            if argument in self._elementwise and value.size < size:
-                raise ValueError(f"{argument.name}: expected at least {size} elements, got {value.size}")
+        batch = _batch(call)
+        size = self._size(call.size, values, batch)
+        self._check_elements(values, size)
+        if batch is not None:
+            check_batch(batch, size)
+            shapes = tuple((batch.num_histograms, *shape) for shape in shapes)
+        targets = self._outputs.targets(shapes, call.dest, call.out, partial=call.partial)
         given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
-        dest, out = self._check_results(call, (num_bins,))
-        given += [(name, array) for name, array in (("dest", dest), ("out", out)) if array is not None]
+        given += [pair for each in targets for pair in each.named]
         on_device = common_kind(given)
         check_context(given, self.context)
         queue = self._queue(call.queue, [array for _, array in given])
         device_arrays = [array for _, array in given if is_device_array(array)]
         aligned = all(is_aligned(array, _LOAD_BYTES) for _, array in given)
-        choices = (size, num_bins, call.race_factor, call.forced, call.memory_budget)
-        chosen, profile, sweep = self._prepared(queue.device, choices, aligned, call.reach)
-        if out is None:
-            out = empty(queue, (num_bins,), self.operator.dtype, on_device, call.allocator)
-        operands = [
-            operand(value, queue, written=not argument.is_const) if argument.is_array else value
-            for argument, value in zip(self.arguments, values, strict=True)
-        ]
-        out_operand = operand(out, queue, written=True, read=dest is out)
-        dest_operand = out_operand if dest is out else None if dest is None else operand(dest, queue, written=False)
+        call = replace(call, wait_for=[*call.wait_for, *(e for a in device_arrays for e in a.events)], queue=queue)
+        own_shapes = shapes if batch is None else tuple(shape[1:] for shape in shapes)
+        factor = self._known_race_factor(values, call, size, own_shapes, queue)
+        histograms = None if batch is None else batch.num_histograms
+        problem = _problem(size, own_shapes, histograms, factor, call.forced, call.memory_budget, queue.device)
+        prepared = self._prepared(queue.device, problem, aligned, call.reach, "" if batch is None else batch.kind)
+        for each in targets:
+            each.allocate(queue, on_device, call.allocator)
+        operands = {}
+        arguments: dict[str, object] = {}
+        for argument, value in zip(self.arguments, values, strict=True):
+            if argument.is_array:
+                operands[argument.name] = found = operand(value, queue, written=not argument.is_const)
+                arguments |= {f"{argument.name}__base": found.buffer, f"{argument.name}__offset": found.offset}
+            else:
+                arguments[argument.name] = value
+        results = [each.operands(queue) for each in targets]
         reached = np.zeros(1, np.uint32)
         reach = operand(reached, queue, written=True) if call.reach else None
-        launch = Launch(chosen, profile, self.operator, sweep, operands, dest_operand, out_operand, reach)
+        launch = Launch(prepared.sweeps, prepared.profile, arguments, results, reach, batch)
+        waits = not on_device or reach is not None
         try:
-            events = launch.run(queue, call.allocator, [*call.wait_for, *(e for a in device_arrays for e in a.events)])
-            if not on_device or reach is not None:
-                events["combine"].wait()
+            events = launch.run(queue, call.allocator, call.wait_for)
+            if waits:
+                events["combine"][-1].wait()
         except BaseException:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
             queue.finish()
             raise
         if on_device:
             written = [v for a, v in zip(self.arguments, values, strict=True) if a.is_array and not a.is_const]
-            for array in (out, *written):
-                array.add_event(events["combine"])
-        if not on_device or reach is not None:
-            for item in (*operands, out_operand, reach):
-                if isinstance(item, Operand):
+            for array in (*(array for each in targets for array in each.out or ()), *written):
+                array.add_event(events["combine"][-1])
+        if waits:
+            for item in (*operands.values(), *(o for result in results for o in result.out), reach):
+                if item is not None:
                     item.retrieve()
-        return out, events, int(reached[0])
+        return Outcome([each.result() for each in targets], events, int(reached[0]))
 
-    def _check_results(self, call: _Call, shape: tuple[int, ...]) -> tuple[Array | None, Array | None]:
-        dest, out = call.dest, call.out
-        if out is not None:
-            out = check_array("out", out, self.operator.dtype, written=True, shape=shape)
-        if dest is not None and dest is not out:
-            dest = check_array("dest", dest, self.operator.dtype, written=False, shape=shape)
-            if out is not None and overlap(dest, out):
-                dest = dest.copy()
-        return dest, out
+    def _known_race_factor(
+        self, values: Sequence[Any], call: Call, size: int, shapes: Sequence[tuple[int, ...]], queue: cl.CommandQueue
+    ) -> float:
+        """Return the race factor of a call, measured if that is asked."""
+        factor = call.race_factor
+        if not isinstance(factor, str):
+            return factor
+        if factor not in ("sample", "sample once"):
+            raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {factor!r}")
+        key = tuple(prod(shape) for shape in shapes)
+        if factor == "sample" or key not in self._race_factors:
+            self._race_factors[key] = sample_race_factor(self, values, size, shapes, queue, call.wait_for)
+        return self._race_factors[key].value
 
     def _check_arguments(self, args: Sequence[Any]) -> list[Any]:
         if len(args) != len(self.arguments):
@@ -336,12 +472,19 @@ class HistogramKernel:
             for a, value in zip(self.arguments, args, strict=True)
         ]
 
-    def _size(self, size: int | None, values: Sequence[Any]) -> int:
+    def _check_elements(self, values: Sequence[Any], size: int) -> None:
+        for argument, value in zip(self.arguments, values, strict=True):
+            if argument in self._elementwise and value.size < size:
+                raise ValueError(f"{argument.name}: expected at least {size} elements, got {value.size}")
+
+    def _size(self, size: int | None, values: Sequence[Any], batch: Batch | None) -> int:
         if size is not None:
-            return _integer("size", size, 0)
+            return integer("size", size, 0)
         pairs = list(zip(self.arguments, values, strict=True))
         for array in (*(v for a, v in pairs if a in self._elementwise), *(v for a, v in pairs if a.is_array)):
             return int(array.size)
+        if batch is not None and batch.ends is not None:
+            return int(batch.ends[-1])
         raise TypeError("size: expected a number of elements, since no argument is an array; got None")
 
     def _queue(self, queue: cl.CommandQueue | None, arrays: Sequence[Array] = ()) -> cl.CommandQueue:
@@ -354,78 +497,90 @@ class HistogramKernel:
             raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
         return queue
 
-    def _prepare(self, device: cl.Device, choices: tuple[Any, ...], aligned: bool, reach: bool) -> _Prepared:
+    def _prepare(self, device: cl.Device, problem: Problem, aligned: bool, reach: bool, batch: str) -> _Prepared:
         """Plan and build; what a call with the same numbers needs again is kept by `_prepared`."""
-        chosen = self._plan(device, *choices)
-        spec = self._spec(chosen, device, aligned=aligned, reach=reach)
-        return chosen, self._profile_of(device), sweep_kernel(self.context, spec, self._options)
+        sweeps = []
+        for sweep in self._plan(device, problem):
+            spec = self._spec(sweep, device, aligned=aligned, reach=reach, batch=batch)
+            kernel = sweep_kernel(self.context, spec, self._options)
+            sweeps.append(Sweep(sweep.plan, spec, kernel, sweep.numbers))
+        return _Prepared(self._profile_of(device), tuple(sweeps))
 
-    def _plan(
-        self, device: cl.Device, size: int, num_bins: int, race_factor: float, forced: Forced, budget: int | None
-    ) -> Plan:
-        _check_forced(forced, race_factor, device)
-        shared = None if forced.update == "private" else forced.update
-        memories = (forced.memory,) if forced.memory in MEMORIES else MEMORIES
-        features = device_features(device)
-        updates = {m: choose_update(self.operator, m, features, shared) for m in memories if m is not None}
-        return plan(
-            size,
-            num_bins,
-            self._profile_of(device),
-            local_update=updates.get("local", "lock"),
-            global_update=updates.get("global", "lock"),
-            bin_bytes=self.operator.cell_bytes,
-            race_factor=race_factor,
-            forced=forced,
-            memory_budget=memory_budget(device) if budget is None else _integer("memory_budget", budget, 1),
-        )
+    def _plan(self, device: cl.Device, problem: Problem) -> tuple[PlannedSweep, ...]:
+        return plan_sweeps(self._targets, problem, self._profile_of(device), device_features(device))
 
     def _profile_of(self, device: cl.Device) -> Profile:
         return self._profile or device_profile(device)
 
-    def _spec(self, chosen: Plan, device: cl.Device, *, aligned: bool, reach: bool) -> SweepSpec:
-        profile = self._profile_of(device)
+    def _spec(self, sweep: PlannedSweep, device: cl.Device, *, aligned: bool, reach: bool, batch: str) -> SweepSpec:
+        profile, chosen = self._profile_of(device), sweep.plan
+        ignored = [target for n, target in enumerate(self._targets) if n not in sweep.numbers]
         return SweepSpec(
-            self.operator,
+            sweep.outputs,
             self.arguments,
             self._map,
             chosen.memory,
-            chosen.update,
             order_of(profile),
             chosen.work_group_size,
-            local_capacity(chosen, self.operator, profile),
+            local_capacity(sweep.outputs, chosen, profile),
+            chosen.teams,
+            batch,
             is_wide(chosen),
             aligned,
             reach,
             tuple(self._structs.items()),
             self._preamble,
             device_features(device),
+            tuple(Output(target.operator, (), target.suffix) for target in ignored),
         )
 
+    def _check_fp64(self) -> None:
+        needing = [("operator", o.needs_fp64) for o in self._outputs.operators]
+        needing += [(argument.name, needs_fp64(argument.dtype)) for argument in self.arguments]
+        names = [name for name, needs in needing if needs]
+        for device in self.context.devices:
+            if names and "fp64" not in device_features(device):
+                raise UnsupportedError(
+                    f"{names[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); use float32 or integers"
+                )
 
-def _check_forced(forced: Forced, race_factor: object, device: cl.Device) -> None:
-    """Raise for choices that are no numbers, or groups that the device cannot have; the model checks the rest."""
-    for name in ("copies", "passes", "work_group_size"):
+
+def _problem(
+    size: int,
+    shapes: Sequence[tuple[int, ...]],
+    num_histograms: int | None,
+    race_factor: object,
+    forced: Forced,
+    budget: int | None,
+    device: cl.Device,
+) -> Problem:
+    """Return what is to be planned; raises for choices that are no numbers, or that the device cannot have."""
+    for name in ("copies", "passes", "work_group_size", "locks"):
         if getattr(forced, name) is not None:
-            _integer(name, getattr(forced, name), 1)
+            integer(name, getattr(forced, name), 1)
+    if forced.locks is not None and forced.locks & (forced.locks - 1):
+        raise ValueError(f"locks: expected a power of two, got {forced.locks}")
     if not isinstance(race_factor, int | float | np.integer | np.floating):
-        raise TypeError(f"race_factor: expected a number, got {race_factor!r}")
+        raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {race_factor!r}")
     most = device.max_work_group_size
     if forced.work_group_size is not None and forced.work_group_size > most:
         name = device.name.strip()
         raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {forced.work_group_size}")
+    bins = tuple(prod(shape) for shape in shapes)
+    room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
+    return Problem(size, bins, num_histograms, float(race_factor), forced, room)
+
+
+def _batch(call: Call) -> Batch | None:
+    if call.ranges is not None:
+        return call.ranges
+    if call.num_histograms is not None and call.offsets is not None:
+        raise ValueError("offsets: expected either num_histograms or offsets, got both")
+    if call.offsets is not None:
+        return batch_of_offsets(call.offsets)
+    return None if call.num_histograms is None else Batch(integer("num_histograms", call.num_histograms, 1))
 
 
 @lru_cache(maxsize=16)
 def _queue_of(context: cl.Context) -> cl.CommandQueue:
     return cl.CommandQueue(context)
-
-
-def _integer(name: str, value: object, least: int) -> int:
-    try:
-        number = python_operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
-    if number < least:
-        raise ValueError(f"{name}: expected at least {least}, got {number}")
-    return number

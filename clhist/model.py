@@ -3,7 +3,8 @@
 Pure functions of numbers. Every intermediate is kept, so that a person can read why a plan is as it is.
 
 The paper's letters: N elements, H bins, T work-items, L bytes of local memory, B work-items of a work-group,
-C work-items that cooperate on one copy, M copies, S passes of H_chk bins each, RF the race factor.
+C work-items that cooperate on one copy, M copies, S passes of H_chk bins each, RF the race factor. Of several
+histograms that one sweep fills together, H is the sum and elsize the mean: what counts is the memory of a copy of all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ COOPERATION_FACTOR = {"native": 2, "cas": 1, "lock": 1}  # u
 GLOBAL_WORK_GROUP = 256  # section V-A: "block sizes 1024 and 256 for shared and global memory"
 MAX_LOCAL_PASSES = {"native": 3, "cas": 4, "lock": 6}  # section V-A, the switching point between the two memories
 LOCK_BYTES = 4
+ALIGNMENT = 16  # where each of several arrays begins in local memory
+
+# The least work-items that share a batched histogram, and the elements that a work-item of a GPU should have at least
+# before several histograms share a work-group: a team of a warp does not wait for others, and clears and flushes less.
+LEAST_TEAM = 32
+ELEMENTS_PER_WORK_ITEM = 16
 
 # On a CPU an update of a shared copy costs four to forty of a private one (PoCL and Intel's runtime, see
 # docs/performance.md), so a work-item keeps its copy as long as initialising and combining it is not more work than its
@@ -59,13 +66,23 @@ class Plan:
     work_group_size, work_groups : int
         B, and how many groups are launched in each pass.
     num_elements, num_bins : int
-        N and H.
+        N, and H: of several histograms that one sweep fills, the sum.
     race_factor : float
         RF.
     profile : str
         Name of the device that it is for.
     steps : tuple of Step
         How it came about.
+    bins : tuple of int
+        H of each of the histograms that one sweep fills together.
+    num_histograms, groups_per_histogram, teams : int
+        N_out and K of a batch, and how many teams, each with a chunk of one histogram's elements, a work-group has.
+    locks : int or None
+        How many locks all bins share; None for one a bin.
+    is_batch : bool
+        Whether it is for a batch, which may be of one histogram.
+    outputs : tuple of str
+        Names of the histograms, where a kernel has several.
     """
 
     memory: str
@@ -81,10 +98,25 @@ class Plan:
     race_factor: float
     profile: str
     steps: tuple[Step, ...]
+    bins: tuple[int, ...] = ()
+    num_histograms: int = 1
+    groups_per_histogram: int = 1
+    teams: int = 1
+    locks: int | None = None
+    is_batch: bool = False
+    outputs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        bins = " + ".join(f"{bins:,}" for bins in self.bins or (self.num_bins,))
+        batch = (
+            f"{self.num_histograms:,} histograms of {bins} bins, {self.groups_per_histogram} chunks each, "
+            f"{self.teams} in a work-group,"
+            if self.is_batch
+            else f"{bins} bins"
+        )
+        outputs = f"{', '.join(self.outputs)}: " if self.outputs else ""
         return (
-            f"{self.num_elements:,} elements into {self.num_bins:,} bins on {self.profile}: {self.update} updates in "
+            f"{outputs}{self.num_elements:,} elements into {batch} on {self.profile}: {self.update} updates in "
             f"{self.memory} memory, copies M = {self.copies}, cooperation C = {self.cooperation}, "
             f"passes S = {self.passes} of {self.bins_per_pass:,} bins, {self.work_groups} work-groups "
             f"of {self.work_group_size}"
@@ -92,8 +124,24 @@ class Plan:
 
     @property
     def global_copies(self) -> int:
-        """Copies of all bins that lie in global memory, to be combined in the end."""
-        return self.work_groups if self.memory == "local" else self.copies
+        """Copies of all bins of one histogram that lie in global memory, to be combined in the end."""
+        if self.memory == "global":
+            return self.copies
+        return self.groups_per_histogram if self.is_batch else self.work_groups
+
+    @property
+    def team_size(self) -> int:
+        """Work-items that go through the same elements together."""
+        return self.work_group_size // self.teams
+
+    @property
+    def tasks(self) -> int:
+        """Chunks of a batch: K of each histogram."""
+        return self.num_histograms * self.groups_per_histogram
+
+    def chunks(self) -> tuple[int, ...]:
+        """Return how many bins of each histogram one pass has."""
+        return tuple(ceil(bins / self.passes) for bins in self.bins)
 
 
 @dataclass(frozen=True)
@@ -105,6 +153,7 @@ class Forced:
     copies: int | None = None
     passes: int | None = None
     work_group_size: int | None = None
+    locks: int | None = None
 
 
 @dataclass
@@ -112,43 +161,82 @@ class _Draft:
     """The inputs of a plan, and the steps as they are taken."""
 
     num_elements: int
-    num_bins: int
+    bins: tuple[int, ...]
     profile: Profile
-    bin_bytes: int
+    bin_bytes: tuple[int, ...]
     arrays: int
+    locked: tuple[int, ...]
     race_factor: float
     forced: Forced
     memory_budget: int | None
+    num_histograms: int | None
     steps: list[Step] = field(default_factory=list)
+
+    @property
+    def num_bins(self) -> int:
+        return sum(self.bins)
 
     def step(self, symbol: str, value: float, equation: str, formula: str) -> float:
         self.steps.append(Step(symbol, value, equation, formula))
         return value
 
-    def element_bytes(self, update: str) -> tuple[int, float]:
+    def sizes(self, update: str) -> tuple[int, ...]:
+        """Return the bytes of one bin of each histogram, with its locks."""
+        if update != "lock" or self.forced.locks is not None:
+            return self.bin_bytes
+        return tuple(size + LOCK_BYTES * n for size, n in zip(self.bin_bytes, self.locked, strict=True))
+
+    def element_bytes(self, update: str) -> tuple[float, float]:
         """Return elsize, the bytes of a bin with its lock, and avg, its share of each array that it is laid out in."""
-        if update != "lock":
-            return self.bin_bytes, self.bin_bytes / self.arrays
-        size = self.bin_bytes + LOCK_BYTES
-        return size, size / (self.arrays + 1)
+        sizes = self.sizes(update)
+        size = sizes[0] if len(sizes) == 1 else self.copy_bytes(update) / self.num_bins
+        return size, size / (self.arrays + (max(self.locked) if update == "lock" else 0))
+
+    def copy_bytes(self, update: str, passes: int = 1) -> int:
+        """Return the bytes of one copy of the bins of one pass."""
+        return sum(ceil(n / passes) * size for n, size in zip(self.bins, self.sizes(update), strict=True))
+
+    def local_memory(self, update: str) -> int:
+        """Return the bytes of local memory that copies may take."""
+        room = self.profile.local_memory
+        if update == "lock" and self.forced.locks is not None:
+            room -= LOCK_BYTES * self.forced.locks * sum(self.locked)
+        return room
+
+    def alignment_bytes(self, update: str) -> int:
+        """Return the most bytes of local memory that are lost between the arrays of one copy or many."""
+        arrays = self.arrays * len(self.bins)
+        odd = update == "lock" and any(size % LOCK_BYTES for size in self.bin_bytes)
+        return ALIGNMENT * (arrays - 1) + (LOCK_BYTES if odd else 0)
 
     def work_items(self) -> int:
         threads = min(self.profile.hardware_threads, max(1, self.num_elements))
         return int(self.step("T", threads, "Fig. 2", "min(Thw, N)"))
 
-    def affordable(self, copies: int, element_bytes: int) -> int:
+    def affordable(self, copies: int, update: str) -> int:
         """Return how many of `copies` copies of all bins in global memory the budget allows."""
         if self.memory_budget is None:
             return copies
-        one = self.num_bins * element_bytes
+        one = self.copy_bytes(update) * (self.num_histograms or 1)
         if one > self.memory_budget:
             raise MemoryError(
-                f"memory_budget: one copy of {self.num_bins} bins takes {one} bytes, got {self.memory_budget} bytes"
+                f"memory_budget: one copy of {self.num_bins * (self.num_histograms or 1)} bins takes {one} bytes, "
+                f"got {self.memory_budget} bytes"
             )
         return min(copies, self.memory_budget // one)
 
     def finish(
-        self, memory: str, update: str, copies: int, passes: int, work_group_size: int, work_groups: int, sharers: int
+        self,
+        memory: str,
+        update: str,
+        copies: int,
+        passes: int,
+        work_group_size: int,
+        work_groups: int,
+        sharers: int,
+        *,
+        groups_per_histogram: int = 1,
+        teams: int = 1,
     ) -> Plan:
         """Return the plan; `sharers` work-items share `copies` copies."""
         cooperation = ceil(sharers / copies)
@@ -161,7 +249,7 @@ class _Draft:
             copies,
             cooperation,
             passes,
-            ceil(self.num_bins / passes),
+            sum(ceil(bins / passes) for bins in self.bins),
             work_group_size,
             work_groups,
             self.num_elements,
@@ -169,37 +257,49 @@ class _Draft:
             self.race_factor,
             self.profile.name,
             tuple(self.steps),
+            self.bins,
+            self.num_histograms or 1,
+            groups_per_histogram,
+            teams,
+            self.forced.locks if update == "lock" else None,
+            self.num_histograms is not None,
         )
 
 
 @lru_cache(maxsize=4096)
 def plan(
     num_elements: int,
-    num_bins: int,
+    num_bins: int | tuple[int, ...],
     profile: Profile,
     *,
     local_update: str = "native",
     global_update: str = "native",
-    bin_bytes: int = 4,
+    bin_bytes: int | tuple[int, ...] = 4,
     arrays: int = 1,
+    locked: int | tuple[int, ...] = 1,
     race_factor: float = 1.0,
     forced: Forced = Forced(),
     memory_budget: int | None = None,
+    num_histograms: int | None = None,
 ) -> Plan:
     """Return how to compute a histogram (SC'20, section III, equations 1 to 6 and the switching point of V-A).
 
     Parameters
     ----------
-    num_elements, num_bins : int
-        N, at least 0, and H, at least 1.
+    num_elements : int
+        N, at least 0.
+    num_bins : int, or tuple of int
+        H, at least 1; one for each of the histograms that one sweep fills together.
     profile : Profile
         The device's numbers.
     local_update, global_update : {"native", "cas", "lock"}
         The update that work-items which share a copy would use, in each memory.
-    bin_bytes : int
-        Bytes of one bin's accumulator, without a lock.
+    bin_bytes : int, or tuple of int
+        Bytes of one bin's accumulator, without a lock; one for each of the histograms.
     arrays : int
         Number of arrays that an accumulator is laid out in: 1 for a scalar or an array of structs, q for q arrays.
+    locked : int, or tuple of int
+        How many locks a bin has, where the update is a lock: one for each part that is updated by itself.
     race_factor : float
         RF, at least 1: H consecutive elements touch H / RF distinct bins.
     forced : Forced
@@ -207,6 +307,8 @@ def plan(
         than work-items are not made, nor more passes than bins.
     memory_budget : int, optional
         Bytes that the copies may take in global memory.
+    num_histograms : int, optional
+        N_out, for a batch: the elements are those of so many histograms, one after the other (section IV-C).
 
     Raises
     ------
@@ -215,8 +317,25 @@ def plan(
     MemoryError
         If not even one copy fits the budget.
     """
-    _check(num_elements, num_bins, bin_bytes, arrays, race_factor, forced, memory_budget)
-    draft = _Draft(num_elements, num_bins, profile, bin_bytes, arrays, float(race_factor), forced, memory_budget)
+    bins, bytes_each, locks = _tuple(num_bins), _tuple(bin_bytes), _tuple(locked)
+    if len(bytes_each) != len(bins):
+        raise ValueError(f"bin_bytes: expected one for each of {len(bins)} histograms, got {bin_bytes}")
+    locks = locks * (len(bins) // len(locks))
+    _check(num_elements, bins, bytes_each, arrays, race_factor, forced, memory_budget, num_histograms)
+    draft = _Draft(
+        num_elements,
+        bins,
+        profile,
+        bytes_each,
+        arrays,
+        locks,
+        float(race_factor),
+        forced,
+        memory_budget,
+        num_histograms,
+    )
+    if num_histograms is not None:
+        return _batched(draft, local_update, global_update)
     if forced.memory == "local":
         return _local(draft, forced.update or local_update)
     if forced.update == "private" or (forced.update is None and forced.copies is None and profile.kind == "cpu"):
@@ -236,11 +355,14 @@ def plan(
 
 def _local(draft: _Draft, update: str) -> Plan:
     """Equations 1 to 3: as many copies as fit local memory; more passes where not even one fits."""
-    bins, memory, forced = draft.num_bins, draft.profile.local_memory, draft.forced
+    bins, forced = draft.num_bins, draft.forced
     size, _ = draft.element_bytes(update)
+    memory = draft.local_memory(update)
     group = int(draft.step("B", forced.work_group_size or draft.profile.work_group_size, "III-C", "work-group size"))
     if update == "private" and forced.work_group_size is None:  # as many work-items as copies fit
-        group = int(draft.step("B", max(1, min(group, memory // (size * bins))), "", "one copy for each work-item"))
+        group = int(
+            draft.step("B", max(1, min(group, int(memory // (size * bins)))), "", "one copy for each work-item")
+        )
     threads = draft.work_items()
     blocks = int(draft.step("blocks", ceil(threads / group), "(1)", "ceil(T / B)"))
     copies = group
@@ -255,24 +377,43 @@ def _local(draft: _Draft, update: str) -> Plan:
         if forced.copies is not None:
             copies = int(draft.step("M", min(forced.copies, group), "", "forced, at most B"))
     draft.step("C", ceil(group / copies), "(2)", "ceil(B / M)")
+    passes = _local_passes(draft, update, copies)
+    groups = draft.affordable(blocks, "native")
+    return draft.finish("local", update, copies, passes, group, groups, group)
+
+
+def _local_passes(draft: _Draft, update: str, copies: int) -> int:
+    """Equation 3: as many passes as it takes for `copies` copies to fit local memory."""
+    bins, forced, memory = draft.num_bins, draft.forced, draft.local_memory(update)
+    size, _ = draft.element_bytes(update)
     length = int(draft.step("len", memory // (size * copies), "(3)", "floor(L / (elsize M))"))
     if length == 0:
         raise ValueError(
-            f"copies: {copies} copies of one bin take {copies * size} bytes of local memory where "
+            f"copies: {copies} copies of one bin take {copies * size:g} bytes of local memory where "
             f"{draft.profile.name} has {memory}"
         )
-    passes = int(draft.step("S", ceil(bins / length), "(3)", "ceil(H / len)"))
+    passes = min(ceil(bins / length), max(draft.bins))
+    lost = draft.alignment_bytes(update)
+    if copies * draft.copy_bytes(update, passes) + lost > memory:  # several histograms, each of which rounds up
+        one = sum(draft.sizes(update))
+        length = floor((memory - lost - copies * one) / (size * copies))
+        passes = ceil(bins / length) if length > 0 else max(draft.bins)
+        if copies * draft.copy_bytes(update, passes) + lost > memory:
+            raise ValueError(
+                f"copies: {copies} copies of one bin of each histogram take {copies * one + lost} bytes of local "
+                f"memory where {draft.profile.name} has {memory}"
+            )
+    draft.step("S", passes, "(3)", "ceil(H / len)")
     if forced.passes is not None:
         if min(forced.passes, bins) < passes:
             raise ValueError(
                 f"passes: expected at least {passes}, since {copies} copies of {bins} bins take "
-                f"{copies * bins * size} bytes of local memory where {draft.profile.name} has {memory}; "
+                f"{copies * draft.copy_bytes(update)} bytes of local memory where {draft.profile.name} has {memory}; "
                 f"got {forced.passes}"
             )
-        passes = int(draft.step("S", min(forced.passes, bins), "", "forced, at most H"))
+        passes = int(draft.step("S", min(forced.passes, max(draft.bins)), "", "forced, at most H"))
     draft.step("H_chk", ceil(bins / passes), "(3)", "ceil(H / S)")
-    groups = draft.affordable(blocks, draft.bin_bytes)
-    return draft.finish("local", update, copies, passes, group, groups, group)
+    return passes
 
 
 def _global(draft: _Draft, update: str) -> Plan:
@@ -296,10 +437,10 @@ def _global(draft: _Draft, update: str) -> Plan:
     fewest = int(
         draft.step("M_min", min(threads, max(1, floor(threads / most_sharers))), "(5)", "max(1, floor(T / C_max))")
     )
-    needed = max(1, min(bins, ceil(fewest * bins * average / cache)))
+    needed = max(1, min(max(draft.bins), ceil(fewest * bins * average / cache)))
     passes = int(draft.step("S", needed, "(5)", "ceil(M_min H avg / (F_L2 L2 RACE_exp))"))
     if forced.passes is not None:
-        passes = int(draft.step("S", min(forced.passes, bins), "", "forced, at most H"))
+        passes = int(draft.step("S", min(forced.passes, max(draft.bins)), "", "forced, at most H"))
     chunk = draft.step("H_chk", ceil(bins / passes), "(5)", "ceil(H / S)")
     per_item = draft.step(
         "k_max", min(cache / size, max(1, draft.num_elements)) / threads, "(6)", "min(F_L2 L2 RACE_exp / elsize, N) / T"
@@ -309,7 +450,7 @@ def _global(draft: _Draft, update: str) -> Plan:
     copies = int(draft.step("M", min(threads, max(1, floor(threads / sharers))), "(6)", "max(1, floor(T / C))"))
     if forced.copies is not None:
         copies = int(draft.step("M", min(forced.copies, threads), "", "forced, at most T"))
-    allowed = draft.affordable(copies, size)
+    allowed = draft.affordable(copies, update)
     if allowed < copies:
         copies = int(draft.step("M", allowed, "", "what the memory budget allows"))
     groups = ceil(threads / group)
@@ -329,32 +470,164 @@ def _private(draft: _Draft) -> Plan:
     copies = int(draft.step("M", max(1, min(threads, useful)), "Listing 2", "max(1, min(T, 4 N / H)): one a work-item"))
     if forced.copies is not None:
         copies = int(draft.step("M", min(forced.copies, threads), "", "forced, at most T"))
-    copies = draft.affordable(copies, draft.bin_bytes)
+    copies = draft.affordable(copies, "private")
     group = min(group, copies)
     copies -= copies % group  # whole work-groups
-    passes = int(draft.step("S", min(forced.passes or 1, bins), "", "one, or forced"))
+    passes = int(draft.step("S", min(forced.passes or 1, max(draft.bins)), "", "one, or forced"))
     draft.step("C", 1, "", "no sharing")
     return draft.finish("global", "private", copies, passes, group, copies // group, copies)
 
 
+def _batched(draft: _Draft, local_update: str, global_update: str) -> Plan:
+    """Section IV-C: K work-groups for each histogram; where they are many and small, several in one work-group."""
+    forced = draft.forced
+    if forced.memory != "local" and (
+        forced.update == "private" or (forced.update is None and forced.copies is None and draft.profile.kind == "cpu")
+    ):
+        return _batched_private(draft)
+    if forced.memory != "global":
+        update = forced.update or local_update
+        try:
+            local = _batched_local(draft, update)
+        except ValueError:  # what is forced does not fit local memory
+            if forced.memory == "local":
+                raise
+            draft.steps.clear()
+        else:
+            if forced.memory == "local" or local.passes <= MAX_LOCAL_PASSES.get(update, 1):
+                return local
+            draft.steps.clear()
+    return _batched_global(draft, forced.update or global_update)
+
+
+def _batched_local(draft: _Draft, update: str) -> Plan:
+    forced, memory = draft.forced, draft.local_memory(update)
+    size, _ = draft.element_bytes(update)
+    group, each, chunks = _chunks(draft, forced.work_group_size or draft.profile.work_group_size)
+    one = size * draft.num_bins
+    teams = 1
+    if chunks == 1 and forced.passes is None:
+        most = memory // (one * (forced.copies or 1))
+        teams = _teams(draft, group, each, int(min(most, draft.num_histograms or 1)))
+    team = group // teams
+    copies = team
+    if update != "private":
+        fitting = draft.step(
+            "m'", min(memory / teams / size, each) / draft.num_bins, "(1)", "min(L / P / elsize, n / K) / H"
+        )
+        copies = int(draft.step("M", max(1, min(floor(fitting), team)), "(2)", "max(1, min(floor(m'), B / P))"))
+        if forced.copies is not None:
+            copies = int(draft.step("M", min(forced.copies, team), "", "forced, at most B / P"))
+    draft.step("C", ceil(team / copies), "(2)", "ceil(B / P / M)")
+    passes = _local_passes(draft, update, copies * teams)
+    affordable = draft.affordable(chunks, "native")
+    groups = ceil((draft.num_histograms or 1) * affordable / teams)
+    return draft.finish(
+        "local", update, copies, passes, group, groups, team, groups_per_histogram=affordable, teams=teams
+    )
+
+
+def _batched_global(draft: _Draft, update: str) -> Plan:
+    histograms = draft.num_histograms or 1
+    group, each, chunks = _chunks(
+        draft, draft.forced.work_group_size or min(GLOBAL_WORK_GROUP, draft.profile.work_group_size)
+    )
+    teams = _teams(draft, group, each, histograms) if chunks == 1 else 1
+    # As if each were alone, with the share of the work-items that it gets; in one pass, since few are open at a time.
+    threads = chunks * (group // teams)
+    one = replace(draft.profile, hardware_threads=threads)
+    alone = _Draft(
+        ceil(draft.num_elements / histograms),
+        draft.bins,
+        one,
+        draft.bin_bytes,
+        draft.arrays,
+        draft.locked,
+        draft.race_factor,
+        replace(draft.forced, passes=draft.forced.passes or 1, work_group_size=None),
+        None,
+        None,
+        draft.steps,
+    )
+    found = _global(alone, update)
+    copies = draft.affordable(min(found.copies, threads), update)
+    groups = ceil(histograms * chunks / teams)
+    return draft.finish(
+        "global", update, copies, found.passes, group, groups, threads, groups_per_histogram=chunks, teams=teams
+    )
+
+
+def _batched_private(draft: _Draft) -> Plan:
+    """A copy in global memory for each chunk, and a work-item for each."""
+    group, each, chunks = _chunks(
+        draft,
+        draft.forced.work_group_size or min(GLOBAL_WORK_GROUP, draft.profile.work_group_size),
+        work_items=True,
+    )
+    useful = int(each * chunks / (draft.num_bins * PRIVATE_ELEMENTS_PER_BIN))
+    chunks = max(1, min(chunks, useful))
+    if draft.forced.copies is not None:
+        chunks = draft.forced.copies
+    chunks = int(draft.step("M", draft.affordable(chunks, "private"), "", "K, as far as elements and memory go"))
+    passes = int(draft.step("S", min(draft.forced.passes or 1, max(draft.bins)), "", "one, or forced"))
+    tasks = (draft.num_histograms or 1) * chunks
+    groups = ceil(min(tasks, 4 * max(1, draft.profile.hardware_threads)) / group)
+    return draft.finish(
+        "global", "private", chunks, passes, group, groups, chunks, groups_per_histogram=chunks, teams=group
+    )
+
+
+def _chunks(draft: _Draft, group: int, *, work_items: bool = False) -> tuple[int, int, int]:
+    """Return B, the elements of one chunk, and K, the chunks of one histogram."""
+    histograms = draft.num_histograms or 1
+    draft.step("B", group, "III-C", "work-group size")
+    threads = draft.work_items()
+    draft.step("N_out", histograms, "IV-C", "histograms")
+    if work_items:
+        chunks = int(draft.step("K", ceil(threads / histograms), "IV-C", "ceil(T / N_out): a work-item for each"))
+    else:
+        chunks = int(draft.step("K", ceil(ceil(threads / group) / histograms), "IV-C", "ceil(ceil(T / B) / N_out)"))
+    return group, ceil(draft.num_elements / histograms / chunks), chunks
+
+
+def _teams(draft: _Draft, group: int, each: int, most: int) -> int:
+    """Return P, a power of two: how many histograms of `each` elements one work-group has."""
+    wanted = ELEMENTS_PER_WORK_ITEM * group / max(1, each)
+    teams = 1
+    while 2 * teams <= min(most, group // LEAST_TEAM) and teams < wanted and group % (2 * teams) == 0:
+        teams *= 2
+    return int(
+        draft.step(
+            "P", teams, "", "histograms in a work-group: the fewest that give a work-item 16 elements, in teams of 32"
+        )
+    )
+
+
+def _tuple(value: int | tuple[int, ...]) -> tuple[int, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
 def _check(
     num_elements: int,
-    num_bins: int,
-    bin_bytes: int,
+    bins: tuple[int, ...],
+    bin_bytes: tuple[int, ...],
     arrays: int,
     race_factor: float,
     forced: Forced,
     memory_budget: int | None,
+    num_histograms: int | None,
 ) -> None:
     for name, value, least in (
         ("num_elements", num_elements, 0),
-        ("num_bins", num_bins, 1),
-        ("bin_bytes", bin_bytes, 1),
+        *(("num_bins", bins_each, 1) for bins_each in bins),
+        *(("bin_bytes", size, 1) for size in bin_bytes),
         ("copies", forced.copies, 1),
         ("passes", forced.passes, 1),
         ("work_group_size", forced.work_group_size, 1),
+        ("locks", forced.locks, 1),
         ("arrays", arrays, 1),
         ("memory_budget", memory_budget, 1),
+        ("num_histograms", num_histograms, 1),
     ):
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")

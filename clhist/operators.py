@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhist import lifts
 from clhist.dtypes import c_name, literal, same_value, supported_dtype
 from clhist.operator import Operator
 from clhist.recognition import recognise
 
 
+def product(
+    operators: Mapping[str, Operator],
+    dtype: DTypeLike | None = None,
+    *,
+    lift: str = "",
+    finish: str = "",
+    name: str = "",
+) -> Operator:
+    """Several operators side by side, each field updated by itself with its own atomic (SC'20, section IV-D).
+
+    Parameters
+    ----------
+    operators : mapping of str to Operator
+        An operator for each field of the accumulator.
+    dtype : dtype-like, optional
+        Type of values and results. Defaults to a structured dtype of the operators' own, by the same names.
+    lift, finish : str, optional
+        C expressions that make the accumulator of a value `v`, and the result of an accumulator `a`. Must be given if
+        `dtype` is no structured dtype of these fields.
+    name : str, optional
+        What to call it.
+
+    Examples
+    --------
+    >>> operators.product({"sum": add(np.float32), "squares": add(np.float32)}, np.float32,
+    ...     lift="(accumulator_t){v, v * v}", finish="a.squares - a.sum * a.sum")      # doctest: +SKIP
+    """
+    if dtype is None:
+        dtype = np.dtype([(field, operator.dtype) for field, operator in operators.items()], align=True)
+    lifted = {
+        field: next((other.operator for other in operator.lifted if other.most_values is None), operator)
+        for field, operator in operators.items()
+    }
+    better = Operator(dtype, lifted, name=name) if not (lift or finish) and lifted != dict(operators) else ()
+    return Operator(dtype, operators, name=name, lift=lift, finish=finish, lifted=better)
+
+
 def add(dtype: DTypeLike) -> Operator:
-    """Sums, as `numpy.add`: modulo 2^bits for integers, logical or for booleans."""
+    """Sums, as `numpy.add`: modulo 2^bits for integers, logical or for booleans; complex ones part by part."""
     found = _number(dtype)
     return logical_or(found) if found.kind == "b" else Operator(found, "a + b", 0, "add")
 
@@ -37,27 +75,33 @@ def multiply(dtype: DTypeLike) -> Operator:
 def minimum(dtype: DTypeLike) -> Operator:
     """Smallest value, as `numpy.minimum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
     found = _real(dtype)
-    combine = "b != b ? b : (b < a ? b : a)" if found.kind == "f" else "min(a, b)"
-    return Operator(found, combine, _largest(found), "minimum")
+    if found.kind == "f":
+        return Operator(found, "b != b ? b : (b < a ? b : a)", _largest(found), "minimum", lifted=lifts.minimum(found))
+    return Operator(found, "min(a, b)", _largest(found), "minimum")
 
 
 def maximum(dtype: DTypeLike) -> Operator:
     """Largest value, as `numpy.maximum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
     found = _real(dtype)
-    combine = "b != b ? b : (b > a ? b : a)" if found.kind == "f" else "max(a, b)"
-    return Operator(found, combine, _smallest(found), "maximum")
+    if found.kind == "f":
+        return Operator(found, "b != b ? b : (b > a ? b : a)", _smallest(found), "maximum", lifted=lifts.maximum(found))
+    return Operator(found, "max(a, b)", _smallest(found), "maximum")
 
 
 def fmin(dtype: DTypeLike) -> Operator:
     """Smallest value that is not NaN, as `numpy.fmin`; a bin that gets none holds NaN, if its type has it."""
     found = _real(dtype)
-    return Operator(found, "fmin(a, b)", np.nan, "fmin") if found.kind == "f" else minimum(found)
+    if found.kind != "f":
+        return minimum(found)
+    return Operator(found, "fmin(a, b)", np.nan, "fmin", lifted=lifts.fmin(found))
 
 
 def fmax(dtype: DTypeLike) -> Operator:
     """Largest value that is not NaN, as `numpy.fmax`; a bin that gets none holds NaN, if its type has it."""
     found = _real(dtype)
-    return Operator(found, "fmax(a, b)", np.nan, "fmax") if found.kind == "f" else maximum(found)
+    if found.kind != "f":
+        return maximum(found)
+    return Operator(found, "fmax(a, b)", np.nan, "fmax", lifted=lifts.fmax(found))
 
 
 def bitwise_and(dtype: DTypeLike) -> Operator:
@@ -116,8 +160,57 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
     if not maximum > 0:
         raise ValueError(f"maximum: expected a positive number, got {maximum!r}")
     # Written so that nothing can wrap: a + b is formed only where it stays within the limit.
+    combine = f"(b >= {limit} || a >= {limit} - b) ? {limit} : ({c_name(found)})(a + b)"
+    exact = lifts.exact_sums(found, int(maximum)) if found.kind in "iu" else ()
+    return Operator(found, combine, 0, "saturating_add", lifted=exact)
+
+
+def mean(dtype: DTypeLike) -> Operator:
+    """The mean of the values, NaN for a bin without; sum and number are updated by their own atomics.
+
+    `dtype` is float32 or float64, in which the values are summed. `dest`, where there is one, counts as a value.
+    """
+    found = _float(dtype)
+    parts = {"sum": add(found), "number": add(np.uint64)}
+    return product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
+
+
+def variance(dtype: DTypeLike, ddof: int = 0) -> Operator:
+    """The variance of the values, NaN for a bin with no more than `ddof` of them.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        float32 or float64, in which it is computed.
+    ddof : int
+        What is subtracted from the number of values in the divisor, as in `numpy.var`.
+
+    Notes
+    -----
+    Number, mean and sum of squared deviations are combined together (Chan, Golub, LeVeque 1979), which cancels nothing
+    but needs a lock where work-items share copies. `product` of sums is faster where the mean is small.
+    """
+    found = _float(dtype)
+    if not isinstance(ddof, int | np.integer) or ddof < 0:
+        raise ValueError(f"ddof: expected a non-negative integer, got {ddof!r}")
+    held = np.dtype([("number", np.uint64), ("mean", found), ("deviations", found)], align=True)
+    real, function = c_name(found), f"combine_variances_{found.name}"
     return Operator(
-        found, f"(b >= {limit} || a >= {limit} - b) ? {limit} : ({c_name(found)})(a + b)", 0, "saturating_add"
+        found,
+        f"{function}(a, b)",
+        (0, 0, 0),
+        "variance",
+        accumulator=held,
+        lift="(accumulator_t){1, v, 0}",
+        finish=f"a.number > {ddof} ? a.deviations / (a.number - {ddof}) : {literal(np.nan, found)}",
+        preamble=f"""accumulator_t {function}(const accumulator_t a, const accumulator_t b)
+{{
+    const ulong number = a.number + b.number;
+    const {real} part = number ? ({real})b.number / ({real})number : 0, shift = b.mean - a.mean;
+    const {real} between = shift * shift * part * a.number;
+    accumulator_t sum = {{number, a.mean + shift * part, a.deviations + b.deviations + between}};
+    return sum;
+}}""",
     )
 
 
@@ -141,9 +234,27 @@ def argmax(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
     Operator
         Over the structured dtype with fields ``value`` and ``index``. A bin that gets no pair holds the value that
         every other beats (or equals) and the largest index of its type.
+
+    Notes
+    -----
+    Pairs of 32 bits each are compared as one integer of 64 where that is faster; the winner's -0 is then returned as 0,
+    and its NaN as the one of `numpy.nan`.
     """
     return _arg("argmax", dtype, index_dtype, ">")
 
+
+def first(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
+    """The (value, index) pair of the lowest index; see `argmax`. A bin that gets none holds 0 and the largest index."""
+    return _positional("first", dtype, index_dtype, "<")
+
+
+def last(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
+    """The (value, index) pair of the highest index; see `argmax`. A bin that gets none holds 0 and the least index."""
+    return _positional("last", dtype, index_dtype, ">")
+
+
+any = logical_or
+all = logical_and
 
 _UFUNCS: dict[np.ufunc, Callable[[DTypeLike], Operator]] = {
     np.add: add,
@@ -168,8 +279,8 @@ def as_operator(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
     Parameters
     ----------
     op : Operator, numpy.ufunc or str
-        An operator on `dtype`; one of NumPy's associative and commutative ufuncs; or a C expression of `a` and `b`
-        that is known, such as ``"max(a, b)"``.
+        An operator on `dtype`; one of NumPy's associative and commutative ufuncs, which on a structured dtype acts on
+        each field by itself; or a C expression of `a` and `b` that is known, such as ``"max(a, b)"``.
     dtype : dtype-like
         Type of the bins.
     argument : str
@@ -195,6 +306,8 @@ def as_operator(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
             f"{names}; got {op!r}. Others are written as clhist.Operator(dtype, combine, neutral)"
         )
     try:
+        if found.names is not None and isinstance(op, np.ufunc):  # field by field
+            return product({field: as_operator(op, found[field]) for field in found.names}, found)
         return ready(found)
     except TypeError as error:
         raise TypeError(f"{argument}: {error}") from error
@@ -216,7 +329,19 @@ def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Op
         same = f"({same} || ({a_nan} && {b_nan}))"
         wins = f"(a.value == a.value && ({wins} || {b_nan}))"
     pair = np.dtype([("value", value), ("index", index)], align=True)
-    return Operator(pair, f"({wins} || ({same} && b.index < a.index)) ? b : a", (worst, np.iinfo(index).max), name)
+    combine = f"({wins} || ({same} && b.index < a.index)) ? b : a"
+    neutral = worst, np.iinfo(index).max
+    packed = lifts.arg(name, pair, neutral)
+    return Operator(pair, combine, neutral, name, lifted=packed, positional=True)
+
+
+def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
+    value = _real(dtype)
+    index = _integer(index_dtype, "index_dtype")
+    pair = np.dtype([("value", value), ("index", index)], align=True)
+    neutral = 0, np.iinfo(index).max if better == "<" else np.iinfo(index).min
+    combine = f"b.index {better} a.index ? b : a"
+    return Operator(pair, combine, neutral, name, lifted=lifts.position(name, pair, neutral), positional=True)
 
 
 def _largest(dtype: np.dtype) -> object:
@@ -233,6 +358,10 @@ def _number(dtype: DTypeLike) -> np.dtype:
 
 def _real(dtype: DTypeLike) -> np.dtype:
     return _of_kind(dtype, "biuf", "an integer or a float", "dtype")
+
+
+def _float(dtype: DTypeLike) -> np.dtype:
+    return _of_kind(dtype, "f", "a float", "dtype")
 
 
 def _integer(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pyopencl as cl
 
 from clhist.errors import BuildError
+from clhist.render import Parameter
 
 _programs: dict[tuple[int, str, tuple[str, ...]], tuple[cl.Context, cl.Program]] = {}
 _lock = threading.Lock()
@@ -25,18 +25,18 @@ class Kernel:
         Built.
     name : str
         The kernel's.
-    dtypes : sequence of numpy.dtype or None
-        Type of each argument, None for a buffer. PyOpenCL sets arguments five times faster when it knows them.
+    parameters : sequence of Parameter
+        Its parameters, in order. PyOpenCL sets arguments five times faster when it knows their types.
     """
 
-    def __init__(self, program: cl.Program, name: str, dtypes: Sequence[np.dtype | None]) -> None:
+    def __init__(self, program: cl.Program, name: str, parameters: Sequence[Parameter]) -> None:
         self._lock = threading.Lock()
-        self._convert: Sequence[np.dtype | None] = ()
+        self._parameters = tuple(parameters)
+        dtypes = [parameter.dtype for parameter in parameters]
+        self._convert = any(dtype is not None and dtype.names for dtype in dtypes)
         with _lock:  # PyOpenCL writes code for each kernel, and cannot for two at once
             self._kernel = cl.Kernel(program, name)
-            if any(dtype is not None and dtype.names for dtype in dtypes):
-                self._convert = dtypes  # of structs PyOpenCL cannot be told
-            else:
+            if not self._convert:  # of structs PyOpenCL cannot be told
                 self._kernel.set_scalar_arg_dtypes(dtypes)
 
     def enqueue(
@@ -44,15 +44,18 @@ class Kernel:
         queue: cl.CommandQueue,
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
-        arguments: Sequence[object],
+        arguments: Mapping[str, object],
         wait_for: Sequence[cl.Event],
     ) -> cl.Event:
-        """Set the arguments and enqueue; the kernel keeps its arguments, so only one thread may be between the two."""
+        """Set the arguments, by name, and enqueue; the kernel keeps them, so only one thread may be between the two."""
+        given = [arguments[parameter.name] for parameter in self._parameters]
         if self._convert:
-            pairs = zip(arguments, self._convert, strict=True)
-            arguments = [value if dtype is None or dtype.names else dtype.type(value) for value, dtype in pairs]
+            given = [
+                value if p.dtype is None or p.dtype.names else p.dtype.type(value)
+                for value, p in zip(given, self._parameters, strict=True)
+            ]
         with self._lock:
-            self._kernel.set_args(*arguments)  # type: ignore[arg-type]
+            self._kernel.set_args(*given)  # type: ignore[arg-type]
             return cl.enqueue_nd_range_kernel(queue, self._kernel, global_size, local_size, wait_for=wait_for or None)
 
 

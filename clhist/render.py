@@ -16,14 +16,15 @@ import numpy as np
 from mako.lookup import TemplateLookup
 from mako.template import Template
 
-from clhist.atomics import native_atomic
+from clhist.atomics import NativeAtomic, native_atomic, slowest
 from clhist.dtypes import c_name, declare
-from clhist.operator import Operator
+from clhist.operator import Operator, Part
 
 # A map longer than this is not written out several times for the sake of wide loads: it is not bound by them.
 _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
+_INT, _UINT, _LONG, _ULONG = (np.dtype(kind) for kind in (np.int32, np.uint32, np.int64, np.uint64))
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,31 @@ class Argument:
         return f"const {self.c_type} {self.name}"
 
     @property
-    def kernel_parameter(self) -> str:
-        """Declaration of it as the kernel gets it: an array by its buffer and an offset in bytes."""
+    def kernel_parameters(self) -> tuple[Parameter, ...]:
+        """What the kernel gets for it: of an array its buffer and an offset in bytes."""
         if self.is_array:
-            return f"__global char *{self.name}__base, const ulong {self.name}__offset"
-        return self.parameter
+            base, offset = Parameter("__global char *", f"{self.name}__base", None), f"{self.name}__offset"
+            return base, Parameter("const ulong", offset, _ULONG)
+        return (Parameter(f"const {self.c_type}", self.name, self.dtype),)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One histogram that a sweep fills.
+
+    Attributes
+    ----------
+    operator : Operator
+        Its combining operator.
+    updates : tuple of str
+        How each of the operator's parts is updated, as in `clhist.model.Plan`.
+    suffix : str
+        What its ``EMIT``, and its types and functions, end in; nothing for the only one of a kernel.
+    """
+
+    operator: Operator
+    updates: tuple[str, ...]
+    suffix: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,20 +93,22 @@ class SweepSpec:
 
     Attributes
     ----------
-    operator : Operator
-        The combining operator.
+    outputs : tuple of Output
+        The histograms that it fills.
     arguments : tuple of Argument
         Inputs of the map.
     map : str
-        C run for each `i`, with ``EMIT(bin, value)``.
-    memory, update : str
-        As in `clhist.model.Plan`.
+        C run for each `i`, with ``EMIT(bin, value)`` of each output.
+    memory : {"local", "global"}
+        Where the copies are.
     order : {"blocked", "interleaved"}
         Whether a work-item's elements are neighbours (CPU), or those of neighbouring work-items (GPU).
-    work_group_size : int
-        B.
+    work_group_size, teams : int
+        B, and into how many teams a work-group is divided.
     capacity : int
-        Cells of the local array, copies and bins together; 0 in global memory.
+        Bytes of the local array; 0 in global memory.
+    batch : {"", "even", "table"}
+        Whether there are histograms of as many elements each, or tasks that a table lists.
     wide : bool
         Whether elements and bins are counted in 64 bits.
     aligned : bool
@@ -98,22 +121,45 @@ class SweepSpec:
         C before the map.
     features : frozenset of str
         What the device has, of `clhist.atomics.FEATURES`.
+    ignored : tuple of Output
+        Histograms that the map emits to, and another sweep fills.
     """
 
-    operator: Operator
+    outputs: tuple[Output, ...]
     arguments: tuple[Argument, ...]
     map: str
     memory: str
-    update: str
     order: str
     work_group_size: int
     capacity: int = 0
+    teams: int = 1
+    batch: str = ""
     wide: bool = False
     aligned: bool = False
     reach: bool = False
     structs: tuple[tuple[str, np.dtype], ...] = ()
     preamble: str = ""
     features: frozenset[str] = frozenset()
+    ignored: tuple[Output, ...] = ()
+
+    @property
+    def update(self) -> str:
+        """The slowest of all updates."""
+        return slowest(update for output in self.outputs for update in output.updates)
+
+    @property
+    def team_size(self) -> int:
+        """Work-items that go through the same elements together."""
+        return self.work_group_size // self.teams
+
+    @property
+    def parts(self) -> tuple[SweepPart, ...]:
+        """The parts of all outputs, numbered."""
+        pairs = [(o, p, u) for o in self.outputs for p, u in zip(o.operator.parts, o.updates, strict=True)]
+        return tuple(
+            SweepPart(n, output, part, update, native_atomic(part.operation, part.dtype, self.memory))
+            for n, (output, part, update) in enumerate(pairs)
+        )
 
     @property
     def streamed(self) -> tuple[Argument, ...]:
@@ -134,7 +180,7 @@ class SweepSpec:
         They do not come together by themselves after a loop of compare and exchange, or after a bin that only some of
         them have in this pass: left alone, each goes on through the rest of its elements at its own pace.
         """
-        return "nvidia_ptx" in self.features and self.update in ("cas", "lock") and self.work_group_size % 32 == 0
+        return "nvidia_ptx" in self.features and self.update in ("cas", "lock") and self.team_size % 32 == 0
 
     @property
     def loads(self) -> int:
@@ -146,15 +192,82 @@ class SweepSpec:
 _HIDDEN_INDEX = re.compile(r"[\w*]\s+\**i\s*[=;,:)]|\bi\s*(=[^=]|\+\+|--|[-+*/%&|^]=)|(\+\+|--)\s*i\b")
 
 
+@dataclass(frozen=True)
+class SweepPart:
+    """One part of an output's operator: its number in the sweep, its update, and the hardware atomic for it, if any."""
+
+    n: int
+    output: Output
+    part: Part
+    update: str
+    atomic: NativeAtomic | None
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel: its C type, its name, and its dtype, which is None for a buffer."""
+
+    c_type: str
+    name: str
+    dtype: np.dtype | None
+
+    @property
+    def declaration(self) -> str:
+        """What stands in the kernel's list."""
+        return f"{self.c_type} {self.name}"
+
+
+def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_sweep``, in order."""
+    index, bins = (_LONG, _ULONG) if spec.wide else (_INT, _UINT)
+    found = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const clhist_index_t", "clhist_size", index))
+    for output in spec.outputs:
+        found.append(Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins))
+        found.append(Parameter("const clhist_bin_t", f"clhist_bins_per_pass{output.suffix}", bins))
+    found.append(Parameter("const uint", "clhist_copies", _UINT))
+    found.append(Parameter("__global char *", "clhist_scratch", None))
+    for part in spec.parts:
+        found.append(Parameter("const ulong", f"clhist_place{part.n}", _ULONG))
+    if spec.update == "lock":
+        if spec.memory == "global":
+            for part in spec.parts:
+                if part.update == "lock":
+                    found.append(Parameter("const ulong", f"clhist_lock_place{part.n}", _ULONG))
+            found.append(Parameter("const ulong", "clhist_lock_mask", _ULONG))
+        else:
+            found.append(Parameter("const uint", "clhist_lock_mask", _UINT))
+    if spec.reach:
+        found.append(Parameter("volatile __global clhist_bin_t *", "clhist_global_reach", None))
+    if spec.batch:
+        found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
+    if spec.batch == "even":
+        found.append(Parameter("const ulong", "clhist_chunks", _ULONG))
+        found.append(Parameter("const ulong", "clhist_each", _ULONG))
+    if spec.batch == "table":
+        found.append(Parameter("__global const clhist_index_t *", "clhist_table", None))
+    return tuple(found)
+
+
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``."""
+    preamble_of: dict[Output, str] = {}
+    for output in spec.outputs:  # one that several operators of the same types share stands once
+        shared = any(
+            other.operator.preamble == output.operator.preamble
+            and (other.operator.dtype, other.operator.accumulator)
+            == (output.operator.dtype, output.operator.accumulator)
+            for other in preamble_of
+        )
+        preamble_of[output] = "" if shared else output.operator.preamble
     return _template("sweep.mako").render(
         spec=spec,
         streamed=spec.streamed,
+        parts=spec.parts,
+        kernel_parameters=sweep_parameters(spec),
+        preamble_of=preamble_of,
         map_body=_read_ahead(spec.map, spec.streamed),
-        atomic=native_atomic(spec.operator.operation, spec.operator.accumulator, spec.memory),
         fence=_fence(spec.memory, spec.features),
-        word=_word(spec.operator),
         declare=declare,
         c_name=c_name,
     )
@@ -162,22 +275,65 @@ def render_sweep(spec: SweepSpec) -> str:
 
 @dataclass(frozen=True)
 class CombineSpec:
-    """Everything that the source of the second stage depends on; `rows` work-items combine the copies of one bin."""
+    """Everything that the source of the second stage depends on.
+
+    Attributes
+    ----------
+    operator : Operator
+        The combining operator.
+    order : {"blocked", "interleaved"}
+        As in `SweepSpec`.
+    columns, rows : int
+        `rows` work-items of a work-group combine the copies of each of `columns` bins.
+    batch : {"", "even", "table"}
+        As in `SweepSpec`.
+    dest_is_partial, out_is_partial : bool
+        Whether these are arrays of accumulators, neither lifted nor finished.
+    fields : tuple of (str, str)
+        Name and C type of each field of a structured value, if each has an array of its own.
+    """
 
     operator: Operator
     order: str
     columns: int = 1
     rows: int = 1
+    batch: str = ""
+    dest_is_partial: bool = False
+    out_is_partial: bool = False
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_clear``, in order."""
+    found = [Parameter("__global char *", "clhist_scratch", None), Parameter("const ulong", "clhist_num_cells", _ULONG)]
+    for n in range(len(spec.operator.parts)):
+        for name in ("place", "lock_place", "num_locks"):
+            found.append(Parameter("const ulong", f"clhist_{name}{n}", _ULONG))
+    return tuple(found)
+
+
+def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_combine_copies``, in order."""
+    found = [Parameter("__global const char *", "clhist_scratch", None)]
+    found += [Parameter("const ulong", f"clhist_place{n}", _ULONG) for n in range(len(spec.operator.parts))]
+    found += [Parameter("const ulong", name, _ULONG) for name in ("clhist_num_bins", "clhist_bins", "clhist_copies")]
+    if spec.batch == "table":
+        found.append(Parameter("__global const ulong *", "clhist_first", None))
+    found.append(Parameter("const int", "has_dest", _INT))
+    for suffix in [f"_{name}" for name, _ in spec.fields] or [""]:
+        found.append(Parameter("__global const char *", f"dest_base{suffix}", None))
+        found.append(Parameter("const ulong", f"dest_offset{suffix}", _ULONG))
+        found.append(Parameter("__global char *", f"out_base{suffix}", None))
+        found.append(Parameter("const ulong", f"out_offset{suffix}", _ULONG))
+    return tuple(found)
 
 
 def render_combine(spec: CombineSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
     return _template("combine.mako").render(
-        operator=spec.operator,
-        order=spec.order,
-        columns=spec.columns,
-        rows=spec.rows,
-        word=_word(spec.operator),
+        spec=spec,
+        clear_parameters=clear_parameters(spec),
+        combine_parameters=combine_parameters(spec),
         declare=declare,
         c_name=c_name,
     )
@@ -194,10 +350,6 @@ def _lookup() -> TemplateLookup:
         if item.name.endswith(".mako"):
             lookup.put_string(item.name, item.read_text(encoding="utf-8"))
     return lookup
-
-
-def _word(operator: Operator) -> str | None:
-    return {4: "uint", 8: "ulong"}.get(operator.cell_bytes)
 
 
 def _fence(memory: str, features: Collection[str]) -> str:

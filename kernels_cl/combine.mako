@@ -1,54 +1,139 @@
 ## Before and after the sweep: copies that work-items share are set to the neutral element, and all copies become one.
-<%include file="operator.mako" args="operator=operator, declare=declare, c_name=c_name, word=word"/>
+<%namespace name="operators" file="operator.mako"/>
+<%
+    operator = spec.operator
+    dest_t = "accumulator_t" if spec.dest_is_partial else "value_t"
+    out_t = "accumulator_t" if spec.out_is_partial else "value_t"
+    cells = ", ".join(f"cells{n}" for n in range(len(operator.parts)))
+    stride = "clhist_bins" if spec.batch else "clhist_num_bins"
 
-__kernel void clhist_clear(__global cell_t *cells, __global int *locks, const ulong count, const int locked)
+    ## Where the copies of bin k of all histograms lie: the first of them, and how many.
+    place = {
+        "table": "const ulong first = clhist_first[k / clhist_bins], copies = clhist_first[k / clhist_bins + 1] - first, "
+        "at = first * clhist_bins + k % clhist_bins;",
+        "even": "const ulong copies = clhist_copies, at = k / clhist_bins * copies * clhist_bins + k % clhist_bins;",
+        "": "const ulong copies = clhist_copies, at = k;",
+    }[spec.batch]
+
+    def given(index):
+        """The accumulator that dest has for a bin."""
+        if spec.dest_is_partial:
+            return f"dest[{index}]"
+        if spec.fields:
+            return f"clhist_lift((value_t){{{', '.join(f'dest_{name}[{index}]' for name, _ in spec.fields)}}})"
+        return f"clhist_lift(dest[{index}])"
+
+    def store(index):
+        """The statement that writes the result of a bin."""
+        if spec.out_is_partial:
+            return f"out[{index}] = total;"
+        if spec.fields:
+            each = " ".join(f"out_{name}[{index}] = result.{name};" for name, _ in spec.fields)
+            return f"const value_t result = clhist_finish(total); {each}"
+        return f"out[{index}] = clhist_finish(total);"
+%>
+% if operator.needs_fp64:
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+${operators.types(operator, "", declare, {})}
+<%operators:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
+% for n, part in enumerate(operator.parts):
+${operators.part(part, n, c_name)}
+% endfor
+</%operators:functions>
+% if not spec.out_is_partial:
+value_t clhist_finish(const accumulator_t a)
 {
-    for (size_t k = get_global_id(0); k < count; k += get_global_size(0)) {
-        cells[k].value = clhist_neutral();
-        if (locked)
-            locks[k] = 0;
-    }
+    return ${operator.finish};
+}
+% endif
+
+accumulator_t clhist_combine(const accumulator_t a, const accumulator_t b)
+{
+    accumulator_t both;
+% for n, part in enumerate(operator.parts):
+    both${part.accessor} = clhist_combine${n}(a${part.accessor}, b${part.accessor});
+% endfor
+    return both;
 }
 
-## One bin is combined by ${rows} neighbouring rows of a work-group, each over every ${rows}th copy.
-__kernel void clhist_combine_copies(__global const cell_t *cells, const ulong num_bins, const ulong copies,
-                                    __global const char *dest_base, const ulong dest_offset, const int has_dest,
-                                    __global char *out_base, const ulong out_offset)
+accumulator_t clhist_neutral(void)
 {
-    __global const value_t *dest = (__global const value_t *)(dest_base + dest_offset);
-    __global value_t *out = (__global value_t *)(out_base + out_offset);
-% if order == "blocked":
-    const ulong end = num_bins * (get_global_id(0) + 1) / get_global_size(0);
-    for (ulong k = num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
-        accumulator_t total = has_dest ? clhist_lift(dest[k]) : clhist_neutral();
+    accumulator_t neutral;
+% for n, part in enumerate(operator.parts):
+    neutral${part.accessor} = clhist_neutral${n}();
+% endfor
+    return neutral;
+}
+
+accumulator_t clhist_held(${", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))}, const ulong at)
+{
+    accumulator_t held;
+% for n, part in enumerate(operator.parts):
+    held${part.accessor} = cells${n}[at].value;
+% endfor
+    return held;
+}
+
+__kernel void clhist_clear(${", ".join(parameter.declaration for parameter in clear_parameters)})
+{
+% for n, part in enumerate(operator.parts):
+    __global cell${n}_t *cells${n} = (__global cell${n}_t *)(clhist_scratch + clhist_place${n});
+    __global int *locks${n} = (__global int *)(clhist_scratch + clhist_lock_place${n});
+    for (size_t k = get_global_id(0); k < clhist_num_cells; k += get_global_size(0))
+        cells${n}[k].value = clhist_neutral${n}();
+    for (size_t k = get_global_id(0); k < clhist_num_locks${n}; k += get_global_size(0))
+        locks${n}[k] = 0;
+% endfor
+}
+
+% if spec.rows > 1:
+## One bin is combined by ${spec.rows} neighbouring rows of a work-group, each over every ${spec.rows}th copy.
+% endif
+__kernel void clhist_combine_copies(${", ".join(parameter.declaration for parameter in combine_parameters)})
+{
+% for n, part in enumerate(operator.parts):
+    __global const cell${n}_t *cells${n} = (__global const cell${n}_t *)(clhist_scratch + clhist_place${n});
+% endfor
+% for name, kind in spec.fields or (("", ""),):
+<% suffix = f"_{name}" if name else "" %>\
+    __global const ${kind or dest_t} *dest${suffix} = (__global const ${kind or dest_t} *)(dest_base${suffix} + dest_offset${suffix});
+    __global ${kind or out_t} *out${suffix} = (__global ${kind or out_t} *)(out_base${suffix} + out_offset${suffix});
+% endfor
+% if spec.order == "blocked":
+    const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
+    for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
+        ${place}
+        accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
         for (ulong copy = 0; copy < copies; ++copy)
-            total = clhist_combine(total, cells[copy * num_bins + k].value);
-        out[k] = clhist_finish(total);
+            total = clhist_combine(total, clhist_held(${cells}, at + copy * ${stride}));
+        ${store("k")}
     }
 % else:
-    const uint row = get_local_id(0) / ${columns};
-    const ulong k = get_group_id(0) * ${columns} + get_local_id(0) % ${columns};
+    const uint row = get_local_id(0) / ${spec.columns};
+    const ulong k = get_group_id(0) * ${spec.columns} + get_local_id(0) % ${spec.columns};
     accumulator_t total = clhist_neutral();
-    if (k < num_bins) {
+    if (k < clhist_num_bins) {
+        ${place}
         if (row == 0 && has_dest)
-            total = clhist_lift(dest[k]);
-        for (ulong copy = row; copy < copies; copy += ${rows})
-            total = clhist_combine(total, cells[copy * num_bins + k].value);
+            total = ${given("k")};
+        for (ulong copy = row; copy < copies; copy += ${spec.rows})
+            total = clhist_combine(total, clhist_held(${cells}, at + copy * ${stride}));
     }
-% if rows > 1:
-    __local cell_t totals[${rows * columns}];
-    totals[get_local_id(0)].value = total;
-<% half = rows // 2 %>
+% if spec.rows > 1:
+    __local accumulator_t totals[${spec.rows * spec.columns}];
+    totals[get_local_id(0)] = total;
+<% half = spec.rows // 2 %>
 % while half:
     barrier(CLK_LOCAL_MEM_FENCE);
     if (row < ${half})
-        totals[get_local_id(0)].value
-            = clhist_combine(totals[get_local_id(0)].value, totals[get_local_id(0) + ${half * columns}].value);
+        totals[get_local_id(0)] = clhist_combine(totals[get_local_id(0)], totals[get_local_id(0) + ${half * spec.columns}]);
 <% half //= 2 %>\
 % endwhile
-    total = totals[get_local_id(0)].value;
+    total = totals[get_local_id(0)];
 % endif
-    if (row == 0 && k < num_bins)
-        out[k] = clhist_finish(total);
+    if (row == 0 && k < clhist_num_bins) {
+        ${store("k")}
+    }
 % endif
 }

@@ -1,41 +1,60 @@
-## What every kernel of one operator starts with: its types, and the functions lift, combine and finish.
-<%page args="operator, declare, c_name, word"/>
-% if operator.needs_fp64:
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-${declare(operator.dtype, "value_t")}
-% if operator.accumulator == operator.dtype:
-typedef value_t accumulator_t;
+## What every kernel of an operator starts with: the types of its values and accumulators, and the functions that turn
+## one into the other and combine them. `suffix` tells the operators of one program apart.
+## A structured type that has a C name already, in `known`, gets another name, since C takes two structs for different.
+<%def name="types(operator, suffix, declare, known)">
+% for dtype, name in ((operator.dtype, f"value{suffix}_t"), (operator.accumulator, f"accumulator{suffix}_t")):
+% if dtype in known:
+typedef ${known[dtype]} ${name};
 % else:
-${declare(operator.accumulator, "accumulator_t")}
+${declare(dtype, name)}
 % endif
+<%
+    if dtype.names is not None:
+        known.setdefault(dtype, name)
+%>\
+% endfor
+</%def>
 
-## An accumulator as it lies in memory: never less than the word that an atomic needs.
-% if word is None:
-typedef union { accumulator_t value; } cell_t;
-% else:
-typedef ${word} word_t;
-typedef union { accumulator_t value; word_t word; } cell_t;
+## The user's expressions know the types by their short names.
+<%def name="functions(operator, suffix, preamble)">
+% if suffix:
+#define value_t value${suffix}_t
+#define accumulator_t accumulator${suffix}_t
 % endif
+${preamble}
 
-${operator.preamble}
-
-accumulator_t clhist_neutral(void)
-{
-    return ${operator.neutral_literal};
-}
-
-accumulator_t clhist_lift(const value_t v)
+accumulator_t clhist_lift${suffix}(const value_t v)
 {
     return ${operator.lift};
 }
+<% caller.body() %>
+% if suffix:
+#undef value_t
+#undef accumulator_t
+% endif
+</%def>
 
-accumulator_t clhist_combine(const accumulator_t a, const accumulator_t b)
+## A part of an accumulator, and as it lies in memory: never less than the word that an atomic needs.
+<%def name="part(part, n, c_name)">
+<%
+    kind = "accumulator_t" if part.dtype.names else c_name(part.dtype)
+    word = {4: "uint", 8: "ulong"}.get(part.cell_bytes)
+%>
+typedef ${kind} part${n}_t;
+% if word is None:
+typedef union { part${n}_t value; } cell${n}_t;
+% else:
+typedef ${word} word${n}_t;
+typedef union { part${n}_t value; word${n}_t word; } cell${n}_t;
+% endif
+
+part${n}_t clhist_neutral${n}(void)
 {
-    return ${operator.combine};
+    return ${part.neutral_literal};
 }
 
-value_t clhist_finish(const accumulator_t a)
+part${n}_t clhist_combine${n}(const part${n}_t a, const part${n}_t b)
 {
-    return ${operator.finish};
+    return ${part.combine};
 }
+</%def>

@@ -1,12 +1,19 @@
 ## The sweep over the input: every element is mapped to (bin, value) pairs, and each pair updates one copy of its bin.
 ## A launch has work-groups along dimension 0 and passes, each over its own range of bins, along dimension 1.
+## Several outputs, each a histogram with an operator of its own, may be filled by one sweep; an output's operator may be
+## a product, whose parts lie in arrays of their own and are updated each by itself.
+## In a batch a work-group is divided into teams, and each team has a task: a chunk of one histogram's elements.
+<%namespace name="operators" file="operator.mako"/>
 <%namespace name="update" file="update.mako"/>
 <%
     local = spec.memory == "local"
     space = "__local" if local else "__global"
-    locked = spec.update == "lock"
+    private = spec.update == "private"
+    locked = [part for part in parts if part.update == "lock"]
+    team = spec.team_size
     BLOCK = 4096
     index_t, bin_t = ("long", "ulong") if spec.wide else ("int", "uint")
+    lock_t = "uint" if local else "ulong"
 
     def parameters(streamed_as_values):
         """What the map sees of the caller's arguments."""
@@ -21,19 +28,37 @@
         for argument in spec.arguments:
             yield element(argument) if argument in streamed else argument.name
 
-    state = [f"{space} cell_t *clhist_cells", f"const {bin_t} clhist_first", f"const {bin_t} clhist_count"]
-    passed = ["clhist_cells", "clhist_first", "clhist_count"]
+    ## What an update must know besides bin and value: declarations and names.
+    state = []
+    for output in spec.outputs:
+        state += [(f"const {bin_t}", f"clhist_first{output.suffix}"), (f"const {bin_t}", f"clhist_count{output.suffix}")]
+        if any(part.output is output for part in locked):
+            state.append((f"const {lock_t}", f"clhist_lock_base{output.suffix}"))
+    for part in parts:
+        state.append((f"{space} cell{part.n}_t *", f"clhist_cells{part.n}"))
+    for part in locked:
+        state.append((f"volatile {space} int *", f"clhist_locks{part.n}"))
     if local:
-        state.append("const uint clhist_copies")
-        passed.append("clhist_copies")
+        state.append(("const uint", "clhist_copies"))
     if locked:
-        state.append(f"volatile {space} int *clhist_locks")
-        passed.append("clhist_locks")
-    state, passed = ", ".join(state), ", ".join(passed)
+        state.append((f"const {lock_t}", "clhist_lock_mask"))
+    declared, passed = ", ".join(f"{kind} {name}" for kind, name in state), ", ".join(name for _, name in state)
+    known = {}
+
+    def alignment(part):
+        """Where the next array begins: others of cells suit all types, locks follow."""
+        return 4 if part is parts[-1] else 16
+
     cell = "bin * clhist_copies" if local else "bin"
+
+    def element(value, index):
+        """The arguments of the map for one element."""
+        return ", ".join([*arguments(value), index])
 %>
-<%include file="operator.mako" args="operator=spec.operator, declare=declare, c_name=c_name, word=word"/>
-% if word == "ulong" or spec.update == "native":
+% if any(output.operator.needs_fp64 for output in spec.outputs):
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+% if any(part.part.cell_bytes == 8 or part.update == "native" for part in parts):
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif
@@ -41,15 +66,9 @@
 #pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable
 #endif
 % endif
-% if spec.update == "private":
-${update.private(space)}
-% elif spec.update == "native":
-${update.native(space, atomic)}
-% elif spec.update == "cas":
-${update.cas(space, "atomic_cmpxchg" if word == "uint" else "atom_cmpxchg")}
-% else:
-${update.lock(space, fence)}
-% endif
+% for output in (*spec.outputs, *spec.ignored):
+${operators.types(output.operator, output.suffix, declare, known)}
+% endfor
 
 typedef ${index_t} clhist_index_t;
 typedef ${bin_t} clhist_bin_t;
@@ -65,18 +84,53 @@ clhist_bin_t clhist_narrow(const long bin)
 #define CLHIST_BIN(bin) (sizeof(bin) > 4 ? clhist_narrow((long)(bin)) : (clhist_bin_t)(int)(bin))
 % endif
 
-void clhist_emit(const clhist_bin_t target, const value_t value, ${state})
+% for output in spec.outputs:
+<%operators:functions operator="${output.operator}" suffix="${output.suffix}" preamble="${preamble_of[output]}">
+% for part in parts:
+% if part.output is output:
+${operators.part(part.part, part.n, c_name)}
+% if part.update == "private":
+${update.private(part.n, space)}
+% elif part.update == "native":
+${update.native(part.n, space, part.atomic)}
+% elif part.update == "cas":
+${update.cas(part.n, space, "atomic_cmpxchg" if part.part.cell_bytes == 4 else "atom_cmpxchg")}
+% else:
+${update.lock(part.n, space, fence)}
+% endif
+% endif
+% endfor
+</%operators:functions>
+% endfor
+
+% for output in spec.outputs:
+void clhist_emit${output.suffix}(const clhist_bin_t target, const value${output.suffix}_t value, ${declared})
 {
-    const clhist_bin_t bin = target - clhist_first;  // unsigned: what lies before the first is beyond the last
-    if (bin < clhist_count)
-        clhist_update(clhist_cells + ${cell}, ${f"clhist_locks + {cell}, " if locked else ""}clhist_lift(value));
+    const clhist_bin_t bin = target - clhist_first${output.suffix};  // unsigned: what lies before the first is beyond the last
+    if (bin < clhist_count${output.suffix}) {
+        const accumulator${output.suffix}_t lifted = clhist_lift${output.suffix}(value);
+% for part in parts:
+% if part.output is output:
+<% lock = f"clhist_locks{part.n} + (({cell} + clhist_lock_base{output.suffix}) & clhist_lock_mask), " if part.update == "lock" else "" %>\
+        clhist_update${part.n}(clhist_cells${part.n} + ${cell}, ${lock}lifted${part.part.accessor});
+% endif
+% endfor
+    }
 }
+% endfor
 
 % for name, dtype in spec.structs:
+% if dtype in known:
+typedef ${known[dtype]} ${name};
+% else:
 ${declare(dtype, name)}
+% endif
 % endfor
 ${spec.preamble}
 
+% for output in spec.ignored:
+#define EMIT${output.suffix}(bin, value) ((void)(bin), (void)(value))
+% endfor
 % if spec.reach:
 ## The largest bin is looked for apart from the updates, which leaves both loops simple enough for compilers to do well.
 #define EMIT(bin, value) (clhist_reach = max(clhist_reach, CLHIST_BIN(bin)))
@@ -89,18 +143,16 @@ clhist_bin_t clhist_largest(${", ".join([*parameters(True), "const clhist_index_
 #undef EMIT
 % endif
 
-#define EMIT(bin, value) clhist_emit(CLHIST_BIN(bin), (value), ${passed})
-void clhist_map(${", ".join([*parameters(True), "const clhist_index_t i", state])})
+% for output in spec.outputs:
+#define EMIT${output.suffix}(bin, value) clhist_emit${output.suffix}(CLHIST_BIN(bin), (value), ${passed})
+% endfor
+void clhist_map(${", ".join([*parameters(True), "const clhist_index_t i", declared])})
 {
     ${map_body};
 }
 
 __kernel __attribute__((reqd_work_group_size(${spec.work_group_size}, 1, 1)))
-void clhist_sweep(${"".join(f"{argument.kernel_parameter}, " for argument in spec.arguments)}
-                  const clhist_index_t clhist_size, const clhist_bin_t clhist_num_bins,
-                  const clhist_bin_t clhist_bins_per_pass, const uint clhist_copies,
-                  __global cell_t *clhist_global_cells, volatile __global int *clhist_global_locks,
-                  volatile __global clhist_bin_t *clhist_global_reach)
+void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_parameters)})
 {
 % for argument in spec.arguments:
 % if argument.is_array:
@@ -108,96 +160,177 @@ void clhist_sweep(${"".join(f"{argument.kernel_parameter}, " for argument in spe
 % endif
 % endfor
     const size_t clhist_item = get_global_id(0), clhist_items = get_global_size(0);
-    const clhist_bin_t clhist_first = (clhist_bin_t)get_group_id(1) * clhist_bins_per_pass;
-    const clhist_bin_t clhist_count
-        = clhist_first < clhist_num_bins ? min(clhist_bins_per_pass, clhist_num_bins - clhist_first) : 0;
+    const uint clhist_lane = get_local_id(0)${"" if team == spec.work_group_size else f" % {team}"};
 % if spec.reach:
     clhist_bin_t clhist_reach = 0;
 % endif
-
 % if local:
     ## Bin-major: the copies of a bin are neighbours, so neighbouring work-items meet neither in a bin nor in a bank.
-    __local cell_t clhist_group_cells[${spec.capacity}];
-    const uint clhist_lane = get_local_id(0);
-    const uint clhist_in_use = (uint)clhist_count * clhist_copies;
-    __local cell_t *clhist_cells = clhist_group_cells + clhist_lane % clhist_copies;
-% if locked:
-    __local int clhist_group_locks[${spec.capacity}];
-    volatile __local int *clhist_locks = clhist_group_locks + clhist_lane % clhist_copies;
+    ## Each team has its own copies.
+    __local uchar clhist_pool[${spec.capacity}] __attribute__((aligned(16)));
+    uint clhist_room = 0;
+    const uint clhist_team_number = get_local_id(0) / ${team};
+% for part in parts:
+    const uint clhist_cells_of_team${part.n} = (uint)clhist_bins_per_pass${part.output.suffix} * clhist_copies;
+    __local cell${part.n}_t *clhist_own${part.n}
+        = (__local cell${part.n}_t *)(clhist_pool + clhist_room) + clhist_team_number * clhist_cells_of_team${part.n};
+    clhist_room += clhist_cells_of_team${part.n} * ${spec.teams} * (uint)sizeof(cell${part.n}_t);
+    clhist_room = (clhist_room + ${alignment(part) - 1}) / ${alignment(part)} * ${alignment(part)};
+% endfor
+% for part in locked:
+    volatile __local int *clhist_locks${part.n} = (volatile __local int *)(clhist_pool + clhist_room);
+    const uint clhist_num_locks${part.n} = min(clhist_lock_mask, clhist_cells_of_team${part.n} * ${spec.teams} - 1) + 1;
+    clhist_room += clhist_num_locks${part.n} * (uint)sizeof(int);
+% endfor
 % endif
-    for (uint k = clhist_lane; k < clhist_in_use; k += ${spec.work_group_size}) {
-        clhist_group_cells[k].value = clhist_neutral();
-% if locked:
-        clhist_group_locks[k] = 0;
+% for part in parts:
+    __global cell${part.n}_t *clhist_all${part.n} = (__global cell${part.n}_t *)(clhist_scratch + clhist_place${part.n});
+% endfor
+% if not local:
+% for part in locked:
+    volatile __global int *clhist_locks${part.n} = (volatile __global int *)(clhist_scratch + clhist_lock_place${part.n});
+% endfor
 % endif
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+
+% if spec.batch:
+    ## As many rounds for every team, since barriers are met by all.
+    const ulong clhist_teams = clhist_items / ${team};
+    const ulong clhist_rounds = (clhist_tasks + clhist_teams - 1) / clhist_teams;
+    for (ulong clhist_round = 0; clhist_round < clhist_rounds; ++clhist_round) {
+    const ulong clhist_task = clhist_round * clhist_teams + clhist_item / ${team};
+    const bool clhist_is_open = clhist_task < clhist_tasks;
+% if spec.batch == "table":
+    __global const clhist_index_t *clhist_row = clhist_table + 3 * (clhist_is_open ? clhist_task : 0);
+    const clhist_index_t clhist_begin = clhist_row[0], clhist_end = clhist_is_open ? clhist_row[1] : clhist_begin;
+    const ulong clhist_histogram = (ulong)clhist_row[2];
 % else:
-    const size_t clhist_copy = clhist_item * clhist_copies / clhist_items;
-    __global cell_t *clhist_cells = clhist_global_cells + clhist_copy * clhist_num_bins + clhist_first;
-% if locked:
-    volatile __global int *clhist_locks = clhist_global_locks + clhist_copy * clhist_num_bins + clhist_first;
+    const ulong clhist_histogram = clhist_task / clhist_chunks, clhist_chunk = clhist_task % clhist_chunks;
+    const clhist_index_t clhist_begin
+        = clhist_is_open ? (clhist_index_t)(clhist_histogram * clhist_each + clhist_each * clhist_chunk / clhist_chunks) : 0;
+    const clhist_index_t clhist_end
+        = clhist_is_open ? (clhist_index_t)(clhist_histogram * clhist_each + clhist_each * (clhist_chunk + 1) / clhist_chunks) : 0;
 % endif
-% if spec.update == "private":
-    for (clhist_bin_t k = 0; k < clhist_count; ++k)
-        clhist_cells[k].value = clhist_neutral();
+    const clhist_index_t clhist_rank = 0, clhist_ranks = 1;
+% if local or private:
+    const size_t clhist_slot = clhist_is_open ? clhist_task : 0;
+% else:
+    const size_t clhist_slot = clhist_is_open ? clhist_histogram * clhist_copies
+        + ${"clhist_task % clhist_copies" if spec.batch == "table" else f"(clhist_chunk * {team} + clhist_lane) * clhist_copies / (clhist_chunks * {team})"} : 0;
 % endif
+% else:
+    const bool clhist_is_open = true;
+    const clhist_index_t clhist_begin = 0, clhist_end = clhist_size;
+    const clhist_index_t clhist_rank = (clhist_index_t)get_group_id(0), clhist_ranks = (clhist_index_t)get_num_groups(0);
+    const size_t clhist_slot = ${"get_group_id(0)" if local else "clhist_item * clhist_copies / clhist_items"};
+% endif
+
+% for output in spec.outputs:
+<% s = output.suffix %>\
+    const clhist_bin_t clhist_first${s} = (clhist_bin_t)get_group_id(1) * clhist_bins_per_pass${s};
+    const clhist_bin_t clhist_count${s} = clhist_is_open && clhist_first${s} < clhist_num_bins${s}
+        ? min(clhist_bins_per_pass${s}, clhist_num_bins${s} - clhist_first${s}) : 0;
+% endfor
+% for part in parts:
+<% s = part.output.suffix %>\
+% if local:
+    __local cell${part.n}_t *clhist_cells${part.n} = clhist_own${part.n} + clhist_lane % clhist_copies;
+% else:
+    __global cell${part.n}_t *clhist_cells${part.n} = clhist_all${part.n} + clhist_slot * clhist_num_bins${s} + clhist_first${s};
+% endif
+% endfor
+% for output in spec.outputs:
+% if any(part.output is output for part in locked):
+<% s = output.suffix %>\
+% if local:
+    const uint clhist_lock_base${s} = clhist_team_number * (uint)clhist_bins_per_pass${s} * clhist_copies + clhist_lane % clhist_copies;
+% else:
+    const ulong clhist_lock_base${s} = clhist_slot * clhist_num_bins${s} + clhist_first${s};
+% endif
+% endif
+% endfor
+
+% if local:
+% for part in parts:
+    for (uint k = clhist_lane; k < (uint)clhist_count${part.output.suffix} * clhist_copies; k += ${team})
+        clhist_own${part.n}[k].value = clhist_neutral${part.n}();
+% endfor
+% for part in locked:
+    for (uint k = get_local_id(0); k < clhist_num_locks${part.n}; k += ${spec.work_group_size})
+        clhist_locks${part.n}[k] = 0;
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+% elif private:
+% for part in parts:
+    for (clhist_bin_t k = 0; k < clhist_count${part.output.suffix}; ++k)
+        clhist_cells${part.n}[k].value = clhist_neutral${part.n}();
+% endfor
 % endif
 
 % if spec.order == "blocked":
+% if spec.batch:
+    clhist_index_t clhist_start = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * clhist_lane / ${team});
+    const clhist_index_t clhist_last = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * (clhist_lane + 1) / ${team});
+% else:
     const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
     clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
+% endif
     while (clhist_start < clhist_last) {
         ## A block stays in the first-level cache between the loops.
-        const clhist_index_t clhist_end = ${f"min(clhist_last, clhist_start + {BLOCK})" if spec.reach else "clhist_last"};
+        const clhist_index_t clhist_stop = ${f"min(clhist_last, clhist_start + {BLOCK})" if spec.reach else "clhist_last"};
 % if spec.reach:
-        for (clhist_index_t i = clhist_start; i < clhist_end; ++i)
-            clhist_reach = max(clhist_reach, clhist_largest(${", ".join([*arguments(lambda a: f"{a.name}[i]"), "i"])}));
+        for (clhist_index_t i = clhist_start; i < clhist_stop; ++i)
+            clhist_reach = max(clhist_reach, clhist_largest(${element(lambda a: f"{a.name}[i]", "i")}));
 % endif
-        for (clhist_index_t i = clhist_start; i < clhist_end; ++i)
-            clhist_map(${", ".join([*arguments(lambda a: f"{a.name}[i]"), "i", passed])});
-        clhist_start = clhist_end;
+        for (clhist_index_t i = clhist_start; i < clhist_stop; ++i)
+            clhist_map(${element(lambda a: f"{a.name}[i]", "i")}, ${passed});
+        clhist_start = clhist_stop;
     }
 % else:
 <%
     lanes = spec.vector_width
     loads = spec.loads
-    tile = spec.work_group_size * lanes * loads
+    tile = team * lanes * loads
 %>
-    clhist_index_t clhist_done = 0;
+    clhist_index_t clhist_done = clhist_begin;
 % if lanes * loads > 1:
+% if spec.batch:
+    ## What lies before the first wide load.
+    clhist_done = min(clhist_end, (clhist_begin + ${lanes - 1}) / ${lanes} * ${lanes});
+    for (clhist_index_t i = clhist_begin + (clhist_index_t)clhist_lane; i < clhist_done; i += ${team})
+        clhist_map(${element(lambda a: f"{a.name}[i]", "i")}, ${passed});
+% endif
     ## Wide loads, several in flight before the first of their elements is used.
-    const clhist_index_t clhist_tiles = clhist_size / ${tile};
-    for (clhist_index_t clhist_tile = get_group_id(0); clhist_tile < clhist_tiles; clhist_tile += get_num_groups(0)) {
-        const clhist_index_t clhist_start = clhist_tile * ${tile} + (clhist_index_t)get_local_id(0) * ${lanes};
+    const clhist_index_t clhist_tiles = (clhist_end - clhist_done) / ${tile};
+    for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
+        const clhist_index_t clhist_start = clhist_done + clhist_tile * ${tile} + (clhist_index_t)clhist_lane * ${lanes};
 % for load in range(loads):
 % for argument in streamed:
 <% kind = c_name(argument.dtype) + (str(lanes) if lanes > 1 else "") %>\
         const ${kind} clhist_${argument.name}_${load}
-            = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * spec.work_group_size});
+            = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * team});
 % endfor
 % endfor
 % for load in range(loads):
 % for lane in range(lanes):
-<% part = f".s{lane:x}" if lanes > 1 else "" %>\
-<% element = [*arguments(lambda a: f"clhist_{a.name}_{load}{part}"), f"clhist_start + {load * lanes * spec.work_group_size + lane}"] %>\
+<% lane_of = f".s{lane:x}" if lanes > 1 else "" %>\
+<% these = element(lambda a: f"clhist_{a.name}_{load}{lane_of}", f"clhist_start + {load * lanes * team + lane}") %>\
 % if spec.reach:
-        clhist_reach = max(clhist_reach, clhist_largest(${", ".join(element)}));
+        clhist_reach = max(clhist_reach, clhist_largest(${these}));
 % endif
-        clhist_map(${", ".join([*element, passed])});
+        clhist_map(${these}, ${passed});
 % if spec.converges:
         __asm__ volatile("bar.warp.sync 0xffffffff;");
 % endif
 % endfor
 % endfor
     }
-    clhist_done = clhist_tiles * ${tile};
+    clhist_done += clhist_tiles * ${tile};
 % endif
-    for (clhist_index_t i = clhist_done + (clhist_index_t)clhist_item; i < clhist_size; i += (clhist_index_t)clhist_items) {
+    for (clhist_index_t i = clhist_done + clhist_rank * ${team} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${team}) {
 % if spec.reach:
-        clhist_reach = max(clhist_reach, clhist_largest(${", ".join([*arguments(lambda a: f"{a.name}[i]"), "i"])}));
+        clhist_reach = max(clhist_reach, clhist_largest(${element(lambda a: f"{a.name}[i]", "i")}));
 % endif
-        clhist_map(${", ".join([*arguments(lambda a: f"{a.name}[i]"), "i", passed])});
+        clhist_map(${element(lambda a: f"{a.name}[i]", "i")}, ${passed});
     }
 % endif
 % if spec.reach:
@@ -208,43 +341,58 @@ void clhist_sweep(${"".join(f"{argument.kernel_parameter}, " for argument in spe
 % if local:
 
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global cell_t *clhist_result = clhist_global_cells + get_group_id(0) * (size_t)clhist_num_bins + clhist_first;
+% for part in parts:
+${flush(part.n, part.output.suffix, team)}
+% endfor
+% if spec.batch:
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+% endif
+% if spec.batch:
+    }
+% endif
+}
+
+## The copies of a team become one in global memory.
+<%def name="flush(n, s, team)">
+    {
+    __global cell${n}_t *clhist_result = clhist_all${n} + clhist_slot * clhist_num_bins${s} + clhist_first${s};
     ## With few bins several neighbouring work-items, a power of two, combine the copies of one bin between them.
-    uint clhist_team = 1;
-    while (2 * clhist_team * (uint)clhist_count <= ${spec.work_group_size} && 2 * clhist_team <= clhist_copies)
-        clhist_team *= 2;
-    const uint clhist_member = clhist_lane % clhist_team;
-    const uint clhist_steps = (clhist_copies + clhist_team - 1) / clhist_team;
-    for (uint k = clhist_lane / clhist_team; k < clhist_count; k += ${spec.work_group_size} / clhist_team) {
+    uint clhist_crew = 1;
+    while (2 * clhist_crew * (uint)clhist_bins_per_pass${s} <= ${team} && 2 * clhist_crew <= clhist_copies)
+        clhist_crew *= 2;
+    const uint clhist_member = clhist_lane % clhist_crew;
+    const uint clhist_steps = (clhist_copies + clhist_crew - 1) / clhist_crew;
+    for (uint k = clhist_lane / clhist_crew; k < clhist_count${s}; k += ${team} / clhist_crew) {
         if (clhist_copies == 1) {
-            clhist_result[k].value = clhist_group_cells[k].value;
+            clhist_result[k].value = clhist_own${n}[k].value;
             continue;
         }
         ## Neighbouring bins start at different copies, and so in different banks.
         uint step = k % clhist_steps;
-        accumulator_t total = clhist_neutral();
+        part${n}_t total = clhist_neutral${n}();
         for (uint s = 0; s < clhist_steps; ++s) {
-            const uint copy = clhist_member + step * clhist_team;
+            const uint copy = clhist_member + step * clhist_crew;
             if (copy < clhist_copies)
-                total = clhist_combine(total, clhist_group_cells[k * clhist_copies + copy].value);
+                total = clhist_combine${n}(total, clhist_own${n}[k * clhist_copies + copy].value);
             step = step + 1 < clhist_steps ? step + 1 : 0;
         }
-        if (clhist_team == 1)
+        if (clhist_crew == 1)
             clhist_result[k].value = total;
         else  // a copy that nobody else reads
-            clhist_group_cells[k * clhist_copies + clhist_member].value = total;
+            clhist_own${n}[k * clhist_copies + clhist_member].value = total;
     }
-% if spec.work_group_size > 1:
-    for (uint span = clhist_team / 2; span > 0; span /= 2) {
+% if team > 1:
+    for (uint span = clhist_crew / 2; span > 0; span /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        const uint k = clhist_lane / clhist_team;
-        if (k < clhist_count && clhist_member < span) {
-            __local cell_t *mine = clhist_group_cells + k * clhist_copies + clhist_member;
-            mine->value = clhist_combine(mine->value, mine[span].value);
+        const uint k = clhist_lane / clhist_crew;
+        if (k < clhist_count${s} && clhist_member < span) {
+            __local cell${n}_t *mine = clhist_own${n} + k * clhist_copies + clhist_member;
+            mine->value = clhist_combine${n}(mine->value, mine[span].value);
             if (span == 1)
                 clhist_result[k].value = mine->value;
         }
     }
 % endif
-% endif
-}
+    }
+</%def>

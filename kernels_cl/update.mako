@@ -1,14 +1,14 @@
-## One bin is updated with one value: a def for each primitive, with the memory space as its parameter.
+## One bin of part n is updated with one value: a def for each primitive, with the memory space as its parameter.
 
-<%def name="private(space)">
-void clhist_update(${space} cell_t *cell, const accumulator_t value)
+<%def name="private(n, space)">
+void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
-    cell->value = clhist_combine(cell->value, value);
+    cell->value = clhist_combine${n}(cell->value, value);
 }
 </%def>
 
-<%def name="native(space, atomic)">
-void clhist_update(${space} cell_t *cell, const accumulator_t v)
+<%def name="native(n, space, atomic)">
+void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 {
     volatile ${space} ${atomic.word} *p = (volatile ${space} ${atomic.word} *)cell;
     ${atomic.code}
@@ -16,16 +16,16 @@ void clhist_update(${space} cell_t *cell, const accumulator_t v)
 </%def>
 
 ## Words are compared, not values: a NaN never equals itself. A value that changes nothing needs no exchange.
-<%def name="cas(space, exchange)">
-void clhist_update(${space} cell_t *cell, const accumulator_t value)
+<%def name="cas(n, space, exchange)">
+void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
-    volatile ${space} word_t *word = (volatile ${space} word_t *)cell;
-    word_t found = *word;
-    cell_t seen, next;
+    volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
+    word${n}_t found = *word;
+    cell${n}_t seen, next;
     do {
         seen.word = found;
         next.word = 0;
-        next.value = clhist_combine(seen.value, value);
+        next.value = clhist_combine${n}(seen.value, value);
         if (next.word == seen.word)
             break;
         found = ${exchange}(word, seen.word, next.word);
@@ -35,15 +35,15 @@ void clhist_update(${space} cell_t *cell, const accumulator_t value)
 
 ## The release yields the flag that ends the loop. With a plain flag compilers move the release behind the loop, where
 ## the lanes of a wave that hold a lock wait for the others for ever.
-<%def name="lock(space, fence)">
-void clhist_update(${space} cell_t *cell, volatile ${space} int *lock, const accumulator_t value)
+<%def name="lock(n, space, fence)">
+void clhist_update${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, const part${n}_t value)
 {
-    volatile ${space} cell_t *bin = cell;
+    volatile ${space} cell${n}_t *bin = cell;
     int done = 0;
     while (!done) {
         if (atomic_xchg(lock, 1) == 0) {
             ${fence};
-            bin->value = clhist_combine(bin->value, value);
+            bin->value = clhist_combine${n}(bin->value, value);
             ${fence};
             done = atomic_xchg(lock, 0);
         }

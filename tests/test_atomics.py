@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.atomics import FEATURES, MEMORIES, available_updates, choose_update, native_atomic
+from clhist.atomics import FEATURES, MEMORIES, available_updates, choose_updates, native_atomic, slowest
 from clhist.device import features_of
 
 NOTHING: frozenset[str] = frozenset()
@@ -82,11 +82,12 @@ def test_what_no_hardware_has(operation, dtype):
         (operators.maximum(np.int64), BOTH, "native cas lock"),
         (operators.argmax(np.float32), NOTHING, "lock"),
         (operators.argmax(np.float32), BASE, "cas lock"),
-        (operators.add(np.complex64), BASE, "cas lock"),
+        (operators.add(np.complex64), NOTHING, "cas lock"),
         (operators.add(np.float32), BOTH, "cas lock"),
         (operators.add(np.float32), PTX, "native cas lock"),
         (operators.add(np.float64), PTX, "native lock"),
-        (operators.add(np.complex128), BOTH | PTX, "lock"),
+        (operators.add(np.complex128), BOTH | PTX, "native cas lock"),
+        (operators.multiply(np.complex128), BOTH | PTX, "lock"),
         (operators.argmin(np.int64, np.int64), BOTH | PTX, "lock"),
         (Operator(TWO_DOUBLES, "a.x < b.x ? a : b", (0, 0)), BOTH | PTX, "lock"),
         (Operator(np.int16, "abs(a) > abs(b) ? a : b", 0), NOTHING, "cas lock"),
@@ -96,21 +97,21 @@ def test_what_no_hardware_has(operation, dtype):
 def test_what_is_available_and_chosen(operator, memory, features, expected):
     available = tuple(expected.split())
     assert available_updates(operator, memory, features) == available
-    assert choose_update(operator, memory, features) == available[0]
+    assert slowest(choose_updates(operator, memory, features)) == available[0]
     for update in ("private", *available):
-        assert choose_update(operator, memory, features, update) == update
+        assert choose_updates(operator, memory, features, update) == (update,) * len(operator.parts)
     for update in {"native", "cas"} - set(available):
         with pytest.raises(
             ValueError, match=f"update: '{update}' is not available for {operator.name} on .* {memory}"
         ) as e:
-            choose_update(operator, memory, features, update)
+            choose_updates(operator, memory, features, update)
         assert str(e.value).endswith(f"available: private, {', '.join(available)}")
 
 
 @pytest.mark.parametrize("update", ["atomic", "", "Native", 3])
 def test_not_an_update(update):
     with pytest.raises(ValueError, match="update: expected one of private, native, cas, lock, got"):
-        choose_update(operators.add(np.int32), "local", NOTHING, update)
+        choose_updates(operators.add(np.int32), "local", NOTHING, update)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_what_is_right_is_accepted(kernel, good):
         ({"work_group_size": "32"}, TypeError, "work_group_size: expected an integer, got '32'"),
         ({"race_factor": 0.9}, ValueError, "race_factor: expected .*at least 1, got 0.9"),
         ({"race_factor": np.nan}, ValueError, "race_factor: expected .*at least 1, got nan"),
-        ({"race_factor": "63"}, TypeError, "race_factor: expected a number, got '63'"),
+        ({"race_factor": "63"}, TypeError, "race_factor: expected a number, 'sample' or 'sample once', got '63'"),
         ({"memory_budget": 0}, ValueError, "memory_budget: expected at least 1, got 0"),
         ({"memory_budget": "1 GB"}, TypeError, "memory_budget: expected an integer, got '1 GB'"),
         ({"memory_budget": 15}, MemoryError, "memory_budget: one copy of 4 bins takes 16 bytes, got 15 bytes"),

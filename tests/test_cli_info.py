@@ -105,7 +105,7 @@ def test_updates_follow_the_features():
     assert full["add"]["int64"]["global"] == ["native", "cas", "lock"]
     assert plain["add"]["float64"]["local"] == []  # no double precision
     assert full["saturating_add"]["int32"]["local"] == ["cas", "lock"]
-    assert full["add"]["complex128"]["local"] == ["lock"]
+    assert full["add"]["complex128"]["local"] == ["native", "cas", "lock"]
     assert "float32" not in full["bitwise_or"]
 
 

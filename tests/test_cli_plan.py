@@ -69,6 +69,13 @@ def test_json_has_the_plan_and_its_steps():
         "memory_budget": None,
         "local_bytes": 0,
         "global_bytes": 138 * 12281 * 4,
+        "bins": [12281],
+        "num_histograms": 1,
+        "groups_per_histogram": 1,
+        "teams": 1,
+        "locks": None,
+        "is_batch": False,
+        "outputs": [],
     }
     assert {"symbol": "M", "value": 138, "equation": "(6)", "formula": "max(1, floor(T / C))"} in steps
 

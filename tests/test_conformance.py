@@ -23,7 +23,9 @@ SHARED = [
 
 
 def is_available(case: Case, update: str, memory: str, queue: cl.CommandQueue) -> bool:
-    return update in ("private", *available_updates(case.operator, memory, device_features(queue.device)))
+    forms = [case.operator, *(lifted.operator for lifted in case.operator.lifted)]
+    features = device_features(queue.device)
+    return any(update in ("private", *available_updates(operator, memory, features)) for operator in forms)
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

@@ -217,7 +217,7 @@ def test_plans_and_sources_can_be_read(gpu_like):
         10**6, 1000, gpu_like, memory_budget=clhist.device.memory_budget(clhist.default_queue().device)
     )
     assert (chosen.memory, chosen.update) == ("local", "native")
-    assert "__local cell_t" in kernel.source(chosen)
+    assert "__local cell0_t" in kernel.source(chosen)
     assert "__local" not in kernel.source(kernel.plan(10**6, 1000, memory="global", update="lock", copies=3))
 
 

@@ -11,6 +11,7 @@ from clhist import Profile, operators, plan
 from clhist.execute import local_capacity
 from clhist.model import MAX_LOCAL_PASSES, Forced
 from clhist.profile import load_profiles, named_profile
+from clhist.render import Output
 
 RTX_2080_TI = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
 
@@ -197,15 +198,15 @@ def test_a_bin_larger_than_local_memory_lies_in_global_memory():
 
 @pytest.mark.parametrize("update", ["native", "cas", "lock"])
 def test_local_arrays_hold_what_is_planned_in_few_sizes(update):
-    operator, cell = operators.add(np.int32), 8 if update == "lock" else 4
+    outputs, cell = (Output(operators.add(np.int32), (update,)),), 8 if update == "lock" else 4
     sizes = set()
     for bins, copies in product((*range(1, 200), 1000, 5000, 12_288), (None, 1, 2, 3, 7, 64)):
         found = plan(10**6, bins, RTX_2080_TI, forced=Forced(update, "local", copies))
-        capacity = local_capacity(found, operator, RTX_2080_TI)
-        assert found.copies * found.bins_per_pass <= capacity <= RTX_2080_TI.local_memory // cell
+        capacity = local_capacity(outputs, found, RTX_2080_TI)
+        assert found.copies * found.bins_per_pass * cell <= capacity <= RTX_2080_TI.local_memory
         sizes.add(capacity)
     assert len(sizes) <= 3, "each size is a program of its own"
-    assert local_capacity(plan(10**6, 10**6, RTX_2080_TI), operator, RTX_2080_TI) == 0, "global memory needs none"
+    assert local_capacity(outputs, plan(10**6, 10**6, RTX_2080_TI), RTX_2080_TI) == 0, "global memory needs none"
 
 
 def test_steps_tell_how_the_numbers_came_about():

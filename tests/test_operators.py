@@ -116,7 +116,7 @@ def test_products_of_complex_numbers_are_theirs():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "combine", "accumulator", "cell_bytes", "operation"),
+    ("dtype", "combine", "accumulator", "bin_bytes", "operation"),
     [
         (np.int8, "a + b", np.int32, 4, "add"),
         (np.uint16, "max(a, b)", np.uint32, 4, "maximum"),
@@ -131,10 +131,10 @@ def test_products_of_complex_numbers_are_theirs():
         (np.dtype([("x", np.int8, 3)]), "a.x[0] < b.x[0] ? a : b", np.dtype([("x", np.int8, 3)]), 4, None),
     ],
 )
-def test_accumulators(dtype, combine, accumulator, cell_bytes, operation):
+def test_accumulators(dtype, combine, accumulator, bin_bytes, operation):
     neutral = ([0, 0, 0],) if np.dtype(dtype).names == ("x",) else (0, 0) if dtype is PAIR else 0
     found = Operator(dtype, combine, neutral)
-    assert (found.accumulator, found.cell_bytes, found.operation) == (accumulator, cell_bytes, operation)
+    assert (found.accumulator, found.bin_bytes, found.operation) == (accumulator, bin_bytes, operation)
     assert found.name == (operation or "custom")
 
 
@@ -159,7 +159,7 @@ def test_an_accumulator_of_ones_own():
         lift="(accumulator_t){v, 1}",
         finish="a.sum / a.n",
     )
-    assert (mean.dtype, mean.accumulator, mean.cell_bytes, mean.name) == (np.float32, held, 8, "custom")
+    assert (mean.dtype, mean.accumulator, mean.bin_bytes, mean.name) == (np.float32, held, 8, "custom")
     bins, values = np.arange(100, dtype=np.int32) % 3, np.arange(100, dtype=np.float32)
     assert pair_kernel(mean)(bins, values, num_bins=3).tolist() == [49.5, 49.0, 50.0]
 

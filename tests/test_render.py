@@ -12,15 +12,22 @@ from processes import run_python
 from clhist import Operator, operators
 from clhist.arguments import parse_arguments
 from clhist.atomics import MEMORIES, UPDATES
-from clhist.render import CombineSpec, SweepSpec, _template, render_combine, render_sweep
+from clhist.render import CombineSpec, Output, SweepSpec, _template, render_combine, render_sweep
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 
 
 def spec(arguments="const int *x", map="EMIT(x[i], 1)", operator=None, **changed):
-    changed = {"memory": "global", "update": "cas", "order": "interleaved", "work_group_size": 64, **changed}
+    changed = {"memory": "global", "order": "interleaved", "work_group_size": 64, **changed}
     declared = parse_arguments(arguments, {"record": RECORD})
-    return SweepSpec(operator or operators.add(np.int32), declared, map, **changed)
+    return SweepSpec(
+        outputs(operator or operators.add(np.int32), changed.pop("update", "cas")), declared, map, **changed
+    )
+
+
+def outputs(operator, update):
+    """The only output of a kernel."""
+    return (Output(operator, (update,) * len(operator.parts)),)
 
 
 @pytest.mark.parametrize(("memory", "update"), list(product(MEMORIES, UPDATES)))
@@ -36,7 +43,7 @@ def test_the_same_specification_gives_the_same_source(memory, update):
         assert not re.search(r"\$\{|<%|%>|^\s*%|##", source, re.MULTILINE), "left over from the template"
         assert source.count("{") == source.count("}")
         assert ("__local" in source) == (memory == "local")
-        assert ("clhist_locks" in source.replace("clhist_global_locks", "")) == (update == "lock")
+        assert ("clhist_locks" in source) == (update == "lock")
 
 
 def test_a_name_that_a_template_lacks_is_an_error():
@@ -49,11 +56,12 @@ def test_no_device_is_needed():
         """
         import numpy as np
         from clhist.profile import load_profiles, named_profile
-        from clhist.render import CombineSpec, SweepSpec, render_combine, render_sweep
+        from clhist.render import CombineSpec, Output, SweepSpec, render_combine, render_sweep
 
         operator = clhist.operators.add(np.int32)
         plan = clhist.plan(10**6, 100, named_profile("nvidia-h200", load_profiles()))
-        print(render_sweep(SweepSpec(operator, (), "EMIT(i, 1)", plan.memory, plan.update, "blocked", 1, 100)))
+        outputs = (Output(operator, (plan.update,)),)
+        print(render_sweep(SweepSpec(outputs, (), "EMIT(i, 1)", plan.memory, "blocked", 1, 100)))
         print(render_combine(CombineSpec(operator, "blocked")))
         try:
             clhist.default_queue()
@@ -110,9 +118,8 @@ def test_loads_of_arrays_of_different_widths():
 def test_wide_loads_of_types_with_other_names(c_type):
     # OpenCL C has vectors of its own types only: no "unsigned int4", no "value_t4".
     declared = parse_arguments(f"const {c_type} *x", {"value_t": np.dtype(np.int32), "number": np.dtype(np.int32)})
-    source = render_sweep(
-        SweepSpec(operators.add(np.int32), declared, "EMIT(x[i], 1)", "global", "cas", "interleaved", 64, aligned=True)
-    )
+    output = outputs(operators.add(np.int32), "cas")
+    source = render_sweep(SweepSpec(output, declared, "EMIT(x[i], 1)", "global", "interleaved", 64, aligned=True))
     assert f"{c_type}4" not in source
     assert ("uint4 *" if c_type == "unsigned int" else "int4 *") in source
 
