@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator as python_operator
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,23 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
+from clhist.arrays import Array, check_array, check_context, common_kind, is_device_array
 from clhist.device import default_queue
-from clhist.dtypes import c_name, supported_dtype
+from clhist.dtypes import supported_dtype
 from clhist.execute import NARROW_BINS, NARROW_ELEMENTS
 from clhist.kernel import HistogramKernel
 from clhist.operator import Operator
+from clhist.pairs import (
+    PairSpec,
+    arguments_of,
+    as_array,
+    checked_values,
+    elements,
+    native,
+    pair_kernel,
+    pair_spec,
+    row_shape,
+)
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
@@ -25,13 +37,15 @@ _SAMPLE_MARGIN = 128
 
 
 def reduce_by_index(
-    dest: Array,
+    dest: Any,
     op: Operator | np.ufunc | str,
     indices: Array,
     values: Any,
     *,
+    batched: bool = False,
+    offsets: Any = None,
     queue: cl.CommandQueue | None = None,
-    out: Array | None = None,
+    out: Any = None,
     **options: Any,
 ) -> Any:
     """Return `dest` combined with every value at its index: ``dest[i] = op(dest[i], v)`` for each pair (i, v).
@@ -41,28 +55,39 @@ def reduce_by_index(
 
     Parameters
     ----------
-    dest : array of shape (H,)
+    dest : array of shape (H, ...), or tuple of such arrays
         What the bins hold before. NumPy's or PyOpenCL's, as all arrays of a call. Every bin is combined, also one that
-        no index names: with ``np.logical_or`` and the like it becomes 0 or 1.
+        no index names: with ``np.logical_or`` and the like it becomes 0 or 1. Further dimensions make each bin a vector
+        whose components are combined each by itself (SC'20, IV-D). A tuple has an array for each field of the
+        operator's structured dtype.
     op : Operator, numpy.ufunc or str
         How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, or a known C
         expression such as ``"a + b"``.
     indices : array of integers
         Bins. One outside [0, H) is ignored, its value with it.
-    values : array of the shape of `indices`, or scalar
-        Must be convertible to the dtype of `dest` as ``np.can_cast(..., "same_kind")`` has it.
-    out : array of shape (H,), optional
+    values : array of shape (*indices.shape, ...), tuple of such arrays, or scalar
+        With the further dimensions of `dest`. Must be convertible to the dtype of `dest` as
+        ``np.can_cast(..., "same_kind")`` has it. For operators on (value, index) pairs, such as
+        `clhist.operators.argmax`, also an array of values alone, whose positions in `indices` are their indices.
+    batched : bool
+        Whether there are many histograms: `dest` has shape (N_out, H, ...), `indices` (N_out, n), and row k of
+        `indices` counts in row k of `dest` (SC'20, IV-C).
+    offsets : array of int of shape (N_out + 1,), optional
+        The same with rows of different lengths: `indices` has one dimension, and its elements
+        [offsets[k], offsets[k + 1]) count in row k of `dest`. Read on the host.
+    out : array of shape (H, ...), or tuple, optional
         Where the result goes; ``out=dest`` updates in place. Defaults to a new array.
     queue : pyopencl.CommandQueue, optional
         Defaults to that of `dest`, or the default one.
     **options
         `allocator`, `wait_for`, `return_event`, `race_factor`, `memory_budget`, and what would force the model's
-        choices: `update`, `memory`, `copies`, `passes`, `work_group_size`. See `HistogramKernel.__call__`.
+        choices: `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks`. See `HistogramKernel.__call__`.
 
     Returns
     -------
-    array of shape (H,)
-        Of the kind and dtype of `dest`. With `return_event` also the event that covers the call.
+    array of the shape of `dest`
+        Of the kind and dtype of `dest`; a tuple if `dest` is one. With `return_event` also the event that covers the
+        call.
 
     Raises
     ------
@@ -73,28 +98,44 @@ def reduce_by_index(
     --------
     >>> reduce_by_index(np.zeros(3), np.maximum, np.array([0, 2, 0]), np.array([1.0, 5.0, 4.0]))  # doctest: +SKIP
     array([4., 0., 5.])
+
+    Sums of vectors, and the position of the largest value of each bin:
+
+    >>> sums = reduce_by_index(np.zeros((3, 2)), np.add, indices, points)                   # doctest: +SKIP
+    >>> argmax = clhist.operators.argmax(np.float32)
+    >>> best = reduce_by_index(np.full(3, argmax.neutral, argmax.dtype), argmax, indices, x)  # doctest: +SKIP
     """
-    dest, indices = _as_array("dest", dest), _as_array("indices", indices)
-    scalar = not is_array(values) and np.ndim(values) == 0
-    if not scalar:
-        values = _as_array("values", values)
-    on_device = common_kind([("dest", dest), ("indices", indices), *([] if scalar else [("values", values)])])
-    if dest.ndim != 1 or dest.size == 0:
-        raise ValueError(f"dest: expected one dimension and at least one bin, got shape {dest.shape}")
+    fields = isinstance(dest, tuple)
+    dests = tuple(as_array("dest", array) for array in dest) if fields else (as_array("dest", dest),)
+    indices = as_array("indices", indices)
+    batched = batched or offsets is not None
+    shape = _dest_shape(dests, batched)
+    operator = _operator_of(op, dests, fields)
     if indices.dtype.kind not in "iu":
         raise TypeError(f"indices: expected integers, got {indices.dtype}")
-    if not scalar and values.shape != indices.shape:
-        raise ValueError(f"values: expected shape {indices.shape} as of indices, got {values.shape}")
-    supported_dtype(dest.dtype, "dest")
-    operator = _operator(op, dest.dtype) if isinstance(op, np.ufunc | str) else operators.as_operator(op, dest.dtype)
-    given = operator.dtype if scalar else values.dtype
-    if given != operator.dtype and not np.can_cast(given, operator.dtype, "same_kind"):
-        raise TypeError(f"values: expected what converts to {operator.dtype} of dest, got {given}; convert it yourself")
-    if not scalar:
-        values = _converted(values, operator.dtype)
-    context = dest.context if on_device else (queue.context if queue is not None else default_queue().context)
-    kernel = _pair_kernel(context, operator, _native(indices.dtype), None if scalar else _native(values.dtype))
-    return kernel(indices, values, num_bins=dest.size, dest=dest, out=out, queue=queue, **options)
+    if batched:
+        _check_batched(shape, indices, offsets)
+    row = row_shape(shape, batched)
+    values, with_position = checked_values(values, operator, indices.shape, row)
+    arrays = values if isinstance(values, tuple) else ()
+    named = [("dest", array) for array in dests] + [("indices", indices)] + [("values", array) for array in arrays]
+    on_device = common_kind(named)
+    if queue is None and not on_device:
+        queue = default_queue()
+    context = dests[0].context if on_device else queue.context  # type: ignore[union-attr]
+    device = (queue or dests[0].queue or indices.queue or default_queue()).device
+    spec = pair_spec(operator, indices, values, prod(row), device, with_position)
+    kernel = pair_kernel(context, spec)
+    given = arguments_of(spec, indices, values, shape[1] if batched else shape[0])
+    size = elements(spec, indices)
+    where: dict[str, Any] = {}
+    if offsets is not None:
+        where["offsets"] = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
+    elif batched:
+        where["num_histograms"] = shape[0]
+    bins = shape[1:] if batched else shape
+    target = dests if fields else dests[0]
+    return kernel(*given, num_bins=bins, size=size, dest=target, out=out, queue=queue, **where, **options)
 
 
 def bincount(
@@ -159,12 +200,14 @@ def bincount(
         # Ones sum up in 32 bits: as long as there are fewer than 2^32 of them.
         operator, values = operators.count(np.intp) if x.size < 2**32 else operators.add(np.intp), 1
     else:
-        operator, values = _operator(np.add, np.dtype(np.float64)), _converted(weights, np.dtype(np.float64))
+        operator = _operator(np.add, np.dtype(np.float64))
+        values = checked_values(weights, operator, x.shape, ())[0][0]
     if x.dtype.kind == "b":
         x = x.view(np.uint8)
     if not x.size:
         return _into(out, cl_array.zeros(queue, minlength, operator.dtype))
-    kernel = _pair_kernel(queue.context, operator, _native(x.dtype), None if weights is None else _native(values.dtype))
+    dtypes = None if weights is None else (native(values.dtype),)
+    kernel = pair_kernel(queue.context, PairSpec(operator, native(x.dtype), dtypes))
     return _into(out, _count(kernel, x, values, minlength, queue))
 
 
@@ -233,39 +276,37 @@ def _operator(op: np.ufunc | str, dtype: np.dtype) -> Operator:
     return operators.as_operator(op, dtype)
 
 
-@lru_cache(maxsize=256)
-def _pair_kernel(context: cl.Context, operator: Operator, index: np.dtype, value: np.dtype | None) -> HistogramKernel:
-    """Return the kernel for arrays of indices and values; `value` None stands for one value for all."""
-    c_type = "value_t" if value is None or value == operator.dtype else c_name(value)
-    emitted = "values" if value is None else "values[i]"
-    if value is not None and operator.dtype.kind == "c" and value != operator.dtype:
-        target = c_name(operator.dtype)
-        emitted = f"convert_{target}({emitted})" if value.kind == "c" else f"({target})({emitted}, 0)"
-    values = "const value_t values" if value is None else f"const {c_type} *values"
-    return HistogramKernel(
-        context, operator, arguments=f"const {c_name(index)} *indices, {values}", map=f"EMIT(indices[i], {emitted})"
-    )
+def _operator_of(op: Operator | np.ufunc | str, dests: tuple[Array, ...], fields: bool) -> Operator:
+    if not fields:
+        supported_dtype(dests[0].dtype, "dest")
+        hashable = isinstance(op, np.ufunc | str)
+        return _operator(op, dests[0].dtype) if hashable else operators.as_operator(op, dests[0].dtype)
+    if not isinstance(op, Operator):
+        raise TypeError(f"op: expected a clhist.Operator on a structured dtype, since dest is a tuple, got {op!r}")
+    return op
 
 
-def _converted(values: Array, dtype: np.dtype) -> Array:
-    """Return `values` as they are, or as `dtype` if OpenCL has no type for theirs (such as float16)."""
-    try:
-        supported_dtype(values.dtype, "values")
-    except TypeError:
-        if is_device_array(values):
-            raise
-        return values.astype(dtype)
-    return values
+def _dest_shape(dests: tuple[Array, ...], batched: bool) -> tuple[int, ...]:
+    if not dests:
+        raise ValueError("dest: expected at least one array, got an empty tuple")
+    shape = dests[0].shape
+    for array in dests[1:]:
+        if array.shape != shape:
+            raise ValueError(f"dest: expected arrays of one shape, got {shape} and {array.shape}")
+    least = 2 if batched else 1
+    if len(shape) < least or prod(shape) == 0:
+        expected = "two dimensions or more, of histograms and bins," if batched else "one dimension or more"
+        raise ValueError(f"dest: expected {expected} and at least one bin, got shape {shape}")
+    return shape
 
 
-def _as_array(name: str, value: Any) -> Array:
-    if is_device_array(value):
-        return value
-    try:
-        return np.asarray(value)
-    except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{name}: {error}") from error
-
-
-def _native(dtype: np.dtype) -> np.dtype:
-    return dtype.newbyteorder("=") if dtype.names is None else dtype
+def _check_batched(shape: tuple[int, ...], indices: Array, offsets: Any) -> None:
+    if offsets is None:
+        if indices.ndim != 2 or indices.shape[0] != shape[0]:
+            raise ValueError(f"indices: expected shape ({shape[0]}, n), a row for each of dest, got {indices.shape}")
+        return
+    if indices.ndim != 1:
+        raise ValueError(f"indices: expected one dimension, since offsets are given, got shape {indices.shape}")
+    rows = int(np.size(offsets)) if not is_device_array(offsets) else offsets.size
+    if rows != shape[0] + 1:
+        raise ValueError(f"offsets: expected {shape[0] + 1} entries, one more than rows of dest, got {rows}")

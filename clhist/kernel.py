@@ -96,6 +96,9 @@ class HistogramKernel:
         Options for the OpenCL compiler.
     profile : Profile, optional
         The device's numbers; defaults to those of `clhist.device_profile`.
+    emits : int, optional
+        How many values an element has at most for one histogram. Defaults to what the text of the map says; a map with
+        a loop is planned better if it is given.
 
     Raises
     ------
@@ -135,6 +138,7 @@ class HistogramKernel:
         structs: Mapping[str, Any] | None = None,
         options: Sequence[str] = (),
         profile: Profile | None = None,
+        emits: int | None = None,
     ) -> None:
         self._outputs, self._arguments = Outputs.of(operator), arguments
         self._structs = check_structs(structs)
@@ -143,8 +147,11 @@ class HistogramKernel:
         self._outputs.check_map(map)
         self.context = default_queue().context if context is None else context
         self.operator = operator
+        given = None if emits is None else integer("emits", emits, 1)
+        self._given_emits = given
+        seen = "\n".join([preamble, *(o.preamble for o in self._outputs.operators)])
         self._targets = [
-            Target(o, suffix, emits_of(f"EMIT{suffix}", map, preamble))
+            Target(o, suffix, emits_of(f"EMIT{suffix}", map, seen) if given is None else given)
             for o, suffix in zip(self._outputs.operators, self._outputs.suffixes, strict=True)
         ]
         self._map, self._preamble, self._options = map, preamble, tuple(options)
@@ -179,7 +186,8 @@ class HistogramKernel:
         shapes = self._outputs.shapes(num_bins)
         if num_histograms is not None:
             num_histograms = integer("num_histograms", num_histograms, 1)
-        problem = _problem(integer("size", size, 0), shapes, num_histograms, race_factor, forced, memory_budget, device)
+        size = integer("size", size, 0)
+        problem = self._problem(size, shapes, num_histograms, race_factor, forced, memory_budget, device)
         plans = tuple(sweep.plan for sweep in self._plan(device, problem))
         return plans[0] if self._outputs.is_single else plans
 
@@ -351,8 +359,8 @@ class HistogramKernel:
 
     @property
     def emits(self) -> int:
-        """How many pairs an element has at most, as far as that is known; at least 1."""
-        return max(1, sum(target.emits or 1 for target in self._targets))
+        """How many values an element has at most for one histogram, as far as that is known; at least 1."""
+        return max(1, *(target.emits or 1 for target in self._targets))
 
     def count_ranges(
         self,
@@ -375,6 +383,7 @@ class HistogramKernel:
                 structs=self._structs,
                 options=self._options,
                 profile=self._profile,
+                emits=self._given_emits,
             )
         names = self._outputs.like(list(shapes))
         call = Call(names, size, queue=queue, wait_for=wait_for, ranges=ranges, partial=True)
@@ -387,7 +396,7 @@ class HistogramKernel:
         shapes = tuple((bins.get(suffix.lstrip("_"), 1),) for suffix in self._outputs.suffixes)
         forced = Forced(chosen.update, chosen.memory, chosen.copies, chosen.passes, chosen.work_group_size)
         histograms = chosen.num_histograms if chosen.is_batch else None
-        problem = _problem(chosen.num_elements, shapes, histograms, chosen.race_factor, forced, None, device)
+        problem = self._problem(chosen.num_elements, shapes, histograms, chosen.race_factor, forced, None, device)
         sweeps = self._plan(device, problem)
         sweep = next(sweep for sweep in sweeps if sweep.plan.outputs == chosen.outputs)
         return render_sweep(self._spec(replace(sweep, plan=chosen), device, aligned=True, reach=False, batch=""))
@@ -415,7 +424,7 @@ class HistogramKernel:
         own_shapes = shapes if batch is None else tuple(shape[1:] for shape in shapes)
         factor = self._known_race_factor(values, call, size, own_shapes, queue)
         histograms = None if batch is None else batch.num_histograms
-        problem = _problem(size, own_shapes, histograms, factor, call.forced, call.memory_budget, queue.device)
+        problem = self._problem(size, own_shapes, histograms, factor, call.forced, call.memory_budget, queue.device)
         prepared = self._prepared(queue.device, problem, aligned, call.reach, "" if batch is None else batch.kind)
         for each in targets:
             each.allocate(queue, on_device, call.allocator)
@@ -509,6 +518,32 @@ class HistogramKernel:
     def _plan(self, device: cl.Device, problem: Problem) -> tuple[PlannedSweep, ...]:
         return plan_sweeps(self._targets, problem, self._profile_of(device), device_features(device))
 
+    def _problem(
+        self,
+        size: int,
+        shapes: Sequence[tuple[int, ...]],
+        num_histograms: int | None,
+        race_factor: object,
+        forced: Forced,
+        budget: int | None,
+        device: cl.Device,
+    ) -> Problem:
+        """Return what is to be planned; raises for choices that are no numbers, or that the device cannot have."""
+        for name in ("copies", "passes", "work_group_size", "locks"):
+            if getattr(forced, name) is not None:
+                integer(name, getattr(forced, name), 1)
+        if forced.locks is not None and forced.locks & (forced.locks - 1):
+            raise ValueError(f"locks: expected a power of two, got {forced.locks}")
+        if not isinstance(race_factor, int | float | np.integer | np.floating):
+            raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {race_factor!r}")
+        most = device.max_work_group_size
+        if forced.work_group_size is not None and forced.work_group_size > most:
+            name = device.name.strip()
+            raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {forced.work_group_size}")
+        bins = tuple(prod(shape) for shape in shapes)
+        room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
+        return Problem(size, bins, num_histograms, float(race_factor), forced, room, self.emits)
+
     def _profile_of(self, device: cl.Device) -> Profile:
         return self._profile or device_profile(device)
 
@@ -543,32 +578,6 @@ class HistogramKernel:
                 raise UnsupportedError(
                     f"{names[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); use float32 or integers"
                 )
-
-
-def _problem(
-    size: int,
-    shapes: Sequence[tuple[int, ...]],
-    num_histograms: int | None,
-    race_factor: object,
-    forced: Forced,
-    budget: int | None,
-    device: cl.Device,
-) -> Problem:
-    """Return what is to be planned; raises for choices that are no numbers, or that the device cannot have."""
-    for name in ("copies", "passes", "work_group_size", "locks"):
-        if getattr(forced, name) is not None:
-            integer(name, getattr(forced, name), 1)
-    if forced.locks is not None and forced.locks & (forced.locks - 1):
-        raise ValueError(f"locks: expected a power of two, got {forced.locks}")
-    if not isinstance(race_factor, int | float | np.integer | np.floating):
-        raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {race_factor!r}")
-    most = device.max_work_group_size
-    if forced.work_group_size is not None and forced.work_group_size > most:
-        name = device.name.strip()
-        raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {forced.work_group_size}")
-    bins = tuple(prod(shape) for shape in shapes)
-    room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
-    return Problem(size, bins, num_histograms, float(race_factor), forced, room)
 
 
 def _batch(call: Call) -> Batch | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil, floor, inf
 
-from clhist.atomics import MEMORIES, UPDATES
+from clhist.atomics import MEMORIES, STRATEGIES
 from clhist.profile import Profile
 
 # The paper's constants (section III-D).
@@ -36,6 +36,17 @@ ELEMENTS_PER_WORK_ITEM = 16
 # elements are.
 PRIVATE_ELEMENTS_PER_BIN = 0.25
 
+# Sorting pairs and combining neighbours (Listing 4). First guesses of what a pair costs for each 8 bits of the number of
+# bins; of what one of the three launches for each two bits costs; and of what an update costs that waits for the one
+# before it. Sorting is taken where locks are predicted to take so many times as long.
+SORT_NANOSECONDS = 1.0
+SORT_LAUNCH_NANOSECONDS = 40e3
+LOCK_NANOSECONDS = 300.0
+SORT_ADVANTAGE = 2
+SORT_BITS = 2  # sorted at a time by PyOpenCL
+MOST_SORTED_PAIRS = 2**30 - 1  # PyOpenCL's scans count in 32 bits, and beyond the last pair by as many at most
+MOST_SORTED_BINS = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class Step:
@@ -55,8 +66,8 @@ class Plan:
     ----------
     memory : {"local", "global"}
         Where the copies are.
-    update : {"private", "native", "cas", "lock"}
-        How a bin is updated.
+    update : {"private", "native", "cas", "lock", "sort"}
+        How a bin is updated; "sort" if the pairs are sorted instead (Listing 4).
     copies : int
         M: copies of a work-group in local memory, of the device in global memory.
     cooperation : int
@@ -170,7 +181,9 @@ class _Draft:
     forced: Forced
     memory_budget: int | None
     num_histograms: int | None
+    emits: int
     steps: list[Step] = field(default_factory=list)
+    most_emits: int | None = None
 
     @property
     def num_bins(self) -> int:
@@ -201,6 +214,11 @@ class _Draft:
         room = self.profile.local_memory
         if update == "lock" and self.forced.locks is not None:
             room -= LOCK_BYTES * self.forced.locks * sum(self.locked)
+            if room <= 0:
+                raise ValueError(
+                    f"locks: {self.forced.locks * sum(self.locked)} locks of {LOCK_BYTES} bytes leave nothing of local "
+                    f"memory where {self.profile.name} has {self.profile.local_memory}"
+                )
         return room
 
     def alignment_bytes(self, update: str) -> int:
@@ -208,6 +226,27 @@ class _Draft:
         arrays = self.arrays * len(self.bins)
         odd = update == "lock" and any(size % LOCK_BYTES for size in self.bin_bytes)
         return ALIGNMENT * (arrays - 1) + (LOCK_BYTES if odd else 0)
+
+    @property
+    def pairs_each(self) -> int:
+        """How many pairs of an element are sorted, of which some may be of no bin."""
+        return self.most_emits or 1
+
+    @property
+    def sorted_bins(self) -> int:
+        """How many bins pairs are sorted into: of all histograms of a batch."""
+        return self.num_bins * (self.num_histograms or 1)
+
+    @property
+    def sort_bytes(self) -> int:
+        """Return the bytes of global memory that sorting takes at its peak, about.
+
+        For a pair its accumulator and, while it is sorted, bin and position three times and 16 bytes of PyOpenCL's
+        scan; or, while it is scanned, bin and position twice and another accumulator.
+        """
+        size = max(4, self.bin_bytes[0])
+        pairs = self.num_elements * self.pairs_each
+        return pairs * (size + max(40, 16 + size)) + self.sorted_bins * self.bin_bytes[0]
 
     def work_items(self) -> int:
         threads = min(self.profile.hardware_threads, max(1, self.num_elements))
@@ -241,7 +280,8 @@ class _Draft:
         """Return the plan; `sharers` work-items share `copies` copies."""
         cooperation = ceil(sharers / copies)
         # A GPU's own atomics on local memory are faster than a load and a store (measured, docs/performance.md).
-        if cooperation == 1 and self.forced.update is None and (update != "native" or self.profile.kind == "cpu"):
+        native_on_gpu = update == "native" and self.profile.kind != "cpu"
+        if cooperation == 1 and self.forced.update is None and update != "sort" and not native_on_gpu:
             update = "private"
         return Plan(
             memory,
@@ -281,6 +321,8 @@ def plan(
     forced: Forced = Forced(),
     memory_budget: int | None = None,
     num_histograms: int | None = None,
+    emits: int = 1,
+    most_emits: int | None = None,
 ) -> Plan:
     """Return how to compute a histogram (SC'20, section III, equations 1 to 6 and the switching point of V-A).
 
@@ -309,6 +351,10 @@ def plan(
         Bytes that the copies may take in global memory.
     num_histograms : int, optional
         N_out, for a batch: the elements are those of so many histograms, one after the other (section IV-C).
+    emits : int
+        How many (bin, value) pairs an element has.
+    most_emits : int, optional
+        How many it has at most, if that is known: only then can the pairs be sorted.
 
     Raises
     ------
@@ -321,7 +367,7 @@ def plan(
     if len(bytes_each) != len(bins):
         raise ValueError(f"bin_bytes: expected one for each of {len(bins)} histograms, got {bin_bytes}")
     locks = locks * (len(bins) // len(locks))
-    _check(num_elements, bins, bytes_each, arrays, race_factor, forced, memory_budget, num_histograms)
+    _check(num_elements, bins, bytes_each, arrays, race_factor, forced, memory_budget, num_histograms, most_emits)
     draft = _Draft(
         num_elements,
         bins,
@@ -333,7 +379,11 @@ def plan(
         forced,
         memory_budget,
         num_histograms,
+        emits,
+        most_emits=most_emits,
     )
+    if forced.update == "sort":
+        return _sorted(draft)
     if num_histograms is not None:
         return _batched(draft, local_update, global_update)
     if forced.memory == "local":
@@ -350,7 +400,7 @@ def plan(
             draft.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
             if local.passes <= limit:
                 return replace(local, steps=tuple(draft.steps))
-    return _global(draft, forced.update or global_update)
+    return _global_or_sorted(draft, forced.update or global_update)
 
 
 def _local(draft: _Draft, update: str) -> Plan:
@@ -457,6 +507,79 @@ def _global(draft: _Draft, update: str) -> Plan:
     return draft.finish("global", update, copies, passes, group, groups, groups * group)
 
 
+def _global_or_sorted(draft: _Draft, update: str) -> Plan:
+    """In global memory; by sorting where no copy with its locks fits the budget, or where many wait for few locks."""
+    may_sort = (
+        update == "lock" and draft.forced == Forced() and draft.profile.kind != "cpu" and not _cannot_sort(draft)
+    )
+    try:
+        found = _global(draft, update)
+    except MemoryError:
+        if not may_sort:
+            raise
+        draft.step("M", 0, "", "not even one copy with its locks fits the memory budget: pairs are sorted")
+        return _sorted(draft)
+    if not may_sort or found.update != "lock":
+        return found
+    threads = min(draft.profile.hardware_threads, max(1, draft.num_elements))
+    distinct = max(1.0, found.copies * draft.num_bins / draft.race_factor)
+    if draft.step("X", threads / distinct, "III-A", "T RF / (M H) work-items at each distinct bin") > 1:
+        pairs = draft.num_elements * draft.pairs_each
+        locked = draft.step("t_lock", 1e-6 * pairs * LOCK_NANOSECONDS / distinct, "", "ms: 300 ns N RF / (M H)")
+        bits = draft.sorted_bins.bit_length()
+        launches = 3 * ceil(bits / SORT_BITS) * SORT_LAUNCH_NANOSECONDS
+        sorting = draft.step(
+            "t_sort",
+            1e-6 * (pairs * SORT_NANOSECONDS * bits / 8 + launches),
+            "",
+            "ms: 1 ns N bits / 8, and 40 us for each of 3 launches for 2 bits",
+        )
+        if locked > SORT_ADVANTAGE * sorting:
+            return _sorted(draft)
+    return replace(found, steps=tuple(draft.steps))
+
+
+def _cannot_sort(draft: _Draft) -> Exception | None:
+    """Return why the pairs cannot be sorted, if so."""
+    if draft.most_emits is None:
+        return ValueError(
+            "update: 'sort' needs to know how many values an element has at most: expected a map without loops, goto "
+            "and macros of its own, or emits= for the kernel"
+        )
+    if len(draft.bins) > 1:
+        return ValueError(f"update: 'sort' makes one histogram at a time, got {len(draft.bins)}")
+    pairs = draft.num_elements * draft.pairs_each
+    if pairs > MOST_SORTED_PAIRS:
+        return ValueError(f"update: 'sort' takes at most {MOST_SORTED_PAIRS} (bin, value) pairs, got {pairs}")
+    if draft.sorted_bins > MOST_SORTED_BINS:
+        return ValueError(f"update: 'sort' takes at most {MOST_SORTED_BINS} bins, got {draft.sorted_bins}")
+    if draft.memory_budget is not None and draft.sort_bytes > draft.memory_budget:
+        return MemoryError(
+            f"memory_budget: sorting {pairs} pairs into {draft.sorted_bins} bins takes {draft.sort_bytes} bytes, "
+            f"got {draft.memory_budget} bytes"
+        )
+    return None
+
+
+def _sorted(draft: _Draft) -> Plan:
+    """Listing 4: the pairs are sorted by bin, and a segmented scan combines those of each bin."""
+    forced, threads = draft.forced, draft.work_items()
+    reason = _cannot_sort(draft)
+    if reason is not None:
+        raise reason
+    if forced.memory == "local":
+        raise ValueError("memory: expected 'global' with update='sort', got 'local'")
+    for name, value in (("copies", forced.copies), ("passes", forced.passes)):
+        if value not in (None, 1):
+            raise ValueError(f"{name}: expected 1 with update='sort', got {value}")
+    group = forced.work_group_size or min(GLOBAL_WORK_GROUP, draft.profile.work_group_size)
+    draft.step("B", group, "", "work-group size")
+    draft.step("pairs", draft.num_elements * draft.pairs_each, "Listing 4", "N, times the values of an element at most")
+    draft.step("bits", draft.sorted_bins.bit_length(), "Listing 4", "of a bin, or H for none: sorted 2 at a time")
+    draft.step("bytes", draft.sort_bytes, "", "pairs sorted and scanned, and one copy of the bins")
+    return draft.finish("global", "sort", 1, 1, group, ceil(threads / group), 1)
+
+
 def _private(draft: _Draft) -> Plan:
     """Listing 2: a copy in global memory for each work-item, as long as they are not more work than the elements."""
     bins, forced = draft.num_bins, draft.forced
@@ -466,8 +589,10 @@ def _private(draft: _Draft) -> Plan:
         )
     )
     threads = draft.work_items()
-    useful = int(draft.num_elements / (bins * PRIVATE_ELEMENTS_PER_BIN))
-    copies = int(draft.step("M", max(1, min(threads, useful)), "Listing 2", "max(1, min(T, 4 N / H)): one a work-item"))
+    useful = int(draft.num_elements * draft.emits / (bins * PRIVATE_ELEMENTS_PER_BIN))
+    pairs = f"4 N {draft.emits}" if draft.emits > 1 else "4 N"
+    copies = max(1, min(threads, useful))
+    copies = int(draft.step("M", copies, "Listing 2", f"max(1, min(T, {pairs} / H)): one a work-item"))
     if forced.copies is not None:
         copies = int(draft.step("M", min(forced.copies, threads), "", "forced, at most T"))
     copies = draft.affordable(copies, "private")
@@ -547,6 +672,7 @@ def _batched_global(draft: _Draft, update: str) -> Plan:
         replace(draft.forced, passes=draft.forced.passes or 1, work_group_size=None),
         None,
         None,
+        draft.emits,
         draft.steps,
     )
     found = _global(alone, update)
@@ -564,7 +690,7 @@ def _batched_private(draft: _Draft) -> Plan:
         draft.forced.work_group_size or min(GLOBAL_WORK_GROUP, draft.profile.work_group_size),
         work_items=True,
     )
-    useful = int(each * chunks / (draft.num_bins * PRIVATE_ELEMENTS_PER_BIN))
+    useful = int(each * chunks * draft.emits / (draft.num_bins * PRIVATE_ELEMENTS_PER_BIN))
     chunks = max(1, min(chunks, useful))
     if draft.forced.copies is not None:
         chunks = draft.forced.copies
@@ -616,6 +742,7 @@ def _check(
     forced: Forced,
     memory_budget: int | None,
     num_histograms: int | None,
+    most_emits: int | None,
 ) -> None:
     for name, value, least in (
         ("num_elements", num_elements, 0),
@@ -628,6 +755,7 @@ def _check(
         ("arrays", arrays, 1),
         ("memory_budget", memory_budget, 1),
         ("num_histograms", num_histograms, 1),
+        ("most_emits", most_emits, 1),
     ):
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
@@ -635,5 +763,5 @@ def _check(
         raise ValueError(f"race_factor: expected a finite number of at least 1, got {race_factor}")
     if forced.memory not in (None, *MEMORIES):
         raise ValueError(f"memory: expected one of {', '.join(MEMORIES)}, got {forced.memory!r}")
-    if forced.update not in (None, *UPDATES):
-        raise ValueError(f"update: expected one of {', '.join(UPDATES)}, got {forced.update!r}")
+    if forced.update not in (None, *STRATEGIES):
+        raise ValueError(f"update: expected one of {', '.join(STRATEGIES)}, got {forced.update!r}")

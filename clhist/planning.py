@@ -6,8 +6,9 @@ Pure: `clhist.model` plans one sweep, this module decides what a sweep consists 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from clhist import model
 from clhist.atomics import MEMORIES, UPDATES, choose_updates, slowest
@@ -15,6 +16,12 @@ from clhist.model import Forced, Plan
 from clhist.operator import Operator
 from clhist.profile import Profile
 from clhist.render import Output
+
+# On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums, an addition of
+# 64 bits 191; in three passes and more the addition in global memory is ahead (docs/performance.md).
+_PASSES_WORTH_A_WIDER_BIN = 2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,8 @@ class Problem:
         The caller's choices.
     memory_budget : int
         Bytes that copies may take in global memory.
+    emits : int
+        How many values an element has for a histogram, as far as that is known.
     """
 
     size: int
@@ -62,6 +71,7 @@ class Problem:
     race_factor: float
     forced: Forced
     memory_budget: int
+    emits: int = 1
 
 
 @dataclass(frozen=True)
@@ -87,23 +97,40 @@ def plan_sweeps(
     ValueError, MemoryError
         As `clhist.model.plan`, and for an update that an operator cannot have.
     """
-    found: list[PlannedSweep] = []
-    for number, target in enumerate(targets):
-        alone = _best_form(target, number, problem, profile, features)
-        for k, sweep in enumerate(found):
-            joint = _joined(sweep, alone, problem, profile, features)
+    each = [_best_form(target, number, problem, profile, features) for number, target in enumerate(targets)]
+    return tuple(grouped(each, lambda first, second: _joined(first, second, problem, profile, features)))
+
+
+def grouped(each: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
+    """Return what is left when each is joined with the first that it can be joined with."""
+    found: list[T] = []
+    for one in each:
+        for k, other in enumerate(found):
+            joint = join(other, one)
             if joint is not None:
                 found[k] = joint
                 break
         else:
-            found.append(alone)
-    return tuple(found)
+            found.append(one)
+    return found
+
+
+def pays(joint: Plan, first: Plan, second: Plan) -> bool:
+    """Whether one sweep for both is better than one each: the same memory, and the input read no more often."""
+    return joint.memory == first.memory == second.memory and joint.passes <= first.passes + second.passes
 
 
 def emits_of(name: str, code: str, preamble: str = "") -> int | None:
     """Return how many values the map `code` has at most for one element by the macro `name`, or None if a loop, or a
     macro or function of the preamble, may repeat it."""
-    if re.search(r"\b(for|while|do|goto|return)\b", code) or re.search(rf"\b{name}\b", preamble):
+    loop, used = r"\b(for|while|do|goto)\b", rf"\b{name}\b"
+    macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
+    if re.search(loop, code) or re.search(r"#\s*define\b", code) or re.search(used, preamble):
+        return None
+    if any(re.search(rf"{loop}|##", macro) for macro in macros):
+        return None
+    wrappers = [found for macro in macros for found in re.findall(r"#\s*define\s+(\w+)\(", macro)]
+    if any(re.search(rf"\b{wrapper}\s*\([^;]*{used}", code) for wrapper in wrappers):
         return None
     return len(re.findall(rf"\b{name}\b", code))
 
@@ -120,7 +147,7 @@ def _best_form(
             continue
         if sweep.plan.update == "private":
             return sweep if best is None else best
-        if best is None or UPDATES.index(sweep.plan.update) < UPDATES.index(best.plan.update):
+        if best is None or _is_better(sweep, best):
             best = sweep
         if problem.forced.update is not None:
             break  # the operator's own form, where that has it
@@ -128,6 +155,14 @@ def _best_form(
         assert failed is not None
         raise failed
     return best
+
+
+def _is_better(lifted: PlannedSweep, own: PlannedSweep) -> bool:
+    """Whether the better update of a lifted form is worth its larger bins; in local memory it is not (measured)."""
+    if UPDATES.index(lifted.plan.update) >= UPDATES.index(own.plan.update):
+        return False
+    wider = lifted.outputs[0].operator.bin_bytes > own.outputs[0].operator.bin_bytes
+    return not (wider and own.plan.memory == "local" and own.plan.passes <= _PASSES_WORTH_A_WIDER_BIN)
 
 
 def _forms(target: Target, size: int) -> Iterator[Operator]:
@@ -142,15 +177,11 @@ def _joined(
     first: PlannedSweep, second: PlannedSweep, problem: Problem, profile: Profile, features: Collection[str]
 ) -> PlannedSweep | None:
     """Return the two as one sweep if that pays."""
-    if first.plan.memory != second.plan.memory:
-        return None
     try:
         joint = _plan_one(first.outputs + second.outputs, first.numbers + second.numbers, problem, profile, features)
     except (ValueError, MemoryError):  # too many copies, or too much for the budget
         return None
-    plans = (first.plan, second.plan)
-    keeps = joint.plan.memory == first.plan.memory and joint.plan.passes <= sum(plan.passes for plan in plans)
-    return joint if keeps else None
+    return joint if pays(joint.plan, first.plan, second.plan) else None
 
 
 def _plan_one(
@@ -178,6 +209,7 @@ def _plan_one(
         forced=forced,
         memory_budget=problem.memory_budget,
         num_histograms=problem.num_histograms,
+        emits=problem.emits,
     )
     if plan.update == "private":
         chosen = [("private",) * len(output.operator.parts) for output in outputs]

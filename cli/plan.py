@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 
 import click
@@ -13,6 +13,7 @@ from clhist import model
 from clhist.atomics import MEMORIES, UPDATES
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError
+from clhist.planning import grouped, pays
 from clhist.profile import PARAMETERS, Profile, load_profiles, named_profile
 
 _NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)(?:\.\d+)?(?:e\+?\d{1,2})?) ?(?:([kmgt])(i?)b?|b)?", re.I)
@@ -50,7 +51,21 @@ NUMBER = Number()
 
 @click.command()
 @click.option("-n", "--num-elements", type=NUMBER, required=True, metavar="N", help="Elements of the input: 50M, 1e6.")
-@click.option("-H", "--num-bins", type=NUMBER, required=True, metavar="BINS", help="Bins of the histogram.")
+@click.option(
+    "-H",
+    "--num-bins",
+    type=NUMBER,
+    required=True,
+    multiple=True,
+    metavar="BINS",
+    help="Bins of the histogram. Several times for several histograms that one call fills.",
+)
+@click.option(
+    "--histograms",
+    type=NUMBER,
+    metavar="N_OUT",
+    help="A batch: the elements belong in equal shares to so many histograms of as many bins.",
+)
 @click.option(
     "--update",
     type=click.Choice(UPDATES),
@@ -82,10 +97,11 @@ NUMBER = Number()
 @click.option(
     "--element-size",
     type=NUMBER,
-    default=4,
-    show_default=True,
+    default=(4,),
+    show_default="4",
+    multiple=True,
     metavar="BYTES",
-    help="Bytes of one bin; lock adds its own 4.",
+    help="Bytes of one bin; lock adds its own 4. Several times for several histograms.",
 )
 @click.option(
     "--arrays",
@@ -104,20 +120,23 @@ NUMBER = Number()
 @click.option("--copies", type=NUMBER, metavar="M", help="Force the number of copies.")
 @click.option("--passes", type=NUMBER, metavar="S", help="Force the number of passes.")
 @click.option("--work-group-size", type=NUMBER, metavar="B", help="Force the size of work-groups.")
+@click.option("--locks", type=NUMBER, metavar="LOCKS", help="Locks that all bins share. [default: one for each bin]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(
     num_elements: int,
-    num_bins: int,
+    num_bins: tuple[int, ...],
+    histograms: int | None,
     update: str,
     memory: str,
     race_factor: float,
     profile: str | None,
-    element_size: int,
+    element_size: tuple[int, ...],
     arrays: int,
     memory_budget: int | None,
     copies: int | None,
     passes: int | None,
     work_group_size: int | None,
+    locks: int | None,
     as_json: bool,
 ) -> None:
     """Show how a histogram would be computed, and how that comes about.
@@ -129,55 +148,120 @@ def plan(
     Example: an entry of the paper's Table I, 138 copies in one pass
       clhist plan -n 50M -H 12281 --update cas --memory global \\
           --race-factor 63 --profile nvidia-geforce-rtx-2080-ti
+
+    \b
+    Counts and sums of k-means at once, and a thousand small histograms:
+      clhist plan -n 25600000 -H 1024 -H 262144 --profile nvidia-h200
+      clhist plan -n 10M -H 256 --histograms 1000 --profile nvidia-h200
     """
     if profile is None:
         numbers, default_budget = _default_device()
     else:
         numbers, default_budget = named_profile(profile, load_profiles()), None
     budget = default_budget if memory_budget is None else memory_budget
+    if len(element_size) not in (1, len(num_bins)):
+        raise click.BadParameter(
+            f"expected one, or one for each of {len(num_bins)} histograms, got {len(element_size)}",
+            param_hint="--element-size",
+        )
+    sizes = element_size * (len(num_bins) // len(element_size))
     shared = "native" if update == "private" else update
-    chosen = model.plan(
-        num_elements,
-        num_bins,
-        numbers,
-        local_update=shared,
-        global_update=shared,
-        bin_bytes=element_size,
-        arrays=arrays,
-        race_factor=race_factor,
-        forced=model.Forced(
-            "private" if update == "private" else None,
-            None if memory == "auto" else memory,
-            copies,
-            passes,
-            work_group_size,
-        ),
-        memory_budget=budget,
+    forced = model.Forced(
+        "private" if update == "private" else None,
+        None if memory == "auto" else memory,
+        copies,
+        passes,
+        work_group_size,
+        locks,
     )
-    local, everywhere = _copy_bytes(chosen, element_size)
+
+    def sweep_of(members: tuple[int, ...]) -> _Sweep:
+        chosen = model.plan(
+            num_elements,
+            tuple(num_bins[k] for k in members),
+            numbers,
+            local_update=shared,
+            global_update=shared,
+            bin_bytes=tuple(sizes[k] for k in members),
+            arrays=arrays,
+            race_factor=race_factor,
+            forced=forced,
+            memory_budget=budget,
+            num_histograms=histograms,
+        )
+        return _Sweep(members, chosen, tuple(sizes[k] for k in members))
+
+    def join(first: _Sweep, second: _Sweep) -> _Sweep | None:
+        try:
+            joint = sweep_of(first.members + second.members)
+        except (ValueError, MemoryError):  # does not fit
+            return None
+        return joint if pays(joint.plan, first.plan, second.plan) else None
+
+    sweeps = grouped([sweep_of((k,)) for k in range(len(num_bins))], join)
     if as_json:
-        sizes = {"element_size": element_size, "arrays": arrays, "memory_budget": budget}
-        record = asdict(chosen) | sizes | {"local_bytes": local, "global_bytes": everywhere}
-        click.echo(json.dumps(record, indent=2, allow_nan=False))
+        given = {"arrays": arrays, "memory_budget": budget}
+        records = [_record(sweep) | given | {"element_size": sweep.sizes} for sweep in sweeps]
+        if len(num_bins) == 1:
+            result = records[0] | {"element_size": sizes[0]}
+        else:
+            members = [{"histograms": sweep.members} for sweep in sweeps]
+            result = {"sweeps": [one | record for one, record in zip(members, records, strict=True)]}
+        click.echo(json.dumps(result, indent=2, allow_nan=False))
         return
-    lock = model.LOCK_BYTES if shared == "lock" else 0
-    given = [
-        ("N", _value(num_elements), "elements"),
-        ("H", _value(num_bins), "bins"),
+    constants = [
         ("RF", _value(race_factor), "race factor: H consecutive elements touch H / RF distinct bins"),
-        ("elsize", _value(element_size + lock), "bytes of a bin" + (", 4 of them its lock" if lock else "")),
-        ("avg", _value((element_size + lock) / (arrays + bool(lock))), "elsize / arrays that it is laid out in"),
         *((letter, _value(number), text) for letter, number, text in _numbers(numbers)),
         ("k_RF", _value(model.K_RF), "constant (III-D)"),
         ("F_L2", _value(model.F_L2), "constant (III-D)"),
         ("k_ct_min", _value(model.K_CT_MIN), "constant (III-D)"),
     ]
-    click.echo(f"{num_elements:,} elements into {num_bins:,} bins on {chosen.profile}, update {update}\n")
-    click.echo("Given\n" + table(given, right=(1,)))
-    for title, steps in _stages(chosen):
-        rows = [(step.symbol, _value(step.value), step.equation, step.formula) for step in steps]
-        click.echo(f"\n{title}\n" + table([("", "", "SC'20", ""), *rows], right=(1,)))
-    click.echo("\nPlan\n" + table(_result(chosen, local, everywhere)))
+    batch = "" if histograms is None else f"{histograms:,} histograms of "
+    bins = " + ".join(f"{n:,}" for n in num_bins)
+    click.echo(f"{num_elements:,} elements into {batch}{bins} bins on {numbers.name}, update {update}")
+    for number, sweep in enumerate(sweeps, start=1):
+        title = ""
+        if len(num_bins) > 1:
+            which = " and ".join(f"{num_bins[k]:,}" for k in sweep.members)
+            title = (
+                f"\nSweep {number} of {len(sweeps)}: the histogram{'s'[: len(sweep.members) != 1]} of {which} bins\n"
+            )
+        click.echo(title)
+        click.echo("Given\n" + table([*_given(sweep, shared, arrays, histograms), *constants], right=(1,)))
+        for heading, steps in _stages(sweep.plan):
+            rows = [(step.symbol, _value(step.value), step.equation, step.formula) for step in steps]
+            click.echo(f"\n{heading}\n" + table([("", "", "SC'20", ""), *rows], right=(1,)))
+        click.echo("\nPlan\n" + table(_result(sweep.plan, *_copy_bytes(sweep))))
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """One sweep: which of the histograms it fills, how, and the bytes of a bin of each."""
+
+    members: tuple[int, ...]
+    plan: model.Plan
+    sizes: tuple[int, ...]
+
+
+def _record(sweep: _Sweep) -> dict[str, object]:
+    local, everywhere = _copy_bytes(sweep)
+    return asdict(sweep.plan) | {"local_bytes": local, "global_bytes": everywhere}
+
+
+def _given(sweep: _Sweep, update: str, arrays: int, histograms: int | None) -> list[tuple[str, str, str]]:
+    """Return letter, value and meaning of what a sweep is planned from; of several histograms the sum and the mean."""
+    lock = model.LOCK_BYTES if update == "lock" and sweep.plan.locks is None else 0
+    size = sum(n * (each + lock) for n, each in zip(sweep.plan.bins, sweep.sizes, strict=True)) / sweep.plan.num_bins
+    several = len(sweep.members) > 1
+    rows = [
+        ("N", _value(sweep.plan.num_elements), "elements"),
+        ("H", _value(sweep.plan.num_bins), "bins" + (" of all of them" if several else "")),
+        ("elsize", _value(size), "bytes of a bin" + (", 4 of them its lock" if lock else "")),
+        ("avg", _value(size / (arrays + bool(lock))), "elsize / arrays that it is laid out in"),
+    ]
+    if histograms is not None:
+        rows.insert(1, ("N_out", _value(histograms), "histograms of a batch"))
+    return rows
 
 
 def _default_device() -> tuple[Profile, int]:
@@ -212,6 +296,8 @@ def _stages(chosen: model.Plan) -> list[tuple[str, list[model.Step]]]:
 
 def _result(chosen: model.Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
     owner = "in each work-group" if chosen.memory == "local" else "on the device"
+    if chosen.is_batch:
+        owner = "of each histogram"
     rows = [
         ("memory", chosen.memory),
         ("update", f"{chosen.update} ({_UPDATE_WORDS[chosen.update]})"),
@@ -221,17 +307,26 @@ def _result(chosen: model.Plan, local: int, everywhere: int) -> list[tuple[str, 
         ("bins per pass (H_chk)", f"{chosen.bins_per_pass:,}"),
         ("work-groups", f"{chosen.work_groups:,} of {chosen.work_group_size:,} work-items"),
     ]
+    if chosen.is_batch:
+        rows.insert(-1, ("chunks (K)", f"{chosen.groups_per_histogram:,} of each histogram's elements"))
+        rows.insert(-1, ("teams", f"{chosen.teams:,} in a work-group, each with one chunk at a time"))
+    if chosen.locks is not None:
+        rows.append(("locks", f"{chosen.locks:,} for all bins"))
     if local:
         rows.append(("local memory", f"{bytes_text(local)} of each work-group"))
     copies = "one copy" if chosen.global_copies == 1 else f"{chosen.global_copies:,} copies"
-    return [*rows, ("global memory", f"{bytes_text(everywhere)} for {copies} of all bins")]
+    each = " of each histogram" if chosen.is_batch else ""
+    return [*rows, ("global memory", f"{bytes_text(everywhere)} for {copies} of all bins{each}")]
 
 
-def _copy_bytes(chosen: model.Plan, element_size: int) -> tuple[int, int]:
+def _copy_bytes(sweep: _Sweep) -> tuple[int, int]:
     """Return the bytes that copies take in the local memory of a work-group, and in global memory."""
-    cell = element_size + (model.LOCK_BYTES if chosen.update == "lock" else 0)
-    local = chosen.copies * chosen.bins_per_pass * cell if chosen.memory == "local" else 0
-    return local, chosen.global_copies * chosen.num_bins * (element_size if local else cell)
+    chosen = sweep.plan
+    lock = model.LOCK_BYTES if chosen.update == "lock" and chosen.locks is None else 0
+    chunk = sum(n * (size + lock) for n, size in zip(chosen.chunks(), sweep.sizes, strict=True))
+    local = chosen.copies * chosen.teams * chunk if chosen.memory == "local" else 0
+    one = sum(n * (size + (0 if local else lock)) for n, size in zip(chosen.bins, sweep.sizes, strict=True))
+    return local, chosen.global_copies * chosen.num_histograms * one
 
 
 def _value(number: float) -> str:

@@ -98,9 +98,9 @@ def any_profile(
         yield
     else:
         monkeypatch.setattr("clhist.kernel.device_profile", lambda device: gpu_like)
-        clhist.api._pair_kernel.cache_clear()  # its kernels keep the plans that they made
+        clhist.api.pair_kernel.cache_clear()  # its kernels keep the plans that they made
         yield
-        clhist.api._pair_kernel.cache_clear()
+        clhist.api.pair_kernel.cache_clear()
 
 
 @pytest.fixture

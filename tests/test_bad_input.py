@@ -258,7 +258,8 @@ ZEROS, INDICES = np.zeros(3, np.int32), np.array([0, 1, 1])
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((np.zeros((2, 3)), np.add, INDICES, 1), ValueError, "dest: expected one dimension .* got shape .2, 3."),
+        ((np.array(0), np.add, INDICES, 1), ValueError, "dest: expected one dimension or more .* got shape \\(\\)"),
+        ((np.zeros((3, 2)), np.add, INDICES, INDICES), ValueError, "values: expected shape .3, 2. as of indices, got .3,."),
         ((np.zeros(0), np.add, INDICES, 1), ValueError, "dest: expected .* at least one bin, got shape .0,."),
         ((np.float64(0), np.add, INDICES, 1), ValueError, "dest: expected one dimension .* got shape .."),
         ((np.zeros(3, np.float16), np.add, INDICES, 1), TypeError, "(op|dest): .*OpenCL has no type for float16"),
