@@ -10,7 +10,7 @@ from functools import lru_cache
 import pyopencl as cl
 
 from clhist.errors import NoDeviceError
-from clhist.profile import Profile, Report, load_profiles, merge
+from clhist.profile import Profile, Report, check_fits, load_profiles, merge, named_profile
 from clhist.runtimes import register_installed_runtimes
 
 register_installed_runtimes()  # here, so that contexts which the caller makes see them as well
@@ -19,6 +19,8 @@ HOW_TO_GET_ONE = (
     'install a GPU driver with OpenCL, or an OpenCL for the processor: pip install "clhist[cpu]" '
     "(on Debian and Ubuntu also: apt-get install pocl-opencl-icd)"
 )
+
+PROFILE_VARIABLE = "CLHIST_PROFILE"
 
 # Of the device's memory, what copies may take unless the caller says otherwise.
 MEMORY_FRACTION = 4
@@ -128,9 +130,22 @@ def device_kind(device: cl.Device) -> str:
     return "cpu" if device.type & cl.device_type.CPU else "gpu"
 
 
-@lru_cache(maxsize=64)
 def device_profile(device: cl.Device) -> Profile:
-    """Return what the model needs to know of `device`, from the profiles and from what OpenCL reports.
+    """Return what the model needs to know of `device`: the profile that ``CLHIST_PROFILE`` names, or its own.
+
+    Raises
+    ------
+    ProfileError
+        If a profile is broken, a number is nowhere to be had, or the named profile is missing or claims more than the
+        device has.
+    """
+    name = os.environ.get(PROFILE_VARIABLE)
+    return _named_profile(name, os.environ.get("CLHIST_PROFILES"), device) if name else own_profile(device)
+
+
+@lru_cache(maxsize=64)
+def own_profile(device: cl.Device) -> Profile:
+    """Return the profile of `device` from the profiles that match it and from what OpenCL reports.
 
     Raises
     ------
@@ -138,6 +153,29 @@ def device_profile(device: cl.Device) -> Profile:
         If a profile is broken, or a number is nowhere to be had.
     """
     return merge(report(device), load_profiles())
+
+
+@lru_cache(maxsize=64)
+def checked_profile(profile: Profile, device: cl.Device) -> Profile:
+    """Return `profile` if `device` has what it claims.
+
+    Raises
+    ------
+    TypeError
+        If it is no profile.
+    ProfileError
+        If its work-groups are larger, or their local memory is more than `device` can have; both figures are named.
+    """
+    if not isinstance(profile, Profile):
+        raise TypeError(f"profile: expected a clhist.Profile, such as clhist.named_profile gives, got {profile!r}")
+    check_fits(profile, report(device), load_profiles())
+    return profile
+
+
+@lru_cache(maxsize=64)
+def _named_profile(name: str, _directory: str | None, device: cl.Device) -> Profile:
+    """Return what `named_profile` finds, which depends on the user's directory too."""
+    return checked_profile(named_profile(name), device)
 
 
 def report(device: cl.Device) -> Report:
@@ -151,7 +189,20 @@ def report(device: cl.Device) -> Report:
         local_memory=device.local_mem_size,
         cache=device.global_mem_cache_size,
         cache_line=device.global_mem_cacheline_size,
+        aliases=_aliases(device),
     )
+
+
+def _aliases(device: cl.Device) -> tuple[str, ...]:
+    """Return what else a device is called; queries that its driver does not know are errors."""
+    try:
+        return (device.board_name_amd.strip(),)
+    except cl.Error:
+        pass
+    try:
+        return (f"sm_{device.compute_capability_major_nv}{device.compute_capability_minor_nv}",)
+    except cl.Error:
+        return ()
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ class UnsupportedError(RuntimeError):
 
 
 class ProfileError(ValueError):
-    """A device profile is broken; the message names the file and the key."""
+    """A device profile is broken, missing, or claims more than the device has; the message names it and the key."""
 
 
 class BuildError(RuntimeError):

@@ -1,8 +1,8 @@
 """Device profiles: the numbers that the model needs, each with the source that it comes from.
 
 A profile is a TOML file. Those in devices/ are shipped; those in the user's directory come before them. For one device
-they form a chain (user's file, exact device, vendor, default of its kind), and each number is taken from the first that
-has it, or from what OpenCL reports.
+they form a chain (exact device, architecture, vendor, default of its kind; at each level the user's own first), and
+each number is taken from the first that has it; what OpenCL reports comes before the default.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ PARAMETERS = {
     "hardware_threads": "Thw: work-items resident on the device at full occupancy",
     "work_group_size": "B: work-items of a work-group",
 }
-_LEVELS = ("device", "vendor", "default")
-_KINDS = ("gpu", "cpu")
+LEVELS = ("device", "architecture", "vendor", "default")
+KINDS = ("gpu", "cpu")
 _KEYS = ("name", "kind", "level", "match", *PARAMETERS)
+_SHIPPED = "devices/"
 _PARAMETER_KEYS = ("value", "per_compute_unit", "source")
 
 
@@ -82,9 +83,14 @@ class ProfileFile:
         """What to call the profile on a command line: its file's name without the ending."""
         return Path(self.path).stem
 
-    def matches(self, device_name: str) -> bool:
-        """Whether the profile is for a device that its driver calls `device_name`."""
-        return any(re.search(pattern, device_name, re.IGNORECASE) for pattern in self.match)
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it came with the package."""
+        return self.path.startswith(_SHIPPED)
+
+    def matches(self, *names: str) -> bool:
+        """Whether the profile is for a device that has one of these `names`."""
+        return any(re.search(pattern, name, re.IGNORECASE) for pattern in self.match for name in names)
 
 
 def parse_profile(text: str, path: str) -> ProfileFile:
@@ -93,9 +99,9 @@ def parse_profile(text: str, path: str) -> ProfileFile:
     Parameters
     ----------
     text : str
-        TOML: ``name``, ``kind`` ("gpu" or "cpu"), ``level`` ("device", "vendor" or "default"; "device" if missing),
-        ``match`` (regular expressions looked for in the device's name), and a table for each number with ``value`` or
-        ``per_compute_unit``, and ``source``.
+        TOML: ``name``, ``kind`` ("gpu" or "cpu"), ``level`` ("device", "architecture", "vendor" or "default"; "device"
+        if missing), ``match`` (regular expressions looked for in the device's name), and a table for each number with
+        ``value`` or ``per_compute_unit``, and ``source``. Only at the level "device" must all five be there.
     path : str
         Where it stands, for errors.
 
@@ -118,10 +124,10 @@ def parse_profile(text: str, path: str) -> ProfileFile:
     name, kind, level = document.get("name"), document.get("kind"), document.get("level", "device")
     if not isinstance(name, str) or not name:
         raise fail("name", "a text", name)
-    if kind not in _KINDS:
-        raise fail("kind", f"one of {', '.join(_KINDS)}", kind)
-    if level not in _LEVELS:
-        raise fail("level", f"one of {', '.join(_LEVELS)}", level)
+    if kind not in KINDS:
+        raise fail("kind", f"one of {', '.join(KINDS)}", kind)
+    if level not in LEVELS:
+        raise fail("level", f"one of {', '.join(LEVELS)}", level)
     match = document.get("match", [])
     if not isinstance(match, list) or not all(isinstance(pattern, str) for pattern in match):
         raise fail("match", "a list of regular expressions", match)
@@ -182,7 +188,7 @@ def load_profiles() -> tuple[ProfileFile, ...]:
     )
     found = []
     for item in (*own, *shipped):
-        path = str(item) if isinstance(item, Path) and item in own else f"devices/{item.name}"
+        path = str(item) if isinstance(item, Path) and item in own else f"{_SHIPPED}{item.name}"
         try:
             found.append(parse_profile(item.read_text(encoding="utf-8"), path))
         except (OSError, UnicodeDecodeError) as error:
@@ -204,6 +210,8 @@ class Report:
         Numbers of units and of work-items.
     local_memory, cache, cache_line : int
         Bytes.
+    aliases : tuple of str
+        What else it is called: AMD's driver has a name of the board, NVIDIA's a compute capability (here "sm_86").
     """
 
     name: str
@@ -214,6 +222,18 @@ class Report:
     local_memory: int
     cache: int
     cache_line: int
+    aliases: tuple[str, ...] = ()
+
+
+def matching(report: Report, profiles: Iterable[ProfileFile]) -> list[ProfileFile]:
+    """Return those of `profiles` that are for the device of `report`, the most particular first."""
+    same_kind = [profile for profile in profiles if profile.kind == report.kind]
+    names = (report.name, *report.aliases)
+
+    def is_of(profile: ProfileFile) -> bool:
+        return profile.level == "default" or profile.matches(*names, *([report.vendor] * (profile.level == "vendor")))
+
+    return [profile for level in LEVELS for profile in same_kind if profile.level == level and is_of(profile)]
 
 
 def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
@@ -224,17 +244,16 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
     report : Report
         What OpenCL says.
     profiles : iterable of ProfileFile
-        As `load_profiles` gives them. Used are those of the device, of its vendor, and the default of its kind.
+        As `load_profiles` gives them. Used are those that `matching` finds.
 
     Raises
     ------
     ProfileError
         If no profile and no report has one of the numbers.
     """
-    same_kind = [profile for profile in profiles if profile.kind == report.kind]
-    chain = [p for p in same_kind if p.level == "device" and p.matches(report.name)]
-    chain += [p for p in same_kind if p.level == "vendor" and (p.matches(report.name) or p.matches(report.vendor))]
-    defaults = [p for p in same_kind if p.level == "default"]
+    found_files = matching(report, profiles)
+    chain = [profile for profile in found_files if profile.level != "default"]
+    defaults = [profile for profile in found_files if profile.level == "default"]
     queried = {
         "local_memory": (report.local_memory, "CL_DEVICE_LOCAL_MEM_SIZE"),
         "l2_cache": (report.cache, "CL_DEVICE_GLOBAL_MEM_CACHE_SIZE"),
@@ -254,23 +273,61 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
                 f"({PARAMETERS[key]}); write a profile into {user_directory()}"
             )
         numbers[key], sources[key] = found
-    if 0 < report.max_work_group_size < numbers["work_group_size"]:
-        sources["work_group_size"] = (
-            f"reported by the driver (CL_DEVICE_MAX_WORK_GROUP_SIZE), which allows fewer than "
-            f"the {numbers['work_group_size']} of {sources['work_group_size']}"
-        )
-        numbers["work_group_size"] = report.max_work_group_size
+    # A profile of this very device may know of more local memory than the driver admits; one of its family does not.
+    exact = any(profile.level == "device" and "local_memory" in profile.values for profile in chain)
+    limits = {
+        "work_group_size": (report.max_work_group_size, "CL_DEVICE_MAX_WORK_GROUP_SIZE"),
+        "local_memory": (0 if exact else report.local_memory, "CL_DEVICE_LOCAL_MEM_SIZE"),
+    }
+    for key, (most, query) in limits.items():
+        if 0 < most < numbers[key]:
+            sources[key] = (
+                f"reported by the driver ({query}), which allows fewer than the {numbers[key]} of {sources[key]}"
+            )
+            numbers[key] = most
     return Profile(report.name, report.kind, **numbers, sources=MappingProxyType(sources))
 
 
-def named_profile(key: str, profiles: Iterable[ProfileFile]) -> Profile:
+def check_fits(profile: Profile, report: Report, profiles: Iterable[ProfileFile]) -> None:
+    """Raise ProfileError if `profile` claims what the device of `report` cannot have; both figures are named.
+
+    Local memory may be as much as the driver reports, or as says one of `profiles` that is of this very device: the
+    driver of NVIDIA reports less than it gives.
+    """
+    known = [file.values["local_memory"][1] for file in matching(report, profiles) if file.level == "device"]
+    limits = {
+        "work_group_size": (report.max_work_group_size, "work-items"),
+        "local_memory": (max([report.local_memory, *known]) if report.local_memory else 0, "bytes"),
+    }
+    for key, (most, unit) in limits.items():
+        claimed = getattr(profile, key)
+        if 0 < most < claimed:
+            raise ProfileError(
+                f"profile {profile.name!r}: {key}: expected at most the {most} {unit} of {report.name!r}, got {claimed}"
+            )
+
+
+def named_profile(key: str, profiles: Iterable[ProfileFile] | None = None) -> Profile:
     """Return a complete profile by the name of its file, or by its own name; no device is needed.
+
+    Parameters
+    ----------
+    key : str
+        Such as "nvidia-h200" or "NVIDIA H200", in any case; ``clhist info --profiles`` lists them.
+    profiles : iterable of ProfileFile, optional
+        Where to look; defaults to `load_profiles`.
 
     Raises
     ------
     ProfileError
         If there is none; the message lists those that there are.
+
+    Examples
+    --------
+    >>> clhist.named_profile("nvidia-h200").l2_cache                                        # doctest: +SKIP
+    62914560
     """
+    profiles = load_profiles() if profiles is None else profiles
     complete = [p for p in profiles if p.level == "device"]
     for profile in complete:
         if key.lower() in (profile.key.lower(), profile.name.lower()):

@@ -16,6 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 import clhist
+from clhist.cli.main import profile_option
 from clhist.cli.peers import Peer, peers
 
 _RUNS = 9
@@ -161,6 +162,7 @@ def _kernel_seconds(problem: Problem, indices: np.ndarray, values: np.ndarray, q
     show_default=True,
     help="What to compute; may be given several times.",
 )
+@profile_option
 @click.option(
     "--json",
     "json_file",

@@ -14,6 +14,7 @@ import numpy as np
 
 from clhist.cases.gromacs import PairList
 from clhist.cases.gromacs_data import NonbondedInput, load_nonbonded, reference_forces, water_box
+from clhist.cli.main import profile_option
 
 _RUNS = 15
 # Rounding of float32: so many units in the last place of the sum of absolute contributions of a component. A pair's
@@ -43,6 +44,7 @@ _EXPECTED_TOLERANCE = 1e-3  # relative to max(1, |f|), against another's float32
     show_default=True,
     help="RF of the neighbours, for the model.",
 )
+@profile_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def gromacs(data: str | None, update: str, race_factor: float, as_json: bool) -> None:
     """Compute the forces of a pair list: SC'20's case study of a generalized histogram.

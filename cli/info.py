@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 import click
@@ -14,9 +16,9 @@ import pyopencl as cl
 from clhist import __version__, device, operators
 from clhist.atomics import FEATURES, MEMORIES, available_updates, native_atomic
 from clhist.cli.main import bytes_text, table
-from clhist.errors import NoDeviceError
+from clhist.errors import NoDeviceError, ProfileError
 from clhist.operator import Operator
-from clhist.profile import PARAMETERS
+from clhist.profile import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, matching, user_directory
 
 DTYPES = ("int32", "int64", "float32", "float64", "complex64", "complex128")
 ATOMIC_DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")
@@ -51,21 +53,33 @@ _LEGEND = (
     "Unsigned integers are as signed ones, 8 and 16 bits as 32. A copy that is not shared needs none of them."
 )
 
+_PROFILES_LEGEND = (
+    "L: bytes of local memory; L2, line: bytes of the last cache that all compute units share, and of its line; Thw: "
+    "work-items resident at full occupancy; B: work-items of a work-group. /CU: for each compute unit; -: from another "
+    "profile that matches, from the driver, or from the default. `--json` has the source of each number."
+)
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--platform", metavar="P", help="Only devices of platforms whose name contains P.")
 @click.option("--device", "device_name", metavar="D", help="Only devices whose name contains D.")
-def info(as_json: bool, platform: str | None, device_name: str | None) -> None:
+@click.option("--profiles", is_flag=True, help="List the profiles instead, yours and those that came with clhist.")
+def info(as_json: bool, platform: str | None, device_name: str | None, profiles: bool) -> None:
     """Show the OpenCL devices and what clhist knows of them.
 
     For each: the numbers that the model needs and where they come from, the features and hardware atomics that it has,
     and the update that each ready-made operator gets. The best device comes first.
 
     \b
-    Example: the devices of NVIDIA's driver
+    Example: the devices of NVIDIA's driver, and what is known of others
       clhist info --platform NVIDIA
+      clhist info --profiles
     """
+    if profiles:
+        files = load_profiles()
+        click.echo(json.dumps(list(map(_profile_record, files)), indent=2) if as_json else show_profiles(files))
+        return
     found = device.devices(platform, device_name)
     default, problem = _default_device()
     records = [describe(each, is_default=each == default) for each in found]
@@ -82,20 +96,30 @@ def info(as_json: bool, platform: str | None, device_name: str | None) -> None:
 
 def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
     """Return all that is known of a device, as `clhist info --json` prints it."""
-    profile, features = device.device_profile(dev), device.device_features(dev)
+    profile, features, problem = device.own_profile(dev), device.device_features(dev), None
+    named = os.environ.get(device.PROFILE_VARIABLE) or None
+    if named:
+        try:
+            profile = device.device_profile(dev)
+        except ProfileError as error:
+            problem = str(error)
+    matched = matching(device.report(dev), load_profiles())
     return {
-        "name": profile.name,
+        "name": dev.name.strip(),
         "vendor": dev.vendor.strip(),
         "platform": dev.platform.name.strip(),
         "platform_version": dev.platform.version.strip(),
         "version": dev.version.strip(),
         "driver_version": dev.driver_version.strip(),
-        "kind": profile.kind,
+        "kind": device.device_kind(dev),
         "default": is_default,
         "problem": device.known_problem(dev),
         "compute_units": dev.max_compute_units,
         "global_memory": dev.global_mem_size,
         "memory_budget": device.memory_budget(dev),
+        "profiles": [{"name": file.key, "level": file.level, "path": file.path} for file in matched],
+        "named_profile": named,
+        "profile_problem": problem,
         "parameters": {key: {"value": getattr(profile, key), "source": profile.sources[key]} for key in PARAMETERS},
         "features": {name: name in features for name in FEATURES},
         "native_atomics": native_atomics(features),
@@ -146,6 +170,10 @@ def show(record: Mapping[str, Any]) -> str:
         ("compute units", str(record["compute_units"])),
         ("global memory", f"{bytes_text(record['global_memory'])}; for copies {bytes_text(record['memory_budget'])}"),
     ]
+    rows.append(("profiles", ", then ".join(f"{file['name']} ({file['level']})" for file in record["profiles"])))
+    if record["named_profile"]:
+        outcome = f"; not used: {record['profile_problem']}" if record["profile_problem"] else ", used instead"
+        rows.append((device.PROFILE_VARIABLE, record["named_profile"] + outcome))
     head = f"{title}\n{'-' * len(title)}\n"
     if record["problem"]:
         return head + table([("does not work", record["problem"]), *rows])
@@ -163,6 +191,48 @@ def show(record: Mapping[str, Any]) -> str:
             table([(_LEGEND,)], indent=4),
         ]
     )
+
+
+def show_profiles(files: Sequence[ProfileFile]) -> str:
+    """Return the tables of `files`, one for each level and kind."""
+    letters = [meaning.partition(":")[0].replace("L2_line", "line") for meaning in PARAMETERS.values()]
+    sections = [f"{len(files)} profiles; your own (*) go into {user_directory()}"]
+    for kind, level in product(KINDS, LEVELS):
+        rows = [
+            [
+                file.key + " *" * (not file.is_shipped),
+                *(_number_text(file, key) for key in PARAMETERS),
+                "  ".join(file.match) or "-",
+            ]
+            for file in files
+            if (file.kind, file.level) == (kind, level)
+        ]
+        if rows:
+            title = f"{kind.upper()}s, level {level}"
+            sections.append(f"{title}\n" + table([["", *letters, "matches"], *rows], right=range(1, 6)))
+    return "\n\n".join([*sections, table([(_PROFILES_LEGEND,)])])
+
+
+def _number_text(file: ProfileFile, key: str) -> str:
+    if key not in file.values:
+        return "-"
+    how, number, _ = file.values[key]
+    text = f"{number:,}"
+    if "bytes" in PARAMETERS[key] and number >= 1024:
+        text = f"{number / 2**20:.4g}M" if number >= 2**20 else f"{number / 2**10:.4g}K"
+    return text + "/CU" * (how == "per_compute_unit")
+
+
+def _profile_record(file: ProfileFile) -> dict[str, Any]:
+    return {
+        "name": file.key,
+        "title": file.name,
+        "path": file.path,
+        "kind": file.kind,
+        "level": file.level,
+        "match": list(file.match),
+        "parameters": {key: {how: number, "source": source} for key, (how, number, source) in file.values.items()},
+    }
 
 
 def _parameter(key: str, value: int, source: str) -> tuple[str, str, str]:

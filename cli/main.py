@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import textwrap
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import Any
 
 import click
 
 from clhist import __version__
+from clhist.device import PROFILE_VARIABLE
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
+from clhist.profile import named_profile
 
 COMMANDS = {
     "info": "clhist.cli.info:info",
@@ -57,6 +60,34 @@ def main() -> None:
       clhist info
       clhist plan -n 50M -H 12281
     """
+
+
+def profile_option(command: Callable) -> Callable:
+    """Give a command ``--profile NAME``: while it runs, every kernel is planned with that profile."""
+    return click.option(
+        "--profile",
+        metavar="NAME",
+        expose_value=False,
+        callback=_use_profile,
+        help="Plan for the device of this profile; `clhist info --profiles` lists them. "
+        f"[default: {PROFILE_VARIABLE}, or the device's own]",
+    )(command)
+
+
+def _use_profile(context: click.Context, option: click.Parameter, name: str | None) -> None:
+    if name is None:
+        return
+    named_profile(name)  # which refuses names that there are not
+    before = os.environ.get(PROFILE_VARIABLE)
+
+    def restore() -> None:
+        if before is None:
+            del os.environ[PROFILE_VARIABLE]
+        else:
+            os.environ[PROFILE_VARIABLE] = before
+
+    os.environ[PROFILE_VARIABLE] = name
+    context.call_on_close(restore)
 
 
 def table(rows: Sequence[Sequence[str]], *, indent: int = 2, right: Collection[int] = ()) -> str:

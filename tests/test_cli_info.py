@@ -12,6 +12,7 @@ from clhist.atomics import FEATURES
 from clhist.cli.info import describe, native_atomics, show, updates
 from clhist.cli.main import main
 from clhist.device import devices
+from clhist.profile import load_profiles
 
 KEYS = {
     "name",
@@ -26,12 +27,27 @@ KEYS = {
     "compute_units",
     "global_memory",
     "memory_budget",
+    "profiles",
+    "named_profile",
+    "profile_problem",
     "parameters",
     "features",
     "native_atomics",
     "updates",
 }
 PARAMETERS = ["local_memory", "l2_cache", "l2_line", "hardware_threads", "work_group_size"]
+
+
+SMALL = """
+name = "Small"
+kind = "gpu"
+match = ["no device"]
+""" + "".join(
+    f"[{key}]\nvalue = {value}\nsource = 'invented for a test'\n"
+    for key, value in {
+        "local_memory": 1024, "l2_cache": 2**21, "l2_line": 64, "hardware_threads": 512, "work_group_size": 256
+    }.items()
+)  # fmt: skip
 
 
 def run(*arguments):
@@ -71,6 +87,63 @@ def test_text_names_units_letters_sources_and_the_default(device, record, monkey
         assert label in text
     assert f"({device.local_mem_size:,} B)" in text or "devices/" in text
     assert max(map(len, show(record).splitlines())) <= 100
+
+
+def test_the_profiles_that_match_are_shown(device, record):
+    matched = record["profiles"]
+    assert matched[-1] == {
+        "name": f"default-{record['kind']}",
+        "level": "default",
+        "path": f"devices/default-{record['kind']}.toml",
+    }
+    assert f"default-{record['kind']} (default)" in show(record)
+    assert record["named_profile"] is None
+    assert "CLHIST_PROFILE" not in show(record)
+
+
+def test_a_profile_named_by_the_environment(device, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    own = describe(device, is_default=False)
+    for name, memory in (("small", 1024), ("large", 2**40)):
+        (tmp_path / f"{name}.toml").write_text(SMALL.replace("1024", str(memory)).replace("Small", name))
+    monkeypatch.setenv("CLHIST_PROFILE", "small")
+    found = describe(device, is_default=False)
+    assert (found["named_profile"], found["profile_problem"]) == ("small", None)
+    assert found["parameters"]["local_memory"] == {
+        "value": 1024,
+        "source": f"{tmp_path}/small.toml: invented for a test",
+    }
+    assert (found["name"], found["kind"]) == (own["name"], own["kind"])
+    assert ["CLHIST_PROFILE", "small,", "used", "instead"] in [line.split() for line in show(found).splitlines()]
+    monkeypatch.setenv("CLHIST_PROFILE", "large")
+    found = describe(device, is_default=False)
+    assert found["profile_problem"].startswith("profile 'large': local_memory: expected at most the ")
+    assert found["profile_problem"].endswith(f", got {2**40}")
+    assert found["parameters"] == own["parameters"]
+    monkeypatch.setenv("CLHIST_PROFILE", "no such")
+    assert describe(device, is_default=False)["profile_problem"].startswith(
+        "profile 'no such': there is none; known are"
+    )
+
+
+def test_profiles_are_listed(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    (tmp_path / "mine.toml").write_text(SMALL)
+    monkeypatch.setenv("OCL_ICD_VENDORS", "none")  # no OpenCL is needed
+    found = json.loads(run("--profiles", "--json").output)
+    assert [each["name"] for each in found] == [file.key for file in load_profiles()]
+    mine = found[0]
+    assert {key: value for key, value in mine.items() if key != "parameters"} == {
+        "name": "mine", "title": "Small", "path": f"{tmp_path}/mine.toml", "kind": "gpu", "level": "device",
+        "match": ["no device"],
+    }  # fmt: skip
+    assert mine["parameters"]["l2_line"] == {"value": 64, "source": "invented for a test"}
+    lines = [line.split() for line in run("--profiles").output.splitlines()]
+    assert ["mine", "*", "1K", "2M", "64", "512", "256", "no", "device"] in lines
+    assert ["nvidia-geforce-rtx-3090", "48K", "6M", "128", "125,952", "1,024", "GeForce", "RTX", "3090$"] in lines
+    assert ["GPUs,", "level", "architecture"] in lines
+    assert ["default-cpu", "32K", "1M", "64", "1/CU", "1", "-"] in lines
+    assert str(tmp_path) in run("--profiles").output
 
 
 def test_filters(device):

@@ -1,5 +1,8 @@
 """The command group: lazy commands, and errors as messages."""
 
+import os
+import re
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -7,6 +10,8 @@ from click.testing import CliRunner
 import clhist
 from clhist import errors
 from clhist.cli import main as cli
+from clhist.device import device_profile
+from clhist.profile import PARAMETERS
 
 
 def run(*arguments):
@@ -37,6 +42,39 @@ def test_every_command_has_help_with_an_example(command):
     result = run(command, "--help")
     assert result.exit_code == 0
     assert f"clhist {command}" in result.output.partition("Example")[2]
+
+
+@pytest.fixture
+def profiles(tmp_path, monkeypatch, gpu_like):
+    """Profiles of the user's: "small", which this device has, and "large", which it has not."""
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    for name, memory in (("small", 2048), ("large", 2**40)):
+        numbers = {key: getattr(gpu_like, key) for key in PARAMETERS} | {"local_memory": memory}
+        text = "".join(f"[{key}]\nvalue = {number}\nsource = 'for a test'\n" for key, number in numbers.items())
+        (tmp_path / f"{name}.toml").write_text(f"name = '{name}'\nkind = 'gpu'\nmatch = ['no device']\n{text}")
+
+
+@pytest.mark.parametrize("before", [None, "large"])
+@pytest.mark.parametrize("command", [["gromacs", "--json"], ["bench", "-n", "1000", "-H", "10", "--op", "count"]])
+def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
+    if before:
+        monkeypatch.setenv("CLHIST_PROFILE", before)
+    used = []
+    monkeypatch.setattr("clhist.kernel.device_profile", lambda dev: used.append(device_profile(dev)) or used[-1])
+    result = run(*command, "--profile", "small")
+    assert result.exit_code == 0, result.output
+    assert {profile.name for profile in used} == {"small"}
+    assert os.environ.get("CLHIST_PROFILE") == before
+    result = run(*command, "--profile", "large")
+    assert result.exit_code == 1
+    assert re.search(
+        rf"Error: profile 'large': local_memory: expected at most the \d+ bytes of .*, got {2**40}$", result.output
+    )
+    result = run(*command, "--profile", "no such")
+    assert result.exit_code == 1
+    assert result.output.startswith(
+        "Error: profile 'no such': there is none; known are large, small, amd-instinct-mi100"
+    )
 
 
 def test_version():

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pyopencl as cl
 import pytest
 from processes import run_python
 
 import clhist
 from clhist import NoDeviceError, device, runtimes
+from clhist.profile import PARAMETERS
 
 
 def fake_device(
@@ -116,6 +119,73 @@ def test_the_profile_of_this_device(queue):
     assert (found.name, found.kind) == (report.name, report.kind)
     assert found.work_group_size <= report.max_work_group_size
     assert device.memory_budget(queue.device) <= queue.device.max_mem_alloc_size
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch, gpu_like):
+    """A profile of the user's, by the name "small": this device with little local memory."""
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    numbers = {key: getattr(gpu_like, key) for key in PARAMETERS} | {"local_memory": 2048}
+    text = "".join(f"[{key}]\nvalue = {number}\nsource = 'for a test'\n" for key, number in numbers.items())
+    (tmp_path / "small.toml").write_text("name = 'Small'\nkind = 'gpu'\nmatch = ['no device']\n" + text)
+    return clhist.named_profile("small")
+
+
+def test_the_environment_names_a_profile(queue, small, monkeypatch):
+    own = clhist.device_profile(queue.device)
+    kernel = clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *x", map="EMIT(x[i], 1)")
+    x = np.arange(1000, dtype=np.int32) % 7
+    expected = np.bincount(x, minlength=1024)
+    for name, profile in (("small", small), ("", own), ("small", small)):  # a kernel that has been called before, too
+        monkeypatch.setenv("CLHIST_PROFILE", name)
+        assert clhist.device_profile(queue.device) == profile
+        assert kernel.plan(1000, 1024).profile == profile.name
+        np.testing.assert_array_equal(kernel(x, num_bins=1024), expected)
+    monkeypatch.setenv("CLHIST_PROFILE", "no such")
+    with pytest.raises(clhist.ProfileError, match=r"^profile 'no such': there is none; known are small, "):
+        kernel(x, num_bins=1024)
+
+
+@pytest.mark.parametrize(("key", "unit"), [("local_memory", "bytes"), ("work_group_size", "work-items")])
+def test_a_profile_that_claims_more_than_the_device_has(queue, gpu_like, monkeypatch, key, unit):
+    """It is refused before anything is enqueued, with both figures."""
+    has = {"local_memory": queue.device.local_mem_size, "work_group_size": queue.device.max_work_group_size}[key]
+    has = max(has, getattr(device.own_profile(queue.device), key))
+    claiming = dataclasses.replace(gpu_like, name="Other", **{key: has + 1})
+    kernel = clhist.HistogramKernel(
+        None, clhist.operators.count(), arguments="const int *x", map="EMIT(x[i], 1)", profile=claiming
+    )
+    message = rf"^profile 'Other': {key}: expected at most the {has} {unit} of .*, got {has + 1}$"
+    out = np.full(10, 77)
+    monkeypatch.setattr(cl, "enqueue_copy", None)
+    monkeypatch.setattr(cl, "enqueue_nd_range_kernel", None)
+    for call in (
+        lambda: kernel(np.zeros(5, np.int32), num_bins=10, out=out, race_factor="sample"),
+        lambda: kernel.plan(5, 10),
+    ):
+        with pytest.raises(clhist.ProfileError, match=message):
+            call()
+    assert np.all(out == 77)
+    with pytest.raises(TypeError, match=r"profile: expected a clhist.Profile, .* got 'nvidia-h200'"):
+        device.checked_profile("nvidia-h200", queue.device)
+
+
+@pytest.mark.parametrize(
+    ("more", "aliases"),
+    [
+        ({"board_name_amd": "AMD Radeon RX 6800 XT"}, ("AMD Radeon RX 6800 XT",)),
+        ({"compute_capability_major_nv": 8, "compute_capability_minor_nv": 6}, ("sm_86",)),
+        ({}, ()),
+    ],
+)
+def test_what_else_drivers_call_a_device(more, aliases):
+    class Device:
+        def __getattr__(self, name):
+            if name in more:
+                return more[name]
+            raise cl.LogicError("clGetDeviceInfo failed: INVALID_VALUE")
+
+    assert device._aliases(Device()) == aliases
 
 
 @pytest.fixture
