@@ -15,13 +15,16 @@ from clhist.device import default_queue, device_profile
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.execute import free_scratch
 from clhist.kernel import HistogramKernel
-from clhist.model import Plan, plan
+from clhist.model import plan
+from clhist.model_draft import Plan
 from clhist.operator import Operator
-from clhist.profile import Profile
+from clhist.profile import Profile, named_profile
+from clhist.stream import Accumulator
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Accumulator",
     "BuildError",
     "HistogramKernel",
     "NoDeviceError",
@@ -34,6 +37,7 @@ __all__ = [
     "default_queue",
     "device_profile",
     "free_scratch",
+    "named_profile",
     "operators",
     "plan",
     "reduce_by_index",

@@ -108,6 +108,11 @@ def check_context(named: Iterable[tuple[str, Array]], context: cl.Context) -> No
             raise ValueError(f"{name}: expected an array of the context {context}, got one of {array.context}")
 
 
+def shares_memory(device: cl.Device) -> bool:
+    """Whether kernels on `device` use NumPy arrays where they lie."""
+    return bool(device.host_unified_memory and device.type & cl.device_type.CPU)
+
+
 @dataclass
 class Operand:
     """An array as a kernel takes it.
@@ -134,7 +139,7 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
     if array.size == 0:
         return Operand(None, 0, _nothing)
     flags = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
-    if queue.device.host_unified_memory and queue.device.type & cl.device_type.CPU:
+    if shares_memory(queue.device):
         if written:
             buffer = _buffer(queue.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
             return Operand(buffer, 0, lambda: _map(queue, buffer, array))

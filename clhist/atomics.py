@@ -14,6 +14,7 @@ import numpy as np
 from clhist.operator import Operator, Part
 
 UPDATES = ("private", "native", "cas", "lock")
+STRATEGIES = (*UPDATES, "sort")  # what a caller may ask for: sorting the pairs takes the place of updating bins
 MEMORIES = ("local", "global")
 
 # What a device may have besides OpenCL C 1.2 with its 32-bit atomics.
@@ -123,7 +124,7 @@ def choose_updates(
     if forced is None:
         return tuple(_updates_of(part, memory, features)[0] for part in operator.parts)
     if forced not in UPDATES:
-        raise ValueError(f"update: expected one of {', '.join(UPDATES)}, got {forced!r}")
+        raise ValueError(f"update: expected one of {', '.join(STRATEGIES)}, got {forced!r}")
     available = available_updates(operator, memory, features)
     if forced != "private" and forced not in available:
         raise ValueError(

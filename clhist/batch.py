@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clhist.arrays import is_device_array
-from clhist.model import Plan
+from clhist.model_draft import Plan
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,9 @@ class Batch:
         lengths = self.ends - self.begins
         longest = max(1, -(-int(lengths.sum()) // plan.tasks))
         each = np.maximum(1, -(-lengths // longest))
+        if plan.most_tasks is not None and each.sum() > plan.most_tasks:  # every one has a copy
+            spare = max(0, plan.most_tasks - self.num_histograms)
+            each = 1 + (lengths.astype(float) * spare / max(1, int(lengths.sum()))).astype(np.int64)
         first = np.concatenate([[0], np.cumsum(each)])
         histogram = np.repeat(np.arange(self.num_histograms), each)
         chunk = np.arange(first[-1]) - first[histogram]
@@ -63,11 +66,16 @@ def batch_of_offsets(offsets: Any) -> Batch:
     TypeError, ValueError
         If `offsets` are no integers, fewer than two, negative, or decrease.
     """
-    given = offsets.get() if is_device_array(offsets) else np.asarray(offsets)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"offsets: expected integers, got {given.dtype}")
+    try:
+        given = offsets.get() if is_device_array(offsets) else np.asarray(offsets)
+    except ValueError as error:
+        raise ValueError(f"offsets: expected one dimension, got {offsets!r}") from error
     if given.ndim != 1 or given.size < 2:
         raise ValueError(f"offsets: expected one dimension and at least two entries, got shape {given.shape}")
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"offsets: expected integers, got {given.dtype}")
+    if given.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"offsets: expected numbers of elements, got {given.max()}")
     numbers = given.astype(np.int64)
     if numbers[0] < 0:
         raise ValueError(f"offsets: expected no negative entries, got {given[0]}")

@@ -6,6 +6,7 @@ Pure text: nothing here needs a device, so what a kernel will say can be tested 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -77,6 +78,19 @@ def c_name(dtype: np.dtype) -> str:
 def dtype_of(c_type: str) -> np.dtype | None:
     """Return the scalar dtype that OpenCL C calls `c_type`, or None."""
     return _DTYPES.get(" ".join(c_type.split()))
+
+
+def struct_of(fields: Mapping[str, np.dtype], argument: str = "dtype") -> np.dtype:
+    """Return the structured dtype of `fields` that is laid out as C does it, complex numbers being two-vectors."""
+    offsets, position, widest = [], 0, 1
+    for name, dtype in fields.items():
+        align = _alignment(dtype, f"{argument}, field {name!r}")
+        offsets.append(-(-position // align) * align)
+        position, widest = offsets[-1] + dtype.itemsize, max(widest, align)
+    size = -(-position // widest) * widest
+    return np.dtype(
+        {"names": list(fields), "formats": list(fields.values()), "offsets": offsets, "itemsize": size}, align=True
+    )
 
 
 def needs_fp64(dtype: np.dtype) -> bool:

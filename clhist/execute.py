@@ -14,7 +14,7 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist.arrays import Operand, read_only_buffer
 from clhist.batch import Batch
-from clhist.model import ALIGNMENT, LOCK_BYTES, Plan
+from clhist.model_draft import ALIGNMENT, LOCK_BYTES, Plan
 from clhist.operator import Operator
 from clhist.profile import Profile
 from clhist.program import Kernel, build
@@ -106,9 +106,9 @@ def combine_kernels(context: cl.Context, spec: CombineSpec) -> tuple[Kernel, Ker
     return clear, Kernel(program, "clhist_combine_copies", combine_parameters(spec))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sweep:
-    """One sweep over the input, planned and built.
+    """One sweep over the input, planned and built, and what calls need again of it.
 
     Attributes
     ----------
@@ -120,12 +120,96 @@ class Sweep:
         Built.
     numbers : tuple of int
         Which of a call's results it computes.
+    sorting : callable, optional
+        What enqueues it in the place of `kernel` alone, if pairs are sorted; see `clhist.sorting`.
     """
 
     plan: Plan
     spec: SweepSpec
     kernel: Kernel
     numbers: tuple[int, ...]
+    sorting: Callable[[Enqueued, Plan, Mapping[str, object], Allocator], None] | None = None
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def layout(self, copies: int) -> tuple[dict[str, int], int]:
+        """Return the scratch layout of so many copies; see `scratch_layout`."""
+        return self._keep(copies, lambda: scratch_layout(self.spec.outputs, self.plan, copies))
+
+    def numbers_of_kernel(self) -> dict[str, object]:
+        """Return the arguments of the kernel that depend on the plan alone."""
+
+        def make() -> dict[str, object]:
+            plan = self.plan
+            mask = plan.locks - 1 if plan.locks is not None else 2**32 - 1 if plan.memory == "local" else 2**64 - 1
+            found: dict[str, object] = {"clhist_size": plan.num_elements, "clhist_copies": plan.copies}
+            found["clhist_lock_mask"] = mask
+            for output, bins, chunk in zip(self.spec.outputs, plan.bins, plan.chunks(), strict=True):
+                found[f"clhist_num_bins{output.suffix}"] = bins
+                found[f"clhist_bins_per_pass{output.suffix}"] = chunk
+            return found
+
+        return self._keep("numbers", make)
+
+    def combine(self, k: int, result: Result, profile: Profile, device: cl.Device, batch: str) -> Combine:
+        """Return the second stage of the output number `k` of the sweep."""
+        operator = self.spec.outputs[k].operator
+        form = (result.dest_is_partial, result.out_is_partial, result.fields)
+
+        def make() -> Combine:
+            order = order_of(profile)
+            columns = rows = 1
+            if order == "interleaved":
+                largest = device.max_work_group_size
+                columns = min(256, largest)
+                if self.plan.global_copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
+                    columns = min(_COMBINE_COLUMNS, largest)
+                    rows = max(1, min(_COMBINE_ROWS, largest // _COMBINE_COLUMNS))
+                    rows = 1 << (rows.bit_length() - 1)  # they meet in a tree
+            return Combine.of(self.context, device, CombineSpec(operator, order, columns, rows, batch, *form))
+
+        return self._keep((k, batch, *form), make)
+
+    @property
+    def context(self) -> cl.Context:
+        """Where the kernel was built."""
+        return self.kernel.context
+
+    def _keep(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+
+@dataclass(frozen=True)
+class Combine:
+    """The second stage, built: the kernels that clear and combine, and how many work-groups go over the bins."""
+
+    spec: CombineSpec
+    clear: Kernel
+    kernel: Kernel
+    most_groups: int  # of a CPU, where each has a block of bins
+
+    @classmethod
+    def of(cls, context: cl.Context, device: cl.Device, spec: CombineSpec) -> Combine:
+        """Return it for `spec`."""
+        clear, kernel = combine_kernels(context, spec)
+        return cls(spec, clear, kernel, 4 * device.max_compute_units)
+
+    def enqueue(self, enqueued: Enqueued, result: Result, bins: int, values: Mapping[str, object]) -> None:
+        """Enqueue it for so many bins of all histograms; `values` are of the copies."""
+        if self.spec.order == "blocked":
+            group, groups = 1, min(bins, self.most_groups)
+        else:
+            group, groups = self.spec.columns * self.spec.rows, -(-bins // self.spec.columns)
+        given = {**values, "clhist_num_bins": bins, "has_dest": result.dest is not None}
+        suffixes = [f"_{name}" for name, _ in result.fields] or _ONE_ARRAY
+        for suffix, dest, out in zip(suffixes, result.dest or result.out, result.out, strict=True):
+            given[f"dest_base{suffix}"], given[f"dest_offset{suffix}"] = dest.buffer, dest.offset
+            given[f"out_base{suffix}"], given[f"out_offset{suffix}"] = out.buffer, out.offset
+        enqueued.add("combine", self.kernel, (groups * group,), (group,), given)
+
+
+_ONE_ARRAY = [""]
 
 
 @dataclass
@@ -172,6 +256,8 @@ class Launch:
         One 32-bit word that gets the largest bin emitted.
     batch : Batch, optional
         If there is more than one histogram of each kind.
+    after : dict of pyopencl.Event to pyopencl.Event
+        As in `Enqueued`.
     """
 
     sweeps: Sequence[Sweep]
@@ -180,6 +266,7 @@ class Launch:
     results: Sequence[Result]
     reach: Operand | None = None
     batch: Batch | None = None
+    after: dict[cl.Event, cl.Event] = field(default_factory=dict)
 
     def run(self, queue: cl.CommandQueue, allocator: Allocator | None, wait_for: Sequence[cl.Event]) -> Events:
         """Enqueue all and return the events of each stage; after the last of "combine" everything is written.
@@ -191,27 +278,36 @@ class Launch:
         """
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
         allocate = allocator if allocator is not None and _in_order(queue) else scratch_allocator(queue)
-        enqueued = _Enqueued(queue, list(wait_for))
+        enqueued = Enqueued(queue, list(wait_for), after=self.after)
         for sweep in self.sweeps:
             self._run_sweep(sweep, enqueued, allocate)
         return enqueued.events
 
-    def _run_sweep(self, sweep: Sweep, enqueued: _Enqueued, allocate: Allocator) -> None:
+    def _run_sweep(self, sweep: Sweep, enqueued: Enqueued, allocate: Allocator) -> None:
         plan = sweep.plan
         batch = self._batch_arguments(plan, enqueued.queue) if self.batch is not None else _NO_BATCH
-        scratch, places = None, scratch_layout(sweep.spec.outputs, plan, 0)[0]
+        copies = 0
         if plan.num_elements:
             copies = batch.slots if batch.slots is not None else plan.global_copies * plan.num_histograms
-            places, size = scratch_layout(sweep.spec.outputs, plan, copies)
+        places, size = sweep.layout(copies)
+        scratch = None
+        if copies:
             scratch = _allocate(allocate, size, plan)
             if plan.memory == "global" and plan.update != "private":
-                self._clear(sweep, enqueued, scratch, places, copies)
-            self._sweep(sweep, enqueued, scratch, places, batch)
+                self._clear(sweep, enqueued, scratch, places, copies, batch.kind)
+            self._sweep(sweep, enqueued, scratch, places, batch, allocate)
+        device, kind = enqueued.queue.device, batch.kind
         n = 0
-        for output, bins, number in zip(sweep.spec.outputs, plan.bins, sweep.numbers, strict=True):
+        for k, (output, bins, number) in enumerate(zip(sweep.spec.outputs, plan.bins, sweep.numbers, strict=True)):
             parts = len(output.operator.parts)
-            own = {f"clhist_place{k}": places[f"clhist_place{n + k}"] for k in range(parts)}
-            self._combine(output.operator, plan, self.results[number], bins, enqueued, scratch, own, batch)
+            values: dict[str, object] = {f"clhist_place{p}": places[f"clhist_place{n + p}"] for p in range(parts)}
+            values["clhist_scratch"] = scratch
+            values["clhist_bins"] = bins
+            values["clhist_copies"] = plan.global_copies if copies else 0
+            values["clhist_first"] = batch.first
+            result = self.results[number]
+            combine = sweep.combine(k, result, self.profile, device, kind)
+            combine.enqueue(enqueued, result, bins * plan.num_histograms, values)
             n += parts
 
     def _batch_arguments(self, plan: Plan, queue: cl.CommandQueue) -> _BatchArguments:
@@ -236,93 +332,46 @@ class Launch:
             groups=groups,
         )
 
-    def _clear(self, sweep: Sweep, enqueued: _Enqueued, scratch: Any, places: Mapping[str, int], copies: int) -> None:
+    def _clear(
+        self, sweep: Sweep, enqueued: Enqueued, scratch: Any, places: Mapping[str, int], copies: int, kind: str
+    ) -> None:
         group = 1 if self.profile.kind == "cpu" else min(256, self.profile.work_group_size)
         n = 0
-        for output, bins in zip(sweep.spec.outputs, sweep.plan.bins, strict=True):
-            kernel, _ = combine_kernels(enqueued.queue.context, CombineSpec(output.operator, order_of(self.profile)))
+        device = enqueued.queue.device
+        for k, (output, bins) in enumerate(zip(sweep.spec.outputs, sweep.plan.bins, strict=True)):
+            kernel = sweep.combine(k, self.results[sweep.numbers[k]], self.profile, device, kind).clear
             cells, parts = copies * bins, len(output.operator.parts)
-            groups = min(-(-cells // group), 16 * enqueued.queue.device.max_compute_units)
+            groups = min(-(-cells // group), 16 * device.max_compute_units)
             values: dict[str, object] = {"clhist_scratch": scratch, "clhist_num_cells": cells}
-            for k in range(parts):
+            for p in range(parts):
                 for name in ("place", "lock_place", "num_locks"):
-                    values[f"clhist_{name}{k}"] = places[f"clhist_{name}{n + k}"]
+                    values[f"clhist_{name}{p}"] = places[f"clhist_{name}{n + p}"]
             enqueued.add("clear", kernel, (groups * group,), (group,), values)
             n += parts
 
     def _sweep(
-        self, sweep: Sweep, enqueued: _Enqueued, scratch: Any, places: Mapping[str, int], batch: _BatchArguments
-    ) -> None:
-        plan = sweep.plan
-        values = {
-            **self.arguments,
-            **places,
-            "clhist_size": plan.num_elements,
-            "clhist_copies": plan.copies,
-            "clhist_scratch": scratch,
-            "clhist_lock_mask": _lock_mask(plan),
-            "clhist_global_reach": None if self.reach is None else self.reach.buffer,
-            "clhist_tasks": batch.tasks,
-            "clhist_chunks": batch.chunks,
-            "clhist_each": batch.each,
-            "clhist_table": batch.table,
-        }
-        for output, bins, chunk in zip(sweep.spec.outputs, plan.bins, plan.chunks(), strict=True):
-            values[f"clhist_num_bins{output.suffix}"] = bins
-            values[f"clhist_bins_per_pass{output.suffix}"] = chunk
-        groups = plan.work_groups if batch.groups is None else batch.groups
-        size = plan.work_group_size
-        enqueued.add("sweep", sweep.kernel, (groups * size, plan.passes), (size, 1), values)
-
-    def _combine(
         self,
-        operator: Operator,
-        plan: Plan,
-        result: Result,
-        bins: int,
-        enqueued: _Enqueued,
+        sweep: Sweep,
+        enqueued: Enqueued,
         scratch: Any,
         places: Mapping[str, int],
         batch: _BatchArguments,
+        allocate: Allocator,
     ) -> None:
-        queue = enqueued.queue
-        spec = self._combine_spec(operator, plan, result, queue.device, batch.kind if self.batch is not None else "")
-        _, kernel = combine_kernels(queue.context, spec)
-        all_bins = bins * plan.num_histograms
-        if spec.order == "blocked":
-            group, groups = 1, min(all_bins, 4 * queue.device.max_compute_units)
-        else:
-            group, groups = spec.columns * spec.rows, -(-all_bins // spec.columns)
-        values = {
-            **places,
-            "clhist_scratch": scratch,
-            "clhist_num_bins": all_bins,
-            "clhist_bins": bins,
-            "clhist_copies": plan.global_copies if plan.num_elements else 0,
-            "clhist_first": batch.first,
-            "has_dest": result.dest is not None,
-        }
-        suffixes = [f"_{name}" for name, _ in result.fields] or [""]
-        for suffix, dest, out in zip(suffixes, result.dest or result.out, result.out, strict=True):
-            values |= {f"dest_base{suffix}": dest.buffer, f"dest_offset{suffix}": dest.offset}
-            values |= {f"out_base{suffix}": out.buffer, f"out_offset{suffix}": out.offset}
-        enqueued.add("combine", kernel, (groups * group,), (group,), values)
-
-    def _combine_spec(
-        self, operator: Operator, plan: Plan, result: Result, device: cl.Device, batch: str
-    ) -> CombineSpec:
-        order = order_of(self.profile)
-        columns = rows = 1
-        if order == "interleaved":
-            largest = device.max_work_group_size
-            columns = min(256, largest)
-            if plan.global_copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
-                columns = min(_COMBINE_COLUMNS, largest)
-                rows = max(1, min(_COMBINE_ROWS, largest // _COMBINE_COLUMNS))
-                rows = 1 << (rows.bit_length() - 1)  # they meet in a tree
-        return CombineSpec(
-            operator, order, columns, rows, batch, result.dest_is_partial, result.out_is_partial, result.fields
-        )
+        plan = sweep.plan
+        values = {**self.arguments, **places, **sweep.numbers_of_kernel()}
+        values["clhist_scratch"] = scratch
+        values["clhist_global_reach"] = None if self.reach is None else self.reach.buffer
+        values["clhist_tasks"] = batch.tasks
+        values["clhist_chunks"] = batch.chunks
+        values["clhist_each"] = batch.each
+        values["clhist_table"] = batch.table
+        if sweep.sorting is not None:
+            sweep.sorting(enqueued, plan, values, allocate)
+            return
+        groups = plan.work_groups if batch.groups is None else batch.groups
+        size = plan.work_group_size
+        enqueued.add("sweep", sweep.kernel, (groups * size, plan.passes), (size, 1), values)
 
 
 @dataclass(frozen=True)
@@ -343,12 +392,20 @@ _NO_BATCH = _BatchArguments()
 
 
 @dataclass
-class _Enqueued:
-    """The commands of one call so far: each waits for the one before where the queue does not keep the order."""
+class Enqueued:
+    """The commands of one call so far: each waits for the one before where the queue does not keep the order.
+
+    `after` has for an event that stands for several commands the one that the first of these waited for.
+    """
 
     queue: cl.CommandQueue
     wait_for: list[cl.Event]
     events: Events = field(default_factory=dict)
+    after: dict[cl.Event, cl.Event] = field(default_factory=dict)
+    in_order: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.in_order = _in_order(self.queue)
 
     def add(
         self,
@@ -359,15 +416,38 @@ class _Enqueued:
         values: Mapping[str, object],
     ) -> None:
         """Enqueue `kernel` as part of `stage`."""
-        event = kernel.enqueue(self.queue, global_size, local_size, values, self.wait_for)
-        self.wait_for = [] if _in_order(self.queue) else [event]
+        self._note(stage, kernel.enqueue(self.queue, global_size, local_size, values, self.wait_for))
+
+    def add_last(self, stage: str, event: cl.Event) -> None:
+        """Note `event`, the last of several commands that waited for `wait_for`, as a further part of `stage`."""
+        self.after[event] = self.events[stage][-1]
+        self._note(stage, event)
+
+    def _note(self, stage: str, event: cl.Event) -> None:
+        self.wait_for = [] if self.in_order else [event]
         self.events.setdefault(stage, []).append(event)
 
 
-def _lock_mask(plan: Plan) -> int:
-    if plan.locks is not None:
-        return plan.locks - 1
-    return 2**32 - 1 if plan.memory == "local" else 2**64 - 1
+def combine_partials(
+    queue: cl.CommandQueue,
+    profile: Profile,
+    operator: Operator,
+    bins: int,
+    result: Result,
+    more: Operand | None,
+    wait_for: Sequence[cl.Event],
+) -> cl.Event:
+    """Enqueue what `result` asks for without any sweep, combined with `more`, an array of accumulators."""
+    order = order_of(profile)
+    columns = 1 if order == "blocked" else min(256, queue.device.max_work_group_size)
+    spec = CombineSpec(operator, order, columns, 1, "", result.dest_is_partial, result.out_is_partial, whole=True)
+    values: dict[str, object] = {f"clhist_place{n}": 0 for n in range(len(operator.parts))}
+    values |= {"clhist_scratch": None, "clhist_bins": bins, "clhist_copies": 0}
+    if more is not None:
+        values |= {"clhist_scratch": more.buffer, "clhist_place0": more.offset, "clhist_copies": 1}
+    enqueued = Enqueued(queue, list(wait_for))
+    Combine.of(queue.context, queue.device, spec).enqueue(enqueued, result, bins, values)
+    return enqueued.events["combine"][-1]
 
 
 def _in_order(queue: cl.CommandQueue) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -14,17 +14,28 @@ import pyopencl as cl
 from clhist.arguments import check_structs, integer, parse_arguments, scalar
 from clhist.arrays import Array, check_array, check_context, common_kind, is_aligned, is_device_array, operand
 from clhist.batch import Batch, batch_of_offsets, check_batch
-from clhist.device import check_process, default_queue, device_features, device_profile, memory_budget
+from clhist.device import (
+    check_process,
+    checked_profile,
+    default_queue,
+    device_features,
+    device_profile,
+    memory_budget,
+)
 from clhist.dtypes import needs_fp64
 from clhist.errors import UnsupportedError
 from clhist.execute import Allocator, Events, Launch, Sweep, is_wide, local_capacity, order_of, sweep_kernel
 from clhist.inspector import RaceFactor, counting, sample_race_factor
-from clhist.model import Forced, Plan
+from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
 from clhist.outputs import Outputs
 from clhist.planning import PlannedSweep, Problem, Target, emits_of, plan_sweeps
 from clhist.profile import Profile
-from clhist.render import Output, SweepSpec, is_elementwise, render_sweep
+from clhist.render import Output, SweepSpec, is_elementwise, render_pairs, render_sweep, uses_position
+from clhist.sorting import sorted_sweep
+
+if TYPE_CHECKING:
+    from clhist.stream import Accumulator
 
 _LOAD_BYTES = 16
 
@@ -64,10 +75,14 @@ class _Prepared:
 
 @dataclass
 class Outcome:
-    """What a call gives: its results in order, the events of each stage, and the largest bin if that was asked."""
+    """What a call gives: its results in order, the events of each stage, and the largest bin if that was asked.
+
+    `after` is that of `clhist.execute.Enqueued`.
+    """
 
     results: list[Any]
     events: Events
+    after: dict[cl.Event, cl.Event]
     reached: int
 
 
@@ -317,14 +332,19 @@ class HistogramKernel:
         Returns
         -------
         array, dict of str to float
-            The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between them.
+            The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between them;
+            where pairs are sorted, with those between the launches of the sort and of the scan.
         """
         names = {each.name for each in fields(Forced)}
         forced = Forced(**{name: choices.pop(name) for name in names & choices.keys()})
         outcome = self.run(args, Call(num_bins, queue=queue, forced=forced, **choices))
         cl.wait_for_events([events[-1] for events in outcome.events.values()])
+
+        def start(event: cl.Event) -> int:
+            return outcome.after[event].profile.end if event in outcome.after else event.profile.start
+
         seconds = {
-            stage: sum(event.profile.end - event.profile.start for event in events) * 1e-9
+            stage: sum(event.profile.end - start(event) for event in events) * 1e-9
             for stage, events in outcome.events.items()
         }
         return self._outputs.collect(outcome.results), seconds
@@ -362,6 +382,32 @@ class HistogramKernel:
         """How many values an element has at most for one histogram, as far as that is known; at least 1."""
         return max(1, *(target.emits or 1 for target in self._targets))
 
+    @property
+    def uses_position(self) -> bool:
+        """Whether the map may use `i` other than for the elements of the arrays that it uses only at ``[i]``."""
+        preambles = (self._preamble, *(o.preamble for o in self._outputs.operators))
+        return uses_position(self._elementwise, self._map, "\n".join(preambles))
+
+    def accumulator(self, num_bins: Any, **options: Any) -> Accumulator:
+        """Return an `Accumulator` of this map, for input that comes piece by piece; it has the `options`."""
+        from clhist.stream import Accumulator  # which uses this module
+
+        return Accumulator(self, num_bins, **options)
+
+    def with_operators(self, operators: Sequence[Operator]) -> HistogramKernel:
+        """Return the kernel of the same map with other operators, one for each of its own, on the same dtypes."""
+        return HistogramKernel(
+            self.context,
+            self._outputs.like(list(operators)),
+            arguments=self._arguments,
+            map=self._map,
+            preamble=self._preamble,
+            structs=self._structs,
+            options=self._options,
+            profile=self._profile,
+            emits=self._given_emits,
+        )
+
     def count_ranges(
         self,
         args: Sequence[Any],
@@ -373,18 +419,7 @@ class HistogramKernel:
     ) -> list[Array]:
         """Return how many values each bin of each output gets in each of `ranges`, whatever the values are."""
         if self._counting is None:
-            operators = [counting(operator) for operator in self._outputs.operators]
-            self._counting = HistogramKernel(
-                self.context,
-                self._outputs.like(operators),
-                arguments=self._arguments,
-                map=self._map,
-                preamble=self._preamble,
-                structs=self._structs,
-                options=self._options,
-                profile=self._profile,
-                emits=self._given_emits,
-            )
+            self._counting = self.with_operators([counting(operator) for operator in self._outputs.operators])
         names = self._outputs.like(list(shapes))
         call = Call(names, size, queue=queue, wait_for=wait_for, ranges=ranges, partial=True)
         return self._counting.run(args, call).results
@@ -392,14 +427,31 @@ class HistogramKernel:
     def source(self, chosen: Plan, queue: cl.CommandQueue | None = None) -> str:
         """Return the OpenCL C of the sweep that `chosen` plan leads to, for reading."""
         device = (queue or self._queue(None)).device
-        bins = dict(zip(chosen.outputs or ("",), chosen.bins, strict=True))
-        shapes = tuple((bins.get(suffix.lstrip("_"), 1),) for suffix in self._outputs.suffixes)
-        forced = Forced(chosen.update, chosen.memory, chosen.copies, chosen.passes, chosen.work_group_size)
-        histograms = chosen.num_histograms if chosen.is_batch else None
-        problem = self._problem(chosen.num_elements, shapes, histograms, chosen.race_factor, forced, None, device)
-        sweeps = self._plan(device, problem)
-        sweep = next(sweep for sweep in sweeps if sweep.plan.outputs == chosen.outputs)
-        return render_sweep(self._spec(replace(sweep, plan=chosen), device, aligned=True, reach=False, batch=""))
+        known = [suffix.removeprefix("_") for suffix in self._outputs.suffixes]
+        numbers = tuple(known.index(name) for name in chosen.outputs or known)
+        targets, found = [self._targets[n] for n in numbers], None
+        for update in (None, chosen.update):  # parts of one sweep may have different updates, unless one is forced
+            forced = Forced(update, chosen.memory, chosen.copies, chosen.passes, chosen.work_group_size, chosen.locks)
+            problem = Problem(
+                chosen.num_elements,
+                chosen.bins,
+                chosen.num_histograms if chosen.is_batch else None,
+                chosen.race_factor,
+                forced,
+                2**62,
+                self.emits,
+            )
+            sweeps = plan_sweeps(targets, problem, self._profile_of(device), device_features(device))
+            if len(sweeps) == 1 and (sweeps[0].plan.memory, sweeps[0].plan.update) == (chosen.memory, chosen.update):
+                found = replace(sweeps[0], plan=chosen, numbers=numbers)
+                break
+        if found is None:
+            raise ValueError(f"chosen: expected a plan of this kernel, got {chosen}")
+        batch = "even" if chosen.is_batch else ""
+        spec = self._spec(found, device, aligned=True, reach=False, batch=batch)
+        if chosen.update == "sort":
+            return render_pairs(spec, targets[0].emits or 1)
+        return render_sweep(spec)
 
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; what `__call__` and its relatives do."""
@@ -418,14 +470,18 @@ class HistogramKernel:
         on_device = common_kind(given)
         check_context(given, self.context)
         queue = self._queue(call.queue, [array for _, array in given])
+        profile = self._profile_of(queue.device)  # refused here, if at all: nothing is enqueued yet
         device_arrays = [array for _, array in given if is_device_array(array)]
         aligned = all(is_aligned(array, _LOAD_BYTES) for _, array in given)
-        call = replace(call, wait_for=[*call.wait_for, *(e for a in device_arrays for e in a.events)], queue=queue)
+        wait_for = [*call.wait_for, *(event for array in device_arrays for event in array.events)]
         own_shapes = shapes if batch is None else tuple(shape[1:] for shape in shapes)
-        factor = self._known_race_factor(values, call, size, own_shapes, queue)
+        factor = call.race_factor
+        if isinstance(factor, str):
+            factor = self._sampled_race_factor(factor, values, size, own_shapes, queue, wait_for)
         histograms = None if batch is None else batch.num_histograms
         problem = self._problem(size, own_shapes, histograms, factor, call.forced, call.memory_budget, queue.device)
-        prepared = self._prepared(queue.device, problem, aligned, call.reach, "" if batch is None else batch.kind)
+        kind = "" if batch is None else batch.kind
+        prepared = self._prepared(profile, queue.device, problem, aligned, call.reach, kind)
         for each in targets:
             each.allocate(queue, on_device, call.allocator)
         operands = {}
@@ -437,12 +493,12 @@ class HistogramKernel:
             else:
                 arguments[argument.name] = value
         results = [each.operands(queue) for each in targets]
-        reached = np.zeros(1, np.uint32)
-        reach = operand(reached, queue, written=True) if call.reach else None
+        reached = np.zeros(1, np.uint32) if call.reach else None
+        reach = None if reached is None else operand(reached, queue, written=True)
         launch = Launch(prepared.sweeps, prepared.profile, arguments, results, reach, batch)
         waits = not on_device or reach is not None
         try:
-            events = launch.run(queue, call.allocator, call.wait_for)
+            events = launch.run(queue, call.allocator, wait_for)
             if waits:
                 events["combine"][-1].wait()
         except BaseException:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
@@ -456,20 +512,24 @@ class HistogramKernel:
             for item in (*operands.values(), *(o for result in results for o in result.out), reach):
                 if item is not None:
                     item.retrieve()
-        return Outcome([each.result() for each in targets], events, int(reached[0]))
+        return Outcome(
+            [each.result() for each in targets], events, launch.after, 0 if reached is None else int(reached[0])
+        )
 
-    def _known_race_factor(
-        self, values: Sequence[Any], call: Call, size: int, shapes: Sequence[tuple[int, ...]], queue: cl.CommandQueue
+    def _sampled_race_factor(
+        self,
+        how: str,
+        values: Sequence[Any],
+        size: int,
+        shapes: Sequence[tuple[int, ...]],
+        queue: cl.CommandQueue,
+        wait_for: Sequence[cl.Event],
     ) -> float:
-        """Return the race factor of a call, measured if that is asked."""
-        factor = call.race_factor
-        if not isinstance(factor, str):
-            return factor
-        if factor not in ("sample", "sample once"):
-            raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {factor!r}")
+        if how not in ("sample", "sample once"):
+            raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {how!r}")
         key = tuple(prod(shape) for shape in shapes)
-        if factor == "sample" or key not in self._race_factors:
-            self._race_factors[key] = sample_race_factor(self, values, size, shapes, queue, call.wait_for)
+        if how == "sample" or key not in self._race_factors:
+            self._race_factors[key] = sample_race_factor(self, values, size, shapes, queue, wait_for)
         return self._race_factors[key].value
 
     def _check_arguments(self, args: Sequence[Any]) -> list[Any]:
@@ -506,14 +566,21 @@ class HistogramKernel:
             raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
         return queue
 
-    def _prepare(self, device: cl.Device, problem: Problem, aligned: bool, reach: bool, batch: str) -> _Prepared:
+    def _prepare(
+        self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, reach: bool, batch: str
+    ) -> _Prepared:
         """Plan and build; what a call with the same numbers needs again is kept by `_prepared`."""
         sweeps = []
         for sweep in self._plan(device, problem):
             spec = self._spec(sweep, device, aligned=aligned, reach=reach, batch=batch)
+            if sweep.plan.update == "sort":
+                emits = self._targets[sweep.numbers[0]].emits or 1
+                found = sorted_sweep(self.context, sweep.plan, spec, emits, sweep.numbers, self._options)
+                sweeps.append(found)
+                continue
             kernel = sweep_kernel(self.context, spec, self._options)
             sweeps.append(Sweep(sweep.plan, spec, kernel, sweep.numbers))
-        return _Prepared(self._profile_of(device), tuple(sweeps))
+        return _Prepared(profile, tuple(sweeps))
 
     def _plan(self, device: cl.Device, problem: Problem) -> tuple[PlannedSweep, ...]:
         return plan_sweeps(self._targets, problem, self._profile_of(device), device_features(device))
@@ -545,7 +612,7 @@ class HistogramKernel:
         return Problem(size, bins, num_histograms, float(race_factor), forced, room, self.emits)
 
     def _profile_of(self, device: cl.Device) -> Profile:
-        return self._profile or device_profile(device)
+        return device_profile(device) if self._profile is None else checked_profile(self._profile, device)
 
     def _spec(self, sweep: PlannedSweep, device: cl.Device, *, aligned: bool, reach: bool, batch: str) -> SweepSpec:
         profile, chosen = self._profile_of(device), sweep.plan

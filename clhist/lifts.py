@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from clhist.dtypes import c_name
+from clhist.dtypes import c_name, literal
 from clhist.operator import Lifted, Operator
 
 _ALL, _SIGN = 0xFFFFFFFF, 0x80000000
@@ -72,15 +72,17 @@ def position(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable
     value, index = pair["value"], pair["index"]
     if value.itemsize > 4 or index.itemsize > 4:
         return ()
+    # An index may be that of the neutral element, which must lose: it has the largest bits, or for the last the least.
+    turned = "~" if name == "first" else ""
     low = "as_uint(v.value)" if value.kind == "f" else "(uint)v.value"
-    back = "as_float((uint)a)" if value.kind == "f" else f"({c_name(value)})(uint)a"
+    back = f"as_float({turned}(uint)a)" if value.kind == "f" else f"({c_name(value)})({turned}(uint)a)"
     operator = Operator(
         pair,
         "min(a, b)" if name == "first" else "max(a, b)",
-        _key(neutral[1], index) << 32,
+        _key(neutral[1], index) << 32 | (_ALL if turned else 0),
         name,
         accumulator=np.uint64,
-        lift=f"(ulong){_ordered_integer('v.index', index)} << 32 | {low}",
+        lift=f"(ulong){_ordered_integer('v.index', index)} << 32 | (uint){turned}{low}",
         finish=f"(value_t){{{back}, {_restored_integer('(uint)(a >> 32)', index)}}}",
     )
     return (Lifted(operator),)
@@ -99,7 +101,7 @@ def exact_sums(dtype: np.dtype, limit: int) -> tuple[Lifted, ...]:
                 0,
                 "saturating_add",
                 accumulator=held,
-                lift=f"min(({kind})v, ({kind}){limit}{suffix})",
+                lift=f"({kind})min(v, {literal(limit, dtype)})",
                 finish=f"({c_name(dtype)})min(a, ({kind}){limit}{suffix})",
             )
             found.append(Lifted(operator, int(most)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhist.dtypes import IDENTIFIER, literal, needs_fp64, same_value, supported_dtype
+from clhist.dtypes import IDENTIFIER, literal, needs_fp64, same_value, struct_of, supported_dtype
 from clhist.recognition import recognise
 
 
@@ -192,6 +193,16 @@ class Operator:
         """Whether the device must have double precision."""
         return needs_fp64(self.dtype) or needs_fp64(self.accumulator)
 
+    def fixed(self, *, shared: bool) -> Operator:
+        """Return the one form of it that accumulators of any number of values can have from one call to the next.
+
+        Where work-items share copies (`shared`) that is the first lifted one that takes any number, if there is one.
+        """
+        forms = (lifted.operator for lifted in self.lifted if lifted.most_values is None)
+        found = copy(next(forms, self) if shared else self)
+        object.__setattr__(found, "lifted", ())
+        return found
+
     def __repr__(self) -> str:
         return f"<Operator {self.name} on {self.dtype}: {self.combine}>"
 
@@ -212,8 +223,8 @@ class _Product:
                 raise ValueError(f"combine: expected C identifiers as names of fields, got {name!r}")
             if operator.accumulator.names or re.search(r"\b(value_t|accumulator_t)\b", operator.preamble):
                 raise ValueError(f"combine[{name!r}]: expected an operator on numbers, got {operator!r}")
-        fields = [(name, operator.accumulator) for name, operator in operators.items()]
-        self.accumulator = supported_dtype(np.dtype(fields, align=True), "combine")
+        fields = {name: operator.accumulator for name, operator in operators.items()}
+        self.accumulator = supported_dtype(struct_of(fields, "combine"), "combine")
         self.parts = tuple(
             Part(f".{name}{part.accessor}", part.dtype, part.combine, part.neutral_literal, part.operation)
             for name, operator in operators.items()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist import lifts
-from clhist.dtypes import c_name, literal, same_value, supported_dtype
+from clhist.dtypes import c_name, literal, same_value, struct_of, supported_dtype
 from clhist.operator import Operator
 from clhist.recognition import recognise
 
@@ -40,8 +40,13 @@ def product(
     >>> operators.product({"sum": add(np.float32), "squares": add(np.float32)}, np.float32,
     ...     lift="(accumulator_t){v, v * v}", finish="a.squares - a.sum * a.sum")      # doctest: +SKIP
     """
+    if not isinstance(operators, Mapping) or not operators:
+        raise TypeError(f"operators: expected a mapping of at least one field to its operator, got {operators!r}")
+    for field, operator in operators.items():
+        if not isinstance(operator, Operator):
+            raise TypeError(f"operators[{field!r}]: expected a clhist.Operator, got {operator!r}")
     if dtype is None:
-        dtype = np.dtype([(field, operator.dtype) for field, operator in operators.items()], align=True)
+        dtype = struct_of({field: operator.dtype for field, operator in operators.items()})
     lifted = {
         field: next((other.operator for other in operator.lifted if other.most_values is None), operator)
         for field, operator in operators.items()
@@ -207,7 +212,7 @@ def variance(dtype: DTypeLike, ddof: int = 0) -> Operator:
 {{
     const ulong number = a.number + b.number;
     const {real} part = number ? ({real})b.number / ({real})number : 0, shift = b.mean - a.mean;
-    const {real} between = shift * shift * part * a.number;
+    const {real} between = (shift * part) * (shift * a.number);  // 0, not inf * 0, if either is empty
     accumulator_t sum = {{number, a.mean + shift * part, a.deviations + b.deviations + between}};
     return sum;
 }}""",
@@ -320,7 +325,7 @@ def _logical(dtype: DTypeLike, combine: str, neutral: int, name: str) -> Operato
 
 def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
     value = _real(dtype)
-    index = _integer(index_dtype, "index_dtype")
+    index = _of_kind(index_dtype, "iu", "an integer", "index_dtype")
     worst = _smallest(value) if better == ">" else _largest(value)
     same = "a.value == b.value"
     wins = f"b.value {better} a.value"
@@ -337,10 +342,11 @@ def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Op
 
 def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
     value = _real(dtype)
-    index = _integer(index_dtype, "index_dtype")
+    index = _of_kind(index_dtype, "iu", "an integer", "index_dtype")
     pair = np.dtype([("value", value), ("index", index)], align=True)
     neutral = 0, np.iinfo(index).max if better == "<" else np.iinfo(index).min
-    combine = f"b.index {better} a.index ? b : a"
+    # Only the neutral element has the index of another pair, and then that pair wins.
+    combine = f"(b.index {better} a.index || (b.index == a.index && b.value != 0)) ? b : a"
     return Operator(pair, combine, neutral, name, lifted=lifts.position(name, pair, neutral), positional=True)
 
 

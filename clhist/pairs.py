@@ -35,6 +35,8 @@ class PairSpec:
         Whether an element is an index with all its components, rather than one component.
     with_position : bool
         Whether the values lack their index, which is their position then.
+    from_first : bool
+        Whether positions begin at the last argument, a scalar called `first`, rather than at 0.
     """
 
     operator: Operator
@@ -43,6 +45,7 @@ class PairSpec:
     vector: int = 1
     by_rows: bool = False
     with_position: bool = False
+    from_first: bool = False
 
 
 @lru_cache(maxsize=256)
@@ -69,6 +72,8 @@ def pair_kernel(context: cl.Context, spec: PairSpec) -> HistogramKernel:
                 f"const long row = (long)indices[i / {d}]; "
                 f"EMIT(row >= 0 && row < rows ? row * {d} + i % {d} : -1, {_value(spec, 'i')})"
             )
+    if spec.from_first:
+        arguments.append("const long first")
     emits = spec.vector if spec.by_rows else 1
     return HistogramKernel(context, spec.operator, arguments=", ".join(arguments), map=code, emits=emits)
 
@@ -165,7 +170,7 @@ def _value(spec: PairSpec, element: str) -> str:
         return f"((value_t){{{', '.join(f'values{k}[{element}]' for k in range(len(values)))}}})"
     value = f"values[{element}]"
     if spec.with_position:
-        return f"((value_t){{{value}, {element}}})"
+        return f"((value_t){{{value}, {f'first + {element}' if spec.from_first else element}}})"
     if operator.dtype.kind == "c" and values[0] != operator.dtype:
         target = c_name(operator.dtype)
         return f"convert_{target}({value})" if values[0].kind == "c" else f"({target})({value}, 0)"

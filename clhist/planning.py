@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from clhist import model
 from clhist.atomics import MEMORIES, UPDATES, choose_updates, slowest
-from clhist.model import Forced, Plan
+from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
 from clhist.profile import Profile
 from clhist.render import Output
@@ -141,7 +141,8 @@ def _best_form(
     best, failed = None, None
     for operator in _forms(target, problem.size):
         try:
-            sweep = _plan_one((Output(operator, (), target.suffix),), (number,), problem, profile, features)
+            output = Output(operator, (), target.suffix)
+            sweep = _plan_one((output,), (number,), problem, profile, features, target.emits)
         except ValueError as error:
             failed = failed or error
             continue
@@ -159,10 +160,15 @@ def _best_form(
 
 def _is_better(lifted: PlannedSweep, own: PlannedSweep) -> bool:
     """Whether the better update of a lifted form is worth its larger bins; in local memory it is not (measured)."""
-    if UPDATES.index(lifted.plan.update) >= UPDATES.index(own.plan.update):
+    if _rank(lifted.plan) >= _rank(own.plan):
         return False
     wider = lifted.outputs[0].operator.bin_bytes > own.outputs[0].operator.bin_bytes
     return not (wider and own.plan.memory == "local" and own.plan.passes <= _PASSES_WORTH_A_WIDER_BIN)
+
+
+def _rank(plan: Plan) -> int:
+    """Return how good an update is, 0 being the best; sorting was taken in the place of locks."""
+    return UPDATES.index("lock" if plan.update == "sort" else plan.update)
 
 
 def _forms(target: Target, size: int) -> Iterator[Operator]:
@@ -176,7 +182,9 @@ def _forms(target: Target, size: int) -> Iterator[Operator]:
 def _joined(
     first: PlannedSweep, second: PlannedSweep, problem: Problem, profile: Profile, features: Collection[str]
 ) -> PlannedSweep | None:
-    """Return the two as one sweep if that pays."""
+    """Return the two as one sweep if that pays; pairs that are sorted are those of one histogram."""
+    if "sort" in (first.plan.update, second.plan.update):
+        return None
     try:
         joint = _plan_one(first.outputs + second.outputs, first.numbers + second.numbers, problem, profile, features)
     except (ValueError, MemoryError):  # too many copies, or too much for the budget
@@ -190,9 +198,10 @@ def _plan_one(
     problem: Problem,
     profile: Profile,
     features: Collection[str],
+    most_emits: int | None = None,
 ) -> PlannedSweep:
     forced = problem.forced
-    shared = None if forced.update == "private" else forced.update
+    shared = None if forced.update in ("private", "sort") else forced.update
     updates = _shared_updates(outputs, forced.memory, features, shared)
     worst = {m: slowest(u for each in found for u in each) for m, found in updates.items()}
     any_memory = next(iter(updates.values()))
@@ -210,12 +219,13 @@ def _plan_one(
         memory_budget=problem.memory_budget,
         num_histograms=problem.num_histograms,
         emits=problem.emits,
+        most_emits=most_emits,
     )
-    if plan.update == "private":
-        chosen = [("private",) * len(output.operator.parts) for output in outputs]
+    if plan.update in ("private", "sort"):
+        chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]
     else:
         chosen = updates[plan.memory]
-    names = tuple(output.suffix.lstrip("_") for output in outputs if output.suffix)
+    names = tuple(output.suffix.removeprefix("_") for output in outputs if output.suffix)
     return PlannedSweep(
         replace(plan, outputs=names),
         tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True)),

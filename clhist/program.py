@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyopencl as cl
 
@@ -31,6 +32,7 @@ class Kernel:
 
     def __init__(self, program: cl.Program, name: str, parameters: Sequence[Parameter]) -> None:
         self._lock = threading.Lock()
+        self.context = program.context
         self._parameters = tuple(parameters)
         dtypes = [parameter.dtype for parameter in parameters]
         self._convert = any(dtype is not None and dtype.names for dtype in dtypes)
@@ -68,20 +70,28 @@ def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.P
         If the compiler refuses it; with the numbered source and the compiler's words.
     """
     key = (context.int_ptr, source, tuple(options))
-    with _lock:
+    with building():
         if key not in _programs:
             # The context is kept, so that its pointer is not used for another.
             _programs[key] = context, _build(context, source, options)
         return _programs[key][1]
 
 
+@contextmanager
+def building() -> Iterator[None]:
+    """Let one thread at a time build, without what some compilers always say.
+
+    PyOpenCL warns of that unless it is asked to show it.
+    """
+    with _lock, warnings.catch_warnings():
+        if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+        yield
+
+
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:
     try:
-        with warnings.catch_warnings():
-            # Some compilers always say something; PyOpenCL warns of that unless it is asked to show it.
-            if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
-                warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Program(context, source).build(options=list(options))
+        return cl.Program(context, source).build(options=list(options))
     except cl.Error as error:
         numbered = "\n".join(f"{number:4d}  {line}" for number, line in enumerate(source.splitlines(), start=1))
         words = _compiler_words(error)

@@ -7,7 +7,7 @@ array); what changes only numbers (N, H, M, the bins of a pass) is passed when a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -251,26 +251,34 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
 
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``."""
-    preamble_of: dict[Output, str] = {}
-    for output in spec.outputs:  # one that several operators of the same types share stands once
-        shared = any(
-            other.operator.preamble == output.operator.preamble
-            and (other.operator.dtype, other.operator.accumulator)
-            == (output.operator.dtype, output.operator.accumulator)
-            for other in preamble_of
-        )
-        preamble_of[output] = "" if shared else output.operator.preamble
     return _template("sweep.mako").render(
         spec=spec,
         streamed=spec.streamed,
         parts=spec.parts,
         kernel_parameters=sweep_parameters(spec),
-        preamble_of=preamble_of,
+        preamble_of=_preambles((*spec.ignored, *spec.outputs)),
         map_body=_read_ahead(spec.map, spec.streamed),
         fence=_fence(spec.memory, spec.features),
         declare=declare,
         c_name=c_name,
     )
+
+
+def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
+    """Return the preamble of each operator, without what an earlier one has defined already."""
+    found: dict[Output, str] = {}
+    seen: list[tuple[str, tuple[np.dtype, np.dtype]]] = []
+    for output in outputs:
+        text, types = output.operator.preamble, (output.operator.dtype, output.operator.accumulator)
+        for earlier, of in seen:
+            common = min(text, earlier, key=len)
+            whole_lines = rf"^{re.escape(common)}$"
+            same = of == types or not re.search(r"\b(value_t|accumulator_t)\b", common)
+            if common and same and all(re.search(whole_lines, each, re.MULTILINE) for each in (text, earlier)):
+                text = re.sub(whole_lines, "", text, flags=re.MULTILINE).strip()
+        found[output] = text
+        seen.append((text, types))
+    return found
 
 
 @dataclass(frozen=True)
@@ -291,6 +299,8 @@ class CombineSpec:
         Whether these are arrays of accumulators, neither lifted nor finished.
     fields : tuple of (str, str)
         Name and C type of each field of a structured value, if each has an array of its own.
+    whole : bool
+        Whether the copies are arrays of accumulators rather than one array for each part.
     """
 
     operator: Operator
@@ -301,6 +311,7 @@ class CombineSpec:
     dest_is_partial: bool = False
     out_is_partial: bool = False
     fields: tuple[tuple[str, str], ...] = ()
+    whole: bool = False
 
 
 def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
@@ -339,6 +350,46 @@ def render_combine(spec: CombineSpec) -> str:
     )
 
 
+def held_words(operator: Operator) -> int:
+    """Return in how many 32-bit words an accumulator lies where pairs are sorted: PyOpenCL scans whole ones."""
+    return -(-operator.accumulator.itemsize // 4)
+
+
+def pairs_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_pairs``, in order."""
+    found = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const int", "clhist_size", _INT))
+    for name in ("clhist_num_bins", "clhist_no_bin"):
+        found.append(Parameter("const uint", name, _UINT))
+    for kind, name in (("uint", "clhist_keys"), ("uint", "clhist_positions"), ("clhist_held_t", "clhist_held")):
+        found.append(Parameter(f"__global {kind} *", name, None))
+    if spec.reach:
+        found.append(Parameter("volatile __global uint *", "clhist_global_reach", None))
+    if spec.batch:
+        found.append(Parameter("const int", "clhist_each", _INT))
+    return tuple(found)
+
+
+def render_pairs(spec: SweepSpec, emits: int) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_pairs``; an element has at most so many values."""
+    return _template("pairs.mako").render(
+        spec=spec,
+        emits=emits,
+        output=spec.outputs[0],
+        words=held_words(spec.outputs[0].operator),
+        kernel_parameters=pairs_parameters(spec),
+        declare=declare,
+        c_name=c_name,
+    )
+
+
+def render_segments(operator: Operator, held: str) -> str:
+    """Return the C that PyOpenCL's scan of sorted pairs begins with; `held` is its type of an accumulator."""
+    return _template("segments.mako").render(
+        operator=operator, held=held, words=held_words(operator), declare=declare, c_name=c_name
+    )
+
+
 def _template(name: str) -> Template:
     return _lookup().get_template(name)
 
@@ -373,6 +424,15 @@ def is_elementwise(argument: Argument, code: str, preamble: str = "") -> bool:
     if not argument.is_array or not uses or re.search(name, preamble) or _HIDDEN_INDEX.search(code):
         return False
     return len(uses) == len(re.findall(_element(argument), code)) and not re.search(rf"&\s*\(*\s*{name}", code)
+
+
+def uses_position(elementwise: Collection[Argument], code: str, preamble: str = "") -> bool:
+    """Return whether the map `code`, or a macro, uses `i` other than for elements of the `elementwise` arrays."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
+    for argument in elementwise:
+        code = re.sub(_element(argument), " ", code)
+    macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
+    return any(re.search(r"(?<!\.)(?<!->)\bi\b", text) for text in (code, *macros))
 
 
 def is_streamed(argument: Argument, code: str, preamble: str = "") -> bool:

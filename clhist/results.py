@@ -129,14 +129,15 @@ def target(
     fields: tuple[str, ...] = ()
     if isinstance(dest, tuple) or isinstance(out, tuple):
         fields = operator.dtype.names or ()
+        if not fields:
+            kind = "dest" if isinstance(dest, tuple) else "out"
+            raise TypeError(f"{kind}{name}: expected one array of {operator.dtype}, which has no fields, got a tuple")
         for kind, given in (("dest", dest), ("out", out)):
             if given is not None and (not isinstance(given, tuple) or len(given) != len(fields)):
                 raise TypeError(
                     f"{kind}{name}: expected a tuple of {len(fields)} arrays, one for each field of {operator.dtype}, "
                     f"got {type(given).__name__}{f' of {len(given)}' if isinstance(given, tuple) else ''}"
                 )
-        if not fields:
-            raise TypeError(f"dest{name}: expected one array of {operator.dtype}, which has no fields, got a tuple")
         if any(operator.dtype[field].names or operator.dtype[field].subdtype for field in fields):
             raise TypeError(
                 f"dest{name}: expected one array of {operator.dtype}, whose fields are no scalars, got a tuple"

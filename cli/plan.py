@@ -9,10 +9,12 @@ from decimal import Decimal
 
 import click
 
-from clhist import model
-from clhist.atomics import MEMORIES, UPDATES
+from clhist import model_equations
+from clhist.atomics import MEMORIES, STRATEGIES
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError
+from clhist.model import plan as make_plan
+from clhist.model_draft import LOCK_BYTES, Forced, Plan, Step, sort_bytes
 from clhist.planning import grouped, pays
 from clhist.profile import PARAMETERS, Profile, load_profiles, named_profile
 
@@ -23,6 +25,7 @@ _UPDATE_WORDS = {
     "native": "a hardware atomic, HDW in the paper",
     "cas": "a loop of compare and exchange, CAS in the paper",
     "lock": "a spinlock for each bin, XCG in the paper",
+    "sort": "pairs are sorted by bin and scanned, Listing 4 of the paper",
 }
 
 
@@ -68,11 +71,11 @@ NUMBER = Number()
 )
 @click.option(
     "--update",
-    type=click.Choice(UPDATES),
+    type=click.Choice(STRATEGIES),
     default="native",
     show_default=True,
     help="How work-items that share a copy update a bin. Where none share one, the model takes private; "
-    "private forces a copy for each work-item.",
+    "private forces a copy for each work-item, sort that the pairs are sorted.",
 )
 @click.option(
     "--memory",
@@ -165,9 +168,10 @@ def plan(
             param_hint="--element-size",
         )
     sizes = element_size * (len(num_bins) // len(element_size))
-    shared = "native" if update == "private" else update
-    forced = model.Forced(
-        "private" if update == "private" else None,
+    whole = update in ("private", "sort")  # strategies rather than updates of shared copies
+    shared = "native" if whole else update
+    forced = Forced(
+        update if whole else None,
         None if memory == "auto" else memory,
         copies,
         passes,
@@ -176,7 +180,7 @@ def plan(
     )
 
     def sweep_of(members: tuple[int, ...]) -> _Sweep:
-        chosen = model.plan(
+        chosen = make_plan(
             num_elements,
             tuple(num_bins[k] for k in members),
             numbers,
@@ -188,10 +192,13 @@ def plan(
             forced=forced,
             memory_budget=budget,
             num_histograms=histograms,
+            most_emits=1 if len(members) == 1 else None,
         )
         return _Sweep(members, chosen, tuple(sizes[k] for k in members))
 
     def join(first: _Sweep, second: _Sweep) -> _Sweep | None:
+        if "sort" in (first.plan.update, second.plan.update):
+            return None
         try:
             joint = sweep_of(first.members + second.members)
         except (ValueError, MemoryError):  # does not fit
@@ -212,9 +219,9 @@ def plan(
     constants = [
         ("RF", _value(race_factor), "race factor: H consecutive elements touch H / RF distinct bins"),
         *((letter, _value(number), text) for letter, number, text in _numbers(numbers)),
-        ("k_RF", _value(model.K_RF), "constant (III-D)"),
-        ("F_L2", _value(model.F_L2), "constant (III-D)"),
-        ("k_ct_min", _value(model.K_CT_MIN), "constant (III-D)"),
+        ("k_RF", _value(model_equations.K_RF), "constant (III-D)"),
+        ("F_L2", _value(model_equations.F_L2), "constant (III-D)"),
+        ("k_ct_min", _value(model_equations.K_CT_MIN), "constant (III-D)"),
     ]
     batch = "" if histograms is None else f"{histograms:,} histograms of "
     bins = " + ".join(f"{n:,}" for n in num_bins)
@@ -239,7 +246,7 @@ class _Sweep:
     """One sweep: which of the histograms it fills, how, and the bytes of a bin of each."""
 
     members: tuple[int, ...]
-    plan: model.Plan
+    plan: Plan
     sizes: tuple[int, ...]
 
 
@@ -250,7 +257,7 @@ def _record(sweep: _Sweep) -> dict[str, object]:
 
 def _given(sweep: _Sweep, update: str, arrays: int, histograms: int | None) -> list[tuple[str, str, str]]:
     """Return letter, value and meaning of what a sweep is planned from; of several histograms the sum and the mean."""
-    lock = model.LOCK_BYTES if update == "lock" and sweep.plan.locks is None else 0
+    lock = LOCK_BYTES if update == "lock" and sweep.plan.locks is None else 0
     size = sum(n * (each + lock) for n, each in zip(sweep.plan.bins, sweep.sizes, strict=True)) / sweep.plan.num_bins
     several = len(sweep.members) > 1
     rows = [
@@ -283,18 +290,18 @@ def _numbers(profile: Profile) -> list[tuple[str, int, str]]:
     ]
 
 
-def _stages(chosen: model.Plan) -> list[tuple[str, list[model.Step]]]:
+def _stages(chosen: Plan) -> list[tuple[str, list[Step]]]:
     """Return the steps under titles: those for local memory end where its passes are compared with their limit."""
     steps = list(chosen.steps)
     after = next((n for n, step in enumerate(steps, start=1) if step.symbol == "S_max"), 0)
     stages = [("In local memory", steps[:after])] if after else []
     if steps[after:]:
-        private = " (private copies)" if chosen.update == "private" else ""
-        stages.append((f"In {chosen.memory} memory{private}", steps[after:]))
+        how = {"private": " (private copies)", "sort": " (sorted pairs)"}.get(chosen.update, "")
+        stages.append((f"In {chosen.memory} memory{how}", steps[after:]))
     return stages
 
 
-def _result(chosen: model.Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
+def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
     owner = "in each work-group" if chosen.memory == "local" else "on the device"
     if chosen.is_batch:
         owner = "of each histogram"
@@ -315,6 +322,8 @@ def _result(chosen: model.Plan, local: int, everywhere: int) -> list[tuple[str, 
     if local:
         rows.append(("local memory", f"{bytes_text(local)} of each work-group"))
     copies = "one copy" if chosen.global_copies == 1 else f"{chosen.global_copies:,} copies"
+    if chosen.update == "sort":
+        copies = "the pairs and one copy"
     each = " of each histogram" if chosen.is_batch else ""
     return [*rows, ("global memory", f"{bytes_text(everywhere)} for {copies} of all bins{each}")]
 
@@ -322,7 +331,9 @@ def _result(chosen: model.Plan, local: int, everywhere: int) -> list[tuple[str, 
 def _copy_bytes(sweep: _Sweep) -> tuple[int, int]:
     """Return the bytes that copies take in the local memory of a work-group, and in global memory."""
     chosen = sweep.plan
-    lock = model.LOCK_BYTES if chosen.update == "lock" and chosen.locks is None else 0
+    if chosen.update == "sort":
+        return 0, sort_bytes(chosen.num_elements, chosen.num_bins * chosen.num_histograms, sweep.sizes[0])
+    lock = LOCK_BYTES if chosen.update == "lock" and chosen.locks is None else 0
     chunk = sum(n * (size + lock) for n, size in zip(chosen.chunks(), sweep.sizes, strict=True))
     local = chosen.copies * chosen.teams * chunk if chosen.memory == "local" else 0
     one = sum(n * (size + (0 if local else lock)) for n, size in zip(chosen.bins, sweep.sizes, strict=True))

@@ -15,6 +15,10 @@
         "": "const ulong copies = clhist_copies, at = k;",
     }[spec.batch]
 
+    def held(at):
+        """The accumulator of a copy."""
+        return f"whole[{at}]" if spec.whole else f"clhist_held({cells}, {at})"
+
     def given(index):
         """The accumulator that dest has for a bin."""
         if spec.dest_is_partial:
@@ -92,9 +96,13 @@ __kernel void clhist_clear(${", ".join(parameter.declaration for parameter in cl
 % endif
 __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parameter in combine_parameters)})
 {
+% if spec.whole:
+    __global const accumulator_t *whole = (__global const accumulator_t *)(clhist_scratch + clhist_place0);
+% else:
 % for n, part in enumerate(operator.parts):
     __global const cell${n}_t *cells${n} = (__global const cell${n}_t *)(clhist_scratch + clhist_place${n});
 % endfor
+% endif
 % for name, kind in spec.fields or (("", ""),):
 <% suffix = f"_{name}" if name else "" %>\
     __global const ${kind or dest_t} *dest${suffix} = (__global const ${kind or dest_t} *)(dest_base${suffix} + dest_offset${suffix});
@@ -106,7 +114,7 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
         ${place}
         accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
         for (ulong copy = 0; copy < copies; ++copy)
-            total = clhist_combine(total, clhist_held(${cells}, at + copy * ${stride}));
+            total = clhist_combine(total, ${held(f"at + copy * {stride}")});
         ${store("k")}
     }
 % else:
@@ -118,7 +126,7 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
         if (row == 0 && has_dest)
             total = ${given("k")};
         for (ulong copy = row; copy < copies; copy += ${spec.rows})
-            total = clhist_combine(total, clhist_held(${cells}, at + copy * ${stride}));
+            total = clhist_combine(total, ${held(f"at + copy * {stride}")});
     }
 % if spec.rows > 1:
     __local accumulator_t totals[${spec.rows * spec.columns}];

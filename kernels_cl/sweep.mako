@@ -55,7 +55,7 @@
         """The arguments of the map for one element."""
         return ", ".join([*arguments(value), index])
 %>
-% if any(output.operator.needs_fp64 for output in spec.outputs):
+% if any(output.operator.needs_fp64 for output in (*spec.outputs, *spec.ignored)):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 % if any(part.part.cell_bytes == 8 or part.update == "native" for part in parts):
@@ -84,6 +84,15 @@ clhist_bin_t clhist_narrow(const long bin)
 #define CLHIST_BIN(bin) (sizeof(bin) > 4 ? clhist_narrow((long)(bin)) : (clhist_bin_t)(int)(bin))
 % endif
 
+% for output in spec.ignored:
+% if preamble_of[output]:
+#define value_t value${output.suffix}_t
+#define accumulator_t accumulator${output.suffix}_t
+${preamble_of[output]}
+#undef value_t
+#undef accumulator_t
+% endif
+% endfor
 % for output in spec.outputs:
 <%operators:functions operator="${output.operator}" suffix="${output.suffix}" preamble="${preamble_of[output]}">
 % for part in parts:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from math import gcd
+from fractions import Fraction
+from functools import lru_cache, partial, reduce
+from math import gcd, sqrt
+from operator import itemgetter, xor
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from reference import Group, assert_close, exact_product, exact_sum, groups_of, product_bound, sum_bound
+from reference import Group, Rational, assert_close, exact_product, exact_sum, groups_of, product_bound, sum_bound
 
 from clhist import HistogramKernel, Operator, Profile, operators
+from clhist.atomics import available_updates
+from clhist.device import device_features
 
 NUM_ELEMENTS = 3001
 NUM_BINS = 37
@@ -29,7 +33,7 @@ class Case:
     draw : callable
         Draws n random values.
     fold : callable
-        Gives what a bin should hold, of the values that it gets.
+        Gives what a bin should hold, of the values that it gets; with a bound None for NaN.
     bound : callable, optional
         Gives how far off rounding may leave it. Without one the result is exact.
     """
@@ -46,11 +50,13 @@ class Case:
             compare = partial(np.testing.assert_array_equal, desired=np.array(expected, dtype), strict=True)
             return lambda result: compare(actual=result)
         eps = float(np.finfo(dtype).eps)
-        bounds = [self.bound(group, eps) for group in groups]
+        numbers = [k for k, number in enumerate(expected) if number is not None]
+        bounds = [self.bound(groups[k], eps) for k in numbers]
 
         def check(result: np.ndarray) -> None:
             assert result.dtype == dtype
-            assert_close(result, expected, bounds)
+            np.testing.assert_array_equal(np.isnan(result), [number is None for number in expected])
+            assert_close(result[numbers], [expected[k] for k in numbers], bounds)
 
         return check
 
@@ -105,6 +111,12 @@ def _near_one(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
 ARGMAX = operators.argmax(np.float32)
 ARGMIN = operators.argmin(np.int64, np.int64)
 TWO = np.dtype([("first", np.int64), ("second", np.int64)], align=True)
+MIXED = operators.product(
+    {
+        "bits": operators.bitwise_xor(np.uint16),
+        "product": operators.multiply(np.float64),
+    }
+)
 LEAST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 
@@ -120,6 +132,49 @@ def _singles(rng: np.random.Generator, n: int) -> np.ndarray:
     singles["first"] = random_values(rng, n, np.int64)
     return singles
 
+
+def _mixed(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Draw values of the product above; its floats are powers of two, whose products are exact."""
+    values = np.zeros(n, MIXED.dtype)
+    values["bits"] = random_values(rng, n, np.uint16)
+    values["product"] = rng.choice([0.5, 1, 1, 1, 2, -1], n)
+    return values
+
+
+def _mixed_fold(group: Group) -> tuple[Any, ...]:
+    return reduce(xor, (bits for bits, _ in group), 0), float(np.prod([factor for _, factor in group]))
+
+
+def _positioned(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
+    """Draw (value, index) whose indices all differ."""
+    pairs = np.zeros(n, dtype)
+    pairs["value"], pairs["index"] = random_values(rng, n, dtype["value"]), rng.permutation(n)
+    return pairs
+
+
+def _mean(group: Group) -> Rational | None:
+    return (exact_sum(group)[0] / len(group), Fraction(0)) if group else None
+
+
+def _mean_bound(group: Group, eps: float) -> float:
+    return (len(group) + 1) * eps * sum(abs(v) for v in group) / len(group)
+
+
+def _variance(group: Group) -> Rational | None:
+    if not group:
+        return None
+    numbers = [Fraction(v) for v in group]
+    mean = sum(numbers) / len(group)
+    return sum((v - mean) ** 2 for v in numbers) / len(group), Fraction(0)
+
+
+def _variance_bound(group: Group, eps: float) -> float:
+    """Return n eps times the condition number (Chan, Golub, LeVeque 1983, Table 1), twice, for its lower orders."""
+    variance, squares = float(_variance(group)[0]), float(np.mean(np.square(group)))
+    return 2 * len(group) * eps * sqrt(variance * squares)
+
+
+FIRST = operators.first(np.float32)
 
 CASES = {
     "add int32": ufunc_case(np.add, np.int32),
@@ -165,13 +220,27 @@ CASES = {
 }
 
 
+# Operators of several parts, or with several forms.
+PRODUCTS = {
+    "first float32": Case(
+        FIRST, partial(_positioned, dtype=FIRST.dtype), partial(min, key=itemgetter(1), default=(0, 2**31 - 1))
+    ),
+    "mixed product": Case(MIXED, _mixed, _mixed_fold),
+    "mean float32": Case(operators.mean(np.float32), partial(random_values, dtype=np.float32), _mean, _mean_bound),
+    "variance float64": Case(
+        operators.variance(np.float64), partial(random_values, dtype=np.float64), _variance, _variance_bound
+    ),
+}
+
+
 @lru_cache(maxsize=64)
 def problem(name: str) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], None]]:
     """Return bins, some of which do not exist, values for them, and the check of their histogram."""
     rng = np.random.default_rng(len(name))
     bins = (1.2 * NUM_BINS * rng.beta(1, 3, NUM_ELEMENTS) - 2).astype(np.int32)
-    values = CASES[name].draw(rng, NUM_ELEMENTS)
-    return bins, values, CASES[name].check(groups_of(bins, values, NUM_BINS))
+    case = (CASES | PRODUCTS)[name]
+    values = case.draw(rng, NUM_ELEMENTS)
+    return bins, values, case.check(groups_of(bins, values, NUM_BINS))
 
 
 def pair_kernel(
@@ -185,3 +254,10 @@ def pair_kernel(
         map="EMIT(bins[i], values[i])",
         profile=profile,
     )
+
+
+def is_available(case: Case, update: str, memory: str, queue: cl.CommandQueue) -> bool:
+    """Return whether some form of the case's operator can have `update` on the queue's device."""
+    forms = [case.operator, *(lifted.operator for lifted in case.operator.lifted)]
+    features = device_features(queue.device)
+    return any(update in ("private", *available_updates(operator, memory, features)) for operator in forms)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 os.environ["PYOPENCL_NO_CACHE"] = "1"  # the cache of compiled kernels outlives the run and can hide build errors
 os.environ["CLHIST_PROFILES"] = tempfile.mkdtemp(prefix="clhist-tests-")  # none, in the place of the user's own
+os.environ.pop("CLHIST_PROFILE", None)
 
 import numpy as np
 import pyopencl as cl

@@ -104,7 +104,7 @@ def test_what_is_right_is_accepted(kernel, good):
         ({"out": strided(np.zeros(4, np.int32))}, ValueError, "out: expected a contiguous array, got one with strides"),
         ({"out": read_only(np.zeros(4, np.int32))}, ValueError, "out: expected an array that can be written"),
         ({"out": [0, 0, 0, 0]}, TypeError, "out: expected a NumPy or PyOpenCL array of int32, got list"),
-        ({"update": "atomic"}, ValueError, "update: expected one of private, native, cas, lock, got 'atomic'"),
+        ({"update": "atomic"}, ValueError, "update: expected one of private, native, cas, lock, sort, got 'atomic'"),
         ({"memory": "shared"}, ValueError, "memory: expected one of local, global, got 'shared'"),
         ({"copies": 0}, ValueError, "copies: expected at least 1, got 0"),
         ({"copies": "two"}, TypeError, "copies: expected an integer, got 'two'"),
@@ -259,7 +259,7 @@ ZEROS, INDICES = np.zeros(3, np.int32), np.array([0, 1, 1])
     ("arguments", "error", "message"),
     [
         ((np.array(0), np.add, INDICES, 1), ValueError, "dest: expected one dimension or more .* got shape \\(\\)"),
-        ((np.zeros((3, 2)), np.add, INDICES, INDICES), ValueError, "values: expected shape .3, 2. as of indices, got .3,."),
+        ((np.zeros((3, 2)), np.add, INDICES, INDICES), ValueError, "values: expected shape .3, 2. as of indices, got"),
         ((np.zeros(0), np.add, INDICES, 1), ValueError, "dest: expected .* at least one bin, got shape .0,."),
         ((np.float64(0), np.add, INDICES, 1), ValueError, "dest: expected one dimension .* got shape .."),
         ((np.zeros(3, np.float16), np.add, INDICES, 1), TypeError, "(op|dest): .*OpenCL has no type for float16"),
@@ -341,3 +341,46 @@ def test_bincount_refuses_out(out, error, message):
     with pytest.raises(error, match=f"^{message}"):
         bincount(INDICES, out=out)
     assert set(np.asarray(out).tolist()) == {-1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"num_histograms": 2}, ValueError, "num_histograms: expected a divisor of the 9 elements, got 2"),
+        ({"num_histograms": 0}, ValueError, "num_histograms: expected at least 1, got 0"),
+        ({"num_histograms": -3}, ValueError, "num_histograms: expected at least 1, got -3"),
+        ({"num_histograms": 3.0}, TypeError, "num_histograms: expected an integer, got 3.0"),
+        ({"num_histograms": 3, "size": 8}, ValueError, "num_histograms: expected a divisor of the 8 elements, got 3"),
+        ({"num_histograms": 3, "offsets": [0, 9]}, ValueError, "offsets: expected either num_histograms or offsets"),
+        ({"offsets": [0, 5, 4, 9]}, ValueError, "offsets: .* do not decrease, got 5 and then 4 at 1"),
+        ({"offsets": np.array([0, 5, 4], np.uint64)}, ValueError, "offsets: .* do not decrease, got 5 and then 4 at 1"),
+        ({"offsets": [0, 10]}, ValueError, "offsets: expected at most the 9 elements that there are, got 10"),
+        ({"offsets": [0, 5], "size": 4}, ValueError, "offsets: expected at most the 4 elements that there are, got 5"),
+        ({"offsets": np.array([0, 2**63], np.uint64)}, ValueError, "offsets: expected numbers of .* got 92233720"),
+        ({"offsets": [-1, 5]}, ValueError, "offsets: expected no negative entries, got -1"),
+        ({"offsets": [0.0, 5.0]}, TypeError, "offsets: expected integers, got float64"),
+        ({"offsets": [False, True]}, TypeError, "offsets: expected integers, got bool"),
+        ({"offsets": []}, ValueError, "offsets: expected one dimension and at least two entries, got shape .0,."),
+        ({"offsets": [[0], [0, 1]]}, ValueError, "offsets: expected one dimension, got"),
+        ({"offsets": [3]}, ValueError, "offsets: expected one dimension and at least two entries, got shape .1,."),
+        ({"offsets": [[0, 5]]}, ValueError, "offsets: expected one dimension and at least two .* shape .1, 2."),
+        ({"offsets": 5}, ValueError, "offsets: expected one dimension and at least two entries, got shape .."),
+        ({"offsets": ["0", "9"]}, TypeError, "offsets: expected integers, got <U1"),
+        ({"offsets": None, "num_histograms": "3"}, TypeError, "num_histograms: expected an integer, got '3'"),
+        ({"offsets": [0, 4, 9]}, ValueError, "(dest|out): expected shape .2, 4., got .4,."),
+        ({"locks": 3}, ValueError, "locks: expected a power of two, got 3"),
+        ({"locks": 0}, ValueError, "locks: expected at least 1, got 0"),
+        ({"locks": 2.0}, TypeError, "locks: expected an integer, got 2.0"),
+        ({"locks": 2**40, "update": "lock", "memory": "local"}, ValueError, "locks: 1099511627776 locks of 4 bytes"),
+        ({"num_bins": ()}, ValueError, "num_bins: expected at least one dimension, got .."),
+        ({"num_bins": (2, 0)}, ValueError, "num_bins: expected at least 1, got 0"),
+        ({"num_bins": (2, 2.0)}, TypeError, "num_bins: expected an integer, got 2.0"),
+        ({"num_bins": [2, 2]}, TypeError, "num_bins: expected an integer, got .2, 2."),
+        ({"num_bins": (2, 2)}, ValueError, "(dest|out): expected shape .2, 2., got .4,."),
+        ({"dest": (np.zeros(4, np.int32),)}, TypeError, "dest: expected one array of int32, which has no fields, got"),
+        ({"out": (np.zeros(4, np.int32),)}, TypeError, "out: expected one array of int32, which has no fields, got"),
+        ({"race_factor": "sometimes"}, TypeError, "race_factor: expected a number, 'sample' or 'sample once', got"),
+    ],
+)  # fmt: skip
+def test_what_a_call_asks_for_besides(kernel, good, changed, error, message):
+    check_refused(kernel, good, changed, error, message)

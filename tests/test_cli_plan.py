@@ -76,6 +76,7 @@ def test_json_has_the_plan_and_its_steps():
         "locks": None,
         "is_batch": False,
         "outputs": [],
+        "most_tasks": None,
     }
     assert {"symbol": "M", "value": 138, "equation": "(6)", "formula": "max(1, floor(T / C))"} in steps
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pyopencl as cl
 import pytest
-from cases import CASES, NUM_BINS, Case, pair_kernel, problem, ufunc_case
+from cases import CASES, NUM_BINS, Case, is_available, pair_kernel, problem, ufunc_case
 from reference import groups_of
 
 from clhist import Profile
-from clhist.atomics import MEMORIES, UPDATES, available_updates
-from clhist.device import device_features
+from clhist.atomics import MEMORIES, UPDATES
 
 # Forced (M, S), from one of each to more than there are work-items and bins.
 COPIES_AND_PASSES = [(1, 1), (3, 2), (16, 5), (10_000, 10_000)]
@@ -20,12 +18,6 @@ SHARED = [
     *((name, "interleaved") for name in CASES),
     *((name, "blocked") for name in ("add int32", "add float32", "gcd int8", "argmax float32", "two largest")),
 ]
-
-
-def is_available(case: Case, update: str, memory: str, queue: cl.CommandQueue) -> bool:
-    forms = [case.operator, *(lifted.operator for lifted in case.operator.lifted)]
-    features = device_features(queue.device)
-    return any(update in ("private", *available_updates(operator, memory, features)) for operator in forms)
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -98,7 +90,7 @@ def test_operators_without_a_native_atomic(ufunc, dtype, gpu_like, queue):
     check_shared_copies(ufunc_case(ufunc, dtype), "cas", "local", gpu_like, queue)
 
 
-def check_shared_copies(case: Case, update: str, memory: str, profile: Profile, queue: cl.CommandQueue) -> None:
+def check_shared_copies(case: Case, update: str, memory: str, profile: Profile, queue) -> None:
     rng = np.random.default_rng(3)
     bins, values = rng.integers(-1, 8, 2000, np.int32), case.draw(rng, 2000)
     kernel = pair_kernel(case.operator, profile)

@@ -9,7 +9,8 @@ import pytest
 
 from clhist import Profile, operators, plan
 from clhist.execute import local_capacity
-from clhist.model import MAX_LOCAL_PASSES, Forced
+from clhist.model_draft import Forced
+from clhist.model_equations import MAX_LOCAL_PASSES
 from clhist.profile import load_profiles, named_profile
 from clhist.render import Output
 
@@ -236,7 +237,7 @@ def test_steps_tell_how_the_numbers_came_about():
         ({"forced": Forced(passes=0)}, "passes: expected at least 1, got 0"),
         ({"forced": Forced(work_group_size=0)}, "work_group_size: expected at least 1, got 0"),
         ({"forced": Forced(memory="shared")}, "memory: expected one of local, global, got 'shared'"),
-        ({"forced": Forced(update="atomic")}, "update: expected one of private, native, cas, lock, got 'atomic'"),
+        ({"forced": Forced(update="atomic")}, "update: expected one of private, native, cas, lock, sort, got 'atomic'"),
         (
             {"num_bins": 50_000, "forced": Forced(memory="local", passes=2)},
             "passes: expected at least 5, since 1 copies of 50000 bins take 200000 bytes .* has 49152; got 2",

@@ -86,7 +86,7 @@ def test_an_exception_between_the_launches_waits_for_the_device(monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(execute.Launch, "_combine", stop)
+    monkeypatch.setattr(execute.Combine, "enqueue", stop)
     with pytest.raises(KeyboardInterrupt):
         clhist.bincount(np.arange(1_000_000) % 7)
     monkeypatch.undo()

@@ -18,7 +18,7 @@ from clhist import operators
 from clhist.cases.gromacs_data import NonbondedInput
 from clhist.device import default_queue
 from clhist.kernel import HistogramKernel
-from clhist.model import Plan
+from clhist.model_draft import Plan
 
 _ARGUMENTS = """
     const int *owner, const int *neighbour, const int *particle, const int *shift, const int *types,

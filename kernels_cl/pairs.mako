@@ -1,0 +1,99 @@
+## The (bin, value) pairs of a map, to be sorted (SC'20, Listing 4): ${emits} for each element, of which those that the
+## map does not emit, or emits to no bin, have the key that is larger than every bin.
+<%namespace name="operators" file="operator.mako"/>
+<%
+    operator, s = output.operator, output.suffix
+    known = {}
+    state = "__global uint *clhist_keys, __global clhist_held_t *clhist_held, const uint clhist_num_bins, "
+    state += "const uint clhist_first, const uint clhist_end, uint *clhist_next"
+    passed = "clhist_keys, clhist_held, clhist_num_bins, clhist_first, clhist_end, "
+    if spec.reach:
+        state += ", uint *clhist_reach"
+    arguments = [argument.name for argument in spec.arguments]
+%>
+% if operator.needs_fp64:
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+% for each in (*spec.outputs, *spec.ignored):
+${operators.types(each.operator, each.suffix, declare, known)}
+% endfor
+typedef int clhist_index_t;
+typedef uint clhist_bin_t;
+typedef union { accumulator${s}_t value; uint words[${words}]; } clhist_held_t;
+
+## A negative bin becomes one that is larger than every histogram.
+clhist_bin_t clhist_narrow(const long bin)
+{
+    return (ulong)bin < 0xfffffffful ? (clhist_bin_t)bin : 0xffffffffu;
+}
+#define CLHIST_BIN(bin) (sizeof(bin) > 4 ? clhist_narrow((long)(bin)) : (clhist_bin_t)(int)(bin))
+
+## The parts are not used here, but what is wrong with them is said with this source.
+<%operators:functions operator="${operator}" suffix="${s}" preamble="${operator.preamble}">
+% for n, part in enumerate(operator.parts):
+${operators.part(part, n, c_name)}
+% endfor
+</%operators:functions>
+
+void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
+{
+% if spec.reach:
+    *clhist_reach = max(*clhist_reach, bin);
+% endif
+    if (bin < clhist_num_bins && *clhist_next < clhist_end) {
+        clhist_keys[*clhist_next] = clhist_first + bin;
+        clhist_held[*clhist_next].value = clhist_lift${s}(value);
+        ++*clhist_next;
+    }
+}
+
+% for name, dtype in spec.structs:
+% if dtype in known:
+typedef ${known[dtype]} ${name};
+% else:
+${declare(dtype, name)}
+% endif
+% endfor
+${spec.preamble}
+
+% for each in spec.ignored:
+#define EMIT${each.suffix}(bin, value) ((void)(bin), (void)(value))
+% endfor
+#define EMIT${s}(bin, value) clhist_emit${s}(CLHIST_BIN(bin), (value), ${passed}clhist_next${", clhist_reach" if spec.reach else ""})
+void clhist_map(${", ".join([*(argument.parameter for argument in spec.arguments), "const clhist_index_t i", state])})
+{
+    ${spec.map};
+}
+
+__kernel __attribute__((reqd_work_group_size(${spec.work_group_size}, 1, 1)))
+void clhist_pairs(${", ".join(parameter.declaration for parameter in kernel_parameters)})
+{
+% for argument in spec.arguments:
+% if argument.is_array:
+    ${argument.parameter} = (${argument.pointer})((__global const char *)${argument.name}__base + ${argument.name}__offset);
+% endif
+% endfor
+    const uint clhist_item = get_global_id(0), clhist_items = get_global_size(0);
+% if spec.reach:
+    uint clhist_reach = 0;
+% endif
+% if spec.order == "blocked":
+    const uint clhist_stop = (ulong)clhist_size * (clhist_item + 1) / clhist_items;
+    for (uint i = (ulong)clhist_size * clhist_item / clhist_items; i < clhist_stop; ++i) {
+% else:
+    for (uint i = clhist_item; i < (uint)clhist_size; i += clhist_items) {
+% endif
+        const uint clhist_first = ${"i / (uint)clhist_each * clhist_num_bins" if spec.batch else "0"};
+        const uint clhist_end = (i + 1) * ${emits};
+        uint clhist_next = i * ${emits};
+        for (uint k = clhist_next; k < clhist_end; ++k)
+            clhist_positions[k] = k;
+        clhist_map(${", ".join([*arguments, "(int)i", passed + "&clhist_next"])}${", &clhist_reach" if spec.reach else ""});
+        for (; clhist_next < clhist_end; ++clhist_next)
+            clhist_keys[clhist_next] = clhist_no_bin;
+    }
+% if spec.reach:
+    if (clhist_reach > *clhist_global_reach)
+        atomic_max(clhist_global_reach, clhist_reach);
+% endif
+}

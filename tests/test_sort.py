@@ -1,0 +1,478 @@
+"""update="sort": pairs sorted by bin and combined by a segmented scan (SC'20, Listing 4), and when a plan takes it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+from cases import CASES, NUM_BINS, pair_kernel, problem
+from click.testing import CliRunner
+from pyopencl.tools import ImmediateAllocator, MemoryPool
+from reference import counts_of, groups_of
+
+from clhist import BuildError, HistogramKernel, Operator, Profile, operators, reduce_by_index
+from clhist.atomics import FEATURES
+from clhist.cli.main import main
+from clhist.kernel import Call
+from clhist.model import plan
+from clhist.model_draft import Forced, sort_bytes
+from clhist.model_sorting import MOST_SORTED_BINS, MOST_SORTED_PAIRS
+from clhist.planning import Problem, Target, plan_sweeps
+from clhist.profile import load_profiles, named_profile
+
+SUM = operators.add(np.int32)
+ARGMIN = operators.argmin(np.int64, np.int64)
+THREE = np.dtype([("x", np.int16), ("y", np.int16), ("z", np.int16)])
+LARGE = np.dtype([("x", np.float64), ("y", np.int64), ("z", np.int8)], align=True)
+SORT = Forced(update="sort")
+H200 = named_profile("nvidia-h200", load_profiles())
+CPU = Profile("processor", "cpu", 32768, 2**20, 64, 7, 1, {})
+
+
+def kernel_of(profile, arguments, map, operator=SUM, **more):
+    return HistogramKernel(None, operator, arguments=arguments, map=map, profile=profile, **more)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_operator(name, profile):
+    case, (bins, values, check) = CASES[name], problem(name)
+    kernel = pair_kernel(case.operator, profile)
+    check(kernel(bins, values, num_bins=NUM_BINS, update="sort"))
+    case.check([[]] * NUM_BINS)(kernel(bins[:0], values[:0], num_bins=NUM_BINS, update="sort"))
+    case.check([[]] * NUM_BINS)(
+        kernel(np.full(100, NUM_BINS, np.int32), values[:100], num_bins=NUM_BINS, update="sort")
+    )
+    one = case.check(groups_of(bins[:1] * 0, values[:1], 1))
+    one(kernel(bins[:1] * 0, values[:1], num_bins=1, update="sort"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_of_dest_take_part_once(name, profile):
+    case, (bins, values, _) = CASES[name], problem(name)
+    dest = case.draw(np.random.default_rng(1), NUM_BINS)
+    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
+    check = case.check(groups_of(all_bins, all_values, NUM_BINS))
+    kernel, out, before = pair_kernel(case.operator, profile), np.empty_like(dest), dest.copy()
+    assert kernel(bins, values, num_bins=NUM_BINS, dest=dest, out=out, update="sort") is out
+    check(out)
+    np.testing.assert_array_equal(dest, before)
+    kernel(bins, values, num_bins=NUM_BINS, dest=dest, out=dest, update="sort")
+    check(dest)
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 255, 256, 257, 4095, 4097, 100_003])
+def test_segments_across_what_the_scan_is_divided_into(size, profile, rng):
+    # Longer and shorter segments than a work-group's part, and a work-group's parts without any beginning.
+    bins = np.sort(np.concatenate([rng.integers(-1, 40, size // 2, np.int32), np.full(size - size // 2, 17, np.int32)]))
+    rng.shuffle(bins)
+    values = rng.integers(-(2**31), 2**31, size, np.int32)
+    expected = np.zeros(39, np.int32)
+    kept = (bins >= 0) & (bins < 39)
+    np.add.at(expected, bins[kept], values[kept])
+    np.testing.assert_array_equal(pair_kernel(SUM, profile)(bins, values, num_bins=39, update="sort"), expected)
+
+
+@pytest.mark.parametrize("num_bins", [1, 2, 3, 4, 255, 256, 2**16, 2**20 + 1])
+def test_as_many_bits_are_sorted_as_bins_have(num_bins, profile, rng):
+    bins = np.concatenate([[0, num_bins - 1, num_bins, -1], rng.integers(0, num_bins, 5000)]).astype(np.int32)
+    values = np.ones(bins.size, np.int32)
+    result = pair_kernel(SUM, profile)(bins, values, num_bins=num_bins, update="sort")
+    np.testing.assert_array_equal(result, counts_of(bins, num_bins))
+
+
+def test_all_in_one_bin_of_many(profile):
+    values = np.arange(50_000)
+    result = pair_kernel(SUM, profile)(
+        np.full(50_000, 70, np.int32), values.astype(np.int32), num_bins=99, update="sort"
+    )
+    assert result.tolist() == [0] * 70 + [int(values.sum(dtype=np.int32))] + [0] * 28
+
+
+@pytest.mark.parametrize("index", ["int", "uint", "long", "ulong", "short"])
+def test_bins_that_do_not_exist(index, profile):
+    dtype = np.dtype({"int": "i4", "uint": "u4", "long": "i8", "ulong": "u8", "short": "i2"}[index])
+    most = np.iinfo(dtype).max
+    outside = [most, most - 1, 6, *([2**32 + 1, 2**33] if dtype.itemsize == 8 else [])]
+    outside += [np.iinfo(dtype).min, -1] if dtype.kind == "i" else []
+    bins = np.array([*outside, 5, 0, 5], dtype)
+    values = np.arange(1, bins.size + 1, dtype=np.int32)
+    result = pair_kernel(SUM, profile, index=index)(bins, values, num_bins=6, update="sort")
+    n = len(outside)
+    assert result.tolist() == [n + 2, 0, 0, 0, 0, (n + 1) + (n + 3)]
+
+
+def test_several_values_of_an_element(profile, rng):
+    code = "EMIT(x[i] % 7, x[i]); if (x[i] % 3 == 0) { EMIT(x[i] % 5, 1); } else if (x[i] % 3 == 1) EMIT(9, 2)"
+    kernel = kernel_of(profile, "const int *x", code)
+    x = rng.integers(0, 1000, 3001, np.int32)
+    pairs = [(v % 7, v) for v in x.tolist()]
+    pairs += [(v % 5, 1) for v in x.tolist() if v % 3 == 0] + [(9, 2) for v in x.tolist() if v % 3 == 1]
+    bins, values = (np.array(part) for part in zip(*pairs, strict=True))
+    expected = [sum(group) for group in groups_of(bins, values, 10)]
+    assert kernel(x, num_bins=10, update="sort").tolist() == expected
+    assert kernel.plan(3001, 10, update="sort").steps[2].value == 3 * 3001
+
+
+def test_no_value_at_all(profile):
+    kernel = kernel_of(profile, "const int *x", "if (x[i] > 5) EMIT(0, x[i])")
+    assert kernel(np.zeros(1000, np.int32), num_bins=3, update="sort").tolist() == [0, 0, 0]
+
+
+def test_a_map_that_writes_reads_elsewhere_and_has_scalars(profile):
+    code = "y[i] = x[n - 1 - i] * scale; if (y[i] < 0) return; EMIT(bin_of(x, i), y[i])"
+    preamble = "int bin_of(__global const int *x, int i) { return x[i] & 3; }"
+    kernel = kernel_of(profile, "const int *x, int *y, int n, int scale", code, preamble=preamble)
+    x, y = np.arange(-500, 500, dtype=np.int32), np.zeros(1000, np.int32)
+    result = kernel(x, y, 1000, 3, num_bins=4, update="sort")
+    np.testing.assert_array_equal(y, 3 * x[::-1])
+    np.testing.assert_array_equal(result, [(3 * x[::-1])[(x & 3 == k) & (x[::-1] >= 0)].sum() for k in range(4)])
+
+
+def test_a_loop_whose_values_are_told(profile):
+    kernel = kernel_of(profile, "const int *x", "for (int k = 0; k < x[i]; ++k) EMIT(k, i)", emits=4)
+    x = np.array([0, 4, 2, 1, 3] * 100, np.int32)
+    expected = [int(np.flatnonzero(x > k).sum()) for k in range(5)]
+    assert kernel(x, num_bins=5, update="sort").tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("operator", "draw", "fold"),
+    [
+        (
+            Operator(THREE, "(value_t){a.x + b.x, a.y ^ b.y, max(a.z, b.z)}", (0, 0, -(2**15)), "six_bytes"),
+            lambda rng, n: (rng.integers(-9, 9, n), rng.integers(0, 2**15, n), rng.integers(-(2**15), 2**15, n)),
+            lambda v: (v["x"].sum(dtype=np.int16), np.bitwise_xor.reduce(v["y"]), v["z"].max(initial=-(2**15))),
+        ),
+        (
+            Operator(LARGE, "(value_t){fmin(a.x, b.x), a.y + b.y, a.z | b.z}", (np.inf, 0, 0), "24_bytes"),
+            lambda rng, n: (rng.normal(size=n), rng.integers(-(2**60), 2**60, n), rng.integers(0, 127, n)),
+            lambda v: (v["x"].min(initial=np.inf), v["y"].sum(), np.bitwise_or.reduce(v["z"])),
+        ),
+        (
+            operators.product({"count": operators.add(np.uint8), "least": operators.minimum(np.float64)}),
+            lambda rng, n: (rng.integers(0, 9, n), rng.normal(size=n)),
+            lambda v: (v["count"].sum(dtype=np.uint8), v["least"].min(initial=np.inf)),
+        ),
+    ],
+    ids=["6 bytes", "24 bytes", "product"],
+)
+def test_structs_of_all_sizes(operator, draw, fold, profile, rng):
+    bins, values = rng.integers(0, 30, 2000, np.int32), np.zeros(2000, operator.dtype)
+    for name, column in zip(operator.dtype.names, draw(rng, 2000), strict=True):
+        values[name] = column
+    result = pair_kernel(operator, profile)(bins, values, num_bins=31, update="sort")
+    assert result.tolist() == np.array([fold(values[bins == k]) for k in range(31)], operator.dtype).tolist()
+
+
+def test_sums_of_floats_are_the_same_every_time(profile, rng):
+    bins, values = rng.integers(0, 5, 20_000, np.int32), rng.normal(size=20_000).astype(np.float32)
+    kernel = pair_kernel(operators.add(np.float32), profile)
+    first = kernel(bins, values, num_bins=5, update="sort")
+    for _ in range(5):
+        np.testing.assert_array_equal(kernel(bins, values, num_bins=5, update="sort"), first)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_device_arrays(pooled, queue, rng):
+    bins, values = rng.integers(-3, 60, 10_000, np.int32), rng.integers(0, 99, 10_000, np.int32)
+    on_device = [cl_array.to_device(queue, array)[1:] for array in (bins, values)]
+    dest = cl_array.zeros(queue, 50, np.int32)[10:]
+    allocator = (MemoryPool if pooled else lambda found: found)(ImmediateAllocator(queue))
+    for _ in range(3):
+        found, event = reduce_by_index(
+            dest, np.add, *on_device, out=dest, update="sort", allocator=allocator, return_event=True
+        )
+    event.wait()
+    assert found is dest
+    expected = [3 * sum(group) for group in groups_of(bins[1:], values[1:], 40)]
+    assert dest.get().tolist() == expected
+
+
+def test_a_queue_that_keeps_no_order(out_of_order_queue, profile, rng):
+    queue = out_of_order_queue
+    operator = operators.product({"count": operators.add(np.int32), "least": operators.minimum(np.int64)})
+    bins, values = rng.integers(0, 64, 30_000, np.int32), np.zeros(30_000, operator.dtype)
+    values["count"], values["least"] = 1, rng.integers(-(2**62), 2**62, 30_000)
+    on_device = [cl_array.to_device(queue, array) for array in (bins, values)]
+    least = np.full(64, 2**63 - 1)
+    np.minimum.at(least, bins, values["least"])
+    kernel = pair_kernel(operator, profile)
+    for _ in range(10):
+        result = kernel(*on_device, num_bins=64, queue=queue, update="sort").get(queue)
+        np.testing.assert_array_equal(result["count"], np.bincount(bins, minlength=64))
+        np.testing.assert_array_equal(result["least"], least)
+
+
+def test_several_threads(profile):
+    kernel = pair_kernel(SUM, profile)
+
+    def work(k):
+        bins = np.random.default_rng(k).integers(0, 20, 2000, np.int32)
+        for _ in range(10):
+            result = kernel(bins, np.full(2000, k, np.int32), num_bins=20, update="sort")
+            np.testing.assert_array_equal(result, k * counts_of(bins, 20))
+
+    with ThreadPoolExecutor(6) as pool:
+        for done in [pool.submit(work, k) for k in range(6)]:
+            done.result()
+
+
+@pytest.mark.parametrize("histograms", [1, 3, 40])
+def test_a_batch_of_equal_shares(histograms, profile, rng):
+    bins, values = rng.integers(-1, 12, 2400, np.int32), rng.integers(0, 99, 2400, np.int32)
+    result = pair_kernel(SUM, profile)(bins, values, num_bins=11, num_histograms=histograms, update="sort")
+    each = zip(np.split(bins, histograms), np.split(values, histograms), strict=True)
+    assert result.tolist() == [[sum(group) for group in groups_of(b, v, 11)] for b, v in each]
+
+
+def test_several_outputs_are_sorted_each_by_itself(profile, rng):
+    kernel = kernel_of(
+        profile,
+        "const int *x",
+        "EMIT_number(x[i] % 5, 1); if (x[i] > 50) EMIT_largest(x[i] % 3, x[i])",
+        {"number": SUM, "largest": operators.maximum(np.int64)},
+    )
+    x = rng.integers(0, 100, 2000, np.int32)
+    plans = kernel.plan(2000, {"number": 5, "largest": 3}, update="sort")
+    assert [(each.update, each.outputs, each.bins) for each in plans] == [
+        ("sort", ("number",), (5,)),
+        ("sort", ("largest",), (3,)),
+    ]
+    result = kernel(x, num_bins={"number": 5, "largest": 3}, update="sort")
+    np.testing.assert_array_equal(result["number"], np.bincount(x % 5, minlength=5))
+    assert result["largest"].tolist() == [x[(x % 3 == k) & (x > 50)].max() for k in range(3)]
+
+
+def test_the_largest_bin_is_reported(profile, queue):
+    kernel = pair_kernel(SUM, profile)
+    bins, values = np.array([3, 999, 5, 3], np.int32), np.ones(4, np.int32)
+    outcome = kernel.run([bins, values], Call(10, queue=queue, reach=True, forced=SORT))
+    assert outcome.reached == 999
+    assert outcome.results[0].tolist() == [0, 0, 0, 2, 0, 1, 0, 0, 0, 0]
+
+
+def test_time_of_the_stages(profile, queue):
+    profiling = cl.CommandQueue(queue.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+    bins, values = np.zeros(200_000, np.int32), np.ones(200_000, np.int32)
+    kernel = pair_kernel(SUM, profile)
+    result, seconds = kernel.timed(bins, values, num_bins=1000, queue=profiling, update="sort")
+    assert result[0] == 200_000
+    assert list(seconds) == ["clear", "sweep", "combine"]
+    # The sort is most of it, though PyOpenCL tells only of its last command.
+    assert seconds["sweep"] > 3 * seconds["combine"] > 0
+    outcome = kernel.run([bins, values], Call(1000, queue=profiling, forced=SORT))
+    pairs, sort, scan = outcome.events["sweep"]
+    assert outcome.after == {sort: pairs, scan: sort}
+
+
+def test_the_source_can_be_read(profile):
+    kernel = pair_kernel(SUM, profile)
+    source = kernel.source(kernel.plan(1000, 10, update="sort"))
+    assert "void clhist_pairs(" in source
+    assert "clhist_keys[*clhist_next] = " in source
+
+
+@pytest.mark.parametrize("code", ["for (int k = 0; k < 2; ++k) EMIT(k, 1)", "#define E EMIT(0, 1)\nE; E"])
+def test_a_map_that_may_repeat_is_refused(code, profile):
+    kernel = kernel_of(profile, "const int *x", code)
+    message = (
+        r"^update: 'sort' needs to know how many values an element has at most: expected a map without loops, goto and "
+        r"macros of its own, or emits= for the kernel$"
+    )
+    out = np.full(3, 7, np.int32)
+    with pytest.raises(ValueError, match=message):
+        kernel(np.zeros(5, np.int32), num_bins=3, out=out, update="sort")
+    assert out.tolist() == [7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("choices", "error", "message"),
+    [
+        ({"memory": "local"}, ValueError, "memory: expected 'global' with update='sort', got 'local'"),
+        ({"copies": 2}, ValueError, "copies: expected 1 with update='sort', got 2"),
+        ({"passes": 3}, ValueError, "passes: expected 1 with update='sort', got 3"),
+        ({"offsets": [0, 2, 6]}, ValueError, "update: 'sort' takes batches of equal shares, by num_histograms=, got"),
+        (
+            {"memory_budget": 200},
+            MemoryError,
+            "memory_budget: sorting 6 pairs into 3 bins takes 276 bytes, got 200 bytes",
+        ),
+    ],
+)
+def test_choices_that_contradict_it(choices, error, message, profile):
+    bins = np.zeros(6, np.int32)
+    with pytest.raises(error) as caught:
+        pair_kernel(SUM, profile)(bins, bins, num_bins=3, update="sort", **choices)
+    assert str(caught.value).startswith(message)
+
+
+def test_too_many_pairs_or_bins(profile):
+    kernel = kernel_of(profile, "const char *x", "EMIT(0, x[i]); EMIT(1, x[i])")
+    most = MOST_SORTED_PAIRS // 2
+    assert kernel.plan(most, 2, update="sort", memory_budget=2**60).update == "sort"
+    with pytest.raises(ValueError, match=rf"^update: 'sort' takes at most {2**30 - 1} .* pairs, got {2 * most + 2}$"):
+        kernel.plan(most + 1, 2, update="sort", memory_budget=2**60)
+    assert kernel.plan(10, MOST_SORTED_BINS, update="sort", memory_budget=2**60).update == "sort"
+    for more in ({"num_bins": 2**31}, {"num_bins": 2**30, "num_histograms": 2}):
+        with pytest.raises(ValueError, match=rf"^update: 'sort' takes at most {2**31 - 1} bins, got {2**31}$"):
+            kernel.plan(10, **more, update="sort", memory_budget=2**60)
+
+
+def test_no_room_for_the_pairs(profile, queue):
+    bins, left = cl_array.zeros(queue, 10_000, np.int32), [3]
+    own = ImmediateAllocator(queue)
+
+    def allocator(size):
+        left[0] -= 1
+        if left[0] < 0:
+            raise cl.MemoryError("allocate", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
+        return own(size)
+
+    with pytest.raises(MemoryError, match=r"^the device has no \d+ bytes more to sort 10000 \(bin, value\) pairs"):
+        pair_kernel(SUM, profile)(bins, bins, num_bins=3, update="sort", allocator=allocator)
+
+
+def test_a_wrong_operator_is_shown_with_its_source(profile):
+    kernel = pair_kernel(Operator(np.int32, "a +* no_such_name + b", 0, "wrong"), profile)
+    with pytest.raises(BuildError, match="no_such_name"):
+        kernel(np.zeros(6, np.int32), np.zeros(6, np.int32), num_bins=3, update="sort")
+
+
+# When the plan takes it. Without a device: few of as many bins as elements, each with a lock that many wait for.
+
+
+def contended(**changes):
+    """Return a plan of locks in global memory on an H200 where all elements meet in one bin of a million."""
+    given = {
+        "num_elements": 10**6,
+        "num_bins": 10**6,
+        "profile": H200,
+        "local_update": "lock",
+        "global_update": "lock",
+        "bin_bytes": 16,
+        "race_factor": 1e6,
+        "memory_budget": 2**36,
+        "most_emits": 1,
+    }
+    return plan(**(given | changes))
+
+
+def test_sorted_where_many_wait_for_few_locks():
+    found = contended()
+    assert (found.update, found.memory, found.copies, found.passes, found.cooperation) == ("sort", "global", 1, 1, 1)
+    steps = {step.symbol: step.value for step in found.steps}
+    assert steps["X"] == H200.hardware_threads
+    assert steps["t_lock"] == pytest.approx(300)  # ms: a million times 300 ns, one after the other
+    assert steps["t_sort"] == pytest.approx(2.5 + 30 * 0.04)  # ms: 20 bits, 3 launches for each two
+    assert steps["pairs"] == 10**6
+    assert steps["bits"] == 20
+    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (16 + 40 + 16)
+    assert "sort updates in global memory" in str(found)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"race_factor": 1.0},
+        {"race_factor": 1e4},
+        {"num_elements": 1000, "race_factor": 1e6},
+        {"global_update": "cas"},
+        {"global_update": "native"},
+        {"most_emits": None},
+        {"memory_budget": 7 * 10**7},
+        {"num_elements": MOST_SORTED_PAIRS + 1},
+        {"num_elements": MOST_SORTED_PAIRS // 3, "most_emits": 4},
+        {"num_histograms": 1},
+        {"num_bins": (10**6, 10**6), "bin_bytes": (16, 16), "race_factor": 2e6},
+        {"profile": CPU},
+        {"forced": Forced(update="lock")},
+        {"forced": Forced(memory="global")},
+        {"forced": Forced(copies=1)},
+        {"forced": Forced(passes=1)},
+        {"forced": Forced(work_group_size=256)},
+        {"forced": Forced(locks=1024)},
+    ],
+    ids=str,
+)
+def test_otherwise_not(changes):
+    found = contended(**changes)
+    assert found.update != "sort"
+    assert "bits" not in [step.symbol for step in found.steps]
+
+
+def test_sorted_where_no_copy_with_its_locks_fits():
+    copy = 10**6 * 20
+    needed = sort_bytes(50_000, 10**6, 16)
+    assert needed < copy
+    given = {"num_elements": 50_000, "race_factor": 1.0}
+    assert contended(**given, memory_budget=copy).update == "lock"
+    found = contended(**given, memory_budget=needed)
+    assert found.update == "sort"
+    assert "not even one copy with its locks fits the memory budget" in " ".join(step.formula for step in found.steps)
+    for changes in (
+        {"memory_budget": needed - 1},
+        {"memory_budget": needed, "most_emits": None},
+        {"memory_budget": needed, "forced": Forced(memory="global")},
+    ):
+        with pytest.raises(MemoryError, match=r"^memory_budget: one copy of 1000000 bins takes 20000000 bytes, got"):
+            contended(**given, **changes)
+
+
+def sweeps(*given, bins, emits=1, race_factor=1e6, **forced):
+    targets = [Target(operator, f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)]
+    problem = Problem(10**6, (bins,) * len(given), None, race_factor, Forced(**forced), 2**36)
+    return plan_sweeps(targets, problem, H200, frozenset(FEATURES) - {"amd_fence"})
+
+
+def test_an_output_that_is_sorted_is_a_sweep_of_its_own():
+    counts, least, more = sweeps(SUM, ARGMIN, ARGMIN, bins=10**6)
+    assert (counts.plan.update, least.plan.update, more.plan.update) == ("native", "sort", "sort")
+    assert [sweep.numbers for sweep in (counts, least, more)] == [(0,), (1,), (2,)]
+    assert least.outputs[0].updates == ("sort",)
+    both = sweeps(ARGMIN, ARGMIN, bins=10**6, race_factor=1.0)
+    assert [sweep.plan.update for sweep in both] == ["lock"] * len(both)
+    assert [sweep.plan.update for sweep in sweeps(ARGMIN, bins=10**6, emits=None)] == ["lock"]
+
+
+def test_a_form_with_a_better_update_goes_before_sorting():
+    pair = np.dtype([("value", np.int64), ("index", np.int64)])
+    own = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own")
+    atomic = Operator(pair, "max(a, b)", 0, accumulator=np.uint64, lift="v.value", finish="(value_t){a, a}")
+    assert sweeps(own, bins=10**6)[0].plan.update == "sort"
+    lifted = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own", lifted=atomic)
+    assert sweeps(lifted, bins=10**6)[0].plan.update == "native"
+    (forced,) = sweeps(lifted, bins=10**6, update="sort")
+    assert (forced.plan.update, forced.outputs[0].operator) == ("sort", lifted)
+
+
+def test_the_plan_is_explained_on_the_command_line():
+    given = ["plan", "-n", "1M", "-H", "1M", "--profile", "nvidia-h200", "--element-size", "16"]
+    (forced, chosen) = (
+        CliRunner().invoke(main, [*given, *more], catch_exceptions=False)
+        for more in (["--update", "sort"], ["--update", "lock", "--race-factor", "1e6"])
+    )
+    for result in (forced, chosen):
+        assert result.exit_code == 0
+        assert "In global memory (sorted pairs)" in result.output
+        assert "sort (pairs are sorted by bin and scanned, Listing 4 of" in result.output
+        assert "MiB (72,000,000 B) for the pairs and one copy" in result.output
+    assert "t_lock" not in forced.output
+    assert "t_lock" in chosen.output
+
+
+def test_a_call_that_fits_the_memory_budget_only_sorted(gpu_like, rng):
+    bins, num_bins = rng.integers(-9, 30_009, 1000, np.int32), 30_000
+    values = np.zeros(1000, ARGMIN.dtype)
+    values["value"], values["index"] = rng.integers(-9, 9, 1000), rng.permutation(1000)
+    kernel = pair_kernel(ARGMIN, gpu_like)
+    chosen = kernel.plan(1000, num_bins, memory_budget=560_000)
+    assert chosen.update == "sort"
+    result = kernel(bins, values, num_bins=num_bins, memory_budget=560_000)
+    expected = kernel(bins, values, num_bins=num_bins)
+    assert kernel.plan(1000, num_bins).update == "lock"
+    np.testing.assert_array_equal(result, expected)
+    with pytest.raises(MemoryError, match=r"^memory_budget: one copy of 30000 bins takes 600000 bytes"):
+        kernel(bins, values, num_bins=num_bins, memory_budget=500_000)
