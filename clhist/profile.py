@@ -11,10 +11,11 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import platformdirs
 
@@ -30,7 +31,15 @@ PARAMETERS = {
 }
 LEVELS = ("device", "architecture", "vendor", "default")
 KINDS = ("gpu", "cpu")
-_KEYS = ("name", "kind", "level", "match", *PARAMETERS)
+_KEYS = ("name", "kind", "level", "match", *PARAMETERS, "measured")
+_MEASURED_KEYS = {
+    "value": (int, float),
+    "spread": (int, float),
+    "unit": (str,),
+    "method": (str,),
+    "date": (str,),
+    "driver": (str,),
+}
 _SHIPPED = "devices/"
 _PARAMETER_KEYS = ("value", "per_compute_unit", "source")
 
@@ -77,6 +86,7 @@ class ProfileFile:
     level: str
     match: tuple[str, ...]
     values: Mapping[str, tuple[str, int, str]]  # parameter: ("value" or "per_compute_unit", number, source)
+    measured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what `clhist calibrate` found besides
 
     @property
     def key(self) -> str:
@@ -147,7 +157,23 @@ def parse_profile(text: str, path: str) -> ProfileFile:
         values[key] = _parse_parameter(document[key], key, fail)
         if level == "device" and values[key][0] != "value":
             raise fail(key, "value, since the profile is of one device", values[key][0])
-    return ProfileFile(path, name, kind, level, tuple(match), MappingProxyType(values))
+    measured = _parse_measured(document.get("measured", {}), fail)
+    return ProfileFile(path, name, kind, level, tuple(match), MappingProxyType(values), measured)
+
+
+def _parse_measured(
+    tables: object, fail: Callable[[str, str, object], ProfileError]
+) -> Mapping[str, Mapping[str, Any]]:
+    if not isinstance(tables, dict):
+        raise fail("measured", "a table for each measurement", tables)
+    for name, found in tables.items():
+        for key, types in _MEASURED_KEYS.items():
+            value = found.get(key) if isinstance(found, dict) else None
+            if not isinstance(value, types) or isinstance(value, bool):
+                raise fail(f"measured.{name}.{key}", " or ".join(t.__name__ for t in types), value)
+        if not found["value"] >= 0:
+            raise fail(f"measured.{name}.value", "a number that is not negative", found["value"])
+    return MappingProxyType(tables)
 
 
 def _parse_parameter(table: object, key: str, fail: Callable[[str, str, object], ProfileError]) -> tuple[str, int, str]:

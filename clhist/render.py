@@ -390,6 +390,11 @@ def render_segments(operator: Operator, held: str) -> str:
     )
 
 
+def render_measure(kernel: str, *, words: int = 0) -> str:
+    """Return the OpenCL C of one of the kernels that measure a device; see ``measure.mako``."""
+    return _template("measure.mako").render(kernel=kernel, words=words)
+
+
 def _template(name: str) -> Template:
     return _lookup().get_template(name)
 

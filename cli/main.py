@@ -19,6 +19,7 @@ from clhist.profile import named_profile
 
 COMMANDS = {
     "info": "clhist.cli.info:info",
+    "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",
     "gromacs": "clhist.cli.gromacs:gromacs",
     "bench": "clhist.cli.bench:bench",

@@ -128,9 +128,9 @@ def test_all_in_one_bin_or_in_none(one, profile):
 
 
 @pytest.mark.parametrize("name", ["argmax float32", "mixed product"])
-def test_other_operators(name, profile, queue, rng):
+def test_other_operators(name, gpu_like, queue, rng):
     case = (CASES | PRODUCTS)[name]
-    kernel, offsets = pair_kernel(case.operator, profile), [0, 0, 400, 401, 1200]
+    kernel, offsets = pair_kernel(case.operator, gpu_like), [0, 0, 400, 401, 1200]
     bins, values, dest = draw(rng, 1200, 7), case.draw(rng, 1200), case.draw(rng, 28).reshape(4, 7)
     if "index" in (case.operator.dtype.names or ()):
         dest["index"] += 1200
