@@ -146,6 +146,7 @@ class Sweep:
             for output, bins, chunk in zip(self.spec.outputs, plan.bins, plan.chunks(), strict=True):
                 found[f"clhist_num_bins{output.suffix}"] = bins
                 found[f"clhist_bins_per_pass{output.suffix}"] = chunk
+                found[f"clhist_bins_each{output.suffix}"] = bins // max(1, plan.flat)
             return found
 
         return self._keep("numbers", make)
@@ -313,6 +314,8 @@ class Launch:
     def _batch_arguments(self, plan: Plan, queue: cl.CommandQueue) -> _BatchArguments:
         """Return what the kernels must know of a batch; a table of tasks is uploaded."""
         assert self.batch is not None
+        if plan.flat:
+            return _BatchArguments(each=plan.num_elements // plan.flat)
         if self.batch.kind == "even" or not plan.num_elements:
             each = plan.num_elements // plan.num_histograms
             return _BatchArguments("even", plan.tasks, plan.groups_per_histogram, each, groups=plan.work_groups)

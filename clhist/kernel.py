@@ -447,7 +447,7 @@ class HistogramKernel:
                 break
         if found is None:
             raise ValueError(f"chosen: expected a plan of this kernel, got {chosen}")
-        batch = "even" if chosen.is_batch else ""
+        batch = "even" if chosen.is_batch or chosen.flat else ""
         spec = self._spec(found, device, aligned=True, reach=False, batch=batch)
         if chosen.update == "sort":
             return render_pairs(spec, targets[0].emits or 1)
@@ -479,8 +479,9 @@ class HistogramKernel:
         if isinstance(factor, str):
             factor = self._sampled_race_factor(factor, values, size, own_shapes, queue, wait_for)
         histograms = None if batch is None else batch.num_histograms
-        problem = self._problem(size, own_shapes, histograms, factor, call.forced, call.memory_budget, queue.device)
         kind = "" if batch is None else batch.kind
+        asked = (histograms, factor, call.forced, call.memory_budget, queue.device, kind != "table")
+        problem = self._problem(size, own_shapes, *asked)
         prepared = self._prepared(profile, queue.device, problem, aligned, call.reach, kind)
         for each in targets:
             each.allocate(queue, on_device, call.allocator)
@@ -594,6 +595,7 @@ class HistogramKernel:
         forced: Forced,
         budget: int | None,
         device: cl.Device,
+        even: bool = True,
     ) -> Problem:
         """Return what is to be planned; raises for choices that are no numbers, or that the device cannot have."""
         for name in ("copies", "passes", "work_group_size", "locks"):
@@ -609,7 +611,7 @@ class HistogramKernel:
             raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {forced.work_group_size}")
         bins = tuple(prod(shape) for shape in shapes)
         room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
-        return Problem(size, bins, num_histograms, float(race_factor), forced, room, self.emits)
+        return Problem(size, bins, num_histograms, float(race_factor), forced, room, self.emits, even)
 
     def _profile_of(self, device: cl.Device) -> Profile:
         return device_profile(device) if self._profile is None else checked_profile(self._profile, device)
@@ -626,7 +628,7 @@ class HistogramKernel:
             chosen.work_group_size,
             local_capacity(sweep.outputs, chosen, profile),
             chosen.teams,
-            batch,
+            "flat" if chosen.flat else batch,
             is_wide(chosen),
             aligned,
             reach,

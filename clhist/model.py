@@ -32,6 +32,7 @@ def plan(
     forced: Forced = Forced(),
     memory_budget: int | None = None,
     num_histograms: int | None = None,
+    even: bool = True,
     emits: int = 1,
     most_emits: int | None = None,
 ) -> Plan:
@@ -62,6 +63,8 @@ def plan(
         Bytes that the copies may take in global memory.
     num_histograms : int, optional
         N_out, for a batch: the elements are those of so many histograms, one after the other (section IV-C).
+    even : bool
+        Whether each histogram of a batch has as many elements.
     emits : int
         How many (bin, value) pairs an element has.
     most_emits : int, optional
@@ -92,6 +95,7 @@ def plan(
         num_histograms,
         emits,
         most_emits=most_emits,
+        even=even,
     )
     if forced.update == "sort":
         return sorted_pairs(draft)

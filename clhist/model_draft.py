@@ -63,6 +63,8 @@ class Plan:
         Whether it is for a batch, which may be of one histogram.
     outputs : tuple of str
         Names of the histograms, where a kernel has several.
+    flat : int
+        N_out, if a batch of as many elements each is computed as one histogram of all bins, which `bins` are then.
     most_tasks : int or None
         For how many chunks of a batch the memory budget has copies.
     """
@@ -88,6 +90,7 @@ class Plan:
     is_batch: bool = False
     outputs: tuple[str, ...] = ()
     most_tasks: int | None = None
+    flat: int = 0
 
     def __str__(self) -> str:
         bins = " + ".join(f"{bins:,}" for bins in self.bins or (self.num_bins,))
@@ -95,7 +98,7 @@ class Plan:
             f"{self.num_histograms:,} histograms of {bins} bins, {self.groups_per_histogram} chunks each, "
             f"{self.teams} in a work-group,"
             if self.is_batch
-            else f"{bins} bins"
+            else f"{bins} bins" + (f" of {self.flat:,} histograms" if self.flat else "")
         )
         outputs = f"{', '.join(self.outputs)}: " if self.outputs else ""
         return (
@@ -165,6 +168,7 @@ class Draft:
     emits: int
     steps: list[Step] = field(default_factory=list)
     most_emits: int | None = None
+    even: bool = True
 
     @property
     def num_bins(self) -> int:

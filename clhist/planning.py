@@ -63,6 +63,8 @@ class Problem:
         Bytes that copies may take in global memory.
     emits : int
         How many values an element has for a histogram, as far as that is known.
+    even : bool
+        Whether each histogram of a batch has as many elements.
     """
 
     size: int
@@ -72,6 +74,7 @@ class Problem:
     forced: Forced
     memory_budget: int
     emits: int = 1
+    even: bool = True
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,7 @@ def _plan_one(
         forced=forced,
         memory_budget=problem.memory_budget,
         num_histograms=problem.num_histograms,
+        even=problem.even,
         emits=problem.emits,
         most_emits=most_emits,
     )

@@ -107,8 +107,9 @@ class SweepSpec:
         B, and into how many teams a work-group is divided.
     capacity : int
         Bytes of the local array; 0 in global memory.
-    batch : {"", "even", "table"}
-        Whether there are histograms of as many elements each, or tasks that a table lists.
+    batch : {"", "even", "table", "flat"}
+        Whether there are histograms of as many elements each, or tasks that a table lists; "flat" if the histograms of
+        as many elements are one of all bins.
     wide : bool
         Whether elements and bins are counted in 64 bits.
     aligned : bool
@@ -239,8 +240,12 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
             found.append(Parameter("const uint", "clhist_lock_mask", _UINT))
     if spec.reach:
         found.append(Parameter("volatile __global clhist_bin_t *", "clhist_global_reach", None))
-    if spec.batch:
+    if spec.batch in ("even", "table"):
         found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
+    if spec.batch == "flat":
+        found.append(Parameter("const ulong", "clhist_each", _ULONG))
+        for output in spec.outputs:
+            found.append(Parameter("const clhist_bin_t", f"clhist_bins_each{output.suffix}", bins))
     if spec.batch == "even":
         found.append(Parameter("const ulong", "clhist_chunks", _ULONG))
         found.append(Parameter("const ulong", "clhist_each", _ULONG))

@@ -42,6 +42,10 @@
         state.append(("const uint", "clhist_copies"))
     if locked:
         state.append((f"const {lock_t}", "clhist_lock_mask"))
+    flat = spec.batch == "flat"
+    batch = spec.batch in ("even", "table")
+    if flat:
+        state += [(f"const {bin_t}", f"clhist_bins_each{output.suffix}") for output in spec.outputs]
     declared, passed = ", ".join(f"{kind} {name}" for kind, name in state), ", ".join(name for _, name in state)
     known = {}
 
@@ -53,7 +57,11 @@
 
     def element(value, index):
         """The arguments of the map for one element."""
-        return ", ".join([*arguments(value), index])
+        histogram = [f"(clhist_bin_t)(({index}) / (clhist_index_t)clhist_each)"] if flat else []
+        return ", ".join([*arguments(value), index, *histogram])
+
+    ## The histogram that an element of a flat batch belongs to.
+    whose = ["const clhist_bin_t clhist_histogram"] if flat else []
 %>
 % if any(output.operator.needs_fp64 for output in (*spec.outputs, *spec.ignored)):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -152,14 +160,28 @@ clhist_bin_t clhist_largest(${", ".join([*parameters(True), "const clhist_index_
 #undef EMIT
 % endif
 
+% if flat:
+clhist_bin_t clhist_flat(const clhist_bin_t bin, const clhist_bin_t bins, const clhist_bin_t histogram)
+{
+    return bin < bins ? histogram * bins + bin : ~(clhist_bin_t)0;
+}
+% endif
 % for output in spec.outputs:
-#define EMIT${output.suffix}(bin, value) clhist_emit${output.suffix}(CLHIST_BIN(bin), (value), ${passed})
+<% bin = f"clhist_flat(CLHIST_BIN(bin), clhist_bins_each{output.suffix}, clhist_histogram)" if flat else "CLHIST_BIN(bin)" %>\
+#define EMIT${output.suffix}(bin, value) clhist_emit${output.suffix}(${bin}, (value), ${passed})
 % endfor
-void clhist_map(${", ".join([*parameters(True), "const clhist_index_t i", declared])})
+void clhist_map(${", ".join([*parameters(True), "const clhist_index_t i", *whose, declared])})
 {
     ${map_body};
 }
 
+% if spec.batch == "even":
+ulong clhist_part(const ulong each, const ulong chunk, const ulong chunks)
+{
+    return chunks == 1 ? each * chunk : each * chunk / chunks;
+}
+
+% endif
 __kernel __attribute__((reqd_work_group_size(${spec.work_group_size}, 1, 1)))
 void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_parameters)})
 {
@@ -201,7 +223,7 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % endfor
 % endif
 
-% if spec.batch:
+% if batch:
     ## As many rounds for every team, since barriers are met by all.
     const ulong clhist_teams = clhist_items / ${team};
     const ulong clhist_rounds = (clhist_tasks + clhist_teams - 1) / clhist_teams;
@@ -213,18 +235,20 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
     const clhist_index_t clhist_begin = clhist_row[0], clhist_end = clhist_is_open ? clhist_row[1] : clhist_begin;
     const ulong clhist_histogram = (ulong)clhist_row[2];
 % else:
-    const ulong clhist_histogram = clhist_task / clhist_chunks, clhist_chunk = clhist_task % clhist_chunks;
+    ## Divisions of 64 bits are slow: mostly there is one chunk of each histogram.
+    const ulong clhist_histogram = clhist_chunks == 1 ? clhist_task : clhist_task / clhist_chunks;
+    const ulong clhist_chunk = clhist_task - clhist_histogram * clhist_chunks;
     const clhist_index_t clhist_begin
-        = clhist_is_open ? (clhist_index_t)(clhist_histogram * clhist_each + clhist_each * clhist_chunk / clhist_chunks) : 0;
+        = clhist_is_open ? (clhist_index_t)(clhist_histogram * clhist_each + clhist_part(clhist_each, clhist_chunk, clhist_chunks)) : 0;
     const clhist_index_t clhist_end
-        = clhist_is_open ? (clhist_index_t)(clhist_histogram * clhist_each + clhist_each * (clhist_chunk + 1) / clhist_chunks) : 0;
+        = clhist_is_open ? (clhist_index_t)(clhist_histogram * clhist_each + clhist_part(clhist_each, clhist_chunk + 1, clhist_chunks)) : 0;
 % endif
     const clhist_index_t clhist_rank = 0, clhist_ranks = 1;
 % if local or private:
     const size_t clhist_slot = clhist_is_open ? clhist_task : 0;
 % else:
     const size_t clhist_slot = clhist_is_open ? clhist_histogram * clhist_copies
-        + ${"clhist_task % clhist_copies" if spec.batch == "table" else f"(clhist_chunk * {team} + clhist_lane) * clhist_copies / (clhist_chunks * {team})"} : 0;
+        + clhist_task % clhist_copies : 0;
 % endif
 % else:
     const bool clhist_is_open = true;
@@ -276,7 +300,7 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % endif
 
 % if spec.order == "blocked":
-% if spec.batch:
+% if batch:
     clhist_index_t clhist_start = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * clhist_lane / ${team});
     const clhist_index_t clhist_last = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * (clhist_lane + 1) / ${team});
 % else:
@@ -302,7 +326,7 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 %>
     clhist_index_t clhist_done = clhist_begin;
 % if lanes * loads > 1:
-% if spec.batch:
+% if batch:
     ## What lies before the first wide load.
     clhist_done = min(clhist_end, (clhist_begin + ${lanes - 1}) / ${lanes} * ${lanes});
     for (clhist_index_t i = clhist_begin + (clhist_index_t)clhist_lane; i < clhist_done; i += ${team})
@@ -353,11 +377,11 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % for part in parts:
 ${flush(part.n, part.output.suffix, team)}
 % endfor
-% if spec.batch:
+% if batch:
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % endif
-% if spec.batch:
+% if batch:
     }
 % endif
 }

@@ -94,7 +94,7 @@ def test_shapes(memory, profile, rng):
 
 def test_several_histograms_in_one_work_group(gpu_like, rng):
     kernel = counting(dataclasses.replace(gpu_like, work_group_size=256))
-    for each in (20, 33):  # runs begin where wide loads do, and where they do not
+    for each in (128, 133):  # runs begin where wide loads do, and where they do not
         plan = kernel.plan(2000 * each, 6, num_histograms=2000)
         assert (plan.teams, plan.team_size, plan.memory) == (8, 32, "local")
         assert "8 in a work-group" in str(plan)
@@ -105,8 +105,8 @@ def test_several_histograms_in_one_work_group(gpu_like, rng):
         for update in ("cas", "lock"):
             result = kernel(bins, num_bins=6, num_histograms=2000, update=update, copies=2, locks=16)
             np.testing.assert_array_equal(result, [[0] * 5 + [each]] * 2000)
-    ends = np.sort(rng.integers(0, 66_001, 1999))
-    offsets = np.array([0, *ends, 66_000])
+    ends = np.sort(rng.integers(0, 266_001, 1999))
+    offsets = np.array([0, *ends, 266_000])
     np.testing.assert_array_equal(kernel(bins, num_bins=6, offsets=offsets)[:, 5], np.diff(offsets))
 
 

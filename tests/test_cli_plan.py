@@ -77,6 +77,7 @@ def test_json_has_the_plan_and_its_steps():
         "is_batch": False,
         "outputs": [],
         "most_tasks": None,
+        "flat": 0,
     }
     assert {"symbol": "M", "value": 138, "equation": "(6)", "formula": "max(1, floor(T / C))"} in steps
 

@@ -173,6 +173,16 @@ def test_what_holds_for_every_batch(profile, memory, update):
             update=update, budget=2**60,
         )  # fmt: skip
         found = sweep.plan
+        if found.flat:  # one histogram of all bins
+            shared = update not in (None, "private") or profile.kind != "cpu"
+            assert (found.is_batch, found.flat, found.bins, found.memory) == (
+                False,
+                histograms,
+                (histograms * bins,),
+                "global",
+            )
+            assert (shared, memory in (None, "global"), found.num_elements) == (True, True, histograms * each)
+            continue
         assert (found.is_batch, found.num_histograms, found.num_elements) == (True, histograms, histograms * each)
         assert found.teams & (found.teams - 1) == 0
         assert found.teams == 1 or found.team_size >= 32 or found.update == "private"
