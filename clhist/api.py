@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator as python_operator
+from collections.abc import Sequence
+from dataclasses import fields as fields_of
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -12,11 +14,13 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.arrays import Array, check_array, check_context, common_kind, is_device_array
+from clhist.arguments import integer
+from clhist.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
 from clhist.device import default_queue
 from clhist.dtypes import supported_dtype
 from clhist.execute import NARROW_BINS, NARROW_ELEMENTS
 from clhist.kernel import HistogramKernel
+from clhist.model_draft import Forced
 from clhist.operator import Operator
 from clhist.pairs import (
     PairSpec,
@@ -34,6 +38,11 @@ from clhist.pairs import (
 # than one set in a million stays within.
 _SAMPLES = 2048
 _SAMPLE_MARGIN = 128
+
+# What a call may be given besides; see `HistogramKernel.__call__`.
+_OPTIONS = {each.name for each in fields_of(Forced)} | {
+    *("allocator", "wait_for", "return_event", "race_factor", "memory_budget"),
+}
 
 
 def reduce_by_index(
@@ -55,11 +64,12 @@ def reduce_by_index(
 
     Parameters
     ----------
-    dest : array of shape (H, ...), or tuple of such arrays
-        What the bins hold before. NumPy's or PyOpenCL's, as all arrays of a call. Every bin is combined, also one that
-        no index names: with ``np.logical_or`` and the like it becomes 0 or 1. Further dimensions make each bin a vector
-        whose components are combined each by itself (SC'20, IV-D). A tuple has an array for each field of the
-        operator's structured dtype.
+    dest : array of shape (H, ...), tuple of such arrays, int or tuple of int
+        What the bins hold before; a number of bins or a shape begins with nothing (for sums that is as zeros, for
+        maxima, means and the like it is not). NumPy's or PyOpenCL's, as all arrays of a call. Every bin is combined,
+        also one that no index names: with ``np.logical_or`` and the like it becomes 0 or 1. Further dimensions make
+        each bin a vector whose components are combined each by itself (SC'20, IV-D). A tuple of arrays has one for each
+        field of the operator's structured dtype.
     op : Operator, numpy.ufunc or str
         How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, or a known C
         expression such as ``"a + b"``.
@@ -86,8 +96,8 @@ def reduce_by_index(
     Returns
     -------
     array of the shape of `dest`
-        Of the kind and dtype of `dest`; a tuple if `dest` is one. With `return_event` also the event that covers the
-        call.
+        Of the kind and dtype of `dest`, or of the operator if that is a shape; a tuple if `dest` is one of arrays. With
+        `return_event` also the event that covers the call.
 
     Raises
     ------
@@ -103,14 +113,24 @@ def reduce_by_index(
 
     >>> sums = reduce_by_index(np.zeros((3, 2)), np.add, indices, points)                   # doctest: +SKIP
     >>> argmax = clhist.operators.argmax(np.float32)
-    >>> best = reduce_by_index(np.full(3, argmax.neutral, argmax.dtype), argmax, indices, x)  # doctest: +SKIP
+    >>> best = reduce_by_index(3, argmax, indices, x)["index"]                              # doctest: +SKIP
     """
-    fields = isinstance(dest, tuple)
-    dests = tuple(as_array("dest", array) for array in dest) if fields else (as_array("dest", dest),)
+    unknown = sorted(options.keys() - _OPTIONS)
+    if unknown:
+        hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
+        raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
     indices = as_array("indices", indices)
     batched = batched or offsets is not None
-    shape = _dest_shape(dests, batched)
-    operator = _operator_of(op, dests, fields)
+    given_shape = _shape_of(dest)
+    fields = isinstance(dest, tuple) and given_shape is None
+    dests: tuple[Array, ...] = ()
+    if given_shape is None:
+        dests = tuple(as_array("dest", array) for array in dest) if fields else (as_array("dest", dest),)
+        shape = _dest_shape([array.shape for array in dests], batched)
+        operator = _operator_of(op, dests, fields)
+    else:
+        shape = _dest_shape([given_shape], batched)
+        operator = _operator_of_values(op, values)
     if indices.dtype.kind not in "iu":
         raise TypeError(f"indices: expected integers, got {indices.dtype}")
     if batched:
@@ -122,8 +142,9 @@ def reduce_by_index(
     on_device = common_kind(named)
     if queue is None and not on_device:
         queue = default_queue()
-    context = dests[0].context if on_device else queue.context  # type: ignore[union-attr]
-    device = (queue or dests[0].queue or indices.queue or default_queue()).device
+    context = indices.context if on_device else queue.context  # type: ignore[union-attr]
+    queues = (queue, *(array.queue for _, array in named if on_device))
+    device = (next((found for found in queues if found is not None), None) or default_queue()).device
     spec = pair_spec(operator, indices, values, prod(row), device, with_position)
     kernel = pair_kernel(context, spec)
     given = arguments_of(spec, indices, values, shape[1] if batched else shape[0])
@@ -134,7 +155,7 @@ def reduce_by_index(
     elif batched:
         where["num_histograms"] = shape[0]
     bins = shape[1:] if batched else shape
-    target = dests if fields else dests[0]
+    target = dests if fields else dests[0] if dests else None
     return kernel(*given, num_bins=bins, size=size, dest=target, out=out, queue=queue, **where, **options)
 
 
@@ -286,13 +307,30 @@ def _operator_of(op: Operator | np.ufunc | str, dests: tuple[Array, ...], fields
     return op
 
 
-def _dest_shape(dests: tuple[Array, ...], batched: bool) -> tuple[int, ...]:
-    if not dests:
+def _operator_of_values(op: Operator | np.ufunc | str, values: Any) -> Operator:
+    """Return the operator where there is no `dest` to say on which dtype."""
+    if isinstance(op, Operator):
+        return op
+    dtype = values.dtype if is_array(values) else np.asarray(values).dtype
+    return operators.as_operator(op, dtype)
+
+
+def _shape_of(dest: Any) -> tuple[int, ...] | None:
+    """Return the shape that `dest` is, if it is no array."""
+    if isinstance(dest, int | np.integer) and not isinstance(dest, bool | np.bool_):
+        return (integer("dest", dest, 1),)
+    if isinstance(dest, tuple) and dest and all(isinstance(n, int | np.integer) for n in dest):
+        return tuple(integer("dest", n, 1) for n in dest)
+    return None
+
+
+def _dest_shape(shapes: Sequence[tuple[int, ...]], batched: bool) -> tuple[int, ...]:
+    if not shapes:
         raise ValueError("dest: expected at least one array, got an empty tuple")
-    shape = dests[0].shape
-    for array in dests[1:]:
-        if array.shape != shape:
-            raise ValueError(f"dest: expected arrays of one shape, got {shape} and {array.shape}")
+    shape = shapes[0]
+    for other in shapes[1:]:
+        if other != shape:
+            raise ValueError(f"dest: expected arrays of one shape, got {shape} and {other}")
     least = 2 if batched else 1
     if len(shape) < least or prod(shape) == 0:
         expected = "two dimensions or more, of histograms and bins," if batched else "one dimension or more"

@@ -155,6 +155,13 @@ class HistogramKernel:
         profile: Profile | None = None,
         emits: int | None = None,
     ) -> None:
+        for name, text in (("arguments", arguments), ("map", map), ("preamble", preamble)):
+            if not isinstance(text, str):
+                raise TypeError(f"{name}: expected C as a str, got {text!r}")
+        if context is not None and not isinstance(context, cl.Context):
+            raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
+        if isinstance(options, str):
+            raise TypeError(f"options: expected a sequence of str, such as [{options!r}], got a str")
         self._outputs, self._arguments = Outputs.of(operator), arguments
         self._structs = check_structs(structs)
         self.arguments = parse_arguments(arguments, {**self._outputs.value_types(), **self._structs})
@@ -335,6 +342,8 @@ class HistogramKernel:
             The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between them;
             where pairs are sorted, with those between the launches of the sort and of the scan.
         """
+        if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
+            raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
         names = {each.name for each in fields(Forced)}
         forced = Forced(**{name: choices.pop(name) for name in names & choices.keys()})
         outcome = self.run(args, Call(num_bins, queue=queue, forced=forced, **choices))
@@ -558,6 +567,8 @@ class HistogramKernel:
         raise TypeError("size: expected a number of elements, since no argument is an array; got None")
 
     def _queue(self, queue: cl.CommandQueue | None, arrays: Sequence[Array] = ()) -> cl.CommandQueue:
+        if queue is not None and not isinstance(queue, cl.CommandQueue):
+            raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
         if queue is None:
             queue = next((a.queue for a in arrays if is_device_array(a) and a.queue is not None), None)
         if queue is None:

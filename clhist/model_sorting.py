@@ -8,12 +8,12 @@ from math import ceil
 from clhist.model_draft import GLOBAL_WORK_GROUP, Draft, Forced, Plan
 from clhist.model_equations import global_copies
 
-# Sorting pairs and combining neighbours (Listing 4). First guesses, to be measured: what a pair costs for each 8 bits
-# of the number of bins, what one of three launches for each two bits costs, and what an update costs that waits for the
-# one before it. Sorting is taken where locks are predicted to take so many times as long.
-SORT_NANOSECONDS = 1.0
-SORT_LAUNCH_NANOSECONDS = 40e3
-LOCK_NANOSECONDS = 300.0
+# Sorting pairs and combining neighbours (Listing 4), measured on an H200 (docs/performance.md): what a pair costs for
+# each 8 bits of the number of bins, what one of three launches for each two bits costs, and what an update costs that
+# waits for the one before it (2.5 to 10 us). Sorting is taken where locks are predicted to take so many times as long.
+SORT_NANOSECONDS = 0.1
+SORT_LAUNCH_NANOSECONDS = 35e3
+LOCK_NANOSECONDS = 4000.0
 SORT_ADVANTAGE = 2
 SORT_BITS = 2  # sorted at a time by PyOpenCL
 MOST_SORTED_PAIRS = 2**30 - 1  # PyOpenCL's scans count in 32 bits, and beyond the last pair by as many at most

@@ -140,6 +140,8 @@ class Operator:
             _check_expression("combine", combine, "a", "b")
             held = _accumulator_of(dtype, combine, accumulator)
             _check_conversions(dtype, held, lift, finish)
+            if neutral is None:
+                raise ValueError(f"neutral: None does not fit {dtype}; expected what changes nothing under {combine!r}")
             neutral = same_value(neutral, dtype if accumulator is None else held, "neutral")
             operation = recognise(combine, held)
             if operation in _NEUTRAL and neutral != held.type(_NEUTRAL[operation]):

@@ -170,36 +170,48 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
     return Operator(found, combine, 0, "saturating_add", lifted=exact)
 
 
-def mean(dtype: DTypeLike) -> Operator:
+def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
     """The mean of the values, NaN for a bin without; sum and number are updated by their own atomics.
 
-    `dtype` is float32 or float64, in which the values are summed. `dest`, where there is one, counts as a value.
+    Parameters
+    ----------
+    dtype : dtype-like
+        float32 or float64: type of the values and of the result.
+    accumulator : dtype-like
+        In which values are summed. A device without double precision needs float32, which is right for thousands of
+        values a bin and wrong for millions: a large sum swallows small values.
+
+    Notes
+    -----
+    `dest`, where there is one, counts as a value of its bin; give a shape in its place to begin with nothing.
     """
-    found = _float(dtype)
-    parts = {"sum": add(found), "number": add(np.uint64)}
+    found, held = _float(dtype), _float(accumulator, "accumulator")
+    parts = {"sum": add(held), "number": add(np.uint64)}
     return product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
 
 
-def variance(dtype: DTypeLike, ddof: int = 0) -> Operator:
+def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
     """The variance of the values, NaN for a bin with no more than `ddof` of them.
 
     Parameters
     ----------
     dtype : dtype-like
-        float32 or float64, in which it is computed.
+        float32 or float64: type of the values and of the result.
     ddof : int
         What is subtracted from the number of values in the divisor, as in `numpy.var`.
+    accumulator : dtype-like
+        In which it is computed; see `mean`.
 
     Notes
     -----
     Number, mean and sum of squared deviations are combined together (Chan, Golub, LeVeque 1979), which cancels nothing
     but needs a lock where work-items share copies. `product` of sums is faster where the mean is small.
     """
-    found = _float(dtype)
+    found, real_dtype = _float(dtype), _float(accumulator, "accumulator")
     if not isinstance(ddof, int | np.integer) or ddof < 0:
         raise ValueError(f"ddof: expected a non-negative integer, got {ddof!r}")
-    held = np.dtype([("number", np.uint64), ("mean", found), ("deviations", found)], align=True)
-    real, function = c_name(found), f"combine_variances_{found.name}"
+    held = np.dtype([("number", np.uint64), ("mean", real_dtype), ("deviations", real_dtype)], align=True)
+    real, function = c_name(real_dtype), f"combine_variances_{real_dtype.name}"
     return Operator(
         found,
         f"{function}(a, b)",
@@ -207,7 +219,7 @@ def variance(dtype: DTypeLike, ddof: int = 0) -> Operator:
         "variance",
         accumulator=held,
         lift="(accumulator_t){1, v, 0}",
-        finish=f"a.number > {ddof} ? a.deviations / (a.number - {ddof}) : {literal(np.nan, found)}",
+        finish=f"a.number > {ddof} ? a.deviations / (a.number - {ddof}) : {literal(np.nan, real_dtype)}",
         preamble=f"""accumulator_t {function}(const accumulator_t a, const accumulator_t b)
 {{
     const ulong number = a.number + b.number;
@@ -366,8 +378,8 @@ def _real(dtype: DTypeLike) -> np.dtype:
     return _of_kind(dtype, "biuf", "an integer or a float", "dtype")
 
 
-def _float(dtype: DTypeLike) -> np.dtype:
-    return _of_kind(dtype, "f", "a float", "dtype")
+def _float(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
+    return _of_kind(dtype, "f", "a float", argument)
 
 
 def _integer(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:

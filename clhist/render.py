@@ -256,7 +256,8 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
 
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``."""
-    return _template("sweep.mako").render(
+    return _render(
+        "sweep.mako",
         spec=spec,
         streamed=spec.streamed,
         parts=spec.parts,
@@ -346,7 +347,8 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
 
 def render_combine(spec: CombineSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
-    return _template("combine.mako").render(
+    return _render(
+        "combine.mako",
         spec=spec,
         clear_parameters=clear_parameters(spec),
         combine_parameters=combine_parameters(spec),
@@ -398,6 +400,11 @@ def render_segments(operator: Operator, held: str) -> str:
 def render_measure(kernel: str, *, words: int = 0) -> str:
     """Return the OpenCL C of one of the kernels that measure a device; see ``measure.mako``."""
     return _template("measure.mako").render(kernel=kernel, words=words)
+
+
+def _render(name: str, **values: object) -> str:
+    """Return what the template says, without the empty lines that it leaves."""
+    return re.sub(r"\n\s*\n+", "\n", _template(name).render(**values)).lstrip()
 
 
 def _template(name: str) -> Template:

@@ -81,15 +81,16 @@ ${operators.types(output.operator, output.suffix, declare, known)}
 typedef ${index_t} clhist_index_t;
 typedef ${bin_t} clhist_bin_t;
 
-## A negative bin becomes one that is larger than every histogram.
+## A negative bin becomes one that is larger than every histogram. A bin must be an integer, which `| 0` makes sure of:
+## C would round -0.5 to bin 0.
 % if spec.wide:
-#define CLHIST_BIN(bin) ((clhist_bin_t)(long)(bin))
+#define CLHIST_BIN(bin) ((clhist_bin_t)(long)((bin) | 0))
 % else:
 clhist_bin_t clhist_narrow(const long bin)
 {
     return (ulong)bin < 0xfffffffful ? (clhist_bin_t)bin : 0xffffffffu;
 }
-#define CLHIST_BIN(bin) (sizeof(bin) > 4 ? clhist_narrow((long)(bin)) : (clhist_bin_t)(int)(bin))
+#define CLHIST_BIN(bin) (sizeof((bin) | 0) > 4 ? clhist_narrow((long)((bin) | 0)) : (clhist_bin_t)(int)((bin) | 0))
 % endif
 
 % for output in spec.ignored:

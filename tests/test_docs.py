@@ -57,3 +57,5 @@ def test_what_the_guide_computes(given):
     assert given["structs"]["length"].tolist() == given["arrays"][1].tolist()
     assert given["same"].tolist() == np.bincount(group).tolist()
     assert 1.3 < given["measured"].value < 2
+    rows, centers = given["rows"], given["centers"]
+    np.testing.assert_allclose(centers, [rows[group == k].mean(0, np.float64) for k in range(50)], atol=1e-3)
