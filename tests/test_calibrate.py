@@ -1,0 +1,201 @@
+"""Measuring a device, what is believed of it, and the profile that comes out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import clhist
+from clhist import calibrate, measure
+from clhist.cli.main import main
+from clhist.device import own_profile
+from clhist.errors import ProfileError
+from clhist.measure import MIB, Bench, Measurement
+from clhist.profile import PARAMETERS, parse_profile
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench.of(clhist.default_queue().device, quick=True)
+
+
+def sweep_with(knee, *, small_first=False):
+    """Rates of a cache of `knee` bytes over a memory six times slower; small sets may not fill the device."""
+    sizes = [int(MIB / 4 * 2 ** (k / 2)) for k in range(25)]
+    fits = [min(1.0, knee / size) for size in sizes]
+    rates = [1 / (fit / 100e9 + (1 - fit) / 16e9) for fit in fits]
+    if small_first:
+        rates[:3] = [20e9, 40e9, 70e9]
+    return list(zip(sizes, rates, strict=True))
+
+
+@pytest.mark.parametrize("small_first", [False, True])
+@pytest.mark.parametrize("size", [2, 6, 40, 60, 96])
+def test_the_knee_of_a_sweep(size, small_first):
+    found = measure.knee(sweep_with(size * MIB, small_first=small_first))
+    # Where half of the fall is done more than the cache is in use, less than half as much again.
+    assert 1.0 <= found / (size * MIB) < 1.6
+
+
+def test_the_knee_as_it_was_measured_on_an_h200():
+    rates = [104.43, 104.47, 104.77, 104.83, 105.41, 96.35, 36.54, 21.63, 18.51, 17.11, 16.39]
+    assert 45 * MIB < measure.knee([(MIB << k, rate) for k, rate in enumerate(rates)]) < 75 * MIB
+
+
+def test_local_memory_that_is_found_by_trying(bench, monkeypatch):
+    reported = bench.device.local_mem_size
+    tried = []
+
+    def works(bench, size):
+        tried.append(size)
+        return size <= 227 * 1024
+
+    monkeypatch.setattr(measure, "_local_array_works", works)
+    assert measure.local_memory(bench, 48 * 1024, MIB).value == 227 * 1024
+    assert len(tried) < 15
+    monkeypatch.setattr(measure, "_local_array_works", lambda bench, size: size <= 30 * 1024)
+    assert measure.local_memory(bench, 48 * 1024, MIB).value == 30 * 1024, "less than is reported"
+    monkeypatch.undo()
+    assert measure._local_array_works(bench, min(reported, 32 * 1024))
+    assert measure.local_argument(bench, min(reported, 32 * 1024)).value >= 16 * 1024
+
+
+def test_what_is_measured_is_plausible(bench):
+    memory = bench.device.global_mem_size
+    assert measure.bandwidth(bench, min(memory, 256 * MIB)).value > 0.1, "GB/s"
+    assert measure.launch(bench).value > 0
+    assert measure.line(bench, min(memory, 256 * MIB)).value in {4 << k for k in range(8)}
+    assert measure.residents(bench).value >= 1
+    (first, slow), (last, fast) = measure.cache_sweep(bench, [MIB // 4, MIB])
+    assert (first, last) == (MIB // 4, MIB)
+    assert slow > 0
+    assert fast > 0
+
+
+def test_rates_of_updates(bench):
+    rates = measure.update_rates(bench, bins=64)
+    assert {"native int32, local, low contention", "cas 32, global, high contention"} <= rates.keys()
+    assert all(rate.value > 0 and rate.unit == "G/s" for rate in rates.values())
+
+
+def implausible(key, value, known, source="reported by the driver", *, is_cpu=False):
+    return calibrate._implausible(key, value, known, source, clhist.default_queue().device, is_cpu)
+
+
+def test_what_is_not_believed(queue):
+    reported = queue.device.local_mem_size
+    shipped = "devices/nvidia-h200.toml: measured"
+    assert implausible("local_memory", 0.5 * reported, reported).startswith(f"less than the {reported} bytes")
+    assert implausible("local_memory", 4 * reported, reported) == ""
+    assert implausible("local_memory", reported, reported, is_cpu=True)
+    assert implausible("l2_cache", 0, 60 * MIB).startswith("no knee")
+    assert implausible("l2_cache", 1000, 60 * MIB).startswith("expected 65536 to")
+    assert implausible("l2_cache", 60 * MIB, 4 * MIB) == "", "the driver's number is not trusted"
+    assert implausible("l2_cache", 200 * MIB, 60 * MIB, shipped).startswith("more than 2 times off the")
+    assert implausible("l2_cache", 50 * MIB, 60 * MIB, shipped) == ""
+    assert implausible("l2_line", 100, 128).startswith("expected one of 32, 64, 128, 256")
+    assert implausible("l2_line", 256, 128).startswith("memory is fetched in other units")
+    assert implausible("l2_line", 128, 128) == ""
+    assert implausible("hardware_threads", 8, 100).startswith("fewer than 32 for each of")
+    assert implausible("hardware_threads", 512, 2, is_cpu=True)
+
+
+def calibration(**measured):
+    before = own_profile(clhist.default_queue().device)
+    device = clhist.default_queue().device
+    findings = tuple(
+        calibrate._finding(key, measured.get(key), before, device, "driver 1.0", is_cpu=False) for key in PARAMETERS
+    )
+    rates = {'a "quoted" rate\\': Measurement(1.5, "GB/s", 0.01, "by\nhand")}
+    return before, calibrate.Calibration("Some (R) GPU [1]", "gpu", "driver 1.0", findings, rates)
+
+
+def test_the_profile_says_what_was_measured_and_what_was_refused():
+    before, found = calibration(
+        l2_cache=Measurement(77 * MIB, "bytes", 0.0, "knee"), l2_line=Measurement(100, "bytes", 0.0, "stride")
+    )
+    parsed = parse_profile(found.toml(), "x.toml")
+    assert parsed.matches("Some (R) GPU [1]")
+    assert not parsed.matches("Some (R) GPU [1] Ti", "Some R GPU 1")
+    how, number, source = parsed.values["l2_cache"]
+    assert (how, number) == ("value", 77 * MIB)
+    assert source.startswith("measured: knee, ")
+    assert "driver 1.0" in source
+    _, line, source = parsed.values["l2_line"]
+    assert line == before.l2_line
+    assert "(measured 100 on " in source
+    assert "was refused: expected one of" in source
+    assert parsed.values["work_group_size"][1:] == (before.work_group_size, before.sources["work_group_size"])
+    (name, rate), *others = parsed.measured.items()
+    assert (name, rate["value"], rate["method"], others) == ('a "quoted" rate\\', 1.5, "by\nhand", [])
+    assert found.file_name == "some-r-gpu-1.toml"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("measured = 1", "measured: expected a table for each measurement, got 1"),
+        ("[measured.x]\nvalue = 'fast'", "measured.x.value: expected int or float, got 'fast'"),
+        ("[measured.x]\nvalue = true", "measured.x.value: expected int or float, got True"),
+        ("[measured.x]\nvalue = 1\nspread = 0", "measured.x.unit: expected str, got None"),
+        ("measured = {x = 3}", "measured.x.value: expected int or float, got None"),
+    ],
+)
+def test_broken_measurements_in_a_profile(text, message):
+    start, _, rest = text.partition("[") if text.startswith("measured =") else ("", "", text)
+    numbers = "\n".join(f"[{key}]\nvalue = 64\nsource = 'x'" for key in PARAMETERS)
+    body = f"name = 'x'\nkind = 'gpu'\nmatch = ['x']\n{start}\n{numbers}\n{'' if start else text}"
+    with pytest.raises(ProfileError, match=f"^x.toml: {message}"):
+        parse_profile(body, "x.toml")
+    assert rest or start
+
+
+def test_the_command(tmp_path, monkeypatch):
+    names = []
+
+    def quickly(device, *, quick, progress):
+        for stage in calibrate.STAGES:
+            progress(stage)
+        names.append((device.name, quick))
+        return calibration(l2_cache=Measurement(77 * MIB, "bytes", 0.0, "knee"))[1]
+
+    monkeypatch.setattr(calibrate, "calibrate", quickly)
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path / "own"))
+    done = CliRunner().invoke(main, ["calibrate", "--quick"])
+    assert done.exit_code == 0, done.output
+    assert "80,740,352" in done.output
+    assert (tmp_path / "own" / "some-r-gpu-1.toml").exists()
+    done = CliRunner().invoke(main, ["calibrate", "--json", "--output", str(tmp_path / "new" / "mine.toml")])
+    record = json.loads(done.stdout)
+    assert record["numbers"]["l2_cache"]["value"] == 77 * MIB
+    assert record["path"] == str(tmp_path / "new" / "mine.toml")
+    assert parse_profile((tmp_path / "new" / "mine.toml").read_text(), "mine.toml").kind == "gpu"
+    assert names == [(clhist.default_queue().device.name, True), (clhist.default_queue().device.name, False)]
+    done = CliRunner().invoke(main, ["calibrate", "--device", "no such device"])
+    assert done.exit_code == 1
+    assert "no OpenCL device matches" in done.output
+
+
+def test_a_calibrated_profile_is_used(tmp_path, monkeypatch, queue):
+    found = calibrate.Calibration(
+        queue.device.name.strip(),
+        "cpu" if own_profile(queue.device).kind == "cpu" else "gpu",
+        "driver",
+        tuple(
+            calibrate.Finding(key, getattr(own_profile(queue.device), key), "measured: so", None) for key in PARAMETERS
+        ),
+        {},
+    )
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    path = found.write()
+    assert path == tmp_path / found.file_name
+    own_profile.cache_clear()
+    try:
+        sources = own_profile(queue.device).sources
+        assert all(str(path) in source for source in sources.values())
+        np.testing.assert_array_equal(clhist.bincount(np.array([2, 0, 2])), [1, 0, 2])
+    finally:
+        own_profile.cache_clear()
