@@ -163,9 +163,9 @@ def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
     dtype = _held_dtype(operator)
     parts = range(len(operator.parts))
     names = ("clhist_keys", "clhist_positions", "clhist_held", "clhist_scratch")
-    dtypes = (_UINT, _UINT, dtype, np.dtype(np.uint8))
+    dtypes: tuple[np.dtype, ...] = (_UINT, _UINT, dtype, np.dtype(np.uint8))
     arguments = [
-        *(VectorArg(np.dtype(of), name) for of, name in zip(dtypes, names, strict=True)),
+        *(VectorArg(of, name) for of, name in zip(dtypes, names, strict=True)),
         ScalarArg(_UINT, "clhist_no_bin"),
         *(ScalarArg(np.dtype(np.uint64), f"clhist_place{n}") for n in parts),
     ]
