@@ -46,8 +46,6 @@ class Sorting:
         Combines the accumulators of each bin and writes the last of each.
     operator : Operator
         How they are combined.
-    suffix : str
-        Of the output.
     emits : int
         How many pairs each element has.
     """
@@ -56,7 +54,6 @@ class Sorting:
     sort: RadixSort
     scan: GenericScanKernel
     operator: Operator
-    suffix: str
     emits: int
 
     def __call__(self, enqueued: Enqueued, plan: Plan, values: Mapping[str, object], allocate: Allocator) -> None:
@@ -147,7 +144,7 @@ def _sorting(context: cl.Context, spec: SweepSpec, emits: int, options: tuple[st
     output = spec.outputs[0]
     program = build(context, render_pairs(spec, emits), options)
     pairs = Kernel(program, "clhist_pairs", pairs_parameters(spec))
-    return Sorting(pairs, _sort(context), _scan(context, output.operator), output.operator, output.suffix, emits)
+    return Sorting(pairs, _sort(context), _scan(context, output.operator), output.operator, emits)
 
 
 @lru_cache(maxsize=16)
