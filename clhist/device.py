@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import threading
+from dataclasses import replace
 from functools import lru_cache
 
 import pyopencl as cl
 
 from clhist.errors import NoDeviceError
+from clhist.probe import proven_features
 from clhist.profile import Profile, Report, check_fits, load_profiles, merge, named_profile
 from clhist.runtimes import register_installed_runtimes
 
@@ -157,19 +159,20 @@ def own_profile(device: cl.Device) -> Profile:
 
 @lru_cache(maxsize=64)
 def checked_profile(profile: Profile, device: cl.Device) -> Profile:
-    """Return `profile` if `device` has what it claims.
+    """Return `profile`, with the features of `device` unless it has its own, if `device` has what it claims.
 
     Raises
     ------
     TypeError
         If it is no profile.
     ProfileError
-        If its work-groups are larger, or their local memory is more than `device` can have; both figures are named.
+        If its work-groups are larger, their local memory is more, or its features are others than `device` can have;
+        both figures are named.
     """
     if not isinstance(profile, Profile):
         raise TypeError(f"profile: expected a clhist.Profile, such as clhist.named_profile gives, got {profile!r}")
     check_fits(profile, report(device), load_profiles())
-    return profile
+    return profile if profile.features is not None else replace(profile, features=device_features(device))
 
 
 @lru_cache(maxsize=64)
@@ -190,6 +193,7 @@ def report(device: cl.Device) -> Report:
         cache=device.global_mem_cache_size,
         cache_line=device.global_mem_cacheline_size,
         aliases=_aliases(device),
+        features=device_features(device),
     )
 
 
@@ -205,21 +209,41 @@ def _aliases(device: cl.Device) -> tuple[str, ...]:
         return ()
 
 
-@lru_cache(maxsize=64)
-def device_features(device: cl.Device) -> frozenset[str]:
-    """Return what `device` has, of `clhist.atomics.FEATURES`."""
-    return features_of(device.extensions, device.platform.name)
+def device_features(device: cl.Device, context: cl.Context | None = None) -> frozenset[str]:
+    """Return what `device` has, of `clhist.atomics.ALL_FEATURES`; what needs proof is tried at the first call.
+
+    Parameters
+    ----------
+    device : pyopencl.Device
+        To be looked at.
+    context : pyopencl.Context, optional
+        One of its contexts, which saves making one.
+    """
+    with _features_lock:
+        if device not in _features:
+            said = features_of(device.extensions, device.platform.name, device.opencl_c_version)
+            _features[device] = said
+            if known_problem(device) is None:
+                _features[device] = proven_features(context or cl.Context([device]), device, said)
+        return _features[device]
 
 
-def features_of(extensions: str, platform_name: str) -> frozenset[str]:
-    """Return the features that a device with these `extensions` on this platform has; pure."""
+_features: dict[cl.Device, frozenset[str]] = {}
+_features_lock = threading.Lock()
+
+
+def features_of(extensions: str, platform_name: str, c_version: str) -> frozenset[str]:
+    """Return the features that a device with these `extensions` on this platform says it has; pure."""
     names = extensions.split()
+    newest = re.match(r"OpenCL C (\d+)", c_version)
     found = {
         "int64_base_atomics": "cl_khr_int64_base_atomics" in names,
         "int64_extended_atomics": "cl_khr_int64_extended_atomics" in names,
         "fp64": "cl_khr_fp64" in names,
         "nvidia_ptx": platform_name.startswith("NVIDIA"),
-        "amd_fence": platform_name.startswith("AMD Accelerated Parallel Processing"),
+        "ext_float_atomics": "cl_ext_float_atomics" in names,
+        "amd_builtins": platform_name.startswith("AMD Accelerated Parallel Processing"),
+        "device_fence": newest is not None and int(newest[1]) >= 3,
     }
     return frozenset(name for name, has in found.items() if has)
 

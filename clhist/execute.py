@@ -95,7 +95,7 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
 @lru_cache(maxsize=1024)
 def sweep_kernel(context: cl.Context, spec: SweepSpec, options: tuple[str, ...]) -> Kernel:
     """Return the built sweep of `spec`."""
-    return Kernel(build(context, render_sweep(spec), options), "clhist_sweep", sweep_parameters(spec))
+    return Kernel(build(context, render_sweep(spec), (*options, *spec.options)), "clhist_sweep", sweep_parameters(spec))
 
 
 @lru_cache(maxsize=1024)

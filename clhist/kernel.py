@@ -450,7 +450,7 @@ class HistogramKernel:
                 2**62,
                 self.emits,
             )
-            sweeps = plan_sweeps(targets, problem, self._profile_of(device), device_features(device))
+            sweeps = plan_sweeps(targets, problem, *self._device_numbers(device))
             if len(sweeps) == 1 and (sweeps[0].plan.memory, sweeps[0].plan.update) == (chosen.memory, chosen.update):
                 found = replace(sweeps[0], plan=chosen, numbers=numbers)
                 break
@@ -595,7 +595,7 @@ class HistogramKernel:
         return _Prepared(profile, tuple(sweeps))
 
     def _plan(self, device: cl.Device, problem: Problem) -> tuple[PlannedSweep, ...]:
-        return plan_sweeps(self._targets, problem, self._profile_of(device), device_features(device))
+        return plan_sweeps(self._targets, problem, *self._device_numbers(device))
 
     def _problem(
         self,
@@ -627,8 +627,12 @@ class HistogramKernel:
     def _profile_of(self, device: cl.Device) -> Profile:
         return device_profile(device) if self._profile is None else checked_profile(self._profile, device)
 
+    def _device_numbers(self, device: cl.Device) -> tuple[Profile, frozenset[str]]:
+        profile = self._profile_of(device)
+        return profile, profile.features or frozenset()
+
     def _spec(self, sweep: PlannedSweep, device: cl.Device, *, aligned: bool, reach: bool, batch: str) -> SweepSpec:
-        profile, chosen = self._profile_of(device), sweep.plan
+        (profile, features), chosen = self._device_numbers(device), sweep.plan
         ignored = [target for n, target in enumerate(self._targets) if n not in sweep.numbers]
         return SweepSpec(
             sweep.outputs,
@@ -645,7 +649,7 @@ class HistogramKernel:
             reach,
             tuple(self._structs.items()),
             self._preamble,
-            device_features(device),
+            features,
             tuple(Output(target.operator, (), target.suffix) for target in ignored),
         )
 
@@ -654,7 +658,8 @@ class HistogramKernel:
         needing += [(argument.name, needs_fp64(argument.dtype)) for argument in self.arguments]
         names = [name for name, needs in needing if needs]
         for device in self.context.devices:
-            if names and "fp64" not in device_features(device):
+            features = device_features(device, self.context)  # here, where a context is at hand to try things in
+            if names and "fp64" not in features:
                 raise UnsupportedError(
                     f"{names[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); use float32 or integers"
                 )

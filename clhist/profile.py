@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from typing import Any
 
 import platformdirs
 
+from clhist.atomics import ALL_FEATURES, native_table
 from clhist.errors import ProfileError
 
 # The model's parameters, with the paper's letters.
@@ -31,7 +32,7 @@ PARAMETERS = {
 }
 LEVELS = ("device", "architecture", "vendor", "default")
 KINDS = ("gpu", "cpu")
-_KEYS = ("name", "kind", "level", "match", *PARAMETERS, "measured")
+_KEYS = ("name", "kind", "level", "match", *PARAMETERS, "features", "measured")
 _MEASURED_KEYS = {
     "value": (int, float),
     "spread": (int, float),
@@ -61,6 +62,9 @@ class Profile:
         Work-items; see `PARAMETERS`.
     sources : mapping of str to str
         For each of the five numbers where it comes from.
+    features : frozenset of str, or None
+        What updates may use, of `clhist.atomics.ALL_FEATURES`; None, of a profile without its device, for all that
+        the device has.
     """
 
     name: str
@@ -71,6 +75,16 @@ class Profile:
     hardware_threads: int
     work_group_size: int
     sources: Mapping[str, str]
+    features: frozenset[str] | None = None
+
+    @property
+    def atomics(self) -> dict[tuple[str, str, str], str]:
+        """By which way a bin is updated natively, for each (operation, dtype, memory) that has one.
+
+        Such as ``atomics["add", "float32", "local"] == "nvidia_ptx"``: "core", or one of `clhist.atomics.FEATURES`.
+        What is missing goes by compare and exchange, or by a lock.
+        """
+        return native_table(self.features or ())
 
     def __hash__(self) -> int:
         return hash((self.name, self.kind, *(getattr(self, key) for key in PARAMETERS)))
@@ -87,6 +101,7 @@ class ProfileFile:
     match: tuple[str, ...]
     values: Mapping[str, tuple[str, int, str]]  # parameter: ("value" or "per_compute_unit", number, source)
     measured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what `clhist calibrate` found besides
+    features: frozenset[str] | None = None
 
     @property
     def key(self) -> str:
@@ -112,6 +127,7 @@ def parse_profile(text: str, path: str) -> ProfileFile:
         TOML: ``name``, ``kind`` ("gpu" or "cpu"), ``level`` ("device", "architecture", "vendor" or "default"; "device"
         if missing), ``match`` (regular expressions looked for in the device's name), and a table for each number with
         ``value`` or ``per_compute_unit``, and ``source``. Only at the level "device" must all five be there.
+        ``features``, a list, is what updates may use; without it that is all that the device has.
     path : str
         Where it stands, for errors.
 
@@ -158,7 +174,11 @@ def parse_profile(text: str, path: str) -> ProfileFile:
         if level == "device" and values[key][0] != "value":
             raise fail(key, "value, since the profile is of one device", values[key][0])
     measured = _parse_measured(document.get("measured", {}), fail)
-    return ProfileFile(path, name, kind, level, tuple(match), MappingProxyType(values), measured)
+    features = document.get("features")
+    if features is not None and not (isinstance(features, list) and all(f in ALL_FEATURES for f in features)):
+        raise fail("features", f"a list of some of {', '.join(sorted(ALL_FEATURES))}", features)
+    usable = None if features is None else frozenset(features)
+    return ProfileFile(path, name, kind, level, tuple(match), MappingProxyType(values), measured, usable)
 
 
 def _parse_measured(
@@ -238,6 +258,8 @@ class Report:
         Bytes.
     aliases : tuple of str
         What else it is called: AMD's driver has a name of the board, NVIDIA's a compute capability (here "sm_86").
+    features : frozenset of str
+        What it has, of `clhist.atomics.ALL_FEATURES`.
     """
 
     name: str
@@ -249,6 +271,7 @@ class Report:
     cache: int
     cache_line: int
     aliases: tuple[str, ...] = ()
+    features: frozenset[str] = frozenset()
 
 
 def matching(report: Report, profiles: Iterable[ProfileFile]) -> list[ProfileFile]:
@@ -285,7 +308,8 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
         "l2_cache": (report.cache, "CL_DEVICE_GLOBAL_MEM_CACHE_SIZE"),
         "l2_line": (report.cache_line, "CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE"),
     }
-    numbers, sources = {}, {}
+    numbers: dict[str, Any] = {}
+    sources = {}
     for key in PARAMETERS:
         reported, query = queried.get(key, (0, ""))
         named = _first(chain, key, report.compute_units)
@@ -311,7 +335,19 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
                 f"reported by the driver ({query}), which allows fewer than the {numbers[key]} of {sources[key]}"
             )
             numbers[key] = most
-    return Profile(report.name, report.kind, **numbers, sources=MappingProxyType(sources))
+    features = next((file.features for file in found_files if file.features is not None), report.features)
+    _check_features(report.name, features, report)
+    merged = Profile(report.name, report.kind, **numbers, sources=MappingProxyType(sources))
+    return replace(merged, features=features)
+
+
+def _check_features(name: str, claimed: frozenset[str], report: Report) -> None:
+    missing = sorted(claimed - report.features)
+    if missing:
+        raise ProfileError(
+            f"profile {name!r}: features: expected some of those of {report.name!r} "
+            f"({', '.join(sorted(report.features)) or 'none'}), got {', '.join(missing)}"
+        )
 
 
 def check_fits(profile: Profile, report: Report, profiles: Iterable[ProfileFile]) -> None:
@@ -320,6 +356,7 @@ def check_fits(profile: Profile, report: Report, profiles: Iterable[ProfileFile]
     Local memory may be as much as the driver reports, or as says one of `profiles` that is of this very device: the
     driver of NVIDIA reports less than it gives.
     """
+    _check_features(profile.name, profile.features or frozenset(), report)
     known = [file.values["local_memory"][1] for file in matching(report, profiles) if file.level == "device"]
     limits = {
         "work_group_size": (report.max_work_group_size, "work-items"),
@@ -357,9 +394,10 @@ def named_profile(key: str, profiles: Iterable[ProfileFile] | None = None) -> Pr
     complete = [p for p in profiles if p.level == "device"]
     for profile in complete:
         if key.lower() in (profile.key.lower(), profile.name.lower()):
-            numbers = {name: value for name, (_, value, _) in profile.values.items()}
+            numbers: dict[str, Any] = {name: value for name, (_, value, _) in profile.values.items()}
             sources = {name: f"{profile.path}: {source}" for name, (_, _, source) in profile.values.items()}
-            return Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
+            named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
+            return replace(named, features=profile.features)
     raise ProfileError(f"profile {key!r}: there is none; known are {', '.join(p.key for p in complete)}")
 
 

@@ -30,6 +30,7 @@ _INTEGERS_ONLY = {
     "a < b ? b : a": "maximum",
     "a <= b ? b : a": "maximum",
 }
+_FLOATS_ONLY = {"fmin ( a , b )": "fmin", "fmax ( a , b )": "fmax"}
 
 
 def recognise(combine: str, dtype: np.dtype) -> str | None:
@@ -48,7 +49,7 @@ def recognise(combine: str, dtype: np.dtype) -> str | None:
     if dtype.names is not None:
         return None
     tokens = _strip_parentheses(_TOKEN.findall(combine))
-    known = _ANY_NUMBER | (_INTEGERS_ONLY if dtype.kind in "iub" else {})
+    known = _ANY_NUMBER | (_INTEGERS_ONLY if dtype.kind in "iub" else _FLOATS_ONLY)
     if dtype.kind == "c":
         known = {"a + b": "add"}
     swapped = [{"a": "b", "b": "a"}.get(token, token) for token in tokens]

@@ -7,7 +7,7 @@ array); what changes only numbers (N, H, M, the bins of a pass) is passed when a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -24,6 +24,11 @@ from clhist.operator import Operator, Part
 _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
+
+# Of OpenCL C 3.0; a mem_fence is work-group wide there.
+DEVICE_FENCE = "atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)"
+DEVICE_FENCE_OPTIONS = ("-cl-std=CL3.0",)
+
 _INT, _UINT, _LONG, _ULONG = (np.dtype(kind) for kind in (np.int32, np.uint32, np.int64, np.uint64))
 
 
@@ -158,9 +163,17 @@ class SweepSpec:
         """The parts of all outputs, numbered."""
         pairs = [(o, p, u) for o in self.outputs for p, u in zip(o.operator.parts, o.updates, strict=True)]
         return tuple(
-            SweepPart(n, output, part, update, native_atomic(part.operation, part.dtype, self.memory))
+            SweepPart(n, output, part, update, native_atomic(part.operation, part.dtype, self.memory, self.features))
             for n, (output, part, update) in enumerate(pairs)
         )
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the compiler must be told for the sake of these updates."""
+        used = {option for p in self.parts if p.update == "native" and p.atomic for option in p.atomic.options}
+        if self.update == "lock" and _fence(self.memory, self.features) == DEVICE_FENCE:
+            used.update(DEVICE_FENCE_OPTIONS)
+        return tuple(sorted(used))
 
     @property
     def streamed(self) -> tuple[Argument, ...]:
@@ -402,6 +415,11 @@ def render_measure(kernel: str, *, words: int = 0) -> str:
     return _template("measure.mako").render(kernel=kernel, words=words)
 
 
+def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
+    """Return the OpenCL C that shows whether `atomics`, or the device-wide fence if there are none, work."""
+    return _render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else DEVICE_FENCE)
+
+
 def _render(name: str, **values: object) -> str:
     """Return what the template says, without the empty lines that it leaves."""
     return re.sub(r"\n\s*\n+", "\n", _template(name).render(**values)).lstrip()
@@ -426,8 +444,10 @@ def _fence(memory: str, features: Collection[str]) -> str:
         return "mem_fence(CLK_LOCAL_MEM_FENCE)"
     if "nvidia_ptx" in features:
         return '__asm__ volatile("membar.gl;" ::: "memory")'
-    if "amd_fence" in features:
+    if "amd_builtins" in features:
         return '__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")'
+    if "device_fence" in features:
+        return DEVICE_FENCE
     return "mem_fence(CLK_GLOBAL_MEM_FENCE)"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import __version__, device, operators
-from clhist.atomics import FEATURES, MEMORIES, available_updates, native_atomic
+from clhist.atomics import FEATURES, MEMORIES, available_updates, native_atomic, native_table
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError, ProfileError
 from clhist.operator import Operator
@@ -48,9 +48,16 @@ _LABELS = {
     "work_group_size": "work-group size (B)",
 }
 
+_WAYS = {"nvidia_ptx": "ptx", "ext_float_atomics": "ext", "amd_builtins": "amd"}
+
 _LEGEND = (
     "native: a hardware atomic; cas: a loop of compare and exchange; lock: a spinlock for each bin; -: there is none. "
     "Unsigned integers are as signed ones, 8 and 16 bits as 32. A copy that is not shared needs none of them."
+)
+
+_WAYS_LEGEND = (
+    "yes: by OpenCL's core or extensions; ptx: by inline PTX; ext: by cl_ext_float_atomics; amd: by builtins of AMD's "
+    "compiler. The last three have shown on this device that they are right. local, global: only there."
 )
 
 _PROFILES_LEGEND = (
@@ -96,7 +103,7 @@ def info(as_json: bool, platform: str | None, device_name: str | None, profiles:
 
 def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
     """Return all that is known of a device, as `clhist info --json` prints it."""
-    profile, features, problem = device.own_profile(dev), device.device_features(dev), None
+    profile, problem = device.own_profile(dev), None
     named = os.environ.get(device.PROFILE_VARIABLE) or None
     if named:
         try:
@@ -104,6 +111,7 @@ def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
         except ProfileError as error:
             problem = str(error)
     matched = matching(device.report(dev), load_profiles())
+    features = profile.features or frozenset()
     return {
         "name": dev.name.strip(),
         "vendor": dev.vendor.strip(),
@@ -127,15 +135,13 @@ def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
     }
 
 
-def native_atomics(features: Collection[str]) -> list[dict[str, str | None]]:
-    """Return the hardware atomics of a device with these `features`: operation, dtype, memory, and the feature used."""
+def native_atomics(features: Collection[str]) -> list[dict[str, str]]:
+    """Return the hardware atomics of a device with these `features`: operation, dtype, memory, and by which way."""
+    table = native_table(features)
     return [
-        {"operation": operation, "dtype": dtype, "memory": memory, "feature": atomic.feature}
-        for operation in OPERATORS
-        for dtype in ATOMIC_DTYPES
-        for memory in MEMORIES
-        if (atomic := native_atomic(operation, np.dtype(dtype), memory)) is not None
-        and (atomic.feature is None or atomic.feature in features)
+        {"operation": operation, "dtype": dtype, "memory": memory, "way": table[operation, dtype, memory]}
+        for operation, dtype, memory in product(OPERATORS, ATOMIC_DTYPES, MEMORIES)
+        if (operation, dtype, memory) in table
     ]
 
 
@@ -186,6 +192,7 @@ def show(record: Mapping[str, Any]) -> str:
             table([(_yes(has), name, FEATURES[name]) for name, has in record["features"].items()], indent=4),
             "\n  Hardware atomics, in local and global memory (unsigned as signed)",
             table(_atomics_rows(record["native_atomics"]), indent=4),
+            table([(_WAYS_LEGEND,)], indent=4),
             "\n  Best update of a copy that work-items share (local/global memory if two are given)",
             table(_update_rows(record["updates"]), indent=4),
             table([(_LEGEND,)], indent=4),
@@ -232,6 +239,7 @@ def _profile_record(file: ProfileFile) -> dict[str, Any]:
         "level": file.level,
         "match": list(file.match),
         "parameters": {key: {how: number, "source": source} for key, (how, number, source) in file.values.items()},
+        "features": None if file.features is None else sorted(file.features),
     }
 
 
@@ -246,15 +254,16 @@ def _yes(has: bool) -> str:
 
 def _atomics_rows(native: list[dict[str, str]]) -> list[list[str]]:
     shown = [dtype for dtype in ATOMIC_DTYPES if not dtype.startswith("u")]
-    memories: dict[tuple[str, str], list[str]] = {}
+    ways: dict[tuple[str, str], dict[str, str]] = {}
     for found in native:
-        memories.setdefault((found["operation"], found["dtype"]), []).append(found["memory"])
+        ways.setdefault((found["operation"], found["dtype"]), {})[found["memory"]] = found["way"]
 
     def cell(operation: str, dtype: str) -> str:
         if not any(native_atomic(operation, np.dtype(dtype), memory) for memory in MEMORIES):
             return "-"
-        where = memories.get((operation, dtype), [])
-        return "yes" if len(where) == len(MEMORIES) else " ".join(where) or "no"
+        where = ways.get((operation, dtype), {})
+        words = dict.fromkeys(_WAYS.get(way, "yes") for way in where.values())
+        return "/".join(words) + (f" {next(iter(where))}" if len(where) == 1 else "") if where else "no"
 
     rows = [[operation, *(cell(operation, dtype) for dtype in shown)] for operation in OPERATORS]
     return [["", *shown], *(row for row in rows if set(row[1:]) != {"-"})]

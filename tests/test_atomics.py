@@ -6,13 +6,26 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.atomics import FEATURES, MEMORIES, available_updates, choose_updates, native_atomic, slowest
+from clhist.atomics import (
+    ALL_FEATURES,
+    FEATURES,
+    MEMORIES,
+    NATIVE_ATOMICS,
+    available_updates,
+    choose_updates,
+    native_atomic,
+    native_table,
+    slowest,
+    to_prove,
+)
 from clhist.device import features_of
 
 NOTHING: frozenset[str] = frozenset()
 BASE = frozenset({"int64_base_atomics"})
 BOTH = BASE | {"int64_extended_atomics"}
-PTX = frozenset({"nvidia_ptx"})
+PTX = frozenset({"nvidia_ptx", *(f for f in ALL_FEATURES if f.startswith("nvidia_ptx:"))})
+EXT = frozenset({"ext_float_atomics", *(f for f in ALL_FEATURES if f.startswith("ext_float_atomics:"))})
+AMD = frozenset({"amd_builtins", *(f for f in ALL_FEATURES if f.startswith("amd_builtins:"))})
 
 TWO_DOUBLES = np.dtype([("x", np.float64), ("y", np.float64)])
 NAMES = {
@@ -42,9 +55,53 @@ def test_integers(operation, dtype, word, prefix, memory):
 @pytest.mark.parametrize(("memory", "space"), [("local", "shared"), ("global", "global")])
 @pytest.mark.parametrize(("dtype", "word"), [("f4", "float"), ("f8", "double")])
 def test_floats(dtype, word, memory, space):
-    atomic = native_atomic("add", np.dtype(dtype), memory)
-    assert f"red.{space}.add.f{np.dtype(dtype).itemsize * 8} " in atomic.code
-    assert (atomic.word, atomic.feature) == (word, "nvidia_ptx")
+    bits = np.dtype(dtype).itemsize * 8
+    atomic = native_atomic("add", np.dtype(dtype), memory, PTX)
+    assert f"red.{space}.add.f{bits} " in atomic.code
+    assert (atomic.word, atomic.path, atomic.options) == (word, "nvidia_ptx", ())
+    atomic = native_atomic("add", np.dtype(dtype), memory, EXT)
+    assert atomic.code.startswith(f"atomic_fetch_add_explicit((volatile __{memory} atomic_{word} *)p, v,")
+    assert (atomic.word, atomic.path, atomic.options) == (word, "ext_float_atomics", ("-cl-std=CL3.0",))
+    assert f"defined(__opencl_c_ext_fp{bits}_{memory}_atomic_add)" in atomic.guard
+    atomic = native_atomic("add", np.dtype(dtype), memory, AMD)
+    assert f"CLHIST_HAS_BUILTIN({atomic.code.partition('(')[0]})" == atomic.guard
+    assert (atomic.word, atomic.path) == (word, "amd_builtins")
+
+
+def test_what_is_promised_is_not_yet_had():
+    """A vendor's own way must be proven row by row; the way alone, and another row's proof, are not enough."""
+    for path in ("nvidia_ptx", "ext_float_atomics", "amd_builtins"):
+        rows = to_prove({path})
+        assert rows
+        assert all(row.path == path for row in rows)
+        for row in rows:
+            assert native_atomic(row.operation, row.dtype, row.memory, {path}) is None
+            others = {path} | {other.feature for other in rows if other != row}
+            assert native_atomic(row.operation, row.dtype, row.memory, others) is None
+            assert native_atomic(row.operation, row.dtype, row.memory, {row.feature}) == row
+    assert to_prove(BOTH) == ()
+
+
+def test_no_two_rows_have_one_name_or_place():
+    names = [row.feature for row in NATIVE_ATOMICS if row.guard]
+    assert len(set(names)) == len(names)
+    places = [(row.operation, row.dtype, row.memory, row.path) for row in NATIVE_ATOMICS]
+    assert len(set(places)) == len(places)
+
+
+def test_the_table():
+    assert native_table(()) == {
+        (operation, dtype, memory): "core"
+        for operation in NAMES
+        for dtype in ("int32", "uint32")
+        for memory in MEMORIES
+    }
+    table = native_table(BOTH | {"ext_float_atomics", "ext_float_atomics:fmin_float32_local"} | PTX)
+    assert table["add", "int64", "global"] == "int64_base_atomics"
+    assert table["bitwise_xor", "uint64", "local"] == "int64_extended_atomics"
+    assert table["add", "float64", "global"] == "nvidia_ptx"
+    assert table["fmin", "float32", "local"] == "ext_float_atomics"
+    assert ("fmin", "float32", "global") not in table
 
 
 @pytest.mark.parametrize(
@@ -88,6 +145,10 @@ def test_what_no_hardware_has(operation, dtype):
         (operators.add(np.float64), PTX, "native lock"),
         (operators.add(np.complex128), BOTH | PTX, "native cas lock"),
         (operators.multiply(np.complex128), BOTH | PTX, "lock"),
+        (operators.fmin(np.float32), NOTHING, "cas lock"),
+        (operators.fmax(np.float32), EXT, "native cas lock"),
+        (operators.maximum(np.float32), EXT | AMD, "cas lock"),
+        (operators.add(np.float64), EXT | BASE, "native cas lock"),
         (operators.argmin(np.int64, np.int64), BOTH | PTX, "lock"),
         (Operator(TWO_DOUBLES, "a.x < b.x ? a : b", (0, 0)), BOTH | PTX, "lock"),
         (Operator(np.int16, "abs(a) > abs(b) ? a : b", 0), NOTHING, "cas lock"),
@@ -115,19 +176,20 @@ def test_not_an_update(update):
 
 
 @pytest.mark.parametrize(
-    ("extensions", "platform", "expected"),
+    ("extensions", "platform", "version", "expected"),
     [
-        ("", "Portable Computing Language", set()),
-        ("cl_khr_fp64", "Portable Computing Language", {"fp64"}),
-        ("cl_khr_int64_base_atomics cl_khr_fp16", "rusticl", {"int64_base_atomics"}),
-        ("  cl_khr_int64_base_atomics\ncl_khr_int64_extended_atomics ", "Intel(R) OpenCL", set(BOTH)),
-        ("my_cl_khr_fp64 cl_khr_fp64_emulated", "", set()),
-        ("cl_khr_fp64", "NVIDIA CUDA", {"fp64", "nvidia_ptx"}),
-        ("", "AMD Accelerated Parallel Processing", {"amd_fence"}),
-        ("cl_nv_pragma_unroll", "Portable Computing Language", set()),
+        ("", "Portable Computing Language", "OpenCL C 1.2 PoCL", set()),
+        ("cl_khr_fp64", "Portable Computing Language", "OpenCL C 1.2 PoCL", {"fp64"}),
+        ("cl_khr_int64_base_atomics cl_khr_fp16", "rusticl", "OpenCL C 1.2 ", {"int64_base_atomics"}),
+        ("  cl_khr_int64_base_atomics\ncl_khr_int64_extended_atomics ", "Intel(R) OpenCL", "OpenCL C 2.0", set(BOTH)),
+        ("my_cl_khr_fp64 cl_khr_fp64_emulated", "", "", set()),
+        ("cl_khr_fp64", "NVIDIA CUDA", "OpenCL C 1.2 ", {"fp64", "nvidia_ptx"}),
+        ("", "AMD Accelerated Parallel Processing", "OpenCL C 2.0 ", {"amd_builtins"}),
+        ("cl_nv_pragma_unroll", "Portable Computing Language", "OpenCL C 1.2", set()),
+        ("cl_ext_float_atomics", "Intel(R) OpenCL", "OpenCL C 3.1 ", {"ext_float_atomics", "device_fence"}),
     ],
 )
-def test_features_of_devices(extensions, platform, expected):
-    found = features_of(extensions, platform)
+def test_features_of_devices(extensions, platform, version, expected):
+    found = features_of(extensions, platform, version)
     assert found == expected
     assert found <= FEATURES.keys()

@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from clhist.atomics import FEATURES
+from clhist.atomics import ALL_FEATURES, FEATURES
 from clhist.cli.info import describe, native_atomics, show, updates
 from clhist.cli.main import main
 from clhist.device import devices
@@ -136,6 +136,7 @@ def test_profiles_are_listed(tmp_path, monkeypatch):
     assert [each["name"] for each in found] == [file.key for file in load_profiles()]
     mine = found[0]
     assert {key: value for key, value in mine.items() if key != "parameters"} == {
+        "features": None,
         "name": "mine", "title": "Small", "path": f"{tmp_path}/mine.toml", "kind": "gpu", "level": "device",
         "match": ["no device"],
     }  # fmt: skip
@@ -165,17 +166,17 @@ def test_device_that_does_not_work_is_shown_with_the_reason(record):
 
 def test_native_atomics_follow_the_features():
     plain = native_atomics([])
-    assert {"operation": "add", "dtype": "int32", "memory": "local", "feature": None} in plain
+    assert {"operation": "add", "dtype": "int32", "memory": "local", "way": "core"} in plain
     assert {each["dtype"] for each in plain} == {"int32", "uint32"}
     wide = native_atomics(["int64_base_atomics"])
     assert {each["operation"] for each in wide if each["dtype"] == "uint64"} == {"add"}
-    assert {"operation": "add", "dtype": "float64", "memory": "global", "feature": "nvidia_ptx"} in native_atomics(
-        ["nvidia_ptx"]
-    )
+    promised, proven = native_atomics(["nvidia_ptx"]), native_atomics(["nvidia_ptx:add_float64_global"])
+    assert promised == plain
+    assert {"operation": "add", "dtype": "float64", "memory": "global", "way": "nvidia_ptx"} in proven
 
 
 def test_updates_follow_the_features():
-    plain, full = updates([]), updates(FEATURES)
+    plain, full = updates([]), updates(ALL_FEATURES)
     assert plain["add"]["int64"]["global"] == ["lock"]
     assert full["add"]["int64"]["global"] == ["native", "cas", "lock"]
     assert plain["add"]["float64"]["local"] == []  # no double precision
@@ -186,9 +187,11 @@ def test_updates_follow_the_features():
 
 def test_text_tells_memories_and_missing_types_apart(record):
     mixed = {"int32": {"local": ["native", "lock"], "global": ["cas", "lock"]}, "float64": {"local": [], "global": []}}
-    atomic = {"operation": "add", "dtype": "int32", "memory": "local", "feature": None}
-    lines = show(record | {"updates": {"add": mixed}, "native_atomics": [atomic]}).splitlines()
-    assert ["add", "local", "no", "no", "no"] in [line.split() for line in lines]
+    ways = [("int32", "local", "core"), ("int64", "global", "int64_base_atomics"), ("float32", "local", "nvidia_ptx")]
+    ways += [("float32", "global", "nvidia_ptx")]
+    atomics = [{"operation": "add", "dtype": dtype, "memory": memory, "way": way} for dtype, memory, way in ways]
+    lines = show(record | {"updates": {"add": mixed}, "native_atomics": atomics}).splitlines()
+    assert ["add", "yes", "local", "yes", "global", "ptx", "no"] in [line.split() for line in lines]
     assert ["add", "native/cas", "-", "-", "no", "-", "-"] in [line.split() for line in lines]
 
 

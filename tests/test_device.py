@@ -138,7 +138,8 @@ def test_the_environment_names_a_profile(queue, small, monkeypatch):
     expected = np.bincount(x, minlength=1024)
     for name, profile in (("small", small), ("", own), ("small", small)):  # a kernel that has been called before, too
         monkeypatch.setenv("CLHIST_PROFILE", name)
-        assert clhist.device_profile(queue.device) == profile
+        has = device.device_features(queue.device)
+        assert clhist.device_profile(queue.device) == dataclasses.replace(profile, features=has)
         assert kernel.plan(1000, 1024).profile == profile.name
         np.testing.assert_array_equal(kernel(x, num_bins=1024), expected)
     monkeypatch.setenv("CLHIST_PROFILE", "no such")
@@ -168,6 +169,31 @@ def test_a_profile_that_claims_more_than_the_device_has(queue, gpu_like, monkeyp
     assert np.all(out == 77)
     with pytest.raises(TypeError, match=r"profile: expected a clhist.Profile, .* got 'nvidia-h200'"):
         device.checked_profile("nvidia-h200", queue.device)
+
+
+def test_a_profile_says_what_updates_may_use(queue, gpu_like):
+    """Fewer features are obeyed, others than the device has are refused with what it has, before anything runs."""
+
+    def of(profile):
+        add = clhist.operators.add(np.int64)
+        return clhist.HistogramKernel(None, add, arguments="const int *x", map="EMIT(x[i], 1)", profile=profile)
+
+    has = device.device_features(queue.device)
+    assert clhist.device_profile(queue.device).features == has
+    assert clhist.device_profile(queue.device).atomics["add", "int32", "local"] == "core"
+    choices = {"memory": "global", "copies": 1}
+    assert of(gpu_like).plan(10**6, 100, **choices).update == "native"
+    poor = dataclasses.replace(gpu_like, features=has - {"int64_base_atomics"})
+    assert of(poor).plan(10**6, 100, **choices).update == "lock"
+    assert ("add", "int64", "global") not in poor.atomics
+    x = np.arange(10_000, dtype=np.int32) % 100
+    np.testing.assert_array_equal(of(poor)(x, num_bins=100, **choices), np.full(100, 100))
+    rich = dataclasses.replace(gpu_like, name="Rich", features=has | {"amd_builtins:add_float32_local"})
+    message = rf"^profile 'Rich': features: expected some of .*{min(has)}.*, got amd_builtins:add_float32_local$"
+    out = np.full(100, 7)
+    with pytest.raises(clhist.ProfileError, match=message):
+        of(rich)(x, num_bins=100, out=out)
+    assert np.all(out == 7)
 
 
 @pytest.mark.parametrize(

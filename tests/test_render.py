@@ -143,10 +143,11 @@ def test_no_wide_loads(changed):
 @pytest.mark.parametrize(
     ("memory", "features", "fence"),
     [
-        ("local", {"nvidia_ptx", "amd_fence"}, "mem_fence(CLK_LOCAL_MEM_FENCE)"),
+        ("local", {"nvidia_ptx", "amd_builtins", "device_fence"}, "mem_fence(CLK_LOCAL_MEM_FENCE)"),
         ("global", set(), "mem_fence(CLK_GLOBAL_MEM_FENCE)"),
         ("global", {"nvidia_ptx"}, "membar.gl"),
-        ("global", {"amd_fence"}, "__builtin_amdgcn_fence"),
+        ("global", {"amd_builtins", "device_fence"}, "__builtin_amdgcn_fence"),
+        ("global", {"device_fence"}, "memory_scope_device"),
     ],
 )
 def test_fence_between_a_lock_and_its_data(memory, features, fence):

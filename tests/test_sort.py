@@ -14,7 +14,7 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool
 from reference import counts_of, groups_of
 
 from clhist import BuildError, HistogramKernel, Operator, Profile, operators, reduce_by_index
-from clhist.atomics import FEATURES
+from clhist.atomics import ALL_FEATURES
 from clhist.cli.main import main
 from clhist.kernel import Call
 from clhist.model import plan
@@ -424,7 +424,7 @@ def test_sorted_where_no_copy_with_its_locks_fits():
 def sweeps(*given, bins, emits=1, race_factor=1e6, **forced):
     targets = [Target(operator, f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)]
     problem = Problem(10**6, (bins,) * len(given), None, race_factor, Forced(**forced), 2**36)
-    return plan_sweeps(targets, problem, H200, frozenset(FEATURES) - {"amd_fence"})
+    return plan_sweeps(targets, problem, H200, ALL_FEATURES - {"amd_builtins"})
 
 
 def test_an_output_that_is_sorted_is_a_sweep_of_its_own():
