@@ -5,6 +5,7 @@ On a CPU a NumPy array is used where it lies; on other devices it is copied ther
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -192,9 +193,50 @@ def empty(
         start = -room.ctypes.data % _HOST_ALIGNMENT
         return room[start : start + size].view(dtype).reshape(shape)
     try:
-        return cl_array.empty(queue, shape, dtype, allocator=allocator)
+        try:
+            array = cl_array.empty(queue, shape, dtype, allocator=allocator)
+        except cl.MemoryError:
+            if not held_results.release():
+                raise
+            array = cl_array.empty(queue, shape, dtype, allocator=allocator)
     except (cl.MemoryError, cl.LogicError) as error:
         raise MemoryError(f"the device has no room for a result of shape {shape} and {dtype}: {error}") from error
+    if allocator is None and array.base_data is not None and not shares_memory(queue.device):
+        held_results.add(array.base_data, array.nbytes)
+    return array
+
+
+class _Held:
+    """Buffers of results, held a while after their arrays are gone and let go many at a time.
+
+    To free memory on a GPU is to wait for all that it has to do, 60 us after each call where there was no reason to wait.
+    """
+
+    most, most_bytes = 64, 256 * 2**20
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._buffers: list[cl.MemoryObject] = []
+        self._bytes = 0
+
+    def add(self, buffer: cl.MemoryObject, size: int) -> None:
+        if size > self.most_bytes // 4:
+            return
+        with self._lock:
+            self._buffers.append(buffer)
+            self._bytes += size
+            full = len(self._buffers) >= self.most or self._bytes > self.most_bytes
+        if full:
+            self.release()
+
+    def release(self) -> bool:
+        """Let go of all; return whether there were any."""
+        with self._lock:
+            found, self._buffers, self._bytes = self._buffers, [], 0
+        return bool(found)
+
+
+held_results = _Held()
 
 
 def read_only_buffer(context: cl.Context, array: np.ndarray) -> cl.Buffer:

@@ -6,7 +6,7 @@ HDW in the paper), ``cas`` (a loop of compare and exchange; CAS) and ``lock`` (a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -201,6 +201,27 @@ def choose_updates(
             f"memory on this device; available: {', '.join(('private', *available))}"
         )
     return (forced,) * len(operator.parts)
+
+
+# Copies of a work-group beyond which none is faster, measured on an H200 (docs/performance.md): filling and combining them
+# costs more than work-items that meet in a bin. 64-bit and float additions are loops in NVIDIA's local memory.
+_ENOUGH_COPIES = {"private": 1, "looping": 128, "cas": 512, "lock": 256}
+_ENOUGH_CELLS, _MOST_NATIVE_COPIES = 8192, 8
+
+
+def enough_copies(update: str, num_bins: int, *, loops: bool = False) -> int:
+    """Return how many copies of `num_bins` bins in a work-group's local memory are of use.
+
+    `loops` says that the hardware atomic is a loop itself, see `part_loops`.
+    """
+    if update == "native" and not loops:
+        return max(1, min(_MOST_NATIVE_COPIES, _ENOUGH_CELLS // num_bins))
+    return _ENOUGH_COPIES["looping" if update == "native" else update]
+
+
+def part_loops(part: Part) -> bool:
+    """Whether the hardware atomic for `part` is a loop in local memory: additions of floats and of 64 bits."""
+    return part.operation == "add" and (part.dtype.kind == "f" or part.cell_bytes == 8)
 
 
 def slowest(updates: Iterable[str]) -> str:

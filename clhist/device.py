@@ -141,8 +141,13 @@ def device_profile(device: cl.Device) -> Profile:
         If a profile is broken, a number is nowhere to be had, or the named profile is missing or claims more than the
         device has.
     """
-    name = os.environ.get(PROFILE_VARIABLE)
-    return _named_profile(name, os.environ.get("CLHIST_PROFILES"), device) if name else own_profile(device)
+    name, directory = profile_names()
+    return _named_profile(name, directory, device) if name else own_profile(device)
+
+
+def profile_names() -> tuple[str | None, str | None]:
+    """Return what the environment says of profiles: the name of the one to use, and the user's directory of them."""
+    return os.environ.get(PROFILE_VARIABLE), os.environ.get("CLHIST_PROFILES")
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
-from clhist.arrays import Operand, read_only_buffer
+from clhist.arrays import Operand, held_results, read_only_buffer
 from clhist.batch import Batch
 from clhist.model_draft import ALIGNMENT, LOCK_BYTES, Plan
 from clhist.operator import Operator
@@ -471,7 +471,8 @@ def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
 
 
 def free_scratch() -> None:
-    """Give back to the devices the scratch memory that is kept for later calls."""
+    """Give back to the devices the memory that is kept for later calls: of copies, and of results that are gone."""
+    held_results.release()
     with _pools_lock:
         for queue, pool in _pools.values():
             queue.finish()
@@ -481,7 +482,12 @@ def free_scratch() -> None:
 
 def _allocate(allocate: Allocator, size: int, plan: Plan) -> Any:
     try:
-        return allocate(size)
+        try:
+            return allocate(size)
+        except cl.MemoryError:
+            if not held_results.release():
+                raise
+            return allocate(size)
     except (cl.MemoryError, cl.LogicError) as error:  # too much for the device, or for one buffer
         raise MemoryError(
             f"the device has no {size} bytes for {plan.global_copies} copies of {plan.num_bins} bins; "

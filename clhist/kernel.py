@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from clhist.device import (
     device_features,
     device_profile,
     memory_budget,
+    profile_names,
 )
 from clhist.dtypes import needs_fp64
 from clhist.errors import UnsupportedError
@@ -38,9 +39,12 @@ if TYPE_CHECKING:
     from clhist.stream import Accumulator
 
 _LOAD_BYTES = 16
+_FREE = Forced()
+_NO_CHOICE = (None,) * 6
+_MOST_RECENT = 256
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """What one call asks for besides the map's arguments; see `HistogramKernel.__call__`.
 
@@ -56,7 +60,7 @@ class Call:
     allocator: Allocator | None = None
     wait_for: Sequence[cl.Event] = ()
     race_factor: float | str = 1.0
-    forced: Forced = field(default_factory=Forced)
+    forced: Forced = _FREE
     memory_budget: int | None = None
     num_histograms: int | None = None
     offsets: Any = None
@@ -179,6 +183,7 @@ class HistogramKernel:
         self._map, self._preamble, self._options = map, preamble, tuple(options)
         self._profile = profile
         self._prepared = lru_cache(maxsize=256)(self._prepare)
+        self._recent: dict[tuple[Any, ...], _Prepared] = {}
         self._race_factors: dict[tuple[int, ...], RaceFactor] = {}
         self._counting: HistogramKernel | None = None
         self._check_fp64()
@@ -295,7 +300,8 @@ class HistogramKernel:
         BuildError
             If the compiler refuses the operator or the map.
         """
-        forced = Forced(update, memory, copies, passes, work_group_size, locks)
+        choices = (update, memory, copies, passes, work_group_size, locks)
+        forced = _FREE if choices == _NO_CHOICE else Forced(*choices)
         outcome = self.run(
             args,
             Call(
@@ -479,19 +485,17 @@ class HistogramKernel:
         on_device = common_kind(given)
         check_context(given, self.context)
         queue = self._queue(call.queue, [array for _, array in given])
-        profile = self._profile_of(queue.device)  # refused here, if at all: nothing is enqueued yet
         device_arrays = [array for _, array in given if is_device_array(array)]
         aligned = all(is_aligned(array, _LOAD_BYTES) for _, array in given)
         wait_for = [*call.wait_for, *(event for array in device_arrays for event in array.events)]
         own_shapes = shapes if batch is None else tuple(shape[1:] for shape in shapes)
         factor = call.race_factor
         if isinstance(factor, str):
+            self._profile_of(queue.device)  # refused here, if at all: nothing is enqueued yet
             factor = self._sampled_race_factor(factor, values, size, own_shapes, queue, wait_for)
         histograms = None if batch is None else batch.num_histograms
         kind = "" if batch is None else batch.kind
-        asked = (histograms, factor, call.forced, call.memory_budget, queue.device, kind != "table")
-        problem = self._problem(size, own_shapes, *asked)
-        prepared = self._prepared(profile, queue.device, problem, aligned, call.reach, kind)
+        prepared = self._prepared_for(queue.device, size, own_shapes, histograms, factor, call, aligned, kind)
         for each in targets:
             each.allocate(queue, on_device, call.allocator)
         operands = {}
@@ -577,6 +581,32 @@ class HistogramKernel:
         if queue.context != self.context:
             raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
         return queue
+
+    def _prepared_for(
+        self,
+        device: cl.Device,
+        size: int,
+        shapes: tuple[tuple[int, ...], ...],
+        histograms: int | None,
+        factor: Any,
+        call: Call,
+        aligned: bool,
+        kind: str,
+    ) -> _Prepared:
+        """Return what `_prepare` gives, by a short way if the same was asked before without choices."""
+        key = None
+        if call.forced is _FREE and type(factor) is float and call.memory_budget is None:
+            key = (device.int_ptr, size, shapes, histograms, factor, aligned, call.reach, kind, *profile_names())
+            if (found := self._recent.get(key)) is not None:
+                return found
+        even = kind != "table"
+        problem = self._problem(size, shapes, histograms, factor, call.forced, call.memory_budget, device, even)
+        found = self._prepared(self._profile_of(device), device, problem, aligned, call.reach, kind)
+        if key is not None:
+            if len(self._recent) >= _MOST_RECENT:
+                self._recent.clear()
+            self._recent[key] = found
+        return found
 
     def _prepare(
         self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, reach: bool, batch: str

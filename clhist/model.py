@@ -35,6 +35,7 @@ def plan(
     even: bool = True,
     emits: int = 1,
     most_emits: int | None = None,
+    enough_copies: int | None = None,
 ) -> Plan:
     """Return how to compute a histogram (SC'20, section III, equations 1 to 6 and the switching point of V-A).
 
@@ -69,6 +70,8 @@ def plan(
         How many (bin, value) pairs an element has.
     most_emits : int, optional
         How many it has at most, if that is known: only then can the pairs be sorted.
+    enough_copies : int, optional
+        How many copies of a work-group in local memory are of use. By default as many as fit, as in the paper.
 
     Raises
     ------
@@ -81,7 +84,18 @@ def plan(
     if len(bytes_each) != len(bins):
         raise ValueError(f"bin_bytes: expected one for each of {len(bins)} histograms, got {bin_bytes}")
     locks = locks * (len(bins) // len(locks))
-    _check(num_elements, bins, bytes_each, arrays, race_factor, forced, memory_budget, num_histograms, most_emits)
+    _check(
+        num_elements,
+        bins,
+        bytes_each,
+        arrays,
+        race_factor,
+        forced,
+        memory_budget,
+        num_histograms,
+        most_emits,
+        enough_copies,
+    )
     draft = Draft(
         num_elements,
         bins,
@@ -96,6 +110,7 @@ def plan(
         emits,
         most_emits=most_emits,
         even=even,
+        enough_copies=enough_copies,
     )
     if forced.update == "sort":
         return sorted_pairs(draft)
@@ -132,6 +147,7 @@ def _check(
     memory_budget: int | None,
     num_histograms: int | None,
     most_emits: int | None,
+    enough_copies: int | None,
 ) -> None:
     for name, value, least in (
         ("num_elements", num_elements, 0),
@@ -145,6 +161,7 @@ def _check(
         ("memory_budget", memory_budget, 1),
         ("num_histograms", num_histograms, 1),
         ("most_emits", most_emits, 1),
+        ("enough_copies", enough_copies, 1),
     ):
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")

@@ -169,6 +169,7 @@ class Draft:
     steps: list[Step] = field(default_factory=list)
     most_emits: int | None = None
     even: bool = True
+    enough_copies: int | None = None
 
     @property
     def num_bins(self) -> int:

@@ -40,6 +40,10 @@ def local_copies(draft: Draft, update: str) -> Plan:
             "min(L / elsize, ceil(N / blocks)) / H",
         )
         copies = int(draft.step("M", max(1, min(floor(fitting), group)), "(2)", "max(1, min(floor(m'), B))"))
+        if draft.enough_copies is not None:
+            useful = 2 ** (min(copies, draft.enough_copies).bit_length() - 1)
+            formula = f"a power of two, {draft.enough_copies} being enough"
+            copies = int(draft.step("M", useful, "", formula))
         if forced.copies is not None:
             copies = int(draft.step("M", min(forced.copies, group), "", "forced, at most B"))
     draft.step("C", ceil(group / copies), "(2)", "ceil(B / M)")

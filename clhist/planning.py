@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from clhist import model
-from clhist.atomics import MEMORIES, UPDATES, choose_updates, slowest
+from clhist.atomics import MEMORIES, UPDATES, choose_updates, enough_copies, part_loops, slowest
 from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
 from clhist.profile import Profile
@@ -208,6 +208,11 @@ def _plan_one(
     updates = _shared_updates(outputs, forced.memory, features, shared)
     worst = {m: slowest(u for each in found for u in each) for m, found in updates.items()}
     any_memory = next(iter(updates.values()))
+    enough = [
+        enough_copies(update, problem.bins[number], loops=part_loops(part))
+        for output, each, number in zip(outputs, updates.get("local", ()), numbers, strict=False)
+        for part, update in zip(output.operator.parts, each, strict=True)
+    ]
     plan = model.plan(
         problem.size,
         tuple(problem.bins[number] for number in numbers),
@@ -224,6 +229,7 @@ def _plan_one(
         even=problem.even,
         emits=problem.emits,
         most_emits=most_emits,
+        enough_copies=max(enough, default=None),
     )
     if plan.update in ("private", "sort"):
         chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]

@@ -10,7 +10,7 @@ from decimal import Decimal
 import click
 
 from clhist import model_equations
-from clhist.atomics import MEMORIES, STRATEGIES
+from clhist.atomics import MEMORIES, STRATEGIES, enough_copies
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError
 from clhist.model import plan as make_plan
@@ -193,6 +193,7 @@ def plan(
             memory_budget=budget,
             num_histograms=histograms,
             most_emits=1 if len(members) == 1 else None,
+            enough_copies=max(enough_copies(shared, max(1, num_bins[k])) for k in members),
         )
         return _Sweep(members, chosen, tuple(sizes[k] for k in members))
 
