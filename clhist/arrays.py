@@ -209,17 +209,17 @@ def empty(
 class _Held:
     """Buffers of results, held a while after their arrays are gone and let go many at a time.
 
-    To free memory on a GPU is to wait for all that it has to do, 60 us after each call where there was no reason to wait.
+    To free memory on a GPU is to wait for all that it has to do: 60 us a call that otherwise waits for nothing.
     """
 
     most, most_bytes = 64, 256 * 2**20
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._buffers: list[cl.MemoryObject] = []
+        self._buffers: list[Any] = []
         self._bytes = 0
 
-    def add(self, buffer: cl.MemoryObject, size: int) -> None:
+    def add(self, buffer: Any, size: int) -> None:
         if size > self.most_bytes // 4:
             return
         with self._lock:

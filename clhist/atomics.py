@@ -6,7 +6,7 @@ HDW in the paper), ``cas`` (a loop of compare and exchange; CAS) and ``lock`` (a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -18,6 +18,7 @@ from clhist.operator import Operator, Part
 UPDATES = ("private", "native", "cas", "lock")
 STRATEGIES = (*UPDATES, "sort")  # what a caller may ask for: sorting the pairs takes the place of updating bins
 MEMORIES = ("local", "global")
+PLACES = (*MEMORIES, "partitioned")  # what a caller may ask for: copies in local memory of pairs that were partitioned
 
 # What a device may have besides OpenCL C 1.2 with its 32-bit atomics.
 FEATURES = {
@@ -203,8 +204,8 @@ def choose_updates(
     return (forced,) * len(operator.parts)
 
 
-# Copies of a work-group beyond which none is faster, measured on an H200 (docs/performance.md): filling and combining them
-# costs more than work-items that meet in a bin. 64-bit and float additions are loops in NVIDIA's local memory.
+# Copies of a work-group beyond which none is faster, measured on an H200 (docs/performance.md): filling and combining
+# them costs more than work-items that meet in a bin. 64-bit and float additions are loops in NVIDIA's local memory.
 _ENOUGH_COPIES = {"private": 1, "looping": 128, "cas": 512, "lock": 256}
 _ENOUGH_CELLS, _MOST_NATIVE_COPIES = 8192, 8
 

@@ -39,6 +39,7 @@ _ALIGNMENT = 128  # bytes: where each array begins in the scratch memory
 
 _COMBINE_COLUMNS = 32
 _COMBINE_ROWS = 16
+_MANY_COPIES = 128
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 _pools: dict[int, tuple[cl.CommandQueue, MemoryPool]] = {}
@@ -62,7 +63,7 @@ def scratch_layout(outputs: Sequence[Output], plan: Plan, copies: int) -> tuple[
     The places, and the numbers of locks, have the names of the kernels' parameters.
     """
     found, size, n = {}, 0, 0
-    for output, bins in zip(outputs, plan.bins, strict=True):
+    for output, bins in zip(outputs, plan.copy_bins, strict=True):
         cells = copies * bins
         for part, update in zip(output.operator.parts, output.updates, strict=True):
             locks = 0
@@ -120,15 +121,16 @@ class Sweep:
         Built.
     numbers : tuple of int
         Which of a call's results it computes.
-    sorting : callable, optional
-        What enqueues it in the place of `kernel` alone, if pairs are sorted; see `clhist.sorting`.
+    instead : callable, optional
+        What enqueues it in the place of `kernel` alone, if pairs are sorted or partitioned first; see
+        `clhist.sorting` and `clhist.partition`.
     """
 
     plan: Plan
     spec: SweepSpec
     kernel: Kernel
     numbers: tuple[int, ...]
-    sorting: Callable[[Enqueued, Plan, Mapping[str, object], Allocator], None] | None = None
+    instead: Callable[[Enqueued, Plan, Mapping[str, object], Allocator], None] | None = None
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def layout(self, copies: int) -> tuple[dict[str, int], int]:
@@ -162,9 +164,11 @@ class Sweep:
             if order == "interleaved":
                 largest = device.max_work_group_size
                 columns = min(256, largest)
-                if self.plan.global_copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
-                    columns = min(_COMBINE_COLUMNS, largest)
-                    rows = max(1, min(_COMBINE_ROWS, largest // _COMBINE_COLUMNS))
+                copies = self.plan.global_copies
+                if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
+                    wanted = _COMBINE_ROWS if copies >= _MANY_COPIES else _COMBINE_ROWS // 4
+                    columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest)
+                    rows = max(1, min(wanted, largest // columns))
                     rows = 1 << (rows.bit_length() - 1)  # they meet in a tree
             return Combine.of(self.context, device, CombineSpec(operator, order, columns, rows, batch, *form))
 
@@ -287,6 +291,9 @@ class Launch:
     def _run_sweep(self, sweep: Sweep, enqueued: Enqueued, allocate: Allocator) -> None:
         plan = sweep.plan
         batch = self._batch_arguments(plan, enqueued.queue) if self.batch is not None else _NO_BATCH
+        if plan.partitions and plan.num_elements:
+            first = _allocate(allocate, 8 * (plan.partitions + 1), plan)
+            batch = _BatchArguments("table", first=first, slots=plan.work_groups + plan.partitions)
         copies = 0
         if plan.num_elements:
             copies = batch.slots if batch.slots is not None else plan.global_copies * plan.num_histograms
@@ -299,16 +306,16 @@ class Launch:
             self._sweep(sweep, enqueued, scratch, places, batch, allocate)
         device, kind = enqueued.queue.device, batch.kind
         n = 0
-        for k, (output, bins, number) in enumerate(zip(sweep.spec.outputs, plan.bins, sweep.numbers, strict=True)):
+        for k, (output, number) in enumerate(zip(sweep.spec.outputs, sweep.numbers, strict=True)):
             parts = len(output.operator.parts)
             values: dict[str, object] = {f"clhist_place{p}": places[f"clhist_place{n + p}"] for p in range(parts)}
             values["clhist_scratch"] = scratch
-            values["clhist_bins"] = bins
+            values["clhist_bins"] = plan.copy_bins[k]
             values["clhist_copies"] = plan.global_copies if copies else 0
             values["clhist_first"] = batch.first
             result = self.results[number]
             combine = sweep.combine(k, result, self.profile, device, kind)
-            combine.enqueue(enqueued, result, bins * plan.num_histograms, values)
+            combine.enqueue(enqueued, result, plan.bins[k] * plan.num_histograms, values)
             n += parts
 
     def _batch_arguments(self, plan: Plan, queue: cl.CommandQueue) -> _BatchArguments:
@@ -369,8 +376,9 @@ class Launch:
         values["clhist_chunks"] = batch.chunks
         values["clhist_each"] = batch.each
         values["clhist_table"] = batch.table
-        if sweep.sorting is not None:
-            sweep.sorting(enqueued, plan, values, allocate)
+        values["clhist_whose"] = batch.first
+        if sweep.instead is not None:
+            sweep.instead(enqueued, plan, values, allocate)
             return
         groups = plan.work_groups if batch.groups is None else batch.groups
         size = plan.work_group_size

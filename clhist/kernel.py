@@ -30,9 +30,19 @@ from clhist.inspector import RaceFactor, counting, sample_race_factor
 from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
 from clhist.outputs import Outputs
+from clhist.partition import partitioned_sweep, specs
 from clhist.planning import PlannedSweep, Problem, Target, emits_of, plan_sweeps
 from clhist.profile import Profile
-from clhist.render import Output, SweepSpec, is_elementwise, render_pairs, render_sweep, uses_position
+from clhist.render import (
+    Output,
+    SweepSpec,
+    is_elementwise,
+    render_pairs,
+    render_partition,
+    render_sweep,
+    uniform_value,
+    uses_position,
+)
 from clhist.sorting import sorted_sweep
 
 if TYPE_CHECKING:
@@ -177,7 +187,12 @@ class HistogramKernel:
         self._given_emits = given
         seen = "\n".join([preamble, *(o.preamble for o in self._outputs.operators)])
         self._targets = [
-            Target(o, suffix, emits_of(f"EMIT{suffix}", map, seen) if given is None else given)
+            Target(
+                o,
+                suffix,
+                emits_of(f"EMIT{suffix}", map, seen) if given is None else given,
+                uniform_value(suffix, map, self.arguments) is None,
+            )
             for o, suffix in zip(self._outputs.operators, self._outputs.suffixes, strict=True)
         ]
         self._map, self._preamble, self._options = map, preamble, tuple(options)
@@ -271,10 +286,11 @@ class HistogramKernel:
             call of this kernel with so many bins.
         update : {"private", "native", "cas", "lock", "sort"}, optional
             Forces how a bin is updated; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4).
-        memory : {"local", "global"}, optional
-            Forces where the copies are.
+        memory : {"local", "global", "partitioned"}, optional
+            Forces where the copies are; "partitioned" groups the pairs by ranges of bins first, for each of which one
+            pass in local memory does. Only for maps that emit one value for an element.
         copies, passes, work_group_size : int, optional
-            Force M, S and B.
+            Force M, S and B; with ``memory="partitioned"`` `passes` are the fewest partitions.
         locks : int, optional
             How many locks the bins of all copies share, a power of two; defaults to one for each bin.
         memory_budget : int, optional
@@ -446,7 +462,8 @@ class HistogramKernel:
         numbers = tuple(known.index(name) for name in chosen.outputs or known)
         targets, found = [self._targets[n] for n in numbers], None
         for update in (None, chosen.update):  # parts of one sweep may have different updates, unless one is forced
-            forced = Forced(update, chosen.memory, chosen.copies, chosen.passes, chosen.work_group_size, chosen.locks)
+            memory = "partitioned" if chosen.partitions else chosen.memory
+            forced = Forced(update, memory, chosen.copies, chosen.passes, chosen.work_group_size, chosen.locks)
             problem = Problem(
                 chosen.num_elements,
                 chosen.bins,
@@ -466,6 +483,9 @@ class HistogramKernel:
         spec = self._spec(found, device, aligned=True, reach=False, batch=batch)
         if chosen.update == "sort":
             return render_pairs(spec, targets[0].emits or 1)
+        if chosen.partitions:
+            before, over_pairs = specs(chosen, spec, self._profile_of(device).local_memory)
+            return f"{render_partition(before)}\n{render_sweep(over_pairs)}"
         return render_sweep(spec)
 
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
@@ -619,6 +639,13 @@ class HistogramKernel:
                 emits = self._targets[sweep.numbers[0]].emits or 1
                 found = sorted_sweep(self.context, sweep.plan, spec, emits, sweep.numbers, self._options)
                 sweeps.append(found)
+                continue
+            if sweep.plan.partitions:
+                sweeps.append(
+                    partitioned_sweep(
+                        self.context, sweep.plan, spec, sweep.numbers, self._options, profile.local_memory
+                    )
+                )
                 continue
             kernel = sweep_kernel(self.context, spec, self._options)
             sweeps.append(Sweep(sweep.plan, spec, kernel, sweep.numbers))

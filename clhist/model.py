@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
-from clhist.atomics import MEMORIES, STRATEGIES
+from clhist.atomics import PLACES, STRATEGIES
 from clhist.model_batches import batched
 from clhist.model_draft import Draft, Forced, Plan
 from clhist.model_equations import MAX_LOCAL_PASSES, local_copies, private_copies
+from clhist.model_partition import is_worth_partitioning, partitioned
 from clhist.model_sorting import global_or_sorted, sorted_pairs
 from clhist.profile import Profile
 
@@ -36,6 +37,7 @@ def plan(
     emits: int = 1,
     most_emits: int | None = None,
     enough_copies: int | None = None,
+    value_bytes: int = 4,
 ) -> Plan:
     """Return how to compute a histogram (SC'20, section III, equations 1 to 6 and the switching point of V-A).
 
@@ -72,6 +74,8 @@ def plan(
         How many it has at most, if that is known: only then can the pairs be sorted.
     enough_copies : int, optional
         How many copies of a work-group in local memory are of use. By default as many as fit, as in the paper.
+    value_bytes : int
+        Bytes of a value where pairs are written to memory; 0 if all have the same.
 
     Raises
     ------
@@ -111,22 +115,28 @@ def plan(
         most_emits=most_emits,
         even=even,
         enough_copies=enough_copies,
+        value_bytes=value_bytes,
     )
-    if forced.update == "sort":
+    if forced.update == "sort" and forced.memory != "partitioned":
         return sorted_pairs(draft)
-    if num_histograms is not None:
+    if num_histograms is not None and forced.memory != "partitioned":
         return batched(draft, local_update, global_update)
+    if forced.memory == "partitioned":
+        return partitioned(draft, forced.update or local_update)
     if forced.memory == "local":
         return local_copies(draft, forced.update or local_update)
     if forced.update == "private" or (forced.update is None and forced.copies is None and profile.kind == "cpu"):
         return private_copies(draft)
     if forced.memory is None:
+        update = forced.update or local_update
         try:
-            local = local_copies(draft, forced.update or local_update)
+            local = local_copies(draft, update)
         except ValueError:  # what is forced does not fit local memory
             draft.steps.clear()
         else:
-            limit = MAX_LOCAL_PASSES[forced.update or local_update]
+            if is_worth_partitioning(draft, update, local.passes):
+                return partitioned(draft, update)
+            limit = MAX_LOCAL_PASSES[update]
             draft.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
             if local.passes <= limit:
                 return replace(local, steps=tuple(draft.steps))
@@ -167,7 +177,7 @@ def _check(
             raise ValueError(f"{name}: expected at least {least}, got {value}")
     if not 1 <= race_factor < inf:
         raise ValueError(f"race_factor: expected a finite number of at least 1, got {race_factor}")
-    if forced.memory not in (None, *MEMORIES):
-        raise ValueError(f"memory: expected one of {', '.join(MEMORIES)}, got {forced.memory!r}")
+    if forced.memory not in (None, *PLACES):
+        raise ValueError(f"memory: expected one of {', '.join(PLACES)}, got {forced.memory!r}")
     if forced.update not in (None, *STRATEGIES):
         raise ValueError(f"update: expected one of {', '.join(STRATEGIES)}, got {forced.update!r}")

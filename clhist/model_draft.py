@@ -65,6 +65,8 @@ class Plan:
         Names of the histograms, where a kernel has several.
     flat : int
         N_out, if a batch of as many elements each is computed as one histogram of all bins, which `bins` are then.
+    partitions : int
+        P, if the pairs are first grouped by so many ranges of H_chk bins, each of which is then filled in local memory.
     most_tasks : int or None
         For how many chunks of a batch the memory budget has copies.
     """
@@ -91,6 +93,7 @@ class Plan:
     outputs: tuple[str, ...] = ()
     most_tasks: int | None = None
     flat: int = 0
+    partitions: int = 0
 
     def __str__(self) -> str:
         bins = " + ".join(f"{bins:,}" for bins in self.bins or (self.num_bins,))
@@ -101,9 +104,10 @@ class Plan:
             else f"{bins} bins" + (f" of {self.flat:,} histograms" if self.flat else "")
         )
         outputs = f"{', '.join(self.outputs)}: " if self.outputs else ""
+        partitions = f" of pairs in {self.partitions:,} partitions" if self.partitions else ""
         return (
             f"{outputs}{self.num_elements:,} elements into {batch} on {self.profile}: {self.update} updates in "
-            f"{self.memory} memory, copies M = {self.copies}, cooperation C = {self.cooperation}, "
+            f"{self.memory} memory{partitions}, copies M = {self.copies}, cooperation C = {self.cooperation}, "
             f"passes S = {self.passes} of {self.bins_per_pass:,} bins, {self.work_groups} work-groups "
             f"of {self.work_group_size}"
         )
@@ -113,6 +117,8 @@ class Plan:
         """Copies of all bins of one histogram that lie in global memory, to be combined in the end."""
         if self.memory == "global":
             return self.copies
+        if self.partitions:  # of each partition: one for each work-group that has pairs of it
+            return ceil(self.work_groups / self.partitions) + 1
         return self.groups_per_histogram if self.is_batch else self.work_groups
 
     @property
@@ -125,8 +131,15 @@ class Plan:
         """Chunks of a batch: K of each histogram."""
         return self.num_histograms * self.groups_per_histogram
 
+    @property
+    def copy_bins(self) -> tuple[int, ...]:
+        """How many bins of each histogram a copy in global memory has."""
+        return self.chunks() if self.partitions else self.bins
+
     def chunks(self) -> tuple[int, ...]:
         """Return how many bins of each histogram one pass has."""
+        if self.partitions:
+            return (self.bins_per_pass,)
         return tuple(ceil(bins / self.passes) for bins in self.bins)
 
 
@@ -170,6 +183,7 @@ class Draft:
     most_emits: int | None = None
     even: bool = True
     enough_copies: int | None = None
+    value_bytes: int = 4
 
     @property
     def num_bins(self) -> int:

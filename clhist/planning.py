@@ -36,11 +36,14 @@ class Target:
         What its ``EMIT`` ends in.
     emits : int or None
         How many values one element has for it at most; None if that is not known.
+    has_values : bool
+        Whether values differ from pair to pair.
     """
 
     operator: Operator
     suffix: str
     emits: int | None
+    has_values: bool = True
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,8 @@ def _best_form(
     for operator in _forms(target, problem.size):
         try:
             output = Output(operator, (), target.suffix)
-            sweep = _plan_one((output,), (number,), problem, profile, features, target.emits)
+            value_bytes = operator.dtype.itemsize if target.has_values else 0
+            sweep = _plan_one((output,), (number,), problem, profile, features, target.emits, value_bytes)
         except ValueError as error:
             failed = failed or error
             continue
@@ -186,7 +190,7 @@ def _joined(
     first: PlannedSweep, second: PlannedSweep, problem: Problem, profile: Profile, features: Collection[str]
 ) -> PlannedSweep | None:
     """Return the two as one sweep if that pays; pairs that are sorted are those of one histogram."""
-    if "sort" in (first.plan.update, second.plan.update):
+    if "sort" in (first.plan.update, second.plan.update) or first.plan.partitions or second.plan.partitions:
         return None
     try:
         joint = _plan_one(first.outputs + second.outputs, first.numbers + second.numbers, problem, profile, features)
@@ -202,6 +206,7 @@ def _plan_one(
     profile: Profile,
     features: Collection[str],
     most_emits: int | None = None,
+    value_bytes: int = 4,
 ) -> PlannedSweep:
     forced = problem.forced
     shared = None if forced.update in ("private", "sort") else forced.update
@@ -230,6 +235,7 @@ def _plan_one(
         emits=problem.emits,
         most_emits=most_emits,
         enough_copies=max(enough, default=None),
+        value_bytes=value_bytes,
     )
     if plan.update in ("private", "sort"):
         chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]

@@ -7,7 +7,7 @@ array); what changes only numbers (N, H, M, the bins of a pass) is passed when a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -112,9 +112,9 @@ class SweepSpec:
         B, and into how many teams a work-group is divided.
     capacity : int
         Bytes of the local array; 0 in global memory.
-    batch : {"", "even", "table", "flat"}
+    batch : {"", "even", "table", "flat", "segments"}
         Whether there are histograms of as many elements each, or tasks that a table lists; "flat" if the histograms of
-        as many elements are one of all bins.
+        as many elements are one of all bins; "segments" if the arguments are pairs that were partitioned.
     wide : bool
         Whether elements and bins are counted in 64 bits.
     aligned : bool
@@ -179,6 +179,16 @@ class SweepSpec:
     def streamed(self) -> tuple[Argument, ...]:
         """The arrays that the map reads only as ``name[i]``: their elements can be loaded ahead, and wide."""
         return tuple(argument for argument in self.arguments if is_streamed(argument, self.map, self.preamble))
+
+    def map_parameters(self) -> list[str]:
+        """Return what the map sees of the caller's arguments: of a streamed array one element."""
+        streamed = self.streamed
+        return [f"const {a.c_type} clhist_{a.name}" if a in streamed else a.parameter for a in self.arguments]
+
+    def map_arguments(self, element: Callable[[Argument], str]) -> list[str]:
+        """Return the same in a call; `element` gives the C of a streamed array's element."""
+        streamed = self.streamed
+        return [element(a) if a in streamed else a.name for a in self.arguments]
 
     @property
     def vector_width(self) -> int:
@@ -255,6 +265,8 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("volatile __global clhist_bin_t *", "clhist_global_reach", None))
     if spec.batch in ("even", "table"):
         found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
+    if spec.batch == "segments":
+        found += segments_parameters()
     if spec.batch == "flat":
         found.append(Parameter("const ulong", "clhist_each", _ULONG))
         for output in spec.outputs:
@@ -265,6 +277,132 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     if spec.batch == "table":
         found.append(Parameter("__global const clhist_index_t *", "clhist_table", None))
     return tuple(found)
+
+
+def segments_parameters() -> list[Parameter]:
+    """Return what a sweep over partitioned pairs must know of them."""
+    numbers = ("clhist_partitions", "clhist_tiles", "clhist_region", "clhist_span")
+    return [
+        *(Parameter("__global const uint *", name, None) for name in ("clhist_starts", "clhist_sums", "clhist_totals")),
+        Parameter("__global ulong *", "clhist_whose", None),
+        *(Parameter("const uint", name, _UINT) for name in numbers),
+    ]
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    """Everything that the source of partitioning depends on.
+
+    Attributes
+    ----------
+    sweep : SweepSpec
+        The map and its arguments; one output, of which an element has one value at most.
+    most : int
+        At most so many partitions: a power of two, no more than work-items of a group.
+    has_values : bool
+        Whether each pair has a value of its own.
+    index_group : int
+        Work-items of a group that goes through the tiles of one partition, a power of two.
+    """
+
+    sweep: SweepSpec
+    most: int
+    has_values: bool
+    index_group: int
+
+    @property
+    def elements(self) -> int:
+        """How many elements a work-item has."""
+        return max(_PARTITION_ELEMENTS, self.sweep.vector_width)
+
+    @property
+    def tile(self) -> int:
+        """How many elements a work-group has."""
+        return self.elements * self.sweep.work_group_size
+
+    @property
+    def counters(self) -> int:
+        """How many counters a partition has, so that neighbouring work-items meet less."""
+        return max(1, min(8, 512 // self.most))
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a pair's value."""
+        return self.sweep.outputs[0].operator.dtype.itemsize if self.has_values else 0
+
+    @property
+    def padding(self) -> int:
+        """To a multiple of what the pairs of a partition in a tile are rounded up, for loads of 16 bytes."""
+        return 16 if self.value_bytes == 1 else 8
+
+    @property
+    def region(self) -> int:
+        """How many pairs a tile has room for."""
+        return self.tile + self.padding * self.most
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory that a work-group takes."""
+        return self.region * (2 + self.value_bytes) + 4 * self.most * (self.counters + 1) + 32
+
+
+_PARTITION_ELEMENTS = 16
+
+
+def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_split``, in order."""
+    found = [parameter for argument in spec.sweep.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const int", "clhist_size", _INT))
+    numbers = ("num_bins", "width", "magic", "shift", "partitions", "tiles")
+    found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in numbers]
+    found.append(Parameter("__global char *", "clhist_pairs", None))
+    found += [Parameter("const ulong", f"clhist_{name}_place", _ULONG) for name in ("bins", "values")]
+    found.append(Parameter("__global uint *", "clhist_starts", None))
+    if spec.sweep.reach:
+        found.append(Parameter("volatile __global uint *", "clhist_global_reach", None))
+    return tuple(found)
+
+
+def index_parameters() -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_index``, in order."""
+    found = [Parameter("__global const uint *", "clhist_starts", None)]
+    found += [Parameter("__global uint *", name, None) for name in ("clhist_sums", "clhist_totals")]
+    return (*found, Parameter("const uint", "clhist_tiles", _UINT))
+
+
+def render_partition(spec: PartitionSpec) -> str:
+    """Return the OpenCL C program with the kernels ``clhist_split`` and ``clhist_index``."""
+    sweep = spec.sweep
+    return _render(
+        "partition.mako",
+        spec=spec,
+        split_parameters=split_parameters(spec),
+        index_parameters=index_parameters(),
+        preamble_of=_preambles((*sweep.ignored, *sweep.outputs)),
+        map_body=_read_ahead(sweep.map, sweep.streamed),
+        declare=declare,
+        c_name=c_name,
+    )
+
+
+def uniform_value(suffix: str, code: str, arguments: Iterable[Argument]) -> str | None:
+    """Return the value that the map `code` gives to every pair, if it is of scalar arguments and literals alone."""
+    found = re.search(rf"\bEMIT{suffix}\s*\((.*)\)\s*;?\s*$", code, re.DOTALL)
+    if found is None or not re.fullmatch(r"[\w\s.+*/()-]*", last := _last_argument(found[1])):
+        return None
+    scalars = {argument.name for argument in arguments if not argument.is_array}
+    names = re.findall(r"(?<![\w.])[A-Za-z_]\w*", last)
+    return last.strip() if last.strip() and all(name in scalars for name in names) else None
+
+
+def _last_argument(text: str) -> str:
+    """Return what stands after the last comma outside parentheses; all if there is none."""
+    depth = 0
+    for position in range(len(text) - 1, -1, -1):
+        depth += (text[position] in ")]}") - (text[position] in "([{")
+        if text[position] == "," and depth == 0:
+            return text[position + 1 :]
+    return text
 
 
 def render_sweep(spec: SweepSpec) -> str:

@@ -1,208 +1,193 @@
-"""`clhist bench`: clhist beside what else is installed for the same sums, in one run."""
+"""`clhist bench`: how fast it is, how close to reading the input once, to the best plan, and to others."""
 
 from __future__ import annotations
 
 import json
-import statistics
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any
+import os
+import sys
+from pathlib import Path
 
 import click
-import numpy as np
-import pyopencl as cl
-import pyopencl.array as cl_array
 
 import clhist
+from clhist.cli import bench_latency, bench_model, bench_peers, bench_plot, bench_report, bench_skew, bench_table
+from clhist.cli.bench_lab import Lab, Row
+from clhist.cli.bench_operators import OPERATORS
+from clhist.cli.bench_suite import Request, Suite
 from clhist.cli.main import profile_option
-from clhist.cli.peers import Peer, peers
+from clhist.cli.plan import Number
+from clhist.device import device_kind
 
-_RUNS = 9
-_TOLERANCE = 1e-3  # of the sum of absolute values: all operands are positive, float32 sums of 20 million of them
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One row of the table: `num_elements` random int32 bins, and float32 values where the operation has some."""
-
-    operation: str
-    num_elements: int
-    num_bins: int
-
-    def inputs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return indices and values, always the same ones."""
-        random = np.random.default_rng(self.num_bins)
-        indices = random.integers(0, self.num_bins, self.num_elements, dtype=np.int32)
-        return indices, random.random(self.num_elements, dtype=np.float32)
-
-    def reference(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return the result in NumPy, sums in float64."""
-        if self.operation == "maximum":
-            out = np.zeros(self.num_bins, np.float32)
-            np.maximum.at(out, indices, values)
-            return out
-        return np.bincount(indices, None if self.operation == "count" else values, self.num_bins)
+SUITES: dict[str, Suite] = {
+    "operators": bench_table.SUITE,
+    "model": bench_model.SUITE,
+    "peers": bench_peers.SUITE,
+    "latency": bench_latency.SUITE,
+    "skew": bench_skew.SUITE,
+}
+_ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Median and extremes of the seconds of one implementation on one problem."""
+class Size(Number):
+    """A number that elements and bins may have: they are counted in an int32."""
 
-    operation: str
-    num_elements: int
-    num_bins: int
-    implementation: str
-    median: float
-    fastest: float
-    slowest: float
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = super().convert(value, param, ctx)
+        if not 1 <= found < 2**31:
+            self.fail(f"expected a number from 1 to 2^31 - 1, got {value}", param, ctx)
+        return found
 
 
-def timed(call: Callable[[], Any], runs: int = _RUNS) -> list[float]:
-    """Return the seconds of `runs` calls after one that is not counted."""
-    call()
-    samples = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        call()
-        samples.append(time.perf_counter() - start)
-    return samples
-
-
-def measure(problem: Problem, competitors: list[Peer]) -> Iterator[Timing]:
-    """Check and time clhist and its competitors on one problem."""
-    indices, values = problem.inputs()
-    reference = problem.reference(indices, values)
-
-    def timing(name: str, samples: list[float]) -> Timing:
-        return Timing(
-            **asdict(problem),
-            implementation=name,
-            median=statistics.median(samples),
-            fastest=min(samples),
-            slowest=max(samples),
+def _file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse before anything is measured what could not be written afterwards."""
+    if path is not None and not os.access(path.absolute().parent, os.W_OK):
+        raise click.BadParameter(
+            f"expected a file in a directory that can be written, got {str(path)!r}", context, option
         )
-
-    def check(name: str, result: Any) -> None:
-        if not np.allclose(np.asarray(result), reference, rtol=_TOLERANCE):
-            raise click.ClickException(f"{name} is wrong for {problem}: this is a bug")
-
-    queue = clhist.default_queue()
-    for name, call in _ours(problem, indices, values, queue):
-        result = call()
-        check(name, result.get() if isinstance(result, cl_array.Array) else result)
-        yield timing(name, timed(call))
-    yield timing("clhist, kernels alone", _kernel_seconds(problem, indices, values, queue))
-    for peer in competitors:
-        if problem.operation in peer.operations:
-            call = peer.prepare(problem.operation, indices, values, problem.num_bins)
-            check(peer.name, call())
-            yield timing(peer.name, timed(call, 3 if peer.slow else _RUNS))
+    if path is not None and option.name == "plot" and path.suffix.lower() not in bench_plot.FORMATS:
+        raise click.BadParameter(f"expected a file {', '.join(bench_plot.FORMATS)}, got {str(path)!r}", context, option)
+    return path
 
 
-def _ours(
-    problem: Problem, indices: np.ndarray, values: np.ndarray, queue: cl.CommandQueue
-) -> Iterator[tuple[str, Callable[[], Any]]]:
-    dest = np.zeros(problem.num_bins, np.float32)
-    arrays: dict[str, tuple[Any, ...]] = {
-        "clhist, NumPy arrays": (indices, values, dest),
-        "clhist, device arrays": tuple(cl_array.to_device(queue, array) for array in (indices, values, dest)),
-    }
-    for name, (x, w, start) in arrays.items():
-        if problem.operation == "count":
-            call = partial(clhist.bincount, x, minlength=problem.num_bins)
-        else:
-            call = partial(clhist.reduce_by_index, start, getattr(np, problem.operation), x, w)
-        yield name, partial(_finished, queue, call)
+_PATH = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
-def _finished(queue: cl.CommandQueue, call: Callable[[], Any]) -> Any:
-    result = call()
-    queue.finish()
-    return result
-
-
-def _kernel_seconds(problem: Problem, indices: np.ndarray, values: np.ndarray, queue: cl.CommandQueue) -> list[float]:
-    operator, arguments, value = {
-        "count": (clhist.operators.count(), "const int *indices", "1"),
-        "add": (clhist.operators.add(np.float32), "const int *indices, const float *values", "values[i]"),
-        "maximum": (clhist.operators.maximum(np.float32), "const int *indices, const float *values", "values[i]"),
-    }[problem.operation]
-    kernel = clhist.HistogramKernel(queue.context, operator, arguments=arguments, map=f"EMIT(indices[i], {value})")
-    profiling = cl.CommandQueue(queue.context, queue.device, cl.command_queue_properties.PROFILING_ENABLE)
-    arrays = [cl_array.to_device(profiling, array) for array in (indices, values)[: len(kernel.arguments)]]
-    samples = []
-    for _ in range(_RUNS + 1):
-        _, stages = kernel.timed(*arrays, num_bins=problem.num_bins, queue=profiling)
-        samples.append(sum(stages.values()))
-    return samples[1:]
-
-
-@click.command()
+@click.command(
+    epilog="Operators:\n\n\b\n" + "\n".join(f"{name:8} {benched.text}" for name, benched in OPERATORS.items())
+)
 @click.option(
-    "-n", "--num-elements", type=click.IntRange(1), default=20_000_000, show_default=True, help="Elements of the input."
+    "--suite",
+    type=click.Choice(list(SUITES)),
+    default="operators",
+    show_default=True,
+    help="What to measure; docs/bench.md says how.",
+)
+@click.option(
+    "-n",
+    "--num-elements",
+    type=Size(),
+    metavar="N",
+    help="Elements of the input: 50M, 5e7. [default: 50M on a GPU, 10M on a CPU; latency: 1000]",
 )
 @click.option(
     "-H",
     "--num-bins",
     "bins",
-    type=click.IntRange(1),
+    type=Size(),
     multiple=True,
-    default=(64, 2041, 196_607, 1_572_863),
-    show_default=True,
-    help="Bins; may be given several times.",
+    metavar="BINS",
+    help="Bins. Several times for more. [default: those of the suite]",
 )
 @click.option(
     "--op",
     "operations",
-    type=click.Choice(["count", "add", "maximum"]),
+    type=click.Choice(list(OPERATORS)),
     multiple=True,
-    default=("count", "add", "maximum"),
-    show_default=True,
-    help="What to compute; may be given several times.",
+    help="What to compute: see below. Several times for more. [default: those of the suite]",
+)
+@click.option(
+    "--race-factor",
+    "race_factors",
+    type=Size(),
+    multiple=True,
+    metavar="RF",
+    help="BINS elements in a row touch BINS / RF bins, made as in SC'20: bin = random % max(1, BINS / RF) * RF; and "
+    "the plan is told so. Several times for more. [default: 1; model: 1 and 63]",
 )
 @profile_option
 @click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True),
-    help="Also write all timings, in seconds, into this file.",
+    "--json", "json_file", type=_PATH, callback=_file, help="Also write everything, in seconds, into this file."
 )
-def bench(num_elements: int, bins: tuple[int, ...], operations: tuple[str, ...], json_file: str | None) -> None:
-    """Time clhist and its peers on the same random input.
-
-    Counts int32 bins; adds and maximises float32 values. Every result is checked before it is timed. Times are whole
-    calls until the result is there, medians of several; "kernels alone" is what the device spent.
+@click.option(
+    "--plot", type=_PATH, callback=_file, help="Also draw it into this .png, .svg or .pdf (needs matplotlib)."
+)
+def bench(
+    suite: str,
+    num_elements: int | None,
+    bins: tuple[int, ...],
+    operations: tuple[str, ...],
+    race_factors: tuple[int, ...],
+    json_file: Path | None,
+    plot: Path | None,
+) -> None:
+    """Time clhist on random input, which is made on the device.
 
     \b
-    Example:
-        clhist bench -H 64 -H 196607 --op count
+    Suites:
+      operators  a table of operators and numbers of bins
+      model      the automatic plan against fixed numbers of copies: SC'20, Fig. 7
+      peers      beside NumPy, Numba, boost-histogram, PyTorch, CuPy, JAX as far as installed
+      latency    calls on few elements: what the host spends
+      skew       bins that are sorted, Zipf, half or all in one, against uniform ones
+
+    Every result is compared with NumPy's before it is timed. "kernel" is the device's time by its events, "call" that
+    of a whole call on device arrays in a pipelined loop, both medians of several; "spread" is the largest less the
+    smallest of these, relative to the median. F is the time to read the input once, measured in the same run: nothing
+    can be faster. The input is larger than the device's cache, or there are several to take turns.
+
+    \b
+    Example: two operators of the paper, and its figure 7
+      clhist bench --op count --op argmax -H 31 -H 196607 --race-factor 1 --race-factor 63
+      clhist bench --suite model -n 50M --plot figure7.png --json figure7.json
     """
-    competitors = peers()
-    queue = clhist.default_queue()
-    click.echo(
-        f"{num_elements:,} elements on {queue.device.name.strip()} ({queue.device.platform.version.strip()}), "
-        f"{queue.device.max_compute_units} compute units; beside it: {', '.join(p.name for p in competitors)}"
+    chosen = SUITES[suite]
+    _check(suite, chosen, operations, race_factors)
+    if plot:
+        bench_plot.require_matplotlib()
+    lab = Lab(clhist.default_queue())
+    request = Request(
+        num_elements or chosen.num_elements or _ELEMENTS[device_kind(lab.device)],
+        *(
+            tuple(dict.fromkeys(given or default))
+            for given, default in (
+                (bins, chosen.bins),
+                (operations, chosen.default_operations),
+                (race_factors, chosen.race_factors or (1,)),
+            )
+        ),
     )
-    click.echo(f"\n{'':8} {'bins':>10}  {'':26} {'median':>9}  {'fastest to slowest':>20}  {'times clhist':>12}")
-    every = []
-    for operation in operations:
-        for num_bins in bins:
-            rows = list(measure(Problem(operation, num_elements, num_bins), competitors))
-            for row in rows:
-                click.echo(_line(row, rows[0].median))
-            click.echo()
-            every += rows
+    click.echo(bench_report.header(lab, request))
+    rows, complete = _measured(lab, chosen, request)
+    if rows:
+        lines = [*bench_report.notes(rows), *bench_report.floors(rows), *chosen.summary(rows)]
+        click.echo("\n".join(["", bench_report.table_text(rows, chosen.columns), *([""] if lines else []), *lines]))
     if json_file:
-        with open(json_file, "w", encoding="utf-8") as file:
-            json.dump([asdict(row) for row in every], file, indent=1)
+        record = bench_report.record(suite, lab, request, rows, complete=complete)
+        json_file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    panels = chosen.panels(rows)
+    if plot and panels:
+        title = f"{request.num_elements:,} elements on {lab.device.name.strip()}"
+        bench_plot.draw(panels, title, plot)
+    if not complete:
+        raise click.Abort
+    failed = sum("failed" in row for row in rows)
+    if failed:
+        raise click.ClickException(f"{failed} of {len(rows)} rows are wrong or failed: see the notes below the table")
 
 
-def _line(row: Timing, ours: float) -> str:
-    spread = f"{row.fastest * 1e3:.2f} to {row.slowest * 1e3:.2f}"
-    ratio = row.median / ours
-    return (
-        f"{row.operation:8} {row.num_bins:>10,}  {row.implementation:26} {row.median * 1e3:6.2f} ms  {spread:>20}  "
-        f"{ratio:>12.2f}"
-    )
+def _measured(lab: Lab, chosen: Suite, request: Request) -> tuple[list[Row], bool]:
+    """Return the rows, and whether they are all: Ctrl-C keeps what was measured before."""
+    rows: list[Row] = []
+    try:
+        with click.progressbar(
+            length=chosen.steps(request), file=sys.stderr, show_pos=True, item_show_func=lambda item: item
+        ) as bar:
+            for what, found in chosen.run(lab, request):
+                rows += found
+                bar.update(1, what)
+    except KeyboardInterrupt:
+        lab.queue.finish()
+        return rows, False
+    return rows, True
+
+
+def _check(suite: str, chosen: Suite, operations: tuple[str, ...], race_factors: tuple[int, ...]) -> None:
+    """Refuse what the suite has no use for."""
+    for operation in operations:
+        if operation not in chosen.operations:
+            expected = f"one of {', '.join(chosen.operations)}" if chosen.operations else "none"
+            raise click.BadParameter(f"expected {expected} for --suite {suite}, got {operation}", param_hint="--op")
+    if race_factors and not chosen.race_factors:
+        raise click.BadParameter(
+            f"expected none for --suite {suite}, got {race_factors[0]}", param_hint="--race-factor"
+        )

@@ -10,7 +10,7 @@ from decimal import Decimal
 import click
 
 from clhist import model_equations
-from clhist.atomics import MEMORIES, STRATEGIES, enough_copies
+from clhist.atomics import PLACES, STRATEGIES, enough_copies
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError
 from clhist.model import plan as make_plan
@@ -79,7 +79,7 @@ NUMBER = Number()
 )
 @click.option(
     "--memory",
-    type=click.Choice((*MEMORIES, "auto")),
+    type=click.Choice((*PLACES, "auto")),
     default="auto",
     show_default=True,
     help="Where the copies are.",
@@ -298,6 +298,7 @@ def _stages(chosen: Plan) -> list[tuple[str, list[Step]]]:
     stages = [("In local memory", steps[:after])] if after else []
     if steps[after:]:
         how = {"private": " (private copies)", "sort": " (sorted pairs)"}.get(chosen.update, "")
+        how = " (partitioned pairs)" if chosen.partitions else how
         stages.append((f"In {chosen.memory} memory{how}", steps[after:]))
     return stages
 
@@ -312,6 +313,11 @@ def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
         ("copies (M)", f"{chosen.copies:,} {owner}"),
         ("cooperation (C)", f"{chosen.cooperation:,} work-items share a copy" if chosen.cooperation > 1 else "1"),
         ("passes (S)", f"{chosen.passes:,}"),
+        *[
+            ("partitions (P)", f"{n:,}: the pairs are grouped by ranges of bins first")
+            for n in [chosen.partitions]
+            if n
+        ],
         ("bins per pass (H_chk)", f"{chosen.bins_per_pass:,}"),
         ("work-groups", f"{chosen.work_groups:,} of {chosen.work_group_size:,} work-items"),
     ]
@@ -325,6 +331,8 @@ def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
     copies = "one copy" if chosen.global_copies == 1 else f"{chosen.global_copies:,} copies"
     if chosen.update == "sort":
         copies = "the pairs and one copy"
+    if chosen.partitions:
+        copies = f"the pairs, and {copies}"
     each = " of each histogram" if chosen.is_batch else ""
     return [*rows, ("global memory", f"{bytes_text(everywhere)} for {copies} of all bins{each}")]
 
@@ -338,7 +346,8 @@ def _copy_bytes(sweep: _Sweep) -> tuple[int, int]:
     chunk = sum(n * (size + lock) for n, size in zip(chosen.chunks(), sweep.sizes, strict=True))
     local = chosen.copies * chosen.teams * chunk if chosen.memory == "local" else 0
     one = sum(n * (size + (0 if local else lock)) for n, size in zip(chosen.bins, sweep.sizes, strict=True))
-    return local, chosen.global_copies * chosen.num_histograms * one
+    pairs = next((int(step.value) for step in chosen.steps if step.symbol == "bytes"), 0) if chosen.partitions else 0
+    return local, pairs + chosen.global_copies * chosen.num_histograms * one
 
 
 def _value(number: float) -> str:

@@ -58,3 +58,37 @@ part${n}_t clhist_combine${n}(const part${n}_t a, const part${n}_t b)
     return ${part.combine};
 }
 </%def>
+
+## A negative bin becomes one that is larger than every histogram. A bin must be an integer, which `| 0` makes sure of:
+## C would round -0.5 to bin 0.
+<%def name="bins(wide)">
+% if wide:
+typedef long clhist_index_t;
+typedef ulong clhist_bin_t;
+#define CLHIST_BIN(bin) ((clhist_bin_t)(long)((bin) | 0))
+% else:
+typedef int clhist_index_t;
+typedef uint clhist_bin_t;
+clhist_bin_t clhist_narrow(const long bin)
+{
+    return (ulong)bin < 0xfffffffful ? (clhist_bin_t)bin : 0xffffffffu;
+}
+#define CLHIST_BIN(bin) (sizeof((bin) | 0) > 4 ? clhist_narrow((long)((bin) | 0)) : (clhist_bin_t)(int)((bin) | 0))
+% endif
+</%def>
+
+## The structured types that the map may name, and what the caller wrote before it.
+<%def name="before_the_map(spec, declare, known)">
+% for name, dtype in spec.structs:
+% if dtype in known:
+typedef ${known[dtype]} ${name};
+% else:
+${declare(dtype, name)}
+% endif
+% endfor
+${spec.preamble}
+
+% for output in spec.ignored:
+#define EMIT${output.suffix}(bin, value) ((void)(bin), (void)(value))
+% endfor
+</%def>

@@ -17,17 +17,9 @@
 % for each in (*spec.outputs, *spec.ignored):
 ${operators.types(each.operator, each.suffix, declare, known)}
 % endfor
-typedef int clhist_index_t;
-typedef uint clhist_bin_t;
 typedef union { accumulator${s}_t value; uint words[${words}]; } clhist_held_t;
 
-## A negative bin becomes one that is larger than every histogram.
-clhist_bin_t clhist_narrow(const long bin)
-{
-    return (ulong)bin < 0xfffffffful ? (clhist_bin_t)bin : 0xffffffffu;
-}
-#define CLHIST_BIN(bin) (sizeof(bin) > 4 ? clhist_narrow((long)(bin)) : (clhist_bin_t)(int)(bin))
-
+${operators.bins(False)}
 ## The parts are not used here, but what is wrong with them is said with this source.
 <%operators:functions operator="${operator}" suffix="${s}" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
@@ -47,18 +39,7 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
     }
 }
 
-% for name, dtype in spec.structs:
-% if dtype in known:
-typedef ${known[dtype]} ${name};
-% else:
-${declare(dtype, name)}
-% endif
-% endfor
-${spec.preamble}
-
-% for each in spec.ignored:
-#define EMIT${each.suffix}(bin, value) ((void)(bin), (void)(value))
-% endfor
+${operators.before_the_map(spec, declare, known)}
 #define EMIT${s}(bin, value) clhist_emit${s}(CLHIST_BIN(bin), (value), ${passed}clhist_next${", clhist_reach" if spec.reach else ""})
 void clhist_map(${", ".join([*(argument.parameter for argument in spec.arguments), "const clhist_index_t i", state])})
 {

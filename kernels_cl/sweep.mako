@@ -2,6 +2,7 @@
 ## A launch has work-groups along dimension 0 and passes, each over its own range of bins, along dimension 1.
 ## Several outputs, each a histogram with an operator of its own, may be filled by one sweep; an output's operator may be
 ## a product, whose parts lie in arrays of their own and are updated each by itself.
+## If the pairs were partitioned (partition.mako), a work-group has a share of them, which lies in one partition or more.
 ## In a batch a work-group is divided into teams, and each team has a task: a chunk of one histogram's elements.
 <%namespace name="operators" file="operator.mako"/>
 <%namespace name="update" file="update.mako"/>
@@ -12,21 +13,8 @@
     locked = [part for part in parts if part.update == "lock"]
     team = spec.team_size
     BLOCK = 4096
-    index_t, bin_t = ("long", "ulong") if spec.wide else ("int", "uint")
+    bin_t = "ulong" if spec.wide else "uint"
     lock_t = "uint" if local else "ulong"
-
-    def parameters(streamed_as_values):
-        """What the map sees of the caller's arguments."""
-        for argument in spec.arguments:
-            if argument in streamed and streamed_as_values:
-                yield f"const {argument.c_type} clhist_{argument.name}"
-            else:
-                yield argument.parameter
-
-    def arguments(element):
-        """The same in a call; `element` gives the C expression of a streamed argument's element."""
-        for argument in spec.arguments:
-            yield element(argument) if argument in streamed else argument.name
 
     ## What an update must know besides bin and value: declarations and names.
     state = []
@@ -43,6 +31,7 @@
     if locked:
         state.append((f"const {lock_t}", "clhist_lock_mask"))
     flat = spec.batch == "flat"
+    segments = spec.batch == "segments"
     batch = spec.batch in ("even", "table")
     if flat:
         state += [(f"const {bin_t}", f"clhist_bins_each{output.suffix}") for output in spec.outputs]
@@ -58,7 +47,7 @@
     def element(value, index):
         """The arguments of the map for one element."""
         histogram = [f"(clhist_bin_t)(({index}) / (clhist_index_t)clhist_each)"] if flat else []
-        return ", ".join([*arguments(value), index, *histogram])
+        return ", ".join([*spec.map_arguments(value), index, *histogram])
 
     ## The histogram that an element of a flat batch belongs to.
     whose = ["const clhist_bin_t clhist_histogram"] if flat else []
@@ -78,21 +67,7 @@
 ${operators.types(output.operator, output.suffix, declare, known)}
 % endfor
 
-typedef ${index_t} clhist_index_t;
-typedef ${bin_t} clhist_bin_t;
-
-## A negative bin becomes one that is larger than every histogram. A bin must be an integer, which `| 0` makes sure of:
-## C would round -0.5 to bin 0.
-% if spec.wide:
-#define CLHIST_BIN(bin) ((clhist_bin_t)(long)((bin) | 0))
-% else:
-clhist_bin_t clhist_narrow(const long bin)
-{
-    return (ulong)bin < 0xfffffffful ? (clhist_bin_t)bin : 0xffffffffu;
-}
-#define CLHIST_BIN(bin) (sizeof((bin) | 0) > 4 ? clhist_narrow((long)((bin) | 0)) : (clhist_bin_t)(int)((bin) | 0))
-% endif
-
+${operators.bins(spec.wide)}
 % for output in spec.ignored:
 % if preamble_of[output]:
 #define value_t value${output.suffix}_t
@@ -137,22 +112,11 @@ void clhist_emit${output.suffix}(const clhist_bin_t target, const value${output.
 }
 % endfor
 
-% for name, dtype in spec.structs:
-% if dtype in known:
-typedef ${known[dtype]} ${name};
-% else:
-${declare(dtype, name)}
-% endif
-% endfor
-${spec.preamble}
-
-% for output in spec.ignored:
-#define EMIT${output.suffix}(bin, value) ((void)(bin), (void)(value))
-% endfor
+${operators.before_the_map(spec, declare, known)}
 % if spec.reach:
 ## The largest bin is looked for apart from the updates, which leaves both loops simple enough for compilers to do well.
 #define EMIT(bin, value) (clhist_reach = max(clhist_reach, CLHIST_BIN(bin)))
-clhist_bin_t clhist_largest(${", ".join([*parameters(True), "const clhist_index_t i"])})
+clhist_bin_t clhist_largest(${", ".join([*spec.map_parameters(), "const clhist_index_t i"])})
 {
     clhist_bin_t clhist_reach = 0;
     ${map_body};
@@ -171,7 +135,7 @@ clhist_bin_t clhist_flat(const clhist_bin_t bin, const clhist_bin_t bins, const 
 <% bin = f"clhist_flat(CLHIST_BIN(bin), clhist_bins_each{output.suffix}, clhist_histogram)" if flat else "CLHIST_BIN(bin)" %>\
 #define EMIT${output.suffix}(bin, value) clhist_emit${output.suffix}(${bin}, (value), ${passed})
 % endfor
-void clhist_map(${", ".join([*parameters(True), "const clhist_index_t i", *whose, declared])})
+void clhist_map(${", ".join([*spec.map_parameters(), "const clhist_index_t i", *whose, declared])})
 {
     ${map_body};
 }
@@ -180,6 +144,14 @@ void clhist_map(${", ".join([*parameters(True), "const clhist_index_t i", *whose
 ulong clhist_part(const ulong each, const ulong chunk, const ulong chunks)
 {
     return chunks == 1 ? each * chunk : each * chunk / chunks;
+}
+
+% endif
+% if segments:
+## The work-group that the element number `place` of all belongs to.
+uint clhist_group_of(const ulong place, const ulong all, const uint groups)
+{
+    return all == 0 ? 0 : min((uint)(place * groups / all), groups - 1);
 }
 
 % endif
@@ -251,6 +223,33 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
     const size_t clhist_slot = clhist_is_open ? clhist_histogram * clhist_copies
         + clhist_task % clhist_copies : 0;
 % endif
+% elif segments:
+    ## Each partition has a copy for each work-group whose share begins, lies or ends in it: those of a partition follow
+    ## one another, and a work-group that ends one partition and begins the next has one of each.
+    const uint clhist_group = get_group_id(0), clhist_groups = get_num_groups(0);
+    __local uint clhist_range[2];
+    ulong clhist_all = 0;
+    for (uint k = 0; k < clhist_partitions; ++k)
+        clhist_all += clhist_totals[k];
+    if (clhist_group == 0 && clhist_lane == 0) {
+        ulong before = 0;
+        for (uint k = 0; k < clhist_partitions; ++k) {
+            clhist_whose[k] = clhist_group_of(before, clhist_all, clhist_groups) + k;
+            before += clhist_totals[k];
+        }
+        clhist_whose[clhist_partitions] = clhist_group_of(before, clhist_all, clhist_groups) + clhist_partitions;
+    }
+    const ulong clhist_from = (clhist_group * clhist_all + clhist_groups - 1) / clhist_groups;
+    const ulong clhist_to = ((clhist_group + 1) * clhist_all + clhist_groups - 1) / clhist_groups;
+    ulong clhist_before = 0;
+    uint clhist_part = 0;
+    while (clhist_part + 1 < clhist_partitions
+           && clhist_group_of(clhist_before + clhist_totals[clhist_part], clhist_all, clhist_groups) < clhist_group)
+        clhist_before += clhist_totals[clhist_part++];
+    for (; clhist_part < clhist_partitions && clhist_group_of(clhist_before, clhist_all, clhist_groups) <= clhist_group; ++clhist_part) {
+    const ulong clhist_after = clhist_before + clhist_totals[clhist_part];
+    const bool clhist_is_open = true;
+    const size_t clhist_slot = clhist_group + clhist_part;
 % else:
     const bool clhist_is_open = true;
     const clhist_index_t clhist_begin = 0, clhist_end = clhist_size;
@@ -292,6 +291,10 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
     for (uint k = get_local_id(0); k < clhist_num_locks${part.n}; k += ${spec.work_group_size})
         clhist_locks${part.n}[k] = 0;
 % endfor
+% if segments:
+    if (clhist_lane == 0)
+        clhist_range[0] = clhist_range[1] = clhist_tiles;
+% endif
     barrier(CLK_LOCAL_MEM_FENCE);
 % elif private:
 % for part in parts:
@@ -300,7 +303,9 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % endfor
 % endif
 
-% if spec.order == "blocked":
+% if segments:
+${segments_of_share()}
+% elif spec.order == "blocked":
 % if batch:
     clhist_index_t clhist_start = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * clhist_lane / ${team});
     const clhist_index_t clhist_last = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * (clhist_lane + 1) / ${team});
@@ -378,14 +383,60 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % for part in parts:
 ${flush(part.n, part.output.suffix, team)}
 % endfor
-% if batch:
+% if batch or segments:
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % endif
-% if batch:
+% if segments:
+    clhist_before = clhist_after;
+% endif
+% if batch or segments:
     }
 % endif
 }
+
+## The pairs of a share that lie in one partition: whole tiles, those that begin in it. `clhist_span` work-items read the
+## pairs of a tile; all of them go through as many rounds, so that those of a warp stay together.
+<%def name="segments_of_share()">
+<% lanes = spec.vector_width %>\
+    {
+    const ulong from = max(clhist_from, clhist_before) - clhist_before;
+    const ulong to = max(min(clhist_to, clhist_after), clhist_before) - clhist_before;
+    __global const uint *sums = clhist_sums + (ulong)clhist_part * clhist_tiles;
+    ## The first tile that begins at `from` or later, and the first at `to` or later: one work-item finds each.
+    for (uint tile = clhist_lane; tile < clhist_tiles; tile += ${spec.work_group_size}) {
+        const ulong sum = sums[tile], before = tile > 0 ? sums[tile - 1] : 0;
+        if (sum >= from && (tile == 0 || before < from))
+            clhist_range[0] = tile;
+        if (sum >= to && (tile == 0 || before < to))
+            clhist_range[1] = tile;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global const uint *starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
+    const uint last_tile = clhist_range[1];
+    for (uint tile = clhist_range[0] + clhist_lane / clhist_span; tile < last_tile; tile += ${spec.work_group_size} / clhist_span) {
+        const uint end = starts[clhist_tiles + tile];
+        const clhist_index_t region = (clhist_index_t)(tile * clhist_region);
+        for (uint round = starts[tile]; round < end; round += clhist_span * ${lanes}) {
+            const uint at = round + clhist_lane % clhist_span * ${lanes};
+            const bool is_inside = at < end;
+            const clhist_index_t first = region + (is_inside ? at : round);
+% for argument in streamed:
+<% kind = c_name(argument.dtype) + (str(lanes) if lanes > 1 else "") %>\
+            ${kind} clhist_${argument.name}_now = *(__global const ${kind} *)(${argument.name} + first);
+% endfor
+            if (!is_inside)
+                clhist_${spec.arguments[0].name}_now = ${f"({c_name(spec.arguments[0].dtype)}{lanes})(0xffff)" if lanes > 1 else "0xffff"};
+% for lane in range(lanes):
+            clhist_map(${element(lambda a: f"clhist_{a.name}_now" + (f".s{lane:x}" if lanes > 1 else ""), f"first + {lane}")}, ${passed});
+% if spec.converges:
+            __asm__ volatile("bar.warp.sync 0xffffffff;");
+% endif
+% endfor
+        }
+    }
+    }
+</%def>
 
 ## The copies of a team become one in global memory.
 <%def name="flush(n, s, team)">

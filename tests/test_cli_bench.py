@@ -1,49 +1,281 @@
-"""`clhist bench` on few elements: what it checks and prints. Nothing here depends on how fast anything is."""
+"""`clhist bench` on few elements: what it checks, prints and writes. Nothing here depends on how fast anything is."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from clhist.cli import bench as command
+from clhist.cli import bench_lab
+from clhist.cli.bench import SUITES
+from clhist.cli.bench_operators import OPERATORS
 from clhist.cli.main import main
-from clhist.cli.peers import Peer, peers
+from clhist.cli.peers import Peer
 
 
 def run(*arguments):
     return CliRunner().invoke(main, ["bench", *arguments])
 
 
-@pytest.mark.parametrize("operation", ["count", "add", "maximum"])
-def test_every_implementation_is_timed(tmp_path, operation):
-    file = tmp_path / "timings.json"
-    result = run("-n", "5000", "-H", "17", "--op", operation, "--json", str(file))
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    """Spend little on each thing."""
+    monkeypatch.setattr("clhist.cli.bench_timing._SECONDS", 0.005)
+    monkeypatch.setattr("clhist.cli.bench_timing._LOOP_SECONDS", 0.001)
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Return a function that runs the command and returns its output and its JSON."""
+
+    def call(*arguments, status=0):
+        file = tmp_path / "bench.json"
+        result = run(*arguments, "--json", str(file))
+        assert result.exit_code == status, result.output
+        return result.output, json.loads(file.read_text())
+
+    return call
+
+
+@pytest.fixture
+def as_gpu(gpu_like, monkeypatch):
+    """Let all be planned as for a small GPU, which shares copies."""
+    for module in ("clhist.kernel", "clhist.cli.bench_lab"):
+        monkeypatch.setattr(f"{module}.device_profile", lambda device: gpu_like)
+
+
+def assert_samples(samples):
+    each = samples["samples"]
+    assert min(each) > 0
+    assert samples["median"] == np.median(each)
+    assert samples["spread"] == pytest.approx((max(each) - min(each)) / np.median(each))
+
+
+def test_a_row_for_each_operator_bins_and_race_factor(measured):
+    every = [argument for name in OPERATORS for argument in ("--op", name)]
+    output, record = measured("-n", "5e3", "-H", "17", "-H", "300", *every, "--race-factor", "1", "--race-factor", "5")
+    keys = ("op", "num_bins", "race_factor")
+    expected = {(name, bins, rf) for name in OPERATORS if name != "count8" for bins in (17, 300) for rf in (1, 5)}
+    rows = {tuple(row[key] for key in keys): row for row in record["rows"]}
+    assert len(record["rows"]) == len(rows)
+    assert rows.keys() == expected | {("count8", 256, 1), ("count8", 256, 5)}
+    for row in rows.values():
+        assert "note" not in row
+        for key in ("kernel", "call", "host", "floor"):
+            assert_samples(row[key])
+        floor = row["floor"]["median"]
+        assert row["kernel_per_floor"] == row["kernel"]["median"] / floor
+        assert row["call_per_floor"] == row["call"]["median"] / floor
+        assert row["bytes_per_second"] == row["bytes"] / row["kernel"]["median"]
+        assert row["plan"]["race_factor"] == row["race_factor"], "the plan is told"
+    assert {row["bytes"] for row in rows.values()} == {5000, 20000, 20224 + 20000}
+    assert rows["sat", 17, 1]["plan"]["update"] == "cas"
+    names = "H op RF plan kernel us spread call us spread kernel/F call/F GB/s"
+    lines = output.splitlines()
+    header = next(n for n, line in enumerate(lines) if line.split() == names.split())
+    table = [line.split() for line in lines[header + 1 : header + 1 + len(rows)]]
+    assert {(line[1], int(line[0]), int(line[2])) for line in table} == set(rows)
+    assert [line[1] for line in table] == sorted((line[1] for line in table), key=list(OPERATORS).index)
+    for line in table:
+        plan = rows[line[1], int(line[0]), int(line[2])]["plan"]
+        assert line[3:7] == [plan["update"], plan["memory"], f"M={plan['copies']}", f"S={plan['passes']}"]
+    assert "F, reading 0.02 MB once: " in output
+
+
+def test_json_says_what_was_measured_where(measured, queue):
+    output, record = measured("-n", "1000", "-H", "5", "--op", "count")
+    assert record.keys() == {
+        *("suite", "date", "complete", "device", "profile", "versions"),
+        *("num_elements", "bins", "operations", "race_factors", "rows"),
+    }
+    assert (record["suite"], record["complete"], record["num_elements"]) == ("operators", True, 1000)
+    assert (record["bins"], record["operations"], record["race_factors"]) == ([5], ["count"], [1])
+    assert record["device"]["name"] == queue.device.name.strip()
+    assert record["device"]["driver"] == queue.device.driver_version.strip()
+    assert record["versions"]["numpy"] == np.__version__
+    assert output.startswith(f"1,000 elements on {queue.device.name.strip()}")
+
+
+def test_the_plan_against_fixed_numbers_of_copies(measured, as_gpu):
+    output, record = measured("--suite", "model", "-n", "4000", "-H", "2041", "--op", "count", "--op", "lock")
+    cases = {(row["update"], row["plan"]["memory"], row["race_factor"]): row for row in record["rows"]}
+    assert cases.keys() == {(u, m, rf) for u in ("native", "lock") for m in ("local", "global") for rf in (1, 63)}
+    for (update, memory, _), row in cases.items():
+        copies = [one["plan"]["copies"] for one in row["fixed"]]
+        assert copies == [1 << k for k in range(len(copies))]
+        assert {one["plan"]["update"] for one in row["fixed"]} == {update}
+        assert {one["plan"]["memory"] for one in row["fixed"]} == {memory}
+        if memory == "global":
+            assert {one["plan"]["passes"] for one in row["fixed"]} == {1}
+        best = min(one["kernel"]["median"] for one in row["fixed"])
+        assert row["best"]["kernel"]["median"] == best
+        assert row["behind"] == row["kernel"]["median"] / best - 1
+        assert f"{row['behind']:+.0%}" in output
+    assert {m for (u, m, _), row in cases.items() if u == "native" and row["is_taken"]} == {"local"}
+    worst = max(record["rows"], key=lambda row: row["behind"])
+    assert f"Worst of {len(cases)} cases in either memory: {worst['behind']:+.0%} against the best fixed M" in output
+
+
+def test_peers_are_compared_on_arrays_of_their_kind(measured, monkeypatch):
+    def slow(operation, bins, weights, num_bins):
+        assert (operation, bins.dtype, weights.dtype, num_bins) == ("count", np.int32, np.float32, 17)
+        return lambda: np.bincount(bins, minlength=num_bins)
+
+    def broken(*arguments):
+        raise RuntimeError("no such GPU")
+
+    found = [
+        Peer("on the host", ("count",), slow),
+        Peer("on a GPU", ("count",), slow, on_gpu=True),
+        Peer("broken", ("count",), broken),
+        Peer("of another operation", ("add",), broken),
+    ]
+    monkeypatch.setattr("clhist.cli.peers.peers", lambda: found)
+    output, record = measured("--suite", "peers", "-n", "5000", "-H", "17", "--op", "count")
+    rows = {row["implementation"]: row for row in record["rows"]}
+    ours = ["clhist, device arrays", "clhist, NumPy arrays"]
+    assert list(rows) == [*ours, "on the host", "on a GPU", "broken"]
+    assert rows["broken"]["note"] == "failed: RuntimeError: no such GPU"
+    for name, like in (("on the host", ours[1]), ("on a GPU", ours[0]), (ours[1], ours[0])):
+        assert_samples(rows[name]["call"])
+        assert rows[name]["per_clhist"] == rows[name]["call"]["median"] / rows[like]["call"]["median"]
+    assert all(name in output for name in rows)
+
+
+def test_latency_of_each_function_and_kind_of_arrays(measured):
+    output, record = measured("--suite", "latency")
+    assert record["num_elements"] == 1000
+    functions = ("HistogramKernel", "reduce_by_index", "bincount")
+    assert [(row["function"], row["arrays"]) for row in record["rows"]] == [
+        (function, arrays) for function in functions for arrays in ("device", "NumPy")
+    ]
+    for row in record["rows"]:
+        assert_samples(row["host"])
+        assert row["host"]["median"] <= row["call"]["median"]
+        assert row["first"] > 0
+    assert "host us" in output
+
+
+def test_skewed_inputs_against_the_uniform_one(measured):
+    output, record = measured("--suite", "skew", "-n", "8000", "-H", "40", "--op", "count")
+    rows = {(row["distribution"], row["is_sampled"]): row for row in record["rows"]}
+    distributions = ("uniform", "sorted", "zipf", "half in one", "all in one")
+    assert list(rows) == [(name, sampled) for name in distributions for sampled in (False, True)]
+    for (_, sampled), row in rows.items():
+        uniform = rows["uniform", sampled]
+        assert row["kernel_per_uniform"] == row["kernel"]["median"] / uniform["kernel"]["median"]
+        assert row["call_per_uniform"] == row["call"]["median"] / uniform["call"]["median"]
+        assert sampled or row["plan"]["race_factor"] == 1
+    assert rows["all in one", True]["plan"]["race_factor"] == 40
+    assert 1 < rows["uniform", True]["plan"]["race_factor"] < 2.5
+    assert "sampled 40" in output
+
+
+@pytest.mark.parametrize("suite", ["operators", "peers"])
+def test_a_wrong_result_of_ours_is_not_timed(measured, monkeypatch, suite):
+    broken = replace(OPERATORS["count"], value="(i == 7 ? 2 : 1)")  # one element of 5000 counts twice
+    monkeypatch.setitem(OPERATORS, "count", broken)
+    output, record = measured("--suite", suite, "-n", "5000", "-H", "17", "--op", "count", status=1)
+    (row,) = record["rows"]
+    assert row["failed"]
+    assert "kernel" not in row
+    assert row["note"].endswith("; 1 of 17 bins differ")
+    assert row["note"].startswith("WRONG: bin ")
+    assert "Error: 1 of 1 rows are wrong or failed: see the notes below the table" in output
+
+
+def test_a_wrong_result_of_a_peer_is_not_timed(measured, monkeypatch):
+    wrong = Peer("wrong", ("count",), lambda operation, bins, weights, num_bins: lambda: np.zeros(num_bins))
+    monkeypatch.setattr("clhist.cli.peers.peers", lambda: [wrong])
+    output, record = measured("--suite", "peers", "-n", "5000", "-H", "17", "--op", "count", status=1)
+    assert "call" not in record["rows"][-1]
+    assert "\nwrong, count, uniform, H = 17, RF 1: WRONG: bin 0 is 0.0, expected " in output
+    assert "Error: 1 of 3 rows are wrong or failed" in output
+
+
+def test_what_would_take_too_long_is_left_out(measured, monkeypatch):
+    monkeypatch.setattr(bench_lab.Lab, "_predicted", lambda *_: 125.0)
+    output, record = measured("-n", "1000", "-H", "5", "--op", "sat")
+    assert record["rows"][0]["note"] == "left out: about 125.0 s a call"
+    assert "\nsat, uniform, H = 5, RF 1: left out: about 125.0 s a call\n" in output
+
+
+def test_what_cannot_be_had_leaves_the_other_rows(measured, monkeypatch):
+    own = bench_lab.Lab._plan
+
+    def plan(lab, given, benched, choices):
+        if benched.name == "add":
+            raise MemoryError("not enough")
+        return own(lab, given, benched, choices)
+
+    monkeypatch.setattr(bench_lab.Lab, "_plan", plan)
+    _, record = measured("-n", "1000", "-H", "5", "--op", "add", "--op", "count", status=1)
+    assert record["rows"][0]["note"] == "MemoryError: not enough"
+    assert_samples(record["rows"][1]["kernel"])
+
+
+def test_ctrl_c_keeps_what_was_measured(measured, monkeypatch):
+    own = bench_lab.Lab.measure
+
+    def measure(lab, given, benched, **choices):
+        if benched.name == "add":
+            raise KeyboardInterrupt
+        return own(lab, given, benched, **choices)
+
+    monkeypatch.setattr(bench_lab.Lab, "measure", measure)
+    output, record = measured("-n", "1000", "-H", "5", "--op", "count", "--op", "add", status=1)
+    assert (record["complete"], [row["op"] for row in record["rows"]]) == (False, ["count"])
+    assert "kernel us" in output
+    assert output.endswith("Aborted!\n")
+
+
+def test_a_plot_is_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "plot.png"
+    result = run("-n", "1000", "-H", "5", "-H", "50", "--op", "count", "--op", "add", "--plot", str(file))
     assert result.exit_code == 0, result.output
-    rows = json.loads(file.read_text())
-    names = [row["implementation"] for row in rows]
-    assert names[:3] == ["clhist, NumPy arrays", "clhist, device arrays", "clhist, kernels alone"]
-    assert names[3:] == [peer.name for peer in peers() if operation in peer.operations]
-    assert all(0 < row["fastest"] <= row["median"] <= row["slowest"] for row in rows)
-    assert all(name in result.output for name in names)
+    assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_wrong_result_is_not_timed(monkeypatch):
-    wrong = Peer("wrong", ("count",), lambda operation, indices, values, bins: lambda: np.zeros(bins))
-    monkeypatch.setattr(command, "peers", lambda: [wrong])
-    result = run("-n", "5000", "-H", "17", "--op", "count")
+def test_a_plot_without_matplotlib_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    result = run("-n", "1000", "--plot", str(tmp_path / "plot.png"))
     assert result.exit_code == 1
-    assert "wrong is wrong" in result.output
+    assert result.output == 'Error: --plot: needs matplotlib: pip install "clhist[plot]"\n'
 
 
-def test_inputs_are_not_zeros_and_always_the_same():
-    indices, values = command.Problem("add", 1000, 50).inputs()
-    again, _ = command.Problem("add", 1000, 50).inputs()
-    assert (indices == again).all()
-    assert len(np.unique(indices)) > 40
-    assert 0 < values.min() < values.max() < 1
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["-n", "0"], "'-n' / '--num-elements': expected a number from 1 to 2^31 - 1, got 0"),
+        (["-n", "5e9"], "'-n' / '--num-elements': expected a number from 1 to 2^31 - 1, got 5e9"),
+        (["-H", "-3"], "'-H' / '--num-bins': expected a number from 1 to 2^31 - 1, got -3"),
+        (["-H", "many"], "'-H' / '--num-bins': expected a number such as 50000000, 50M, 5e7 or 64MiB, got 'many'"),
+        (["--op", "xor"], "'--op': 'xor' is not one of 'count', 'add'"),
+        (["--suite", "model", "--op", "add"], "--op: expected one of count, sat, lock for --suite model, got add"),
+        (["--suite", "latency", "--op", "count"], "--op: expected none for --suite latency, got count"),
+        (["--suite", "skew", "--race-factor", "63"], "--race-factor: expected none for --suite skew, got 63"),
+        (["--race-factor", "0.5"], "'--race-factor': expected a whole number, got '0.5'"),
+        (["--json", "no/such/x.json"], "'--json': expected a file in a directory that can be written, got"),
+        (["--plot", "x.gif"], "'--plot': expected a file .png, .svg, .pdf, got 'x.gif'"),
+    ],
+)
+def test_bad_options_are_usage_errors(arguments, text):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert f"Error: Invalid value for {text}" in result.output
 
 
-def test_bad_options_are_usage_errors():
-    assert run("-n", "0").exit_code == 2
-    assert run("-H", "-3").exit_code == 2
+def test_an_input_that_does_not_fit_the_device(monkeypatch):
+    monkeypatch.setattr("clhist.cli.bench_inputs.InputSpec.nbytes", lambda *_: 2**60)
+    result = run("-n", "1000")
+    assert result.exit_code == 1
+    assert "Error: --num-elements: expected an input of at most " in result.output
+    assert f"got 1,000 elements of {2**60:,} bytes" in result.output
+
+
+def test_every_suite_has_its_defaults():
+    for suite in SUITES.values():
+        assert set(suite.default_operations) <= set(suite.operations) <= set(OPERATORS)
+        assert suite.bins

@@ -1,0 +1,211 @@
+## Partitioning: the pairs of a map are grouped by ranges of bins, each of which fits local memory. A work-group takes one
+## tile of ${spec.tile} elements, groups its pairs in local memory, and writes them to a region of its own; where the pairs of
+## each partition begin in it is left to `clhist_starts`. A bin is written as its 16-bit place in its partition; places
+## beyond the last, all ones, are no bin.
+<%namespace name="operators" file="operator.mako"/>
+<%
+    sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix
+    group, lanes, most, counters, padding = sweep.work_group_size, sweep.vector_width, spec.most, spec.counters, spec.padding
+    loads = spec.elements // lanes
+    items = [(load, lane) for load in range(loads) for lane in range(lanes)]
+    room = spec.tile + padding * most
+    value_t = f"value{s}_t"
+    known = {}
+    state = "clhist_bin_t *clhist_bin" + f", {value_t} *clhist_value" * spec.has_values + ", clhist_bin_t *clhist_reach" * sweep.reach
+
+    def part(bin):
+        """The partition of a bin: a division by the width of partitions, as a multiplication."""
+        return f"(mul_hi({bin}, clhist_magic) >> clhist_shift)"
+%>
+% if any(each.operator.needs_fp64 for each in (*sweep.outputs, *sweep.ignored)):
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+% for each in (*sweep.outputs, *sweep.ignored):
+${operators.types(each.operator, each.suffix, declare, known)}
+% endfor
+${operators.bins(False)}
+% for each in (*sweep.ignored, *sweep.outputs):
+% if preamble_of[each]:
+% if each.suffix:
+#define value_t value${each.suffix}_t
+#define accumulator_t accumulator${each.suffix}_t
+% endif
+${preamble_of[each]}
+% if each.suffix:
+#undef value_t
+#undef accumulator_t
+% endif
+% endif
+% endfor
+${operators.before_the_map(sweep, declare, known)}
+
+void clhist_put(const clhist_bin_t bin, const ${value_t} value, ${state})
+{
+    *clhist_bin = bin;
+% if spec.has_values:
+    *clhist_value = value;
+% endif
+% if sweep.reach:
+    *clhist_reach = max(*clhist_reach, bin);
+% endif
+}
+#define EMIT${s}(bin, value) clhist_put(CLHIST_BIN(bin), (value), clhist_bin${", clhist_value" * spec.has_values}${", clhist_reach" * sweep.reach})
+void clhist_map(${", ".join([*sweep.map_parameters(), "const clhist_index_t i", state])})
+{
+    ${map_body};
+}
+
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void clhist_split(${", ".join(parameter.declaration for parameter in split_parameters)})
+{
+% for argument in sweep.arguments:
+% if argument.is_array:
+    ${argument.parameter} = (${argument.pointer})((__global const char *)${argument.name}__base + ${argument.name}__offset);
+% endif
+% endfor
+    __local uint clhist_counts[${most * counters}];
+    __local uint clhist_ends[${most}];
+    __local uint4 clhist_staged_bins[${room * 2 // 16}];
+    __local ushort *clhist_places = (__local ushort *)clhist_staged_bins;
+% if spec.has_values:
+    __local uint4 clhist_staged_values[${-(-room * spec.value_bytes // 16)}];
+    __local ${value_t} *clhist_values = (__local ${value_t} *)clhist_staged_values;
+% endif
+    const uint clhist_lane = get_local_id(0), clhist_tile = get_group_id(0);
+    for (uint k = clhist_lane; k < clhist_partitions * ${counters}; k += ${group})
+        clhist_counts[k] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * ${spec.tile};
+    const bool clhist_is_full = clhist_size - clhist_start >= ${spec.tile};
+## All loads before the first of their elements is used.
+% for argument in sweep.streamed:
+% for load in range(loads):
+<%
+    kind, name = c_name(argument.dtype) + (str(lanes) if lanes > 1 else ""), f"clhist_{argument.name}_{load}"
+    first = f"clhist_start + {load * group * lanes} + (clhist_index_t)clhist_lane * {lanes}"
+%>\
+    ${kind} ${name} = 0;
+    if (clhist_is_full) {
+        ${name} = *(__global const ${kind} *)(${argument.name} + ${first});
+    } else {
+% for lane in range(lanes):
+        if (${first} + ${lane} < clhist_size)
+            ${name}${f".s{lane:x}" if lanes > 1 else ""} = ${argument.name}[${first} + ${lane}];
+% endfor
+    }
+% endfor
+% endfor
+% if sweep.reach:
+    clhist_bin_t clhist_reach = 0;
+% endif
+% for n, (load, lane) in enumerate(items):
+<%
+    index = f"clhist_start + {load * group * lanes} + (clhist_index_t)clhist_lane * {lanes} + {lane}"
+    of = f".s{lane:x}" if lanes > 1 else ""
+    given = ", ".join([*sweep.map_arguments(lambda a: f"clhist_{a.name}_{load}{of}"), index])
+%>\
+    clhist_bin_t clhist_bin_${n} = ~(clhist_bin_t)0;
+% if spec.has_values:
+    ${value_t} clhist_value_${n};
+% endif
+    uint clhist_rank_${n} = 0;
+    if (${index} < clhist_size)
+        clhist_map(${given}, &clhist_bin_${n}${f", &clhist_value_{n}" * spec.has_values}${", &clhist_reach" * sweep.reach});
+    if (clhist_bin_${n} < clhist_num_bins)
+        clhist_rank_${n} = atomic_inc(clhist_counts + ${part(f"clhist_bin_{n}")} * ${counters} + clhist_lane % ${counters});
+% endfor
+% if sweep.reach:
+    if (clhist_reach > *clhist_global_reach)
+        atomic_max(clhist_global_reach, clhist_reach);
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+## Where each partition begins, rounded up so that wide loads can read it, and within it each counter's pairs.
+    uint clhist_total = 0;
+    if (clhist_lane < clhist_partitions) {
+        for (uint k = 0; k < ${counters}; ++k) {
+            ## Neighbouring partitions begin at different counters, and so in different banks.
+            const uint counter = clhist_lane * ${counters} + (clhist_lane + k) % ${counters};
+            const uint count = clhist_counts[counter];
+            clhist_counts[counter] = clhist_total;
+            clhist_total += count;
+        }
+    }
+    const uint clhist_padded = (clhist_total + ${padding - 1}) / ${padding} * ${padding};
+    if (clhist_lane < ${most})
+        clhist_ends[clhist_lane] = clhist_padded;
+    barrier(CLK_LOCAL_MEM_FENCE);
+${scan("clhist_ends", most)}
+    if (clhist_lane < clhist_partitions) {
+        const uint begin = clhist_ends[clhist_lane] - clhist_padded;
+        clhist_starts[(ulong)clhist_lane * clhist_tiles + clhist_tile] = begin;
+        if (clhist_lane + 1 == clhist_partitions)
+            clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = begin + clhist_padded;
+        for (uint k = begin + clhist_total; k < begin + clhist_padded; ++k)
+            clhist_places[k] = 0xffff;
+        for (uint k = 0; k < ${counters}; ++k)
+            clhist_counts[clhist_lane * ${counters} + (clhist_lane + k) % ${counters}] += begin;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for n, _ in enumerate(items):
+    if (clhist_bin_${n} < clhist_num_bins) {
+        const uint partition = ${part(f"clhist_bin_{n}")};
+        const uint at = clhist_counts[partition * ${counters} + clhist_lane % ${counters}] + clhist_rank_${n};
+        clhist_places[at] = (ushort)(clhist_bin_${n} - partition * clhist_width);
+% if spec.has_values:
+        clhist_values[at] = clhist_value_${n};
+% endif
+    }
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const uint clhist_all = clhist_ends[clhist_partitions - 1];
+    __global uint4 *clhist_to = (__global uint4 *)(clhist_pairs + clhist_bins_place + (ulong)clhist_tile * ${room * 2});
+    for (uint k = clhist_lane; k < clhist_all * 2 / 16; k += ${group})
+        clhist_to[k] = clhist_staged_bins[k];
+% if spec.has_values:
+    clhist_to = (__global uint4 *)(clhist_pairs + clhist_values_place + (ulong)clhist_tile * ${room * spec.value_bytes});
+    for (uint k = clhist_lane; k < clhist_all * ${spec.value_bytes} / 16; k += ${group})
+        clhist_to[k] = clhist_staged_values[k];
+% endif
+}
+
+<% group = spec.index_group %>\
+## One work-group for each partition: how many pairs of it lie in the tiles before each, and in all.
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void clhist_index(${", ".join(parameter.declaration for parameter in index_parameters)})
+{
+    __local uint clhist_ends[${group}];
+    const uint clhist_lane = get_local_id(0);
+    const ulong clhist_row = (ulong)get_group_id(0) * clhist_tiles;
+    const uint clhist_first = (ulong)clhist_tiles * clhist_lane / ${group};
+    const uint clhist_last = (ulong)clhist_tiles * (clhist_lane + 1) / ${group};
+    uint clhist_own = 0;
+    for (uint tile = clhist_first; tile < clhist_last; ++tile)
+        clhist_own += clhist_starts[clhist_row + clhist_tiles + tile] - clhist_starts[clhist_row + tile];
+    clhist_ends[clhist_lane] = clhist_own;
+    barrier(CLK_LOCAL_MEM_FENCE);
+${scan("clhist_ends", group)}
+    uint clhist_before = clhist_ends[clhist_lane] - clhist_own;
+    for (uint tile = clhist_first; tile < clhist_last; ++tile) {
+        clhist_sums[clhist_row + tile] = clhist_before;
+        clhist_before += clhist_starts[clhist_row + clhist_tiles + tile] - clhist_starts[clhist_row + tile];
+    }
+    if (clhist_lane == ${group - 1})
+        clhist_totals[get_group_id(0)] = clhist_ends[clhist_lane];
+}
+
+## Inclusive sums of the first `size` words of a local array, a power of two and at most as many as work-items.
+<%def name="scan(name, size)">
+<% span = 1 %>\
+% while span < size:
+    {
+        const uint before = clhist_lane >= ${span} && clhist_lane < ${size} ? ${name}[clhist_lane - ${span}] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (clhist_lane < ${size})
+            ${name}[clhist_lane] += before;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+<% span *= 2 %>\
+% endwhile
+</%def>
