@@ -74,6 +74,7 @@ def test_json_has_the_plan_and_its_steps():
         "groups_per_histogram": 1,
         "teams": 1,
         "locks": None,
+        "partitions": 0,
         "is_batch": False,
         "outputs": [],
         "most_tasks": None,
@@ -98,7 +99,8 @@ def test_text_shows_every_step_with_its_equation(monkeypatch):
 
 def test_automatic_memory_shows_why_local_memory_is_left():
     assert plan("-n", "50M", "-H", "24569", *PAPER)["memory"] == "local"
-    text = run("-n", "50M", "-H", "49145", *PAPER).output
+    assert plan("-n", "50M", "-H", "49145", *PAPER)["partitions"] == 4
+    text = run("-n", "500k", "-H", "49145", *PAPER).output
     assert text.index("In local memory") < text.index("S_max") < text.index("In global memory")
     assert "one copy" not in text
 
