@@ -462,8 +462,8 @@ class HistogramKernel:
         numbers = tuple(known.index(name) for name in chosen.outputs or known)
         targets, found = [self._targets[n] for n in numbers], None
         for update in (None, chosen.update):  # parts of one sweep may have different updates, unless one is forced
-            memory = "partitioned" if chosen.partitions else chosen.memory
-            forced = Forced(update, memory, chosen.copies, chosen.passes, chosen.work_group_size, chosen.locks)
+            rest = {"update": update, "work_group_size": chosen.work_group_size, "locks": chosen.locks}
+            forced = Forced(**(chosen.choices | rest))
             problem = Problem(
                 chosen.num_elements,
                 chosen.bins,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
 from clhist.profile import Profile
 
@@ -130,6 +131,13 @@ class Plan:
     def tasks(self) -> int:
         """Chunks of a batch: K of each histogram."""
         return self.num_histograms * self.groups_per_histogram
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What forces memory, copies and passes to be those of this plan, as arguments of a call."""
+        if self.partitions:
+            return {"memory": "partitioned", "passes": self.partitions}
+        return {"memory": self.memory, "copies": self.copies, "passes": self.passes}
 
     @property
     def copy_bins(self) -> tuple[int, ...]:

@@ -69,7 +69,8 @@ def is_worth_partitioning(draft: Draft, update: str, passes: int) -> bool:
     if count > MOST_WORTH[update] or (update == "native" and draft.value_bytes > MOST_NATIVE_VALUE_BYTES):
         return False
     cells = (work_groups(draft, update) + count) * ceil(draft.num_bins / count)
-    return draft.num_elements >= draft.step("cells", cells, "", "of all copies: fewer elements are not worth them")
+    enough = draft.step("N_min", 2 * cells, "", "2 (groups + P) H / P: fewer elements are not worth all copies")
+    return draft.num_elements >= enough
 
 
 def partitioned(draft: Draft, update: str) -> Plan:

@@ -22,7 +22,7 @@ Row = dict[str, Any]  # a row of the table, as --json writes it
 
 LONGEST = 4.0  # seconds of one call: what is predicted to take longer is left out
 _PROBE = 64  # one and two such parts of the input predict it
-_PLAN = ("memory", "update", "copies", "cooperation", "passes", "work_groups", "work_group_size", "race_factor")
+_PLAN = ("memory", "update", "copies", "cooperation", "passes", "partitions", "work_groups", "work_group_size", "race_factor")
 
 
 class Lab:
@@ -168,7 +168,7 @@ class Lab:
         """Return about how many seconds a call takes where work-items may wait for each other without bound."""
         if plan.update not in ("cas", "lock"):
             return 0.0
-        same = choices | {"memory": plan.memory, "copies": plan.copies, "passes": plan.passes}
+        same = choices | plan.choices
         run = partial(self.kernel(benched).timed, *given.arrays(benched.arrays)[0], **same)
 
         def seconds(parts: int) -> float:

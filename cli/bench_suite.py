@@ -104,7 +104,10 @@ def times(row: Row, key: str) -> str:
 def plan_text(row: Row) -> str:
     """Return the plan as a cell: update, memory, copies, passes."""
     plan = row.get("plan")
-    return f"{plan['update']} {plan['memory']} M={plan['copies']:,} S={plan['passes']}" if plan else "-"
+    if not plan:
+        return "-"
+    passes = f"P={plan['partitions']}" if plan["partitions"] else f"S={plan['passes']}"
+    return f"{plan['update']} {plan['memory']} M={plan['copies']:,} {passes}"
 
 
 OP: Column = ("op", lambda row: row["op"])
