@@ -109,12 +109,47 @@ def check_context(named: Iterable[tuple[str, Array]], context: cl.Context) -> No
             raise ValueError(f"{name}: expected an array of the context {context}, got one of {array.context}")
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a call must know of all its arrays together: whether they are PyOpenCL's, all begin at multiples of so many
+    bytes, what to wait for before their content is there, and the queue of the first that has one."""
+
+    on_device: bool
+    is_aligned: bool
+    events: list[cl.Event]
+    queue: cl.CommandQueue | None
+
+
+def survey(named: Iterable[tuple[str, Array]], context: cl.Context, alignment: int) -> Survey:
+    """Return the survey of the arrays of a call.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `common_kind` and `check_context`.
+    """
+    named = list(named)
+    kinds = {isinstance(array, cl_array.Array) for _, array in named}
+    if len(kinds) == 2:
+        common_kind(named)
+    if True not in kinds:
+        return Survey(False, all(is_aligned(array, alignment) for _, array in named), [], None)
+    aligned, events, queue = True, [], None
+    for _, array in named:
+        if array.context is not context and array.context != context:
+            check_context(named, context)
+        aligned = aligned and array.offset % alignment == 0
+        events += array.events
+        queue = queue or array.queue
+    return Survey(True, aligned, events, queue)
+
+
 def shares_memory(device: cl.Device) -> bool:
     """Whether kernels on `device` use NumPy arrays where they lie."""
     return bool(device.host_unified_memory and device.type & cl.device_type.CPU)
 
 
-@dataclass
+@dataclass(slots=True)
 class Operand:
     """An array as a kernel takes it.
 

@@ -217,7 +217,7 @@ class Combine:
 _ONE_ARRAY = [""]
 
 
-@dataclass
+@dataclass(slots=True)
 class Result:
     """One result of a call: what is combined with (or None), and what is written, each as one array or one a field.
 
@@ -243,7 +243,7 @@ class Result:
 Events = dict[str, list[cl.Event]]
 
 
-@dataclass
+@dataclass(slots=True)
 class Launch:
     """What one call enqueues on one queue; `run` does it.
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.arguments import check_structs, integer, parse_arguments, scalar
-from clhist.arrays import Array, check_array, check_context, common_kind, is_aligned, is_device_array, operand
+from clhist.arrays import Array, check_array, operand, survey
 from clhist.batch import Batch, batch_of_offsets, check_batch
 from clhist.device import (
     check_process,
@@ -180,6 +180,8 @@ class HistogramKernel:
         self._structs = check_structs(structs)
         self.arguments = parse_arguments(arguments, {**self._outputs.value_types(), **self._structs})
         self._elementwise = [argument for argument in self.arguments if is_elementwise(argument, map, preamble)]
+        self._sized = [n for n, argument in enumerate(self.arguments) if argument in self._elementwise]
+        self._sizing = next(iter([*self._sized, *(n for n, a in enumerate(self.arguments) if a.is_array)]), None)
         self._outputs.check_map(map)
         self.context = default_queue().context if context is None else context
         self.operator = operator
@@ -402,11 +404,8 @@ class HistogramKernel:
         size = self._size(size, values, None)
         self._check_elements(values, size)
         arrays = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
-        common_kind(arrays)
-        check_context(arrays, self.context)
-        queue = self._queue(queue, [array for _, array in arrays])
-        events = [event for _, array in arrays if is_device_array(array) for event in array.events]
-        return sample_race_factor(self, values, size, shapes, queue, events)
+        known = survey(arrays, self.context, _LOAD_BYTES)
+        return sample_race_factor(self, values, size, shapes, self._queue(queue, known.queue), known.events)
 
     @property
     def emits(self) -> int:
@@ -502,12 +501,9 @@ class HistogramKernel:
         targets = self._outputs.targets(shapes, call.dest, call.out, partial=call.partial)
         given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
         given += [pair for each in targets for pair in each.named]
-        on_device = common_kind(given)
-        check_context(given, self.context)
-        queue = self._queue(call.queue, [array for _, array in given])
-        device_arrays = [array for _, array in given if is_device_array(array)]
-        aligned = all(is_aligned(array, _LOAD_BYTES) for _, array in given)
-        wait_for = [*call.wait_for, *(event for array in device_arrays for event in array.events)]
+        known = survey(given, self.context, _LOAD_BYTES)
+        on_device, queue = known.on_device, self._queue(call.queue, known.queue)
+        wait_for = [*call.wait_for, *known.events]
         own_shapes = shapes if batch is None else tuple(shape[1:] for shape in shapes)
         factor = call.race_factor
         if isinstance(factor, str):
@@ -515,7 +511,7 @@ class HistogramKernel:
             factor = self._sampled_race_factor(factor, values, size, own_shapes, queue, wait_for)
         histograms = None if batch is None else batch.num_histograms
         kind = "" if batch is None else batch.kind
-        prepared = self._prepared_for(queue.device, size, own_shapes, histograms, factor, call, aligned, kind)
+        prepared = self._prepared_for(queue.device, size, own_shapes, histograms, factor, call, known.is_aligned, kind)
         for each in targets:
             each.allocate(queue, on_device, call.allocator)
         operands = {}
@@ -576,25 +572,24 @@ class HistogramKernel:
         ]
 
     def _check_elements(self, values: Sequence[Any], size: int) -> None:
-        for argument, value in zip(self.arguments, values, strict=True):
-            if argument in self._elementwise and value.size < size:
-                raise ValueError(f"{argument.name}: expected at least {size} elements, got {value.size}")
+        for n in self._sized:
+            if values[n].size < size:
+                raise ValueError(f"{self.arguments[n].name}: expected at least {size} elements, got {values[n].size}")
 
     def _size(self, size: int | None, values: Sequence[Any], batch: Batch | None) -> int:
         if size is not None:
             return integer("size", size, 0)
-        pairs = list(zip(self.arguments, values, strict=True))
-        for array in (*(v for a, v in pairs if a in self._elementwise), *(v for a, v in pairs if a.is_array)):
-            return int(array.size)
+        if self._sizing is not None:
+            return int(values[self._sizing].size)
         if batch is not None and batch.ends is not None:
             return int(batch.ends[-1])
         raise TypeError("size: expected a number of elements, since no argument is an array; got None")
 
-    def _queue(self, queue: cl.CommandQueue | None, arrays: Sequence[Array] = ()) -> cl.CommandQueue:
+    def _queue(self, queue: cl.CommandQueue | None, of_arrays: cl.CommandQueue | None = None) -> cl.CommandQueue:
         if queue is not None and not isinstance(queue, cl.CommandQueue):
             raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
-        if queue is None:
-            queue = next((a.queue for a in arrays if is_device_array(a) and a.queue is not None), None)
+        if queue is None and of_arrays is not None:
+            return of_arrays  # of this context, since the array is
         if queue is None:
             default = default_queue()
             queue = default if default.context == self.context else _queue_of(self.context)

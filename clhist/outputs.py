@@ -112,9 +112,13 @@ class Outputs:
 
     def targets(self, shapes: Sequence[tuple[int, ...]], dest: Any, out: Any, *, partial: bool) -> list[Target]:
         """Return `dest` and `out` of each output, checked."""
+        if self.is_single:
+            return [
+                target("", self.operators[0], shapes[0], dest, out, dest_is_partial=partial, out_is_partial=partial)
+            ]
         missing = [None] * len(self.operators)
-        dests = [dest] if self.is_single else missing if dest is None else self._each("dest", dest)
-        outs = [out] if self.is_single else missing if out is None else self._each("out", out)
+        dests = missing if dest is None else self._each("dest", dest)
+        outs = missing if out is None else self._each("out", out)
         found = [
             target(label, operator, shape, given, where, dest_is_partial=partial, out_is_partial=partial)
             for label, operator, shape, given, where in zip(

@@ -34,6 +34,7 @@ class Kernel:
         self._lock = threading.Lock()
         self.context = program.context
         self._parameters = tuple(parameters)
+        self._names = tuple(parameter.name for parameter in parameters)
         dtypes = [parameter.dtype for parameter in parameters]
         self._convert = any(dtype is not None and dtype.names for dtype in dtypes)
         with _lock:  # PyOpenCL writes code for each kernel, and cannot for two at once
@@ -50,7 +51,7 @@ class Kernel:
         wait_for: Sequence[cl.Event],
     ) -> cl.Event:
         """Set the arguments, by name, and enqueue; the kernel keeps them, so only one thread may be between the two."""
-        given = [arguments[parameter.name] for parameter in self._parameters]
+        given = [arguments[name] for name in self._names]
         if self._convert:
             given = [
                 value if p.dtype is None or p.dtype.names else p.dtype.type(value)

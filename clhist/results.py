@@ -46,9 +46,11 @@ class Target:
     @property
     def named(self) -> list[tuple[str, Array]]:
         """The arrays with their names."""
-        found = []
-        for kind, arrays in (("dest", self.dest), ("out", self.out)):
-            found += list(zip(self._names(kind), arrays, strict=True)) if arrays is not None else []
+        found: list[tuple[str, Array]] = []
+        if self.dest is not None:
+            found += zip(self._names("dest"), self.dest, strict=True)
+        if self.out is not None:
+            found += zip(self._names("out"), self.out, strict=True)
         return found
 
     def allocate(self, queue: cl.CommandQueue, on_device: bool, allocator: Allocator | None) -> None:

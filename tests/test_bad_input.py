@@ -105,7 +105,7 @@ def test_what_is_right_is_accepted(kernel, good):
         ({"out": read_only(np.zeros(4, np.int32))}, ValueError, "out: expected an array that can be written"),
         ({"out": [0, 0, 0, 0]}, TypeError, "out: expected a NumPy or PyOpenCL array of int32, got list"),
         ({"update": "atomic"}, ValueError, "update: expected one of private, native, cas, lock, sort, got 'atomic'"),
-        ({"memory": "shared"}, ValueError, "memory: expected one of local, global, got 'shared'"),
+        ({"memory": "shared"}, ValueError, "memory: expected one of local, global, partitioned, got 'shared'"),
         ({"copies": 0}, ValueError, "copies: expected at least 1, got 0"),
         ({"copies": "two"}, TypeError, "copies: expected an integer, got 'two'"),
         ({"copies": 1.5}, TypeError, "copies: expected an integer, got 1.5"),
