@@ -82,6 +82,9 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     """Return the bytes of the local array: a quarter, a half or all of local memory, so that few kernels are built."""
     if plan.memory == "global":
         return 0
+    most = profile.local_memory
+    if plan.packed:
+        return most
     end = locks = 0
     for output, bins in zip(outputs, plan.chunks(), strict=True):
         cells = bins * plan.copies * plan.teams
@@ -89,7 +92,6 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
             end = -(-end // ALIGNMENT) * ALIGNMENT + cells * part.cell_bytes
             locks += (cells if plan.locks is None else min(cells, plan.locks)) * (update == "lock")
     end = -(-end // LOCK_BYTES) * LOCK_BYTES + LOCK_BYTES * locks
-    most = profile.local_memory
     return next((size for size in (most // 4, most // 2, most) if size >= end), end)
 
 
@@ -303,6 +305,11 @@ class Launch:
             scratch = _allocate(allocate, size, plan)
             if plan.memory == "global" and plan.update != "private":
                 self._clear(sweep, enqueued, scratch, places, copies, batch.kind)
+            if plan.packed:
+                before = plan.work_groups * plan.num_bins * sweep.spec.outputs[0].operator.parts[0].cell_bytes
+                self._clear(
+                    sweep, enqueued, scratch, {**places, "clhist_place0": places["clhist_place0"] + before}, 1, ""
+                )
             self._sweep(sweep, enqueued, scratch, places, batch, allocate)
         device, kind = enqueued.queue.device, batch.kind
         n = 0

@@ -193,7 +193,7 @@ class HistogramKernel:
                 o,
                 suffix,
                 emits_of(f"EMIT{suffix}", map, seen) if given is None else given,
-                uniform_value(suffix, map, self.arguments) is None,
+                uniform_value(suffix, map, self.arguments, seen),
             )
             for o, suffix in zip(self._outputs.operators, self._outputs.suffixes, strict=True)
         ]
@@ -703,6 +703,7 @@ class HistogramKernel:
             self._preamble,
             features,
             tuple(Output(target.operator, (), target.suffix) for target in ignored),
+            chosen.packed,
         )
 
     def _check_fp64(self) -> None:

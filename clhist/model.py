@@ -12,7 +12,14 @@ from math import inf
 from clhist.atomics import PLACES, STRATEGIES
 from clhist.model_batches import batched
 from clhist.model_draft import Draft, Forced, Plan
-from clhist.model_equations import MAX_LOCAL_PASSES, local_copies, private_copies
+from clhist.model_equations import (
+    MAX_LOCAL_PASSES,
+    can_pack,
+    local_copies,
+    needs_passes,
+    packed_counters,
+    private_copies,
+)
 from clhist.model_partition import is_worth_partitioning, partitioned
 from clhist.model_sorting import global_or_sorted, sorted_pairs
 from clhist.profile import Profile
@@ -38,6 +45,7 @@ def plan(
     most_emits: int | None = None,
     enough_copies: int | None = None,
     value_bytes: int = 4,
+    counts: bool = False,
 ) -> Plan:
     """Return how to compute a histogram (SC'20, section III, equations 1 to 6 and the switching point of V-A).
 
@@ -76,6 +84,8 @@ def plan(
         How many copies of a work-group in local memory are of use. By default as many as fit, as in the paper.
     value_bytes : int
         Bytes of a value where pairs are written to memory; 0 if all have the same.
+    counts : bool
+        Whether 32-bit integers are added of which each is 1: two counters of 16 bits may then share a word.
 
     Raises
     ------
@@ -116,6 +126,7 @@ def plan(
         even=even,
         enough_copies=enough_copies,
         value_bytes=value_bytes,
+        counts=counts,
     )
     if forced.update == "sort" and forced.memory != "partitioned":
         return sorted_pairs(draft)
@@ -124,6 +135,8 @@ def plan(
     if forced.memory == "partitioned":
         return partitioned(draft, forced.update or local_update)
     if forced.memory == "local":
+        if needs_passes(draft) and can_pack(draft, forced.update or local_update):
+            return packed_counters(draft)
         return local_copies(draft, forced.update or local_update)
     if forced.update == "private" or (forced.update is None and forced.copies is None and profile.kind == "cpu"):
         return private_copies(draft)
@@ -134,6 +147,8 @@ def plan(
         except ValueError:  # what is forced does not fit local memory
             draft.steps.clear()
         else:
+            if needs_passes(draft) and can_pack(draft, update):
+                return packed_counters(draft)
             if is_worth_partitioning(draft, update, local.passes):
                 return partitioned(draft, update)
             limit = MAX_LOCAL_PASSES[update]

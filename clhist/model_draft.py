@@ -68,6 +68,8 @@ class Plan:
         N_out, if a batch of as many elements each is computed as one histogram of all bins, which `bins` are then.
     partitions : int
         P, if the pairs are first grouped by so many ranges of H_chk bins, each of which is then filled in local memory.
+    packed : bool
+        Whether two counters of 16 bits share a word of local memory.
     most_tasks : int or None
         For how many chunks of a batch the memory budget has copies.
     """
@@ -95,6 +97,7 @@ class Plan:
     most_tasks: int | None = None
     flat: int = 0
     partitions: int = 0
+    packed: bool = False
 
     def __str__(self) -> str:
         bins = " + ".join(f"{bins:,}" for bins in self.bins or (self.num_bins,))
@@ -106,6 +109,7 @@ class Plan:
         )
         outputs = f"{', '.join(self.outputs)}: " if self.outputs else ""
         partitions = f" of pairs in {self.partitions:,} partitions" if self.partitions else ""
+        partitions += " of 16-bit counters" if self.packed else ""
         return (
             f"{outputs}{self.num_elements:,} elements into {batch} on {self.profile}: {self.update} updates in "
             f"{self.memory} memory{partitions}, copies M = {self.copies}, cooperation C = {self.cooperation}, "
@@ -120,6 +124,8 @@ class Plan:
             return self.copies
         if self.partitions:  # of each partition: one for each work-group that has pairs of it
             return ceil(self.work_groups / self.partitions) + 1
+        if self.packed:  # the last one takes what counters have no room for
+            return self.work_groups + 1
         return self.groups_per_histogram if self.is_batch else self.work_groups
 
     @property
@@ -137,6 +143,8 @@ class Plan:
         """What forces memory, copies and passes to be those of this plan, as arguments of a call."""
         if self.partitions:
             return {"memory": "partitioned", "passes": self.partitions}
+        if self.packed:
+            return {"memory": self.memory}
         return {"memory": self.memory, "copies": self.copies, "passes": self.passes}
 
     @property
@@ -192,6 +200,7 @@ class Draft:
     even: bool = True
     enough_copies: int | None = None
     value_bytes: int = 4
+    counts: bool = False
 
     @property
     def num_bins(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, floor
 
-from clhist.model_draft import GLOBAL_WORK_GROUP, Draft, Plan
+from clhist.model_draft import GLOBAL_WORK_GROUP, Draft, Forced, Plan
 
 # The paper's constants (section III-D).
 K_RF = 0.75
@@ -12,6 +13,11 @@ F_L2 = 0.4
 K_CT_MIN = 2
 COOPERATION_FACTOR = {"native": 2, "cas": 1, "lock": 1}  # u
 MAX_LOCAL_PASSES = {"native": 3, "cas": 4, "lock": 6}  # section V-A, the switching point between the two memories
+
+MOST_PACKED_RACE_FACTOR = 256
+
+# Bytes of local memory up to which a compute unit often has more than one work-group may use.
+SHARED_LOCAL_MEMORY = 48 * 1024
 
 # On a CPU an update of a shared copy costs four to forty of a private one (PoCL and Intel's runtime, see
 # docs/performance.md), so a work-item keeps its copy as long as initialising and combining it is not more work than its
@@ -48,8 +54,42 @@ def local_copies(draft: Draft, update: str) -> Plan:
             copies = int(draft.step("M", min(forced.copies, group), "", "forced, at most B"))
     draft.step("C", ceil(group / copies), "(2)", "ceil(B / M)")
     passes = local_passes(draft, update, copies)
-    groups = draft.affordable(blocks, "native")
+    groups = draft.affordable(resident(draft, blocks, copies * draft.copy_bytes(update, passes)), "native")
     return draft.finish("local", update, copies, passes, group, groups, group)
+
+
+def resident(draft: Draft, blocks: int, used: int) -> int:
+    """Return how many of `blocks` work-groups, as many as there are work-items for, local memory lets be resident.
+
+    Where a work-group may use nearly all local memory of a compute unit, those that use over half of it are alone.
+    """
+    alone = draft.profile.kind != "cpu" and draft.profile.local_memory > SHARED_LOCAL_MEMORY
+    if not alone or 2 * used <= draft.profile.local_memory or draft.forced.work_group_size is not None:
+        return blocks
+    return int(draft.step("groups", max(1, blocks // 2), "", "blocks / 2: one at a time has room in local memory"))
+
+
+def needs_passes(draft: Draft) -> bool:
+    """Whether one copy of whole counters does not fit local memory."""
+    return draft.copy_bytes("native") > draft.local_memory("native")
+
+
+def can_pack(draft: Draft, update: str) -> bool:
+    """Whether counters of 16 bits, two to a word, are possible and fit local memory in one pass."""
+    free = draft.forced.memory in (None, "local") and replace(draft.forced, update=None, memory=None) == Forced()
+    plain = free and len(draft.bins) == 1 and draft.profile.kind != "cpu"
+    fits = 2 * draft.num_bins <= draft.profile.local_memory - 4
+    # Each of these atomics gives back what it found, and waits for those before it: three times as long in one bin.
+    return draft.counts and update == "native" and plain and fits and draft.race_factor <= MOST_PACKED_RACE_FACTOR
+
+
+def packed_counters(draft: Draft) -> Plan:
+    """One copy of 16-bit counters in each work-group; what they have no room for is counted in global memory."""
+    draft.step("bytes", 2 * draft.num_bins, "", "of 16-bit counters, two to a word, fit local memory")
+    group = int(draft.step("B", draft.profile.work_group_size, "III-C", "work-group size"))
+    blocks = resident(draft, ceil(draft.work_items() / group), 2 * draft.num_bins)
+    groups = max(1, draft.affordable(blocks + 1, "native") - 1)
+    return replace(draft.finish("local", "native", 1, 1, group, groups, group), packed=True)
 
 
 def local_passes(draft: Draft, update: str, copies: int) -> int:

@@ -148,7 +148,7 @@ def partitioned_sweep(
 def specs(plan: Plan, spec: SweepSpec, local_memory: int) -> tuple[PartitionSpec, SweepSpec]:
     """Return what the kernels depend on: that which partitions, and that which goes through the pairs."""
     output = spec.outputs[0]
-    uniform = uniform_value(output.suffix, spec.map, spec.arguments)
+    uniform = uniform_value(output.suffix, spec.map, spec.arguments, f"{spec.preamble}\n{output.operator.preamble}")
     most = 1 << (plan.partitions - 1).bit_length()
     # Where work-items must stay together the pairs of a partition in a tile should be enough for 32 of them.
     wanted = (

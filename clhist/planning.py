@@ -36,14 +36,19 @@ class Target:
         What its ``EMIT`` ends in.
     emits : int or None
         How many values one element has for it at most; None if that is not known.
-    has_values : bool
-        Whether values differ from pair to pair.
+    value : str or None
+        The C of the value that all pairs have; None if they differ.
     """
 
     operator: Operator
     suffix: str
     emits: int | None
-    has_values: bool = True
+    value: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether every value is 1."""
+        return self.value == "1"
 
 
 @dataclass(frozen=True)
@@ -148,8 +153,7 @@ def _best_form(
     for operator in _forms(target, problem.size):
         try:
             output = Output(operator, (), target.suffix)
-            value_bytes = operator.dtype.itemsize if target.has_values else 0
-            sweep = _plan_one((output,), (number,), problem, profile, features, target.emits, value_bytes)
+            sweep = _plan_one((output,), (number,), problem, profile, features, target)
         except ValueError as error:
             failed = failed or error
             continue
@@ -205,8 +209,7 @@ def _plan_one(
     problem: Problem,
     profile: Profile,
     features: Collection[str],
-    most_emits: int | None = None,
-    value_bytes: int = 4,
+    target: Target | None = None,
 ) -> PlannedSweep:
     forced = problem.forced
     shared = None if forced.update in ("private", "sort") else forced.update
@@ -233,9 +236,10 @@ def _plan_one(
         num_histograms=problem.num_histograms,
         even=problem.even,
         emits=problem.emits,
-        most_emits=most_emits,
+        most_emits=None if target is None else target.emits,
         enough_copies=max(enough, default=None),
-        value_bytes=value_bytes,
+        value_bytes=0 if target is not None and target.value is not None else outputs[0].operator.dtype.itemsize,
+        counts=target is not None and target.counts and _can_be_packed(outputs[0].operator),
     )
     if plan.update in ("private", "sort"):
         chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]
@@ -247,6 +251,13 @@ def _plan_one(
         tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True)),
         numbers,
     )
+
+
+def _can_be_packed(operator: Operator) -> bool:
+    """Whether accumulators are 32-bit integers that are added, and 1 is lifted to 1."""
+    part = operator.parts[0]
+    sums = len(operator.parts) == 1 and part.operation == "add" and operator.accumulator.kind in "iu"
+    return sums and operator.accumulator.itemsize == 4 and operator.lift == "v"
 
 
 def _shared_updates(

@@ -129,6 +129,8 @@ class SweepSpec:
         What the device has, of `clhist.atomics.FEATURES`.
     ignored : tuple of Output
         Histograms that the map emits to, and another sweep fills.
+    packed : bool
+        Whether counters of 16 bits share words of local memory; the one output then counts.
     """
 
     outputs: tuple[Output, ...]
@@ -147,6 +149,7 @@ class SweepSpec:
     preamble: str = ""
     features: frozenset[str] = frozenset()
     ignored: tuple[Output, ...] = ()
+    packed: bool = False
 
     @property
     def update(self) -> str:
@@ -385,8 +388,14 @@ def render_partition(spec: PartitionSpec) -> str:
     )
 
 
-def uniform_value(suffix: str, code: str, arguments: Iterable[Argument]) -> str | None:
-    """Return the value that the map `code` gives to every pair, if it is of scalar arguments and literals alone."""
+def uniform_value(suffix: str, code: str, arguments: Iterable[Argument], preamble: str = "") -> str | None:
+    """Return the value that the map `code` gives to every pair, if it is of scalar arguments and literals alone.
+
+    That is only said of maps that name their ``EMIT`` once, and themselves.
+    """
+    name = rf"\bEMIT{suffix}\b"
+    if len(re.findall(name, code)) != 1 or "#" in code or re.search(name, preamble):
+        return None
     found = re.search(rf"\bEMIT{suffix}\s*\((.*)\)\s*;?\s*$", code, re.DOTALL)
     if found is None or not re.fullmatch(r"[\w\s.+*/()-]*", last := _last_argument(found[1])):
         return None

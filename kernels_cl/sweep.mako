@@ -30,6 +30,9 @@
         state.append(("const uint", "clhist_copies"))
     if locked:
         state.append((f"const {lock_t}", "clhist_lock_mask"))
+    if spec.packed:
+        state = [(f"const {bin_t}", f"clhist_count{spec.outputs[0].suffix}"), ("__local uint *", "clhist_words"),
+                 ("__global uint *", "clhist_beyond")]
     flat = spec.batch == "flat"
     segments = spec.batch == "segments"
     batch = spec.batch in ("even", "table")
@@ -96,7 +99,10 @@ ${update.lock(part.n, space, fence)}
 </%operators:functions>
 % endfor
 
-% for output in spec.outputs:
+% if spec.packed:
+${counters_of_16_bits(spec.outputs[0].suffix)}
+% endif
+% for output in [] if spec.packed else spec.outputs:
 void clhist_emit${output.suffix}(const clhist_bin_t target, const value${output.suffix}_t value, ${declared})
 {
     const clhist_bin_t bin = target - clhist_first${output.suffix};  // unsigned: what lies before the first is beyond the last
@@ -174,7 +180,10 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
     __local uchar clhist_pool[${spec.capacity}] __attribute__((aligned(16)));
     uint clhist_room = 0;
     const uint clhist_team_number = get_local_id(0) / ${team};
-% for part in parts:
+% if spec.packed:
+    __local uint *clhist_words = (__local uint *)clhist_pool;
+% endif
+% for part in [] if spec.packed else parts:
     const uint clhist_cells_of_team${part.n} = (uint)clhist_bins_per_pass${part.output.suffix} * clhist_copies;
     __local cell${part.n}_t *clhist_own${part.n}
         = (__local cell${part.n}_t *)(clhist_pool + clhist_room) + clhist_team_number * clhist_cells_of_team${part.n};
@@ -263,7 +272,11 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
     const clhist_bin_t clhist_count${s} = clhist_is_open && clhist_first${s} < clhist_num_bins${s}
         ? min(clhist_bins_per_pass${s}, clhist_num_bins${s} - clhist_first${s}) : 0;
 % endfor
-% for part in parts:
+% if spec.packed:
+    __global uint *clhist_beyond
+        = (__global uint *)clhist_all0 + (size_t)get_num_groups(0) * clhist_num_bins${spec.outputs[0].suffix};
+% endif
+% for part in [] if spec.packed else parts:
 <% s = part.output.suffix %>\
 % if local:
     __local cell${part.n}_t *clhist_cells${part.n} = clhist_own${part.n} + clhist_lane % clhist_copies;
@@ -283,7 +296,11 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % endfor
 
 % if local:
-% for part in parts:
+% if spec.packed:
+    for (uint k = clhist_lane; k < (clhist_count${spec.outputs[0].suffix} + 1) / 2; k += ${team})
+        clhist_words[k] = 0;
+% endif
+% for part in [] if spec.packed else parts:
     for (uint k = clhist_lane; k < (uint)clhist_count${part.output.suffix} * clhist_copies; k += ${team})
         clhist_own${part.n}[k].value = clhist_neutral${part.n}();
 % endfor
@@ -380,7 +397,12 @@ ${segments_of_share()}
 % if local:
 
     barrier(CLK_LOCAL_MEM_FENCE);
-% for part in parts:
+% if spec.packed:
+    __global cell0_t *clhist_result = clhist_all0 + clhist_slot * clhist_num_bins${spec.outputs[0].suffix};
+    for (uint k = clhist_lane; k < clhist_count${spec.outputs[0].suffix}; k += ${team})
+        clhist_result[k].word = clhist_words[k / 2] >> k % 2 * 16 & 0xffff;
+% endif
+% for part in [] if spec.packed else parts:
 ${flush(part.n, part.output.suffix, team)}
 % endfor
 % if batch or segments:
@@ -436,6 +458,27 @@ ${flush(part.n, part.output.suffix, team)}
         }
     }
     }
+</%def>
+
+## Two counters in a word. A work-item that finds half of what a counter can hold moves that half to global memory, or
+## waits until another has: so each is ahead by one at most, and no counter runs into its neighbour.
+<%def name="counters_of_16_bits(s)">
+void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${declared})
+{
+    if (bin < clhist_count${s}) {
+        volatile __local uint *word = clhist_words + bin / 2;
+        const uint shift = bin % 2 * 16;
+        uint seen = atomic_add(word, 1u << shift) + (1u << shift);
+        while (seen >> shift & 0x8000) {
+            const uint found = atomic_cmpxchg(word, seen, seen - (0x8000u << shift));
+            if (found == seen) {
+                atomic_add(clhist_beyond + bin, 0x8000u);
+                break;
+            }
+            seen = found;
+        }
+    }
+}
 </%def>
 
 ## The copies of a team become one in global memory.

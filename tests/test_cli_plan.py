@@ -75,6 +75,7 @@ def test_json_has_the_plan_and_its_steps():
         "teams": 1,
         "locks": None,
         "partitions": 0,
+        "packed": False,
         "is_batch": False,
         "outputs": [],
         "most_tasks": None,

@@ -236,7 +236,7 @@ def test_steps_tell_how_the_numbers_came_about():
         ({"forced": Forced(copies=0)}, "copies: expected at least 1, got 0"),
         ({"forced": Forced(passes=0)}, "passes: expected at least 1, got 0"),
         ({"forced": Forced(work_group_size=0)}, "work_group_size: expected at least 1, got 0"),
-        ({"forced": Forced(memory="shared")}, "memory: expected one of local, global, got 'shared'"),
+        ({"forced": Forced(memory="shared")}, "memory: expected one of local, global, partitioned, got 'shared'"),
         ({"forced": Forced(update="atomic")}, "update: expected one of private, native, cas, lock, sort, got 'atomic'"),
         (
             {"num_bins": 50_000, "forced": Forced(memory="local", passes=2)},

@@ -252,6 +252,8 @@ def test_division(width, number):
         ("EMIT(x[i], ONE)", None),
         ("int k = 2; EMIT(x[i], k)", None),
         ("EMIT(x[i], 1); w[i] = 2", None),
+        ("EMIT(x[i], w[i]); EMIT(x[i] + 1, 1)", None),
+        ("\n#define ONE 1\nEMIT(x[i], 1)", None),
         ("{ EMIT(x[i], scale); }", None),
         ("EMIT(x[i], (value_t){1, 2})", None),
     ],
@@ -261,6 +263,7 @@ def test_values_that_are_the_same_for_all(code, expected):
         None, operators.count(), arguments="const int *x, float *w, float scale", map="EMIT(x[i], 1)"
     )
     assert uniform_value("", code, kernel.arguments) == expected
+    assert uniform_value("", code, kernel.arguments, "#define MORE EMIT(0, 2)") is None
 
 
 def chosen(num_bins, size=50_000_000, update="native", profile=H200, **more):

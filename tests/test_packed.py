@@ -1,0 +1,93 @@
+"""Counters of 16 bits, two to a word of local memory, that overflow into global memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from reference import counts_of
+
+from clhist import HistogramKernel, operators
+from clhist.model import plan
+from clhist.model_draft import Forced
+from clhist.profile import load_profiles, named_profile
+
+H200 = named_profile("nvidia-h200", load_profiles())
+
+
+@pytest.fixture(scope="module")
+def profile(gpu_like):
+    """Room for 8190 such counters, and so for 4096 whole ones."""
+    return dataclasses.replace(gpu_like, local_memory=16384)
+
+
+def kernel_of(operator, profile, code="EMIT(x[i], 1)"):
+    return HistogramKernel(None, operator, arguments="const int *x", map=code, profile=profile)
+
+
+NUMBER = 300_001
+INPUTS = {
+    "uniform": lambda rng, h: rng.integers(-5, h + 5, NUMBER),
+    "all in one bin": lambda rng, h: np.full(NUMBER, 4321),
+    "all in the last": lambda rng, h: np.full(NUMBER, h - 1),
+    "neighbours in a word": lambda rng, h: 4320 + np.arange(NUMBER) % 2,
+    "one of a word": lambda rng, h: np.where(np.arange(NUMBER) % 3, 4321, 4320),
+    "sorted": lambda rng, h: np.sort(rng.integers(0, h, NUMBER)),
+    "half in one bin": lambda rng, h: np.where(np.arange(NUMBER) % 2, 77, rng.integers(0, h, NUMBER)),
+    "in no bin": lambda rng, h: np.full(NUMBER, h),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize(
+    "operator",
+    [operators.add(np.int32), operators.add(np.uint32), operators.count()],
+    ids=lambda o: f"{o.name} {o.dtype}",
+)
+def test_counts(operator, name, profile, rng):
+    """Counters overflow many times here: 512 work-items have 300,001 elements."""
+    kernel = kernel_of(operator, profile)
+    for bins in (5000, 8189):
+        assert kernel.plan(NUMBER, bins).packed
+        x = INPUTS[name](rng, bins).astype(np.int32)
+        np.testing.assert_array_equal(kernel(x, num_bins=bins), counts_of(x, bins))
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 8192, 8193])
+def test_sizes_and_dest(size, profile, rng):
+    kernel = kernel_of(operators.add(np.int32), profile)
+    x, dest = rng.integers(0, 6000, size, np.int32), rng.integers(-9, 9, 6000, np.int32)
+    np.testing.assert_array_equal(kernel(x, num_bins=6000, dest=dest), dest + counts_of(x, 6000))
+
+
+def test_when(profile):
+    """Only where counters of 32 bits do not fit in one pass, and only for plain counts."""
+
+    def packed(bins, size=10**6, **more):
+        return plan(size, bins, H200, counts=True, most_emits=1, **more).packed
+
+    assert [packed(bins) for bins in (31, 56_832, 56_833, 113_662, 113_663)] == [False, False, True, True, False]
+    assert not packed(98_290, race_factor=1e4)
+    assert not packed(98_290, forced=Forced(copies=1))
+    assert not packed(98_290, forced=Forced(passes=2))
+    assert not packed(98_290, forced=Forced(memory="global"))
+    assert not packed(98_290, local_update="cas")
+    assert not plan(10**6, 98_290, H200, most_emits=1).packed
+    for operator, code in [
+        (operators.add(np.int32), "EMIT(x[i], 2)"),
+        (operators.add(np.int32), "EMIT(x[i], x[i])"),
+        (operators.add(np.float32), "EMIT(x[i], 1)"),
+        (operators.maximum(np.int32), "EMIT(x[i], 1)"),
+        (operators.add(np.int32), "EMIT(x[i], 1); EMIT(x[i] + 1, 1)"),
+    ]:
+        assert not kernel_of(operator, profile, code).plan(NUMBER, 6000).packed
+    assert not kernel_of(operators.add(np.int32), dataclasses.replace(profile, kind="cpu")).plan(NUMBER, 6000).packed
+
+
+def test_the_plan_and_the_source_say_so(profile):
+    kernel = kernel_of(operators.add(np.int32), profile)
+    found = kernel.plan(NUMBER, 6000)
+    assert "of 16-bit counters" in str(found)
+    assert found.global_copies == found.work_groups + 1
+    assert "clhist_beyond" in kernel.source(found)
