@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.arguments import check_structs, integer, parse_arguments, scalar
-from clhist.arrays import Array, check_array, operand, survey
+from clhist.arrays import Array, check_array, is_device_array, operand, survey
 from clhist.batch import Batch, batch_of_offsets, check_batch
 from clhist.device import (
     check_process,
@@ -43,6 +43,8 @@ from clhist.render import (
     uniform_value,
     uses_position,
 )
+from clhist.repeat import Repeat
+from clhist.results import Target as ResultTarget
 from clhist.sorting import sorted_sweep
 
 if TYPE_CHECKING:
@@ -200,6 +202,7 @@ class HistogramKernel:
         self._map, self._preamble, self._options = map, preamble, tuple(options)
         self._profile = profile
         self._prepared = lru_cache(maxsize=256)(self._prepare)
+        self._repeat: Repeat | None = None
         self._recent: dict[tuple[Any, ...], _Prepared] = {}
         self._race_factors: dict[tuple[int, ...], RaceFactor] = {}
         self._counting: HistogramKernel | None = None
@@ -490,6 +493,14 @@ class HistogramKernel:
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; what `__call__` and its relatives do."""
         check_process()
+        numbers, given_to_call = self._repeatable(call), (*args, call.dest, call.out)
+        again = self._repeat
+        if numbers is not None and again is not None and again.fits(numbers, given_to_call):
+            values = again.values_of(args)
+            target = self._outputs.unchecked_target(call.num_bins, call.dest, call.out)
+            arrays = [v for v in (*given_to_call,) if is_device_array(v)]
+            wait_for = [*call.wait_for, *(event for array in arrays for event in array.events)]
+            return self._enqueue(values, [target], call, again.queue, wait_for, again.prepared, None, on_device=True)
         shapes = self._outputs.shapes(call.num_bins)
         values = self._check_arguments(args)
         batch = _batch(call)
@@ -512,6 +523,33 @@ class HistogramKernel:
         histograms = None if batch is None else batch.num_histograms
         kind = "" if batch is None else batch.kind
         prepared = self._prepared_for(queue.device, size, own_shapes, histograms, factor, call, known.is_aligned, kind)
+        as_given = targets[0].dest is None or targets[0].dest[0] is call.dest  # no copy, because `out` overlaps it
+        if numbers is not None and on_device and as_given and not targets[0].fields:
+            self._repeat = Repeat.of(numbers, given_to_call, values, queue, prepared)
+        return self._enqueue(values, targets, call, queue, wait_for, prepared, batch, on_device=on_device)
+
+    def _repeatable(self, call: Call) -> tuple[Any, ...] | None:
+        """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
+        plain = call.forced is _FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
+        if not plain or call.reach or call.partial or not self._outputs.is_single or type(call.num_bins) is not int:
+            return None
+        if type(call.race_factor) is not float or call.memory_budget is not None:
+            return None
+        return (call.num_bins, call.size, call.queue, call.race_factor, *profile_names())
+
+    def _enqueue(
+        self,
+        values: Sequence[Any],
+        targets: Sequence[ResultTarget],
+        call: Call,
+        queue: cl.CommandQueue,
+        wait_for: Sequence[cl.Event],
+        prepared: _Prepared,
+        batch: Batch | None,
+        *,
+        on_device: bool,
+    ) -> Outcome:
+        """Enqueue what was checked and prepared."""
         for each in targets:
             each.allocate(queue, on_device, call.allocator)
         operands = {}

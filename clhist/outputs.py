@@ -128,6 +128,11 @@ class Outputs:
         check_disjoint(found)
         return found
 
+    def unchecked_target(self, num_bins: int, dest: Any, out: Any) -> Target:
+        """Return `dest` and `out` of the only output as `targets` would, of arrays that have been checked before."""
+        dests, outs = None if dest is None else (dest,), None if out is None else (out,)
+        return Target("", self.operators[0], (num_bins,), (), dests, outs)
+
     def like(self, each: list[Any]) -> Any:
         """Return what stands for `each` output in an argument: itself, a list or a mapping."""
         if self.is_single:

@@ -1,0 +1,126 @@
+"""Calls that repeat the one before skip its checks, and nothing else: what is new is seen."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+from reference import counts_of
+
+from clhist import HistogramKernel, operators
+from clhist.repeat import Repeat
+
+
+@pytest.fixture
+def kernel():
+    return HistogramKernel(None, operators.add(np.int32), arguments="const int *x, int step", map="EMIT(x[i], step)")
+
+
+@pytest.fixture
+def data(queue, rng):
+    return cl_array.to_device(queue, rng.integers(-2, 52, 10_000, np.int32))
+
+
+@pytest.fixture
+def checks(kernel, monkeypatch):
+    """Return how often arguments have been checked."""
+    found = []
+    original = kernel._check_arguments
+    monkeypatch.setattr(kernel, "_check_arguments", lambda args: found.append(1) or original(args))
+    return found
+
+
+def test_the_same_again(kernel, data, checks, queue):
+    want, out = counts_of(data.get(), 50), cl_array.empty(queue, 50, np.int32)
+    for _ in range(4):
+        np.testing.assert_array_equal(kernel(data, 1, num_bins=50).get(), want)
+    assert len(checks) == 1
+    for _ in range(4):
+        assert kernel(data, 1, num_bins=50, out=out) is out
+        np.testing.assert_array_equal(out.get(), want)
+        out.fill(-1)
+    assert len(checks) == 2
+    for n in range(1, 4):
+        kernel(data, 1, num_bins=50, dest=out, out=out)
+        np.testing.assert_array_equal(out.get(), n * want - 1)
+    assert len(checks) == 3
+
+
+def test_new_content_is_read(kernel, data, checks):
+    kernel(data, 1, num_bins=50)
+    data[:] = 7
+    assert kernel(data, 1, num_bins=50).get()[7] == 10_000
+    assert len(checks) == 1
+
+
+@pytest.mark.parametrize(
+    "kind", ["scalar", "num_bins", "array", "size", "race_factor", "passes", "host", "shape", "step"]
+)
+def test_what_is_new_is_checked(kind, kernel, data, checks, queue):
+    kernel(data, 1, num_bins=50)
+    x, more, step, bins = data, {}, 1, 50
+    if kind == "scalar":
+        step = 3
+    elif kind == "num_bins":
+        bins = 20
+    elif kind == "array":
+        x = cl_array.to_device(queue, data.get()[::-1].copy())
+    elif kind == "size":
+        more["size"] = 77
+    elif kind == "race_factor":
+        more["race_factor"] = 5.0
+    elif kind == "passes":
+        more["passes"] = 1
+    elif kind == "host":
+        x = data.get()
+    elif kind == "shape":
+        x.shape, x.strides = (100, 100), (400, 4)
+    elif kind == "step":
+        step = np.int32(1)
+    found = kernel(x, step, num_bins=bins, **more)
+    host = (x if kind == "host" else x.get()).ravel()[: more.get("size")]
+    np.testing.assert_array_equal(found if kind == "host" else found.get(), int(step) * counts_of(host, bins))
+    assert len(checks) == 2
+
+
+def test_wrong_arguments_are_found_after_right_ones(kernel, data):
+    kernel(data, 1, num_bins=50)
+    with pytest.raises(TypeError, match="step: expected a scalar of int32, got str"):
+        kernel(data, "1", num_bins=50)
+    with pytest.raises(ValueError, match="num_bins: expected at least 1, got 0"):
+        kernel(data, 1, num_bins=0)
+    with pytest.raises(ValueError, match="x: expected at least 10001 elements, got 10000"):
+        kernel(data, 1, num_bins=50, size=10_001)
+    with pytest.raises(TypeError, match="expected 2 arguments"):
+        kernel(data, num_bins=50)
+    data.dtype = np.dtype(np.float32)
+    with pytest.raises(TypeError, match="x: expected an array of int32, got one of float32"):
+        kernel(data, 1, num_bins=50)
+
+
+def test_overlapping_dest_and_out(kernel, data, queue):
+    """`dest` is copied first where `out` overlaps it, at every call."""
+    room = cl_array.zeros(queue, 60, np.int32)
+    dest, out = room[10:], room[:50]
+    want = counts_of(data.get(), 50)
+    for _ in range(3):
+        room[:] = cl_array.arange(queue, 60, dtype=np.int32)
+        kernel(data, 1, num_bins=50, dest=dest, out=out)
+        np.testing.assert_array_equal(out.get(), want + np.arange(10, 60))
+
+
+def test_nothing_is_kept_alive(kernel, data, queue):
+    out = cl_array.empty(queue, 50, np.int32)
+    kernel(data, 1, num_bins=50, out=out).get()
+    seen = [weakref.ref(data), weakref.ref(out)]
+    again = Repeat.of((), (data, out), (data, 1), queue, None)
+    assert again.fits((), (data, out))
+    queue.finish()
+    other = cl_array.to_device(queue, np.zeros(10_000, np.int32))
+    assert not again.fits((), (other, out))
+    del out
+    gc.collect()
+    assert seen[1]() is None
