@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 
 from clhist import HistogramKernel
 from clhist.cli.bench_inputs import Input, InputSpec
@@ -22,7 +23,17 @@ Row = dict[str, Any]  # a row of the table, as --json writes it
 
 LONGEST = 4.0  # seconds of one call: what is predicted to take longer is left out
 _PROBE = 64  # one and two such parts of the input predict it
-_PLAN = ("memory", "update", "copies", "cooperation", "passes", "partitions", "work_groups", "work_group_size", "race_factor")
+_PLAN = (
+    "memory",
+    "update",
+    "copies",
+    "cooperation",
+    "passes",
+    "partitions",
+    "work_groups",
+    "work_group_size",
+    "race_factor",
+)
 
 
 class Lab:
@@ -146,8 +157,10 @@ class Lab:
         if not calls:
             return found
 
+        out = cl_array.empty(self.queue, bins, result.dtype)
+
         def call() -> Any:
-            return kernel(*next(inputs), num_bins=bins, queue=self.queue, **choices)
+            return kernel(*next(inputs), num_bins=bins, out=out, queue=self.queue, **choices)
 
         call()
         loop = pipelined(call, lambda last: self.queue.finish())

@@ -17,7 +17,7 @@ from clhist.cli.bench_lab import Lab, Row, difference
 from clhist.cli.bench_suite import Panels, Request, Suite, microseconds
 from clhist.cli.bench_timing import pipelined
 
-_FUNCTIONS = ("HistogramKernel", "reduce_by_index", "bincount")
+_FUNCTIONS = ("HistogramKernel", "HistogramKernel, out=", "reduce_by_index", "bincount")
 _ARRAYS = ("device", "NumPy")
 
 
@@ -36,11 +36,12 @@ def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _call(lab: Lab, function: str, x: Any, bins: int) -> Callable[[], Any]:
-    if function == "HistogramKernel":
+    if function.startswith("HistogramKernel"):
         kernel = HistogramKernel(
             lab.context, operators.add(np.int32), arguments="const int *bins", map="EMIT(bins[i], 1)"
         )
-        return partial(kernel, x, num_bins=bins, queue=lab.queue)
+        call = partial(kernel, x, num_bins=bins, queue=lab.queue)
+        return partial(call, out=call()) if function.endswith("out=") else call
     if function == "bincount":
         return partial(bincount, x, minlength=bins, queue=lab.queue)
     on_device = isinstance(x, cl_array.Array)
