@@ -168,7 +168,7 @@ class Sweep:
                 columns = min(256, largest)
                 copies = self.plan.global_copies
                 if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
-                    wanted = _COMBINE_ROWS if copies >= _MANY_COPIES else _COMBINE_ROWS // 4
+                    wanted = _COMBINE_ROWS if copies >= _MANY_COPIES else max(1, _COMBINE_ROWS // 4)
                     columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest)
                     rows = max(1, min(wanted, largest // columns))
                     rows = 1 << (rows.bit_length() - 1)  # they meet in a tree

@@ -20,12 +20,12 @@ INT, FLOAT, ARGMAX = operators.add(np.int32), operators.add(np.float32), operato
 TRIPLE = np.dtype([(name, np.int64) for name in "xyz"])
 
 
-def total_and_largest(profile=None, index="int"):
+def total_and_largest(profile=None):
     """Return a kernel of a sum and an argmax, the latter of every other bin."""
     return HistogramKernel(
         None,
         {"total": INT, "largest": ARGMAX},
-        arguments=f"const {index} *bins, const float *x",
+        arguments="const long *bins, const float *x",
         map="EMIT_total(bins[i], (int)x[i]); EMIT_largest(bins[i] / 2, ((value_largest_t){x[i], i}))",
         profile=profile,
     )
@@ -37,14 +37,14 @@ def check_both(result, bins, x, num_bins, dest=None):
     total = [sum(map(int, group)) for group in groups_of(bins, x, num_bins["total"])]
     np.testing.assert_array_equal(result["total"], total if dest is None else total + dest["total"])
     pairs = list(zip((-x).tolist(), range(len(x)), strict=True))
-    halves = np.where(bins < 0, bins.astype(np.int64) // -2 * -1, bins.astype(np.int64) // 2)  # C rounds towards zero
+    halves = np.where(bins < 0, bins // -2 * -1, bins // 2)  # C rounds towards zero
     best = [min(group, default=(np.inf, 2**31 - 1)) for group in groups_of(halves, pairs, num_bins["largest"])]
     np.testing.assert_array_equal(result["largest"]["value"], np.array([-value for value, _ in best], np.float32))
     np.testing.assert_array_equal(result["largest"]["index"], [index for _, index in best])
 
 
 def draw(rng, n, most):
-    return rng.integers(-4, most + 4, n, np.int32), rng.integers(-50, 50, n).astype(np.float32)
+    return rng.integers(-4, most + 4, n), rng.integers(-50, 50, n).astype(np.float32)
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -58,10 +58,9 @@ def test_each_update(update, memory, gpu_like, rng):
 
 @pytest.mark.parametrize("length", [0, 1, 63, 1025])
 def test_what_the_model_chooses(length, profile, rng):
-    kernel = total_and_largest(profile, "long")
+    kernel = total_and_largest(profile)
     for most in (1, 40, 20_000):
         bins, x = draw(rng, length, most)
-        bins = bins.astype(np.int64)
         bins[::7] += 2**32
         num_bins = {"total": most, "largest": 1 + most // 3}
         check_both(kernel(bins, x, num_bins=num_bins), bins, x, num_bins)
@@ -132,30 +131,27 @@ def test_a_queue_that_keeps_no_order(out_of_order_queue, gpu_like, rng):
 
 
 def test_mixed_cells_in_local_memory(gpu_like, rng):
-    # Words of 4 and 8 bytes, structs of 24 and of 9, and behind them the locks of the last two.
+    # Structs of 9 bytes, words of 8, structs of 24, and behind them the locks of the structs.
     nine = np.dtype([("x", np.int8, 9)])
     chosen = [
-        operators.maximum(np.uint8),
+        Operator(nine, "a.x[0] < b.x[0] ? b : a", ([0] * 9,), "largest_nine"),
         operators.multiply(np.float64),
         Operator(TRIPLE, "a.x < b.x || (a.x == b.x && a.y < b.y) ? b : a", (0, 0, 0), "largest_triple"),
-        Operator(nine, "a.x[0] < b.x[0] ? b : a", ([0] * 9,), "largest_nine"),
     ]
-    map = """EMIT0(bins[i], x[i]); EMIT1(bins[i], (x[i] & 1) ? 2.0 : 0.5); EMIT2(bins[i], ((value2_t){x[i], i, -i}));
-        value3_t nine; for (int k = 0; k < 9; ++k) nine.x[k] = x[i] / 2; EMIT3(bins[i], nine)"""
+    map = """value0_t nine; for (int k = 0; k < 9; ++k) nine.x[k] = x[i] / 2; EMIT0(bins[i], nine);
+        EMIT1(bins[i], (x[i] & 1) ? 2.0 : 0.5); EMIT2(bins[i], ((value2_t){x[i], i, -i}))"""
     kernel = HistogramKernel(None, chosen, arguments="const int *bins, const uchar *x", map=map, profile=gpu_like)
     bins, x = rng.integers(-1, 13, 3000, np.int32), rng.integers(0, 256, 3000, np.uint8)
     for locks, copies in ((None, 3), (4, 5), (1, 1)):
-        result = kernel(bins, x, num_bins=[13, 7, 5, 3], memory="local", copies=copies, locks=locks)
-        for k in range(13):
+        result = kernel(bins, x, num_bins=[3, 7, 5], memory="local", copies=copies, locks=locks)
+        for k in range(7):
             here = x[bins == k].astype(int)
-            assert result[0][k] == here.max()
-            if k < 7:
-                assert result[1][k] == 2.0 ** ((here & 1).sum() * 2 - len(here))
+            assert result[1][k] == 2.0 ** ((here & 1).sum() * 2 - len(here))
             if k < 5:
                 at = int(np.flatnonzero((bins == k) & (x == here.max()))[-1])
                 assert result[2][k].item() == (here.max(), at, -at)
             if k < 3:
-                assert set(result[3]["x"][k].tolist()) == {here.max() // 2 if here.max() // 2 < 128 else 127}
+                assert set(result[0]["x"][k].tolist()) == {here.max() // 2}
 
 
 def test_the_same_struct_and_the_same_operator_twice(rng):
@@ -183,12 +179,15 @@ OTHER = Operator(np.int8, "other(a, b)", 0, preamble="char other(char a, char b)
 @pytest.mark.parametrize(
     "chosen",
     [
-        [GCD, Operator(np.int8, GCD.combine, 0, "another", preamble=GCD.preamble)],
-        [GCD, Operator(np.int16, GCD.combine, 0, "of other types", preamble=GCD.preamble)],
+        [
+            GCD,
+            Operator(np.int8, GCD.combine, 0, "another", preamble=GCD.preamble),
+            Operator(np.int16, GCD.combine, 0, "of other types", preamble=GCD.preamble),
+        ],
         [operators.product({"x": GCD}), GCD],
         [GCD, operators.product({"x": GCD, "y": OTHER})],
     ],
-    ids=["same types", "other types", "product first", "product last"],
+    ids=["same and other types", "product first", "product last"],
 )
 def test_a_preamble_that_several_operators_have(chosen):
     values = [f"(value{k}_t){'{x[i]}' if o.dtype.names else 'x[i]'}" for k, o in enumerate(chosen)]
@@ -227,8 +226,8 @@ def test_one_operator_in_a_list_is_not_one_alone():
     assert isinstance(kernel(num_bins=4, size=4), tuple)
 
 
-def test_batches_of_several(profile, rng):
-    kernel, lengths = total_and_largest(profile), [0, 300, 1, 77, 0]
+def test_batches_of_several(gpu_like, rng):
+    kernel, lengths = total_and_largest(gpu_like), [0, 300, 1, 77, 0]
     bins, x = draw(rng, sum(lengths), 12)
     num_bins, offsets = {"total": 12, "largest": (3, 2)}, np.cumsum([0, *lengths])
     result = kernel(bins, x, num_bins=num_bins, offsets=offsets)
