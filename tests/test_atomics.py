@@ -96,11 +96,11 @@ def test_the_table():
         for dtype in ("int32", "uint32")
         for memory in MEMORIES
     }
-    table = native_table(BOTH | {"ext_float_atomics", "ext_float_atomics:fmin_float32_local"} | PTX)
+    table = native_table(BOTH | {"amd_builtins", "amd_builtins:fmin_float32_local"} | PTX)
     assert table["add", "int64", "global"] == "int64_base_atomics"
     assert table["bitwise_xor", "uint64", "local"] == "int64_extended_atomics"
     assert table["add", "float64", "global"] == "nvidia_ptx"
-    assert table["fmin", "float32", "local"] == "ext_float_atomics"
+    assert table["fmin", "float32", "local"] == "amd_builtins"
     assert ("fmin", "float32", "global") not in table
 
 
@@ -146,7 +146,7 @@ def test_what_no_hardware_has(operation, dtype):
         (operators.add(np.complex128), BOTH | PTX, "native cas lock"),
         (operators.multiply(np.complex128), BOTH | PTX, "lock"),
         (operators.fmin(np.float32), NOTHING, "cas lock"),
-        (operators.fmax(np.float32), EXT, "native cas lock"),
+        (operators.fmax(np.float32), EXT, "cas lock"),
         (operators.maximum(np.float32), EXT | AMD, "cas lock"),
         (operators.add(np.float64), EXT | BASE, "native cas lock"),
         (operators.argmin(np.int64, np.int64), BOTH | PTX, "lock"),
