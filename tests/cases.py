@@ -47,8 +47,8 @@ class Case:
         """Return the check of a result whose bins get these values."""
         dtype, expected = self.operator.dtype, [self.fold(group) for group in groups]
         if self.bound is None:
-            compare = partial(np.testing.assert_array_equal, desired=np.array(expected, dtype), strict=True)
-            return lambda result: compare(actual=result)
+            wanted = np.array(expected, dtype)
+            return lambda result: np.testing.assert_array_equal(result, wanted, strict=True)
         eps = float(np.finfo(dtype).eps)
         numbers = [k for k, number in enumerate(expected) if number is not None]
         bounds = [self.bound(groups[k], eps) for k in numbers]
