@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,46 +14,23 @@ import pyopencl as cl
 from clhist.arguments import check_structs, integer, parse_arguments, scalar
 from clhist.arrays import Array, check_array, is_device_array, operand, survey
 from clhist.batch import Batch, batch_of_offsets, check_batch
-from clhist.device import (
-    check_process,
-    checked_profile,
-    default_queue,
-    device_features,
-    device_profile,
-    memory_budget,
-    profile_names,
-)
-from clhist.dtypes import needs_fp64
-from clhist.errors import UnsupportedError
-from clhist.execute import Allocator, Events, Launch, Sweep, is_wide, local_capacity, order_of, sweep_kernel
+from clhist.device import check_process, default_queue, profile_names
+from clhist.execute import Allocator, Events, Launch
 from clhist.inspector import RaceFactor, counting, sample_race_factor
 from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
 from clhist.outputs import Outputs
-from clhist.partition import partitioned_sweep, specs
-from clhist.planning import PlannedSweep, Problem, Target, emits_of, plan_sweeps
+from clhist.prepare import FREE, Preparation, Prepared
 from clhist.profile import Profile
-from clhist.render import (
-    Output,
-    SweepSpec,
-    is_elementwise,
-    render_pairs,
-    render_partition,
-    render_sweep,
-    uniform_value,
-    uses_position,
-)
+from clhist.render import is_elementwise, uses_position
 from clhist.repeat import Repeat
 from clhist.results import Target as ResultTarget
-from clhist.sorting import sorted_sweep
 
 if TYPE_CHECKING:
     from clhist.stream import Accumulator
 
 _LOAD_BYTES = 16
-_FREE = Forced()
 _NO_CHOICE = (None,) * 6
-_MOST_RECENT = 256
 
 
 @dataclass(slots=True)
@@ -72,21 +49,13 @@ class Call:
     allocator: Allocator | None = None
     wait_for: Sequence[cl.Event] = ()
     race_factor: float | str = 1.0
-    forced: Forced = _FREE
+    forced: Forced = FREE
     memory_budget: int | None = None
     num_histograms: int | None = None
     offsets: Any = None
     ranges: Batch | None = None
     reach: bool = False
     partial: bool = False
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """What a call with the same numbers needs again."""
-
-    profile: Profile
-    sweeps: tuple[Sweep, ...]
 
 
 @dataclass
@@ -187,26 +156,23 @@ class HistogramKernel:
         self._outputs.check_map(map)
         self.context = default_queue().context if context is None else context
         self.operator = operator
-        given = None if emits is None else integer("emits", emits, 1)
-        self._given_emits = given
-        seen = "\n".join([preamble, *(o.preamble for o in self._outputs.operators)])
-        self._targets = [
-            Target(
-                o,
-                suffix,
-                emits_of(f"EMIT{suffix}", map, seen) if given is None else given,
-                uniform_value(suffix, map, self.arguments, seen),
-            )
-            for o, suffix in zip(self._outputs.operators, self._outputs.suffixes, strict=True)
-        ]
-        self._map, self._preamble, self._options = map, preamble, tuple(options)
-        self._profile = profile
-        self._prepared = lru_cache(maxsize=256)(self._prepare)
+        self._given_emits = None if emits is None else integer("emits", emits, 1)
+        self._map, self._preamble, self._options, self._profile = map, preamble, tuple(options), profile
+        self._preparation = Preparation(
+            self.context,
+            self._outputs,
+            self.arguments,
+            map=map,
+            preamble=preamble,
+            structs=self._structs,
+            options=options,
+            profile=profile,
+            emits=self._given_emits,
+        )
         self._repeat: Repeat | None = None
-        self._recent: dict[tuple[Any, ...], _Prepared] = {}
         self._race_factors: dict[tuple[int, ...], RaceFactor] = {}
         self._counting: HistogramKernel | None = None
-        self._check_fp64()
+        self._preparation.check_fp64()
 
     def plan(
         self,
@@ -234,8 +200,8 @@ class HistogramKernel:
         if num_histograms is not None:
             num_histograms = integer("num_histograms", num_histograms, 1)
         size = integer("size", size, 0)
-        problem = self._problem(size, shapes, num_histograms, race_factor, forced, memory_budget, device)
-        plans = tuple(sweep.plan for sweep in self._plan(device, problem))
+        asked = (size, shapes, num_histograms, race_factor, forced, memory_budget, device)
+        plans = tuple(sweep.plan for sweep in self._preparation.plan(device, self._preparation.problem(*asked)))
         return plans[0] if self._outputs.is_single else plans
 
     def __call__(
@@ -322,7 +288,7 @@ class HistogramKernel:
             If the compiler refuses the operator or the map.
         """
         choices = (update, memory, copies, passes, work_group_size, locks)
-        forced = _FREE if choices == _NO_CHOICE else Forced(*choices)
+        forced = FREE if choices == _NO_CHOICE else Forced(*choices)
         outcome = self.run(
             args,
             Call(
@@ -413,7 +379,7 @@ class HistogramKernel:
     @property
     def emits(self) -> int:
         """How many values an element has at most for one histogram, as far as that is known; at least 1."""
-        return max(1, *(target.emits or 1 for target in self._targets))
+        return self._preparation.emits
 
     @property
     def uses_position(self) -> bool:
@@ -459,36 +425,11 @@ class HistogramKernel:
 
     def source(self, chosen: Plan, queue: cl.CommandQueue | None = None) -> str:
         """Return the OpenCL C of the sweep that `chosen` plan leads to, for reading."""
-        device = (queue or self._queue(None)).device
-        known = [suffix.removeprefix("_") for suffix in self._outputs.suffixes]
-        numbers = tuple(known.index(name) for name in chosen.outputs or known)
-        targets, found = [self._targets[n] for n in numbers], None
-        for update in (None, chosen.update):  # parts of one sweep may have different updates, unless one is forced
-            rest = {"update": update, "work_group_size": chosen.work_group_size, "locks": chosen.locks}
-            forced = Forced(**(chosen.choices | rest))
-            problem = Problem(
-                chosen.num_elements,
-                chosen.bins,
-                chosen.num_histograms if chosen.is_batch else None,
-                chosen.race_factor,
-                forced,
-                2**62,
-                self.emits,
-            )
-            sweeps = plan_sweeps(targets, problem, *self._device_numbers(device))
-            if len(sweeps) == 1 and (sweeps[0].plan.memory, sweeps[0].plan.update) == (chosen.memory, chosen.update):
-                found = replace(sweeps[0], plan=chosen, numbers=numbers)
-                break
-        if found is None:
-            raise ValueError(f"chosen: expected a plan of this kernel, got {chosen}")
-        batch = "even" if chosen.is_batch or chosen.flat else ""
-        spec = self._spec(found, device, aligned=True, reach=False, batch=batch)
-        if chosen.update == "sort":
-            return render_pairs(spec, targets[0].emits or 1)
-        if chosen.partitions:
-            before, over_pairs = specs(chosen, spec, self._profile_of(device).local_memory)
-            return f"{render_partition(before)}\n{render_sweep(over_pairs)}"
-        return render_sweep(spec)
+        return self._preparation.source(chosen, (queue or self._queue(None)).device)
+
+    def profile_of(self, device: cl.Device) -> Profile:
+        """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
+        return self._preparation.profile_of(device)
 
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; what `__call__` and its relatives do."""
@@ -518,11 +459,22 @@ class HistogramKernel:
         own_shapes = shapes if batch is None else tuple(shape[1:] for shape in shapes)
         factor = call.race_factor
         if isinstance(factor, str):
-            self._profile_of(queue.device)  # refused here, if at all: nothing is enqueued yet
+            self.profile_of(queue.device)  # refused here, if at all: nothing is enqueued yet
             factor = self._sampled_race_factor(factor, values, size, own_shapes, queue, wait_for)
         histograms = None if batch is None else batch.num_histograms
         kind = "" if batch is None else batch.kind
-        prepared = self._prepared_for(queue.device, size, own_shapes, histograms, factor, call, known.is_aligned, kind)
+        prepared = self._preparation.prepared_for(
+            queue.device,
+            size,
+            own_shapes,
+            histograms,
+            factor,
+            call.forced,
+            call.memory_budget,
+            aligned=known.is_aligned,
+            reach=call.reach,
+            kind=kind,
+        )
         as_given = targets[0].dest is None or targets[0].dest[0] is call.dest  # no copy, because `out` overlaps it
         if numbers is not None and on_device and as_given and not targets[0].fields:
             self._repeat = Repeat.of(numbers, given_to_call, values, queue, prepared)
@@ -530,7 +482,7 @@ class HistogramKernel:
 
     def _repeatable(self, call: Call) -> tuple[Any, ...] | None:
         """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
-        plain = call.forced is _FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
+        plain = call.forced is FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
         if not plain or call.reach or call.partial or not self._outputs.is_single or type(call.num_bins) is not int:
             return None
         if type(call.race_factor) is not float or call.memory_budget is not None:
@@ -544,7 +496,7 @@ class HistogramKernel:
         call: Call,
         queue: cl.CommandQueue,
         wait_for: Sequence[cl.Event],
-        prepared: _Prepared,
+        prepared: Prepared,
         batch: Batch | None,
         *,
         on_device: bool,
@@ -634,126 +586,6 @@ class HistogramKernel:
         if queue.context != self.context:
             raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
         return queue
-
-    def _prepared_for(
-        self,
-        device: cl.Device,
-        size: int,
-        shapes: tuple[tuple[int, ...], ...],
-        histograms: int | None,
-        factor: Any,
-        call: Call,
-        aligned: bool,
-        kind: str,
-    ) -> _Prepared:
-        """Return what `_prepare` gives, by a short way if the same was asked before without choices."""
-        key = None
-        if call.forced is _FREE and type(factor) is float and call.memory_budget is None:
-            key = (device.int_ptr, size, shapes, histograms, factor, aligned, call.reach, kind, *profile_names())
-            if (found := self._recent.get(key)) is not None:
-                return found
-        even = kind != "table"
-        problem = self._problem(size, shapes, histograms, factor, call.forced, call.memory_budget, device, even)
-        found = self._prepared(self._profile_of(device), device, problem, aligned, call.reach, kind)
-        if key is not None:
-            if len(self._recent) >= _MOST_RECENT:
-                self._recent.clear()
-            self._recent[key] = found
-        return found
-
-    def _prepare(
-        self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, reach: bool, batch: str
-    ) -> _Prepared:
-        """Plan and build; what a call with the same numbers needs again is kept by `_prepared`."""
-        sweeps = []
-        for sweep in self._plan(device, problem):
-            spec = self._spec(sweep, device, aligned=aligned, reach=reach, batch=batch)
-            if sweep.plan.update == "sort":
-                emits = self._targets[sweep.numbers[0]].emits or 1
-                found = sorted_sweep(self.context, sweep.plan, spec, emits, sweep.numbers, self._options)
-                sweeps.append(found)
-                continue
-            if sweep.plan.partitions:
-                sweeps.append(
-                    partitioned_sweep(
-                        self.context, sweep.plan, spec, sweep.numbers, self._options, profile.local_memory
-                    )
-                )
-                continue
-            kernel = sweep_kernel(self.context, spec, self._options)
-            sweeps.append(Sweep(sweep.plan, spec, kernel, sweep.numbers))
-        return _Prepared(profile, tuple(sweeps))
-
-    def _plan(self, device: cl.Device, problem: Problem) -> tuple[PlannedSweep, ...]:
-        return plan_sweeps(self._targets, problem, *self._device_numbers(device))
-
-    def _problem(
-        self,
-        size: int,
-        shapes: Sequence[tuple[int, ...]],
-        num_histograms: int | None,
-        race_factor: object,
-        forced: Forced,
-        budget: int | None,
-        device: cl.Device,
-        even: bool = True,
-    ) -> Problem:
-        """Return what is to be planned; raises for choices that are no numbers, or that the device cannot have."""
-        for name in ("copies", "passes", "work_group_size", "locks"):
-            if getattr(forced, name) is not None:
-                integer(name, getattr(forced, name), 1)
-        if forced.locks is not None and forced.locks & (forced.locks - 1):
-            raise ValueError(f"locks: expected a power of two, got {forced.locks}")
-        if not isinstance(race_factor, int | float | np.integer | np.floating):
-            raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {race_factor!r}")
-        most = device.max_work_group_size
-        if forced.work_group_size is not None and forced.work_group_size > most:
-            name = device.name.strip()
-            raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {forced.work_group_size}")
-        bins = tuple(prod(shape) for shape in shapes)
-        room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
-        return Problem(size, bins, num_histograms, float(race_factor), forced, room, self.emits, even)
-
-    def _profile_of(self, device: cl.Device) -> Profile:
-        return device_profile(device) if self._profile is None else checked_profile(self._profile, device)
-
-    def _device_numbers(self, device: cl.Device) -> tuple[Profile, frozenset[str]]:
-        profile = self._profile_of(device)
-        return profile, profile.features or frozenset()
-
-    def _spec(self, sweep: PlannedSweep, device: cl.Device, *, aligned: bool, reach: bool, batch: str) -> SweepSpec:
-        (profile, features), chosen = self._device_numbers(device), sweep.plan
-        ignored = [target for n, target in enumerate(self._targets) if n not in sweep.numbers]
-        return SweepSpec(
-            sweep.outputs,
-            self.arguments,
-            self._map,
-            chosen.memory,
-            order_of(profile),
-            chosen.work_group_size,
-            local_capacity(sweep.outputs, chosen, profile),
-            chosen.teams,
-            "flat" if chosen.flat else batch,
-            is_wide(chosen),
-            aligned,
-            reach,
-            tuple(self._structs.items()),
-            self._preamble,
-            features,
-            tuple(Output(target.operator, (), target.suffix) for target in ignored),
-            chosen.packed,
-        )
-
-    def _check_fp64(self) -> None:
-        needing = [("operator", o.needs_fp64) for o in self._outputs.operators]
-        needing += [(argument.name, needs_fp64(argument.dtype)) for argument in self.arguments]
-        names = [name for name, needs in needing if needs]
-        for device in self.context.devices:
-            features = device_features(device, self.context)  # here, where a context is at hand to try things in
-            if names and "fp64" not in features:
-                raise UnsupportedError(
-                    f"{names[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); use float32 or integers"
-                )
 
 
 def _batch(call: Call) -> Batch | None:

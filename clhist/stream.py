@@ -109,7 +109,7 @@ class Accumulator:
                 raise TypeError(f"dtype: expected none, since the kernel's operators have theirs; got {dtype!r}")
             self._outputs, kernel = operator._outputs, operator
             self._queue = kernel._queue(queue)
-            self._profile = kernel._profile_of(self._queue.device)
+            self._profile = kernel.profile_of(self._queue.device)
         else:
             self._outputs, kernel = Outputs.of(_operator(operator, dtype, dest)), None
             self._queue = queue or default_queue()

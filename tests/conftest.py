@@ -98,7 +98,7 @@ def any_profile(
     if request.param == "own profile":
         yield
     else:
-        monkeypatch.setattr("clhist.kernel.device_profile", lambda device: gpu_like)
+        monkeypatch.setattr("clhist.prepare.device_profile", lambda device: gpu_like)
         clhist.api.pair_kernel.cache_clear()  # its kernels keep the plans that they made
         yield
         clhist.api.pair_kernel.cache_clear()

@@ -60,7 +60,7 @@ def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
     if before:
         monkeypatch.setenv("CLHIST_PROFILE", before)
     used = []
-    monkeypatch.setattr("clhist.kernel.device_profile", lambda dev: used.append(device_profile(dev)) or used[-1])
+    monkeypatch.setattr("clhist.prepare.device_profile", lambda dev: used.append(device_profile(dev)) or used[-1])
     result = run(*command, "--profile", "small")
     assert result.exit_code == 0, result.output
     assert {profile.name for profile in used} == {"small"}
