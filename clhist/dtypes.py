@@ -149,7 +149,7 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
                     raise ValueError(f"{wrong}; expected one number")
                 if number.dtype.kind == "c" and dtype.kind != "c":
                     raise ValueError(wrong)
-            converted[()] = value
+            converted[()] = value if dtype.names is not None else number  # of a Python int NumPy 1 warns
             # A float may round, or overflow; an integer must stay what it is.
             kept = dtype.kind in "fcV" or converted[()] == number[()]
     except (TypeError, ValueError, OverflowError) as error:
