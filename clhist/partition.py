@@ -178,7 +178,7 @@ def specs(plan: Plan, spec: SweepSpec, local_memory: int) -> tuple[PartitionSpec
         batch="segments",
         aligned=True,
         reach=False,
-        structs=(),
+        structs=() if uniform is None else spec.structs,  # scalar arguments may be of these types
         preamble="",
         ignored=(),
     )

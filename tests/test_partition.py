@@ -195,6 +195,22 @@ def test_user_structures_and_preamble(gpu_like, rng):
     assert found.tolist() == expected
 
 
+def test_scalars_of_user_structures(gpu_like, rng):
+    """The second kernel has the scalar arguments too where all values are the same."""
+    window = np.dtype([("first", np.int32), ("step", np.int32)])
+    kernel = HistogramKernel(
+        None,
+        operators.add(np.int32),
+        arguments="const int *x, window_t w, int weight",
+        map="EMIT((x[i] - w.first) / w.step, weight)",
+        structs={"window_t": window},
+        profile=gpu_like,
+    )
+    x = rng.integers(10, 2010, 9_001, np.int32)
+    found = kernel(x, np.array((10, 4), window)[()], 3, num_bins=500, passes=8, **PARTITIONED)
+    np.testing.assert_array_equal(found, 3 * counts_of((x - 10) // 4, 500))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(-2, 130), max_size=3000),
