@@ -5,9 +5,11 @@ On a CPU a NumPy array is used where it lies; on other devices it is copied ther
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -144,6 +146,7 @@ def survey(named: Iterable[tuple[str, Array]], context: cl.Context, alignment: i
     return Survey(True, aligned, events, queue)
 
 
+@lru_cache(maxsize=64)
 def shares_memory(device: cl.Device) -> bool:
     """Whether kernels on `device` use NumPy arrays where they lie."""
     return bool(device.host_unified_memory and device.type & cl.device_type.CPU)
@@ -217,23 +220,41 @@ def overlap(first: Array, second: Array) -> bool:
     return first.offset < second.offset + second.nbytes and second.offset < first.offset + first.nbytes
 
 
+def without_memory(array: Array) -> Array:
+    """Return what tells a device array's type and shape, for `empty` to make others like it sooner."""
+    bare = copy.copy(array)
+    bare.base_data, bare.events = None, []
+    return bare
+
+
 def empty(
-    queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, on_device: bool, allocator: Any = None
+    queue: cl.CommandQueue,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    on_device: bool,
+    allocator: Any = None,
+    like: Array | None = None,
 ) -> Array:
-    """Return a new array of PyOpenCL, or else of NumPy."""
+    """Return a new array of PyOpenCL, or else of NumPy; `like` is one of this queue and type `without_memory`."""
     if not on_device:
         # Where every runtime takes it as it is.
         size = int(np.prod(shape)) * dtype.itemsize
         room = np.empty(size + _HOST_ALIGNMENT, np.uint8)
         start = -room.ctypes.data % _HOST_ALIGNMENT
         return room[start : start + size].view(dtype).reshape(shape)
+
+    def make() -> Array:
+        if like is not None:
+            return cl_array.empty_like(like, allocator=allocator)
+        return cl_array.empty(queue, shape, dtype, allocator=allocator)
+
     try:
         try:
-            array = cl_array.empty(queue, shape, dtype, allocator=allocator)
+            array = make()
         except cl.MemoryError:
             if not held_results.release():
                 raise
-            array = cl_array.empty(queue, shape, dtype, allocator=allocator)
+            array = make()
     except (cl.MemoryError, cl.LogicError) as error:
         raise MemoryError(f"the device has no room for a result of shape {shape} and {dtype}: {error}") from error
     if allocator is None and array.base_data is not None and not shares_memory(queue.device):

@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.arguments import check_structs, integer, parse_arguments, scalar
-from clhist.arrays import Array, check_array, is_device_array, operand, survey
+from clhist.arrays import Array, check_array, is_device_array, operand, survey, without_memory
 from clhist.batch import Batch, batch_of_offsets, check_batch
 from clhist.device import check_process, default_queue, profile_names
 from clhist.execute import Allocator, Events, Launch
@@ -438,7 +438,8 @@ class HistogramKernel:
         again = self._repeat
         if numbers is not None and again is not None and again.fits(numbers, given_to_call):
             values = again.values_of(args)
-            target = self._outputs.unchecked_target(call.num_bins, call.dest, call.out)
+            like = again.like if call.allocator is None else None
+            target = self._outputs.unchecked_target(call.num_bins, call.dest, call.out, like)
             arrays = [v for v in (*given_to_call,) if is_device_array(v)]
             wait_for = [*call.wait_for, *(event for array in arrays for event in array.events)]
             return self._enqueue(values, [target], call, again.queue, wait_for, again.prepared, None, on_device=True)
@@ -477,7 +478,10 @@ class HistogramKernel:
         )
         as_given = targets[0].dest is None or targets[0].dest[0] is call.dest  # no copy, because `out` overlaps it
         if numbers is not None and on_device and as_given and not targets[0].fields:
-            self._repeat = Repeat.of(numbers, given_to_call, values, queue, prepared)
+            self._repeat = again = Repeat.of(numbers, given_to_call, values, queue, prepared)
+            outcome = self._enqueue(values, targets, call, queue, wait_for, prepared, batch, on_device=on_device)
+            again.like = without_memory(outcome.results[0])
+            return outcome
         return self._enqueue(values, targets, call, queue, wait_for, prepared, batch, on_device=on_device)
 
     def _repeatable(self, call: Call) -> tuple[Any, ...] | None:

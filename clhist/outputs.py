@@ -128,10 +128,13 @@ class Outputs:
         check_disjoint(found)
         return found
 
-    def unchecked_target(self, num_bins: int, dest: Any, out: Any) -> Target:
-        """Return `dest` and `out` of the only output as `targets` would, of arrays that have been checked before."""
+    def unchecked_target(self, num_bins: int, dest: Any, out: Any, like: Any) -> Target:
+        """Return `dest` and `out` of the only output as `targets` would, of arrays that have been checked before.
+
+        `like` is what a new `out` is like, if that is known.
+        """
         dests, outs = None if dest is None else (dest,), None if out is None else (out,)
-        return Target("", self.operators[0], (num_bins,), (), dests, outs)
+        return Target("", self.operators[0], (num_bins,), (), dests, outs, like=like)
 
     def like(self, each: list[Any]) -> Any:
         """Return what stands for `each` output in an argument: itself, a list or a mapping."""

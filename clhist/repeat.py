@@ -34,7 +34,7 @@ class _Seen:
         return is_same and bool(array.offset == self.offset)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Repeat:
     """What was given to a call, and what came of the checks.
 
@@ -50,6 +50,8 @@ class Repeat:
         What it ran on.
     prepared : object
         The plan, built.
+    like : array or None
+        What the result was like, without its memory.
     """
 
     numbers: tuple[Any, ...]
@@ -57,6 +59,7 @@ class Repeat:
     values: tuple[Any, ...]
     queue: cl.CommandQueue
     prepared: Any
+    like: Array | None = None
 
     @classmethod
     def of(

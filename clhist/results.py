@@ -32,6 +32,8 @@ class Target:
         One array, or one for each field.
     dest_is_partial, out_is_partial : bool
         Whether these hold accumulators, neither lifted nor finished.
+    like : array, optional
+        What a new `out` is like; see `clhist.arrays.empty`.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Target:
     out: tuple[Array, ...] | None
     dest_is_partial: bool = False
     out_is_partial: bool = False
+    like: Array | None = None
 
     @property
     def named(self) -> list[tuple[str, Array]]:
@@ -56,7 +59,9 @@ class Target:
     def allocate(self, queue: cl.CommandQueue, on_device: bool, allocator: Allocator | None) -> None:
         """Make `out` where there is none."""
         if self.out is None:
-            self.out = tuple(empty(queue, self.shape, dtype, on_device, allocator) for dtype in self._dtypes())
+            self.out = tuple(
+                empty(queue, self.shape, dtype, on_device, allocator, self.like) for dtype in self._dtypes()
+            )
 
     def result(self) -> Any:
         """Return what the caller gets."""
