@@ -487,7 +487,10 @@ class HistogramKernel:
     def _repeatable(self, call: Call) -> tuple[Any, ...] | None:
         """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
         plain = call.forced is FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
-        if not plain or call.reach or call.partial or not self._outputs.is_single or type(call.num_bins) is not int:
+        if not plain or call.reach or call.partial or not self._outputs.is_single:
+            return None
+        shape = call.num_bins if type(call.num_bins) is tuple else (call.num_bins,)
+        if any(type(bins) is not int for bins in shape):
             return None
         if type(call.race_factor) is not float or call.memory_budget is not None:
             return None

@@ -128,13 +128,14 @@ class Outputs:
         check_disjoint(found)
         return found
 
-    def unchecked_target(self, num_bins: int, dest: Any, out: Any, like: Any) -> Target:
+    def unchecked_target(self, num_bins: int | tuple[int, ...], dest: Any, out: Any, like: Any) -> Target:
         """Return `dest` and `out` of the only output as `targets` would, of arrays that have been checked before.
 
         `like` is what a new `out` is like, if that is known.
         """
         dests, outs = None if dest is None else (dest,), None if out is None else (out,)
-        return Target("", self.operators[0], (num_bins,), (), dests, outs, like=like)
+        shape = num_bins if isinstance(num_bins, tuple) else (num_bins,)
+        return Target("", self.operators[0], shape, (), dests, outs, like=like)
 
     def like(self, each: list[Any]) -> Any:
         """Return what stands for `each` output in an argument: itself, a list or a mapping."""

@@ -49,6 +49,16 @@ def test_the_same_again(kernel, data, checks, queue):
     assert len(checks) == 3
 
 
+def test_shapes_repeat_too(kernel, data, checks):
+    want = counts_of(data.get(), 50).reshape(5, 10)
+    for _ in range(3):
+        found = kernel(data, 1, num_bins=(5, 10))
+        np.testing.assert_array_equal(found.get(), want)
+    assert len(checks) == 1
+    with pytest.raises(TypeError, match="num_bins: expected an integer, got 5.0"):
+        kernel(data, 1, num_bins=(5.0, 10))
+
+
 def test_new_content_is_read(kernel, data, checks):
     kernel(data, 1, num_bins=50)
     data[:] = 7
