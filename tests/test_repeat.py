@@ -55,7 +55,7 @@ def test_shapes_repeat_too(kernel, data, checks):
         found = kernel(data, 1, num_bins=(5, 10))
         np.testing.assert_array_equal(found.get(), want)
     assert len(checks) == 1
-    with pytest.raises(TypeError, match="num_bins: expected an integer, got 5.0"):
+    with pytest.raises(TypeError, match=r"num_bins: expected an integer, got 5\.0"):
         kernel(data, 1, num_bins=(5.0, 10))
 
 
