@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -144,6 +144,16 @@ def survey(named: Iterable[tuple[str, Array]], context: cl.Context, alignment: i
         events += array.events
         queue = queue or array.queue
     return Survey(True, aligned, events, queue)
+
+
+def note_event(array: Array, event: cl.Event, waited: Collection[cl.Event]) -> None:
+    """Add to a written array the `event` after which it is complete, in the place of those that were waited for.
+
+    Otherwise an array that is written again and again has a dozen events, for each of which every call waits.
+    """
+    done = {id(each) for each in waited}
+    array.events[:] = [each for each in array.events if id(each) not in done]
+    array.add_event(event)
 
 
 @lru_cache(maxsize=64)

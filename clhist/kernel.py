@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.arguments import check_structs, integer, parse_arguments, scalar
-from clhist.arrays import Array, check_array, is_device_array, operand, survey, without_memory
+from clhist.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
 from clhist.batch import Batch, batch_of_offsets, check_batch
 from clhist.device import check_process, default_queue, profile_names
 from clhist.execute import Allocator, Events, Launch
@@ -534,7 +534,7 @@ class HistogramKernel:
         if on_device:
             written = [v for a, v in zip(self.arguments, values, strict=True) if a.is_array and not a.is_const]
             for array in (*(array for each in targets for array in each.out or ()), *written):
-                array.add_event(events["combine"][-1])
+                note_event(array, events["combine"][-1], wait_for)
         if waits:
             for item in (*operands.values(), *(o for result in results for o in result.out), reach):
                 if item is not None:

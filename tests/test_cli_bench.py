@@ -41,7 +41,7 @@ def measured(tmp_path):
 @pytest.fixture
 def as_gpu(gpu_like, monkeypatch):
     """Let all be planned as for a small GPU, which shares copies."""
-    for module in ("clhist.kernel", "clhist.cli.bench_lab"):
+    for module in ("clhist.prepare", "clhist.cli.bench_lab"):
         monkeypatch.setattr(f"{module}.device_profile", lambda device: gpu_like)
 
 
