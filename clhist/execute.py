@@ -15,6 +15,7 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool
 from clhist.arrays import Operand, held_results, read_only_buffer
 from clhist.batch import Batch
 from clhist.model_draft import ALIGNMENT, LOCK_BYTES, Plan
+from clhist.model_partition import RANGE_BYTES
 from clhist.operator import Operator
 from clhist.profile import Profile
 from clhist.program import Kernel, build
@@ -92,6 +93,8 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
             end = -(-end // ALIGNMENT) * ALIGNMENT + cells * part.cell_bytes
             locks += (cells if plan.locks is None else min(cells, plan.locks)) * (update == "lock")
     end = -(-end // LOCK_BYTES) * LOCK_BYTES + LOCK_BYTES * locks
+    if plan.partitions:
+        end = -(-end // ALIGNMENT) * ALIGNMENT + RANGE_BYTES
     return next((size for size in (most // 4, most // 2, most) if size >= end), end)
 
 

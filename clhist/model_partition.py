@@ -13,6 +13,7 @@ from clhist.model_draft import Draft, Forced, Plan
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
 LEAST_GROUP = 64
+RANGE_BYTES = 16  # of local memory: which tiles a work-group goes through
 FEW_PARTITIONS = 16
 MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, all ones being no bin
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
@@ -38,7 +39,7 @@ def cannot_partition(draft: Draft, update: str) -> Exception | None:
             f"bins, got {draft.num_elements} and {draft.num_bins}"
         )
     size, _ = draft.element_bytes(update)
-    if 2 * size > draft.local_memory(update):
+    if 2 * size + RANGE_BYTES > draft.local_memory(update):
         return ValueError(f"memory: 'partitioned' needs local memory for 2 bins of {size:g} bytes")
     if partition_count(draft, update) > work_items(draft):
         return ValueError(
@@ -94,7 +95,7 @@ def partitioned(draft: Draft, update: str) -> Plan:
 def partition_count(draft: Draft, update: str) -> int:
     """Return how many ranges of bins, each of which fits local memory, all bins make; more if passes are forced."""
     size, _ = draft.element_bytes(update)
-    room = draft.local_memory(update) - draft.alignment_bytes(update)
+    room = draft.local_memory(update) - draft.alignment_bytes(update) - RANGE_BYTES
     needed = ceil(draft.num_bins / max(2, min(MOST_PARTITION_BINS, int(room // size))))
     return max(needed, min(draft.forced.passes or 1, ceil(draft.num_bins / 2)))
 

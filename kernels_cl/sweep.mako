@@ -236,7 +236,8 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
     ## Each partition has a copy for each work-group whose share begins, lies or ends in it: those of a partition follow
     ## one another, and a work-group that ends one partition and begins the next has one of each.
     const uint clhist_group = get_group_id(0), clhist_groups = get_num_groups(0);
-    __local uint clhist_range[2];
+    ## In the pool, since together with another array it may be more than a device has.
+    __local uint *clhist_range = (__local uint *)(clhist_pool + ${spec.capacity - 8});
     ulong clhist_all = 0;
     for (uint k = 0; k < clhist_partitions; ++k)
         clhist_all += clhist_totals[k];

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pyopencl as cl
@@ -312,6 +313,17 @@ def test_the_source_can_be_read(count):
     source = count.source(count.plan(10**5, 50_000, **PARTITIONED))
     assert "void clhist_split(" in source
     assert "void clhist_sweep(" in source
+
+
+def test_partitions_take_no_more_local_memory_than_there_is(count, gpu_like):
+    """AMD's compiler refuses a byte more than 64 KiB."""
+    kernel = HistogramKernel(None, operators.add(np.int32), profile=gpu_like, **COUNT)
+    found = kernel.plan(10**5, 200_000, **PARTITIONED)
+    assert 4 * found.bins_per_pass > gpu_like.local_memory * 3 // 4
+    sweep = kernel.source(found).partition("void clhist_index(")[2].partition("typedef")[2]
+    assert re.findall(r"__local (?:u?int|uchar|ushort|uint4) (\w+)\[(\d+)\]", sweep) == [
+        ("clhist_pool", str(gpu_like.local_memory))
+    ]
 
 
 def test_the_command_line():
