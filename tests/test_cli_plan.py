@@ -100,7 +100,7 @@ def test_text_shows_every_step_with_its_equation(monkeypatch):
 
 def test_automatic_memory_shows_why_local_memory_is_left():
     assert plan("-n", "50M", "-H", "24569", *PAPER)["memory"] == "local"
-    assert plan("-n", "50M", "-H", "49145", *PAPER)["partitions"] == 4
+    assert plan("-n", "50M", "-H", "49145", *PAPER)["partitions"] == 5
     text = run("-n", "500k", "-H", "49145", *PAPER).output
     assert text.index("In local memory") < text.index("S_max") < text.index("In global memory")
     assert "one copy" not in text
