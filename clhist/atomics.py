@@ -28,7 +28,7 @@ FEATURES = {
     "nvidia_ptx": "inline PTX: float atomics, device-wide fence",
     "ext_float_atomics": "float atomics by cl_ext_float_atomics",
     "amd_builtins": "builtins of AMD's compiler: float atomics, device-wide fence",
-    "device_fence": "device-wide fence of OpenCL C 2.0 and later",
+    "device_fence": "device-wide fence of OpenCL C 3.0",
 }
 
 
@@ -169,7 +169,7 @@ def available_updates(operator: Operator, memory: str, features: Collection[str]
     memory : {"local", "global"}
         Where the copies are.
     features : collection of str
-        What the device has, of `FEATURES`.
+        What the device has, of `ALL_FEATURES`.
 
     Returns
     -------

@@ -15,6 +15,8 @@ from clhist.profile import Profile
 
 GLOBAL_WORK_GROUP = 256  # section V-A: "block sizes 1024 and 256 for shared and global memory"
 LOCK_BYTES = 4
+# Bytes of local memory up to which a compute unit often has more than one work-group may use.
+SHARED_LOCAL_MEMORY = 48 * 1024
 ALIGNMENT = 16  # where each of several arrays begins in local memory
 
 
@@ -261,6 +263,16 @@ class Draft:
     def work_items(self) -> int:
         threads = min(self.profile.hardware_threads, max(1, self.num_elements))
         return int(self.step("T", threads, "Fig. 2", "min(Thw, N)"))
+
+    def resident(self, blocks: int, used: int) -> int:
+        """Return how many of `blocks` work-groups, each with `used` bytes of local memory, are worth launching.
+
+        Where a work-group may use nearly all local memory of a compute unit, those that use over half of it are alone.
+        """
+        alone = self.profile.kind != "cpu" and self.profile.local_memory > SHARED_LOCAL_MEMORY
+        if not alone or 2 * used <= self.profile.local_memory or self.forced.work_group_size is not None:
+            return blocks
+        return max(1, blocks // 2)
 
     def affordable(self, copies: int, update: str) -> int:
         """Return how many of `copies` copies of all bins in global memory the budget allows."""

@@ -16,9 +16,6 @@ MAX_LOCAL_PASSES = {"native": 3, "cas": 4, "lock": 6}  # section V-A, the switch
 
 MOST_PACKED_RACE_FACTOR = 256
 
-# Bytes of local memory up to which a compute unit often has more than one work-group may use.
-SHARED_LOCAL_MEMORY = 48 * 1024
-
 # On a CPU an update of a shared copy costs four to forty of a private one (PoCL and Intel's runtime, see
 # docs/performance.md), so a work-item keeps its copy as long as initialising and combining it is not more work than its
 # elements are.
@@ -54,19 +51,15 @@ def local_copies(draft: Draft, update: str) -> Plan:
             copies = int(draft.step("M", min(forced.copies, group), "", "forced, at most B"))
     draft.step("C", ceil(group / copies), "(2)", "ceil(B / M)")
     passes = local_passes(draft, update, copies)
-    groups = draft.affordable(resident(draft, blocks, copies * draft.copy_bytes(update, passes)), "native")
+    groups = draft.affordable(_resident(draft, blocks, copies * draft.copy_bytes(update, passes)), "native")
     return draft.finish("local", update, copies, passes, group, groups, group)
 
 
-def resident(draft: Draft, blocks: int, used: int) -> int:
-    """Return how many of `blocks` work-groups, as many as there are work-items for, local memory lets be resident.
-
-    Where a work-group may use nearly all local memory of a compute unit, those that use over half of it are alone.
-    """
-    alone = draft.profile.kind != "cpu" and draft.profile.local_memory > SHARED_LOCAL_MEMORY
-    if not alone or 2 * used <= draft.profile.local_memory or draft.forced.work_group_size is not None:
-        return blocks
-    return int(draft.step("groups", max(1, blocks // 2), "", "blocks / 2: one at a time has room in local memory"))
+def _resident(draft: Draft, blocks: int, used: int) -> int:
+    groups = draft.resident(blocks, used)
+    if groups < blocks:
+        draft.step("groups", groups, "", "blocks / 2: one at a time has room in local memory")
+    return groups
 
 
 def needs_passes(draft: Draft) -> bool:
@@ -87,7 +80,7 @@ def packed_counters(draft: Draft) -> Plan:
     """One copy of 16-bit counters in each work-group; what they have no room for is counted in global memory."""
     draft.step("bytes", 2 * draft.num_bins, "", "of 16-bit counters, two to a word, fit local memory")
     group = int(draft.step("B", draft.profile.work_group_size, "III-C", "work-group size"))
-    blocks = resident(draft, ceil(draft.work_items() / group), 2 * draft.num_bins)
+    blocks = _resident(draft, ceil(draft.work_items() / group), 2 * draft.num_bins)
     groups = max(1, draft.affordable(blocks + 1, "native") - 1)
     return replace(draft.finish("local", "native", 1, 1, group, groups, group), packed=True)
 

@@ -106,7 +106,7 @@ def work_groups(draft: Draft, update: str) -> int:
     groups = ceil(min(draft.profile.hardware_threads, max(1, draft.num_elements)) / group)
     size, _ = draft.element_bytes(update)
     width = ceil(draft.num_bins / partition_count(draft, update))
-    return max(1, groups // 2 if 2 * width * size > draft.profile.local_memory else groups)
+    return draft.resident(groups, int(width * size))
 
 
 def work_items(draft: Draft) -> int:

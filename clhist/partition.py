@@ -22,7 +22,6 @@ from clhist.render import (
     index_parameters,
     render_partition,
     split_parameters,
-    uniform_value,
 )
 
 _BINS, _VALUES = "clhist_pair_bins", "clhist_pair_values"
@@ -40,6 +39,8 @@ class Partition:
         What the source was made of.
     split, index, sweep : Kernel
         Built; the last one goes through the pairs.
+    lanes : int
+        How many pairs a work-item of the last one loads at a time.
     stays_together : bool
         Whether the work-items of a warp should go through as many pairs.
     """
@@ -131,24 +132,27 @@ def partitioned_sweep(
     spec: SweepSpec,
     numbers: tuple[int, ...],
     options: tuple[str, ...],
+    *,
+    value: str | None,
     local_memory: int,
 ) -> Sweep:
     """Return the built sweep of a plan that has partitions; `spec` is that of the plan without them.
+
+    `value` is the C of the value of all pairs, if they have one; `local_memory` is what a work-group may use, in bytes.
 
     Raises
     ------
     BuildError
         If the compiler refuses the operator or the map.
     """
-    before, over_pairs = specs(plan, spec, local_memory)
+    before, over_pairs = specs(plan, spec, value, local_memory)
     partition = _partition(context, before, over_pairs, options)
     return Sweep(plan, over_pairs, partition.sweep, numbers, partition)
 
 
-def specs(plan: Plan, spec: SweepSpec, local_memory: int) -> tuple[PartitionSpec, SweepSpec]:
+def specs(plan: Plan, spec: SweepSpec, uniform: str | None, local_memory: int) -> tuple[PartitionSpec, SweepSpec]:
     """Return what the kernels depend on: that which partitions, and that which goes through the pairs."""
     output = spec.outputs[0]
-    uniform = uniform_value(output.suffix, spec.map, spec.arguments, f"{spec.preamble}\n{output.operator.preamble}")
     most = 1 << (plan.partitions - 1).bit_length()
     # Where work-items must stay together the pairs of a partition in a tile should be enough for 32 of them.
     wanted = (

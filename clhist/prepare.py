@@ -159,7 +159,13 @@ class Preparation:
             if sweep.plan.partitions:
                 sweeps.append(
                     partitioned_sweep(
-                        self.context, sweep.plan, spec, sweep.numbers, self._options, profile.local_memory
+                        self.context,
+                        sweep.plan,
+                        spec,
+                        sweep.numbers,
+                        self._options,
+                        value=self.targets[sweep.numbers[0]].value,
+                        local_memory=profile.local_memory,
                     )
                 )
                 continue
@@ -257,7 +263,7 @@ class Preparation:
         if chosen.update == "sort":
             return render_pairs(spec, targets[0].emits or 1)
         if chosen.partitions:
-            before, over_pairs = specs(chosen, spec, self.profile_of(device).local_memory)
+            before, over_pairs = specs(chosen, spec, targets[0].value, self.profile_of(device).local_memory)
             return f"{render_partition(before)}\n{render_sweep(over_pairs)}"
         return render_sweep(spec)
 

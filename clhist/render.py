@@ -126,7 +126,7 @@ class SweepSpec:
     preamble : str
         C before the map.
     features : frozenset of str
-        What the device has, of `clhist.atomics.FEATURES`.
+        What the device has, of `clhist.atomics.ALL_FEATURES`.
     ignored : tuple of Output
         Histograms that the map emits to, and another sweep fills.
     packed : bool
