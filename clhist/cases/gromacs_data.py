@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import zipfile
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from itertools import product
@@ -17,7 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib import format as npy
+
+from clhist.cases.files import read_npz
 
 __all__ = ["NonbondedInput", "Reference", "load_nonbonded", "reference_forces", "water_box"]
 
@@ -178,42 +178,12 @@ def load_nonbonded(path: str | os.PathLike[str]) -> NonbondedInput:
         It is not an .npz file, is damaged, lacks a key, or its content is inconsistent. The text names
         the file and the key, what was expected and what was there.
     """
-    arrays: dict[str, Any] = {}
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        try:
-            with zipfile.ZipFile(file) as archive:
-                keys = [member[:-4] for member in archive.namelist() if member.endswith(".npy")]
-                for name in (field.name for field in fields(NonbondedInput) if field.default is MISSING):
-                    _require(name in keys, name, "a key of this name", f"only {', '.join(keys) or 'none'}")
-                    arrays[name] = _read_member(archive, name, size)
-                if "expected_faction" in keys:
-                    arrays["expected_faction"] = _read_member(archive, "expected_faction", size)
-            return NonbondedInput(**arrays)
-        except Exception as error:  # damage surfaces as any of the errors of zip, deflate, struct, tokenize and npy
-            raise ValueError(f"{os.fspath(path)}: expected an .npz file of a pair list: {error}") from error
-
-
-def _read_member(archive: zipfile.ZipFile, name: str, archive_size: int) -> npt.NDArray[Any]:
-    """One array of an .npz file, refused before it is allocated if the file cannot hold that much."""
-    info = archive.getinfo(f"{name}.npy")
-    # Deflate shrinks at most 1032 times, so a larger claim is false.
-    stored = min(info.compress_size, archive_size)
-    possible = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}.get(info.compress_type, 0) * stored
-    _require(info.file_size <= possible, name, f"at most {possible} bytes in {stored}", info.file_size)
+    names = [field.name for field in fields(NonbondedInput) if field.default is MISSING]
     try:
-        with archive.open(info) as member:
-            version = npy.read_magic(member)
-            read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, _, dtype = read_header(member)
-            declared = member.tell() + math.prod(shape) * dtype.itemsize
-            _require(dtype.kind in "iuf", "dtype", "integers or floats", dtype)
-            sound = min(shape, default=0) >= 0 and declared == info.file_size
-            _require(sound, "shape", f"one of {info.file_size} bytes, the size of the member", f"{shape} of {dtype}")
-        with archive.open(info) as member:
-            return npy.read_array(member, allow_pickle=False)
-    except Exception as error:
-        raise ValueError(f"{name}: expected a whole .npy array, got {type(error).__name__}: {error}") from error
+        arrays: dict[str, Any] = dict(read_npz(path, names, optional=["expected_faction"]))
+        return NonbondedInput(**arrays)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: expected an .npz file of a pair list: {error}") from error
 
 
 def water_box(num_molecules: int = 7726, cutoff: float = 0.6572, seed: int = 0) -> NonbondedInput:
