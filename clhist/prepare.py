@@ -233,6 +233,7 @@ class Preparation:
             features,
             tuple(Output(target.operator, (), target.suffix) for target in ignored),
             chosen.packed,
+            len(self.targets) == 1 and self.targets[0].emits == 1,
         )
 
     def source(self, chosen: Plan, device: cl.Device) -> str:

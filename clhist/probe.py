@@ -53,7 +53,7 @@ def _proven(queue: cl.CommandQueue, atomics: Sequence[NativeAtomic]) -> Iterator
             for atomic in atomics:
                 yield from _proven(queue, [atomic])
         return
-    names = _kernel_names(program)
+    names = program.kernel_names.split(";")
     for n, atomic in enumerate(atomics):
         if f"clhist_prove{n}" in names and _is_right(queue, getattr(program, f"clhist_prove{n}"), atomic):
             yield atomic
@@ -65,13 +65,6 @@ def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Progr
             return cl.Program(context, source).build(options=list(options))
         except cl.Error:
             return None
-
-
-def _kernel_names(program: cl.Program) -> list[str]:
-    try:
-        return program.kernel_names.split(";")
-    except cl.Error:  # what some runtimes have to say of a program without kernels
-        return []
 
 
 def _is_right(queue: cl.CommandQueue, kernel: Any, atomic: NativeAtomic) -> bool:
@@ -107,7 +100,7 @@ def _values(atomic: NativeAtomic) -> tuple[np.ndarray, float]:
 def _fence_works(queue: cl.CommandQueue) -> bool:
     """Whether plain counters behind locks miss no count; a device without the fence has no such kernel."""
     program: Any = _build(queue.context, render_probe([], CELLS), DEVICE_FENCE_OPTIONS)
-    if program is None or "clhist_prove_fence" not in _kernel_names(program):
+    if program is None or "clhist_prove_fence" not in program.kernel_names.split(";"):
         return False
     counters, locks = (cl_array.zeros(queue, CELLS, np.int32) for _ in range(2))
     try:

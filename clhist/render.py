@@ -16,7 +16,7 @@ import numpy as np
 from mako.lookup import TemplateLookup
 from mako.template import Template
 
-from clhist.atomics import NativeAtomic, native_atomic, slowest
+from clhist.atomics import NativeAtomic, native_atomic, part_loops, slowest
 from clhist.dtypes import c_name, declare
 from clhist.operator import Operator, Part
 
@@ -131,6 +131,8 @@ class SweepSpec:
         Histograms that the map emits to, and another sweep fills.
     packed : bool
         Whether counters of 16 bits share words of local memory; the one output then counts.
+    one_pair : bool
+        Whether there is one output, and an element has one value for it at most.
     """
 
     outputs: tuple[Output, ...]
@@ -150,6 +152,7 @@ class SweepSpec:
     features: frozenset[str] = frozenset()
     ignored: tuple[Output, ...] = ()
     packed: bool = False
+    one_pair: bool = False
 
     @property
     def update(self) -> str:
@@ -169,6 +172,20 @@ class SweepSpec:
             SweepPart(n, output, part, update, native_atomic(part.operation, part.dtype, self.memory, self.features))
             for n, (output, part, update) in enumerate(pairs)
         )
+
+    @property
+    def holds(self) -> bool:
+        """Whether each work-item of a GPU holds one bin that many want, where updates wait for each other.
+
+        In local memory loops do; additions of floats and of 64 bits are loops of NVIDIA's there.
+        """
+        parts = self.parts
+        if not self.one_pair or self.order != "interleaved" or self.update == "private" or self.packed:
+            return False
+        if self.memory == "global":
+            return True
+        loops = parts[0].update in ("cas", "lock") or ("nvidia_ptx" in self.features and part_loops(parts[0].part))
+        return len(parts) == 1 and loops
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -207,7 +224,8 @@ class SweepSpec:
         They do not come together by themselves after a loop of compare and exchange, or after a bin that only some of
         them have in this pass: left alone, each goes on through the rest of its elements at its own pace.
         """
-        return "nvidia_ptx" in self.features and self.update in ("cas", "lock") and self.team_size % 32 == 0
+        loops = self.update in ("cas", "lock") or (self.holds and self.memory == "local")
+        return "nvidia_ptx" in self.features and loops and self.team_size % 32 == 0
 
     @property
     def loads(self) -> int:

@@ -1,5 +1,7 @@
 ## Programs that show whether a hardware atomic, or a fence, does on a device what it should: see clhist/probe.py.
 ## A compiler that lacks the one asked for builds a program without the kernel.
+## NVIDIA's driver crashes when asked for the kernels of a program that has none.
+__kernel void clhist_nothing(void) {}
 #ifdef __has_builtin
 #define CLHIST_HAS_BUILTIN(name) __has_builtin(name)
 #else

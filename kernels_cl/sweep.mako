@@ -13,6 +13,7 @@
     locked = [part for part in parts if part.update == "lock"]
     team = spec.team_size
     BLOCK = 4096
+    MOST_VOTES = 8  # after so many values of other bins a bin that was met often is given up
     bin_t = "ulong" if spec.wide else "uint"
     lock_t = "uint" if local else "ulong"
 
@@ -33,6 +34,10 @@
     if spec.packed:
         state = [(f"const {bin_t}", f"clhist_count{spec.outputs[0].suffix}"), ("__local uint *", "clhist_words"),
                  ("__global uint *", "clhist_beyond")]
+    if spec.holds:
+        state += [("clhist_bin_t *", "clhist_held_bin"), ("accumulator_t *", "clhist_held")]
+    if spec.holds and not local:
+        state.append(("uint *", "clhist_votes"))
     flat = spec.batch == "flat"
     segments = spec.batch == "segments"
     batch = spec.batch in ("even", "table")
@@ -46,6 +51,11 @@
         return 4 if part is parts[-1] else 16
 
     cell = "bin * clhist_copies" if local else "bin"
+
+    def lock_of(part):
+        """The argument of an update that needs a lock."""
+        suffix = part.output.suffix
+        return f"clhist_locks{part.n} + (({cell} + clhist_lock_base{suffix}) & clhist_lock_mask), " if part.update == "lock" else ""
 
     def element(value, index):
         """The arguments of the map for one element."""
@@ -94,6 +104,13 @@ ${update.cas(part.n, space, "atomic_cmpxchg" if part.part.cell_bytes == 4 else "
 % else:
 ${update.lock(part.n, space, fence)}
 % endif
+% if spec.holds and local:
+% if part.update == "lock":
+${update.try_lock(part.n, space, fence)}
+% else:
+${update.try_cas(part.n, space, "atomic_cmpxchg" if part.part.cell_bytes == 4 else "atom_cmpxchg")}
+% endif
+% endif
 % endif
 % endfor
 </%operators:functions>
@@ -103,17 +120,28 @@ ${update.lock(part.n, space, fence)}
 ${counters_of_16_bits(spec.outputs[0].suffix)}
 % endif
 % for output in [] if spec.packed else spec.outputs:
-void clhist_emit${output.suffix}(const clhist_bin_t target, const value${output.suffix}_t value, ${declared})
+<% s = output.suffix %>\
+void clhist_update_bin${s}(const clhist_bin_t bin, const accumulator${s}_t lifted, ${declared})
 {
-    const clhist_bin_t bin = target - clhist_first${output.suffix};  // unsigned: what lies before the first is beyond the last
-    if (bin < clhist_count${output.suffix}) {
-        const accumulator${output.suffix}_t lifted = clhist_lift${output.suffix}(value);
 % for part in parts:
 % if part.output is output:
-<% lock = f"clhist_locks{part.n} + (({cell} + clhist_lock_base{output.suffix}) & clhist_lock_mask), " if part.update == "lock" else "" %>\
-        clhist_update${part.n}(clhist_cells${part.n} + ${cell}, ${lock}lifted${part.part.accessor});
+    clhist_update${part.n}(clhist_cells${part.n} + ${cell}, ${lock_of(part)}lifted${part.part.accessor});
 % endif
 % endfor
+}
+
+% if spec.holds:
+${hold()}
+% endif
+void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${declared})
+{
+    const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
+    if (bin < clhist_count${s}) {
+% if spec.holds:
+        clhist_hold(bin, clhist_lift(value), ${passed});
+% else:
+        clhist_update_bin${s}(bin, clhist_lift${s}(value), ${passed});
+% endif
     }
 }
 % endfor
@@ -170,6 +198,13 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % endif
 % endfor
     const size_t clhist_item = get_global_id(0), clhist_items = get_global_size(0);
+% if spec.holds:
+    clhist_bin_t clhist_held_bin[1];
+    accumulator_t clhist_held[1];
+% if not local:
+    uint clhist_votes[1];
+% endif
+% endif
     const uint clhist_lane = get_local_id(0)${"" if team == spec.work_group_size else f" % {team}"};
 % if spec.reach:
     clhist_bin_t clhist_reach = 0;
@@ -296,6 +331,15 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % endif
 % endfor
 
+% if spec.holds:
+    *clhist_held_bin = ~(clhist_bin_t)0;
+% if not local:
+    *clhist_votes = 0;
+% endif
+% for part in parts:
+    (*clhist_held)${part.part.accessor} = clhist_neutral${part.n}();
+% endfor
+% endif
 % if local:
 % if spec.packed:
     for (uint k = clhist_lane; k < (clhist_count${spec.outputs[0].suffix} + 1) / 2; k += ${team})
@@ -390,6 +434,10 @@ ${segments_of_share()}
         clhist_map(${element(lambda a: f"{a.name}[i]", "i")}, ${passed});
     }
 % endif
+% if spec.holds:
+    if (*clhist_held_bin < clhist_count)
+        clhist_update_bin(*clhist_held_bin, *clhist_held, ${passed});
+% endif
 % if spec.reach:
 
     if (clhist_reach > *clhist_global_reach)
@@ -479,6 +527,41 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${declared
             seen = found;
         }
     }
+}
+</%def>
+
+## Updates of one bin by many work-items wait for each other. So each work-item holds one bin, and combines by itself what
+## it meets of it. In local memory that is a bin whose update did not succeed at once; in global memory, where any update
+## takes long, it is chosen by votes: every value of the bin that is held is for it, every other one against it.
+<%def name="hold()">
+void clhist_hold(clhist_bin_t bin, accumulator_t lifted, ${declared})
+{
+    if (bin == *clhist_held_bin) {
+% for part in parts:
+        (*clhist_held)${part.part.accessor} = clhist_combine${part.n}((*clhist_held)${part.part.accessor}, lifted${part.part.accessor});
+% endfor
+% if not local:
+        *clhist_votes = min(*clhist_votes + 1, ${MOST_VOTES}u);
+% endif
+        return;
+    }
+% if local:
+    if (clhist_try${parts[0].n}(clhist_cells${parts[0].n} + ${cell}, ${lock_of(parts[0])}lifted))
+        return;
+% else:
+    if (*clhist_votes > 0) {
+        *clhist_votes -= 1;
+        clhist_update_bin(bin, lifted, ${passed});
+        return;
+    }
+    *clhist_votes = 1;
+% endif
+    const clhist_bin_t before = *clhist_held_bin;
+    const accumulator_t total = *clhist_held;
+    *clhist_held_bin = bin;
+    *clhist_held = lifted;
+    if (before < clhist_count)  // not so of the bin that is held before the first
+        clhist_update_bin(before, total, ${passed});
 }
 </%def>
 

@@ -50,3 +50,31 @@ void clhist_update${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, c
     }
 }
 </%def>
+
+## The same, tried once: whether it succeeded.
+<%def name="try_cas(n, space, exchange)">
+bool clhist_try${n}(${space} cell${n}_t *cell, const part${n}_t value)
+{
+    volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
+    cell${n}_t seen, next;
+    seen.word = *word;
+    next.word = 0;
+    next.value = clhist_combine${n}(seen.value, value);
+    return next.word == seen.word || ${exchange}(word, seen.word, next.word) == seen.word;
+}
+</%def>
+
+<%def name="try_lock(n, space, fence)">
+bool clhist_try${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, const part${n}_t value)
+{
+    volatile ${space} cell${n}_t *bin = cell;
+    int done = 0;
+    if (atomic_xchg(lock, 1) == 0) {
+        ${fence};
+        bin->value = clhist_combine${n}(bin->value, value);
+        ${fence};
+        done = atomic_xchg(lock, 0);
+    }
+    return done;
+}
+</%def>
