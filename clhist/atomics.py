@@ -224,6 +224,17 @@ def part_loops(part: Part) -> bool:
     return part.operation == "add" and (part.dtype.kind == "f" or part.cell_bytes == 8)
 
 
+def update_kind(part: Part, update: str) -> str:
+    """Return what the speed of an update depends on: "native float32", "cas 64" or "lock"; empty for others."""
+    if update == "lock":
+        return "lock"
+    if update == "cas":
+        return f"cas {8 * part.cell_bytes}"
+    bits = 8 * part.cell_bytes
+    name = f"{'float' if part.dtype.kind == 'f' else 'int'}{bits}"
+    return f"native {name}" if update == "native" else ""
+
+
 def slowest(updates: Iterable[str]) -> str:
     """Return the least efficient of `updates`."""
     return max(updates, key=UPDATES.index)

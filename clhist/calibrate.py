@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pyopencl as cl
 from clhist import measure
 from clhist.device import device_kind, own_profile
 from clhist.measure import MIB, Bench, Measurement
+from clhist.measure_plans import plan_rates
 from clhist.profile import PARAMETERS, Profile, parse_profile, user_directory
 
 # What a measured number may be; beyond it the measurement is taken for wrong.
@@ -127,7 +128,7 @@ def calibrate(
     """
     bench, before = Bench.of(device, quick=quick), own_profile(device)
     is_cpu = device_kind(device) == "cpu"
-    stages = _stages(bench)
+    stages = _stages(bench, before)
     measured: dict[str, Measurement] = {}
     for stage in STAGES:
         progress(stage)
@@ -138,10 +139,19 @@ def calibrate(
     return Calibration(device.name.strip(), device_kind(device), driver, findings, rates)
 
 
-STAGES = ("local memory", "bandwidth", "last-level cache", "cache line", "resident work-items", "launch", "updates")
+STAGES = (
+    "local memory",
+    "bandwidth",
+    "last-level cache",
+    "cache line",
+    "resident work-items",
+    "launch",
+    "updates",
+    "plans",
+)
 
 
-def _stages(bench: Bench) -> dict[str, Callable[[], dict[str, Measurement]]]:
+def _stages(bench: Bench, before: Profile) -> dict[str, Callable[[], dict[str, Measurement]]]:
     device = bench.device
     memory, reported = device.global_mem_size, device.local_mem_size
     return {
@@ -155,6 +165,8 @@ def _stages(bench: Bench) -> dict[str, Callable[[], dict[str, Measurement]]]:
         "resident work-items": lambda: {"hardware_threads": measure.residents(bench)},
         "launch": lambda: {"launch": measure.launch(bench)},
         "updates": lambda: measure.update_rates(bench),
+        # On a CPU every work-item has a copy of its own, so that nothing is to be chosen.
+        "plans": lambda: {} if before.kind == "cpu" else plan_rates(bench, replace(before, rates={})),
     }
 
 

@@ -5,24 +5,29 @@ Pure functions of numbers. Every intermediate is kept, so that a person can read
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
-from clhist.atomics import PLACES, STRATEGIES
+from clhist.atomics import MEMORIES, PLACES, STRATEGIES
 from clhist.model_batches import batched
 from clhist.model_draft import Draft, Forced, Plan
 from clhist.model_equations import (
     MAX_LOCAL_PASSES,
     can_pack,
+    global_copies,
     local_copies,
     needs_passes,
     packed_counters,
     private_copies,
 )
-from clhist.model_partition import is_worth_partitioning, partitioned
+from clhist.model_partition import MOST_PREDICTED, is_worth_partitioning, partitioned
 from clhist.model_sorting import global_or_sorted, sorted_pairs
+from clhist.model_times import BIN_NUMBER_BYTES, COUNT, Times
 from clhist.profile import Profile
+
+PREDICTED = ("t_local", "t_partitioned", "t_global")  # steps of a plan that was chosen by its time
 
 
 @lru_cache(maxsize=4096)
@@ -46,8 +51,12 @@ def plan(
     enough_copies: int | None = None,
     value_bytes: int = 4,
     counts: bool = False,
+    kinds: tuple[str, str] = ("", ""),
+    read_bytes: int = BIN_NUMBER_BYTES,
 ) -> Plan:
     """Return how to compute a histogram (SC'20, section III, equations 1 to 6 and the switching point of V-A).
+
+    Where the profile has rates of these kinds of updates, the plan is the one that is predicted to be the fastest.
 
     Parameters
     ----------
@@ -86,6 +95,10 @@ def plan(
         Bytes of a value where pairs are written to memory; 0 if all have the same.
     counts : bool
         Whether 32-bit integers are added of which each is 1: two counters of 16 bits may then share a word.
+    kinds : tuple of str
+        `clhist.atomics.update_kind` of the update in local and in global memory; empty if not known.
+    read_bytes : int
+        What the map reads for an element.
 
     Raises
     ------
@@ -128,34 +141,90 @@ def plan(
         value_bytes=value_bytes,
         counts=counts,
     )
+    times = {
+        memory: Times(profile.rates, COUNT if counts else kind, draft.element_bytes(update)[0], value_bytes, read_bytes)
+        for memory, kind, update in zip(MEMORIES, kinds, (local_update, global_update), strict=True)
+    }
+    chosen = _chosen(draft, local_update, global_update, times)
+    return replace(chosen, seconds=times[chosen.memory].seconds(chosen))
+
+
+def _chosen(draft: Draft, local_update: str, global_update: str, times: dict[str, Times]) -> Plan:
+    forced = draft.forced
+    local_update, global_update = forced.update or local_update, forced.update or global_update
     if forced.update == "sort" and forced.memory != "partitioned":
         return sorted_pairs(draft)
-    if num_histograms is not None and forced.memory != "partitioned":
+    if draft.num_histograms is not None and forced.memory != "partitioned":
         return batched(draft, local_update, global_update)
     if forced.memory == "partitioned":
-        return partitioned(draft, forced.update or local_update)
+        return partitioned(draft, local_update)
     if forced.memory == "local":
-        if needs_passes(draft) and can_pack(draft, forced.update or local_update):
-            return packed_counters(draft)
-        return local_copies(draft, forced.update or local_update)
-    if forced.update == "private" or (forced.update is None and forced.copies is None and profile.kind == "cpu"):
+        return _local(draft, local_update)
+    on_cpu = draft.profile.kind == "cpu"
+    if forced.update == "private" or (forced.update is None and forced.copies is None and on_cpu):
         return private_copies(draft)
     if forced.memory is None:
-        update = forced.update or local_update
+        free = replace(forced, update=None, locks=None) == Forced() and not on_cpu
+        found = _fastest(draft, local_update, global_update, times) if free else None
+        found = found or _by_passes(draft, local_update)
+        if found is not None and found.memory == "local":
+            return found
+    return global_or_sorted(draft, global_update)
+
+
+def _local(draft: Draft, update: str) -> Plan:
+    if needs_passes(draft) and can_pack(draft, update):
+        return packed_counters(draft)
+    return local_copies(draft, update)
+
+
+def _fastest(draft: Draft, local_update: str, global_update: str, times: dict[str, Times]) -> Plan | None:
+    """Return the plan that is predicted to take the least time; None where rates are not known."""
+    makers: tuple[Callable[[], Plan], ...] = (
+        lambda: _local(draft, local_update),
+        lambda: _partitioned(draft, local_update),
+        lambda: global_copies(draft, global_update),
+    )
+    found: dict[str, tuple[float, Plan]] = {}
+    for symbol, make in zip(PREDICTED, makers, strict=True):
+        draft.steps.clear()
         try:
-            local = local_copies(draft, update)
-        except ValueError:  # what is forced does not fit local memory
-            draft.steps.clear()
-        else:
-            if needs_passes(draft) and can_pack(draft, update):
-                return packed_counters(draft)
-            if is_worth_partitioning(draft, update, local.passes):
-                return partitioned(draft, update)
-            limit = MAX_LOCAL_PASSES[update]
-            draft.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
-            if local.passes <= limit:
-                return replace(local, steps=tuple(draft.steps))
-    return global_or_sorted(draft, forced.update or global_update)
+            plan = make()
+        except (ValueError, MemoryError):  # cannot be, or is more than the budget allows
+            continue
+        seconds = times[plan.memory].seconds(plan)
+        if seconds is not None:
+            found[symbol] = seconds, replace(plan, steps=tuple(draft.steps))
+    draft.steps.clear()
+    if not {PREDICTED[0], PREDICTED[-1]} <= found.keys():
+        return None
+    best = min(found, key=lambda symbol: found[symbol][0])
+    for symbol, (seconds, _) in found.items():
+        draft.step(symbol, seconds * 1e6, "", "predicted from measured rates, us")
+    return replace(found[best][1], steps=(*found[best][1].steps, *draft.steps))
+
+
+def _partitioned(draft: Draft, update: str) -> Plan:
+    plan = partitioned(draft, update)
+    if plan.partitions > MOST_PREDICTED:
+        raise ValueError(f"memory: expected at most {MOST_PREDICTED} partitions, got {plan.partitions}")
+    return plan
+
+
+def _by_passes(draft: Draft, update: str) -> Plan | None:
+    """Return the plan in local memory unless that takes too many passes: the paper's rule, and one for partitioning."""
+    try:
+        local = _local(draft, update)
+    except ValueError:  # what is forced does not fit local memory
+        draft.steps.clear()
+        return None
+    if local.packed:
+        return local
+    if is_worth_partitioning(draft, update, local.passes):
+        return partitioned(draft, update)
+    limit = MAX_LOCAL_PASSES[update]
+    draft.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
+    return replace(local, steps=tuple(draft.steps)) if local.passes <= limit else None
 
 
 def _tuple(value: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -74,6 +74,8 @@ class Plan:
         Whether two counters of 16 bits share a word of local memory.
     most_tasks : int or None
         For how many chunks of a batch the memory budget has copies.
+    seconds : float or None
+        How long it is predicted to take on the device (`clhist.model_times`); None without measured rates.
     """
 
     memory: str
@@ -100,6 +102,7 @@ class Plan:
     flat: int = 0
     partitions: int = 0
     packed: bool = False
+    seconds: float | None = None
 
     def __str__(self) -> str:
         bins = " + ".join(f"{bins:,}" for bins in self.bins or (self.num_bins,))
@@ -116,7 +119,7 @@ class Plan:
             f"{outputs}{self.num_elements:,} elements into {batch} on {self.profile}: {self.update} updates in "
             f"{self.memory} memory{partitions}, copies M = {self.copies}, cooperation C = {self.cooperation}, "
             f"passes S = {self.passes} of {self.bins_per_pass:,} bins, {self.work_groups} work-groups "
-            f"of {self.work_group_size}"
+            f"of {self.work_group_size}" + (f", predicted {self.seconds * 1e6:.0f} us" if self.seconds else "")
         )
 
     @property

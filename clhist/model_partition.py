@@ -22,6 +22,7 @@ MOST_PARTITIONED_BINS = 2**31 - 1
 # With as many passes over the input as these, partitioning was ahead on an H200 (docs/performance.md).
 PASSES_WORTH_PARTITIONING = {"native": 4, "cas": 2, "lock": 4}
 MOST_WORTH = {"native": 256, "cas": 128, "lock": 160}  # partitions
+MOST_PREDICTED = 256  # beyond which the segments of a tile get short, and predicted times wrong
 MOST_NATIVE_VALUE_BYTES = 4
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from clhist import model
-from clhist.atomics import MEMORIES, UPDATES, choose_updates, enough_copies, part_loops, slowest
+from clhist.atomics import MEMORIES, UPDATES, choose_updates, enough_copies, part_loops, slowest, update_kind
 from clhist.model_draft import Forced, Plan
+from clhist.model_times import BIN_NUMBER_BYTES
 from clhist.operator import Operator
 from clhist.profile import Profile
 from clhist.render import Output
@@ -73,6 +74,8 @@ class Problem:
         How many values an element has for a histogram, as far as that is known.
     even : bool
         Whether each histogram of a batch has as many elements.
+    read_bytes : int
+        What the map reads for an element, as far as that is known.
     """
 
     size: int
@@ -83,6 +86,7 @@ class Problem:
     memory_budget: int
     emits: int = 1
     even: bool = True
+    read_bytes: int = BIN_NUMBER_BYTES
 
 
 @dataclass(frozen=True)
@@ -240,6 +244,8 @@ def _plan_one(
         enough_copies=max(enough, default=None),
         value_bytes=0 if target is not None and target.value is not None else outputs[0].operator.dtype.itemsize,
         counts=target is not None and target.counts and _can_be_packed(outputs[0].operator),
+        kinds=_kinds(outputs, updates),
+        read_bytes=problem.read_bytes,
     )
     if plan.update in ("private", "sort"):
         chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]
@@ -251,6 +257,15 @@ def _plan_one(
         tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True)),
         numbers,
     )
+
+
+def _kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> tuple[str, str]:
+    """Return what rates depend on, for each memory: of one histogram whose operator has one part."""
+    parts = [part for output in outputs for part in output.operator.parts]
+    if len(parts) > 1:
+        return "", ""
+    local, everywhere = (update_kind(parts[0], updates[m][0][0]) if m in updates else "" for m in MEMORIES)
+    return local, everywhere
 
 
 def _can_be_packed(operator: Operator) -> bool:

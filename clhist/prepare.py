@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -25,6 +25,7 @@ from clhist.render import (
     Argument,
     Output,
     SweepSpec,
+    is_streamed,
     render_pairs,
     render_partition,
     render_sweep,
@@ -100,6 +101,12 @@ class Preparation:
     def emits(self) -> int:
         """How many values an element has at most for one histogram, as far as that is known; at least 1."""
         return max(1, *(target.emits or 1 for target in self.targets))
+
+    @cached_property
+    def read_bytes(self) -> int:
+        """What the map reads for an element, as far as its arrays are read at ``[i]``."""
+        streamed = [a for a in self.arguments if is_streamed(a, self._map, self._preamble)]
+        return sum(argument.dtype.itemsize for argument in streamed)
 
     def prepared_for(
         self,
@@ -202,7 +209,7 @@ class Preparation:
             raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {forced.work_group_size}")
         bins = tuple(prod(shape) for shape in shapes)
         room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
-        return Problem(size, bins, num_histograms, float(race_factor), forced, room, self.emits, even)
+        return Problem(size, bins, num_histograms, float(race_factor), forced, room, self.emits, even, self.read_bytes)
 
     def profile_of(self, device: cl.Device) -> Profile:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
@@ -252,6 +259,7 @@ class Preparation:
                 forced,
                 2**62,
                 self.emits,
+                read_bytes=self.read_bytes,
             )
             sweeps = plan_sweeps(targets, problem, *self._device_numbers(device))
             if len(sweeps) == 1 and (sweeps[0].plan.memory, sweeps[0].plan.update) == (chosen.memory, chosen.update):

@@ -65,6 +65,8 @@ class Profile:
     features : frozenset of str, or None
         What updates may use, of `clhist.atomics.ALL_FEATURES`; None, of a profile without its device, for all that
         the device has.
+    rates : mapping of str to float
+        What `clhist calibrate` measured, by the names of `clhist.model_times`; empty if it did not.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Profile:
     work_group_size: int
     sources: Mapping[str, str]
     features: frozenset[str] | None = None
+    rates: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def atomics(self) -> dict[tuple[str, str, str], str]:
@@ -107,6 +110,11 @@ class ProfileFile:
     def key(self) -> str:
         """What to call the profile on a command line: its file's name without the ending."""
         return Path(self.path).stem
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The measured values by their names."""
+        return {name: float(found["value"]) for name, found in self.measured.items()}
 
     @property
     def is_shipped(self) -> bool:
@@ -337,8 +345,9 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
             numbers[key] = most
     features = next((file.features for file in found_files if file.features is not None), report.features)
     _check_features(report.name, features, report)
+    rates = next((file.rates for file in found_files if file.level == "device" and file.measured), {})
     merged = Profile(report.name, report.kind, **numbers, sources=MappingProxyType(sources))
-    return replace(merged, features=features)
+    return replace(merged, features=features, rates=rates)
 
 
 def _check_features(name: str, claimed: frozenset[str], report: Report) -> None:
@@ -397,7 +406,7 @@ def named_profile(key: str, profiles: Iterable[ProfileFile] | None = None) -> Pr
             numbers: dict[str, Any] = {name: value for name, (_, value, _) in profile.values.items()}
             sources = {name: f"{profile.path}: {source}" for name, (_, _, source) in profile.values.items()}
             named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
-            return replace(named, features=profile.features)
+            return replace(named, features=profile.features, rates=profile.rates)
     raise ProfileError(f"profile {key!r}: there is none; known are {', '.join(p.key for p in complete)}")
 
 

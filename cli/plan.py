@@ -13,6 +13,7 @@ from clhist import model_equations
 from clhist.atomics import PLACES, STRATEGIES, enough_copies
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError
+from clhist.model import PREDICTED
 from clhist.model import plan as make_plan
 from clhist.model_draft import LOCK_BYTES, Forced, Plan, Step, sort_bytes
 from clhist.planning import grouped, pays
@@ -124,6 +125,7 @@ NUMBER = Number()
 @click.option("--passes", type=NUMBER, metavar="S", help="Force the number of passes.")
 @click.option("--work-group-size", type=NUMBER, metavar="B", help="Force the size of work-groups.")
 @click.option("--locks", type=NUMBER, metavar="LOCKS", help="Locks that all bins share. [default: one for each bin]")
+@click.option("--counts", is_flag=True, help="Every value is 1, so that two counters may share a word.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(
     num_elements: int,
@@ -140,6 +142,7 @@ def plan(
     passes: int | None,
     work_group_size: int | None,
     locks: int | None,
+    counts: bool,
     as_json: bool,
 ) -> None:
     """Show how a histogram would be computed, and how that comes about.
@@ -194,6 +197,9 @@ def plan(
             num_histograms=histograms,
             most_emits=1 if len(members) == 1 else None,
             enough_copies=max(enough_copies(shared, max(1, num_bins[k])) for k in members),
+            counts=counts and shared == "native" and sizes[members[0]] == 4 and len(members) == 1,
+            value_bytes=0 if counts else sizes[members[0]],
+            kinds=(_kind(shared, sizes[members[0]]),) * 2 if len(members) == 1 else ("", ""),
         )
         return _Sweep(members, chosen, tuple(sizes[k] for k in members))
 
@@ -240,6 +246,11 @@ def plan(
             rows = [(step.symbol, _value(step.value), step.equation, step.formula) for step in steps]
             click.echo(f"\n{heading}\n" + table([("", "", "SC'20", ""), *rows], right=(1,)))
         click.echo("\nPlan\n" + table(_result(sweep.plan, *_copy_bytes(sweep))))
+
+
+def _kind(update: str, element_size: int) -> str:
+    """Return whose rates are used: those of integers, as far as bins are as large as these."""
+    return {"native": f"native int{8 * element_size}", "cas": f"cas {8 * element_size}"}.get(update, update)
 
 
 @dataclass(frozen=True)
@@ -296,11 +307,14 @@ def _stages(chosen: Plan) -> list[tuple[str, list[Step]]]:
     steps = list(chosen.steps)
     after = next((n for n, step in enumerate(steps, start=1) if step.symbol == "S_max"), 0)
     stages = [("In local memory", steps[:after])] if after else []
+    predicted = [step for step in steps[after:] if step.symbol in PREDICTED]
+    if predicted:
+        after, steps = 0, [step for step in steps if step not in predicted]
     if steps[after:]:
         how = {"private": " (private copies)", "sort": " (sorted pairs)"}.get(chosen.update, "")
         how = " (partitioned pairs)" if chosen.partitions else how
         stages.append((f"In {chosen.memory} memory{how}", steps[after:]))
-    return stages
+    return [*stages, *([("Predicted, in us", predicted)] if predicted else [])]
 
 
 def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
@@ -333,6 +347,8 @@ def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
         copies = "the pairs and one copy"
     if chosen.partitions:
         copies = f"the pairs, and {copies}"
+    if chosen.seconds is not None:
+        rows.append(("predicted time", f"{chosen.seconds * 1e6:,.0f} us on the device"))
     each = " of each histogram" if chosen.is_batch else ""
     return [*rows, ("global memory", f"{bytes_text(everywhere)} for {copies} of all bins{each}")]
 

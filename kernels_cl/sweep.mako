@@ -35,7 +35,7 @@
         state = [(f"const {bin_t}", f"clhist_count{spec.outputs[0].suffix}"), ("__local uint *", "clhist_words"),
                  ("__global uint *", "clhist_beyond")]
     if spec.holds:
-        state += [("clhist_bin_t *", "clhist_held_bin"), ("accumulator_t *", "clhist_held")]
+        state += [("clhist_bin_t *", "clhist_held_bin"), (f"accumulator{output.suffix}_t *", "clhist_held")]
     if spec.holds and not local:
         state.append(("uint *", "clhist_votes"))
     flat = spec.batch == "flat"
@@ -131,14 +131,14 @@ void clhist_update_bin${s}(const clhist_bin_t bin, const accumulator${s}_t lifte
 }
 
 % if spec.holds:
-${hold()}
+${hold(s)}
 % endif
 void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${declared})
 {
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
     if (bin < clhist_count${s}) {
 % if spec.holds:
-        clhist_hold(bin, clhist_lift(value), ${passed});
+        clhist_hold(bin, clhist_lift${s}(value), ${passed});
 % else:
         clhist_update_bin${s}(bin, clhist_lift${s}(value), ${passed});
 % endif
@@ -200,7 +200,7 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
     const size_t clhist_item = get_global_id(0), clhist_items = get_global_size(0);
 % if spec.holds:
     clhist_bin_t clhist_held_bin[1];
-    accumulator_t clhist_held[1];
+    accumulator${spec.outputs[0].suffix}_t clhist_held[1];
 % if not local:
     uint clhist_votes[1];
 % endif
@@ -435,8 +435,8 @@ ${segments_of_share()}
     }
 % endif
 % if spec.holds:
-    if (*clhist_held_bin < clhist_count)
-        clhist_update_bin(*clhist_held_bin, *clhist_held, ${passed});
+    if (*clhist_held_bin < clhist_count${spec.outputs[0].suffix})
+        clhist_update_bin${spec.outputs[0].suffix}(*clhist_held_bin, *clhist_held, ${passed});
 % endif
 % if spec.reach:
 
@@ -533,8 +533,8 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${declared
 ## Updates of one bin by many work-items wait for each other. So each work-item holds one bin, and combines by itself what
 ## it meets of it. In local memory that is a bin whose update did not succeed at once; in global memory, where any update
 ## takes long, it is chosen by votes: every value of the bin that is held is for it, every other one against it.
-<%def name="hold()">
-void clhist_hold(clhist_bin_t bin, accumulator_t lifted, ${declared})
+<%def name="hold(s)">
+void clhist_hold(clhist_bin_t bin, accumulator${s}_t lifted, ${declared})
 {
     if (bin == *clhist_held_bin) {
 % for part in parts:
@@ -551,17 +551,17 @@ void clhist_hold(clhist_bin_t bin, accumulator_t lifted, ${declared})
 % else:
     if (*clhist_votes > 0) {
         *clhist_votes -= 1;
-        clhist_update_bin(bin, lifted, ${passed});
+        clhist_update_bin${s}(bin, lifted, ${passed});
         return;
     }
     *clhist_votes = 1;
 % endif
     const clhist_bin_t before = *clhist_held_bin;
-    const accumulator_t total = *clhist_held;
+    const accumulator${s}_t total = *clhist_held;
     *clhist_held_bin = bin;
     *clhist_held = lifted;
-    if (before < clhist_count)  // not so of the bin that is held before the first
-        clhist_update_bin(before, total, ${passed});
+    if (before < clhist_count${s})  // not so of the bin that is held before the first
+        clhist_update_bin${s}(before, total, ${passed});
 }
 </%def>
 

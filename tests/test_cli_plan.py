@@ -52,6 +52,7 @@ def test_json_has_the_plan_and_its_steps():
     found = plan("-n", "50M", "-H", "12281", "--update", "cas", "--memory", "global", "--race-factor", "63", *PAPER)
     steps = found.pop("steps")
     assert found == {
+        "seconds": None,
         "memory": "global",
         "update": "cas",
         "copies": 138,

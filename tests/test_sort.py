@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -29,7 +30,7 @@ THREE = np.dtype([("x", np.int16), ("y", np.int16), ("z", np.int16)])
 LARGE = np.dtype([("x", np.float64), ("y", np.int64), ("z", np.int8)], align=True)
 PRODUCT = operators.product({"count": operators.add(np.uint8), "total": operators.add(np.float64)})
 SORT = Forced(update="sort")
-H200 = named_profile("nvidia-h200", load_profiles())
+H200 = dataclasses.replace(named_profile("nvidia-h200", load_profiles()), rates={})  # planned by rules
 CPU = Profile("processor", "cpu", 32768, 2**20, 64, 7, 1, {})
 
 
@@ -464,7 +465,7 @@ def test_a_form_with_a_better_update_goes_before_sorting():
 
 
 def test_the_plan_is_explained_on_the_command_line():
-    given = ["plan", "-n", "1M", "-H", "1M", "--profile", "nvidia-h200", "--element-size", "16"]
+    given = ["plan", "-n", "1M", "-H", "1M", "--profile", "nvidia-geforce-rtx-2080-ti", "--element-size", "16"]
     (forced, chosen) = (
         CliRunner().invoke(main, [*given, *more], catch_exceptions=False)
         for more in (["--update", "sort"], ["--update", "lock", "--race-factor", "1e6"])

@@ -1,0 +1,153 @@
+"""Predicted times: what they are made of, and that the plan is the one of the least."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import clhist
+from clhist import measure_plans, model_times, operators
+from clhist.atomics import update_kind
+from clhist.cli.main import main
+from clhist.measure import Bench
+from clhist.model import PREDICTED, plan
+from clhist.model_draft import Forced
+from clhist.model_times import BANDWIDTH, CELLS, EVERYWHERE, FURTHER_PASS, ONE_PASS, PARTITIONED, SHORT, rate_name
+from clhist.profile import load_profiles, named_profile
+
+H200 = named_profile("nvidia-h200", load_profiles())
+KIND = "native int32"
+RATES = {
+    SHORT: 5.0,
+    CELLS: 100.0,
+    BANDWIDTH: 1000.0,
+    rate_name(KIND, ONE_PASS): 100.0,
+    rate_name(KIND, FURTHER_PASS): 200.0,
+    rate_name(KIND, PARTITIONED): 20.0,
+    rate_name(KIND, EVERYWHERE): 10.0,
+}
+N = 10**8
+
+
+def chosen(bins, size=N, rates=RATES, kind=KIND, **more):
+    more = {"most_emits": 1, **more}
+    return plan(size, bins, dataclasses.replace(H200, rates=rates), kinds=(kind, kind), **more)
+
+
+def forced(bins, memory, **more):
+    return chosen(bins, forced=Forced(memory=memory, **more))
+
+
+def test_the_time_of_each_way():
+    """By hand: elements by the rate of the way, cells of 4 bytes that are filled, and 5 us for each kernel."""
+    local = forced(50_000, "local")
+    assert local.passes == 1
+    assert local.seconds == pytest.approx(1e-3 + local.work_groups * 50_000 / 100e9 + 10e-6)
+    local = forced(200_000, "local")
+    assert local.passes == 4
+    assert local.seconds == pytest.approx(1e-3 + 3 * 0.5e-3 + local.work_groups * 200_000 / 100e9 + 10e-6)
+    split = forced(200_000, "partitioned")
+    cells = split.global_copies * split.partitions * split.bins_per_pass
+    # Besides, values of 4 bytes are written and read once more.
+    assert split.seconds == pytest.approx(5e-3 + N * 8 / 1000e9 + cells / 100e9 + 20e-6)
+    everywhere = forced(200_000, "global", copies=3, passes=2)
+    assert everywhere.seconds == pytest.approx(10e-3 + N * 4 / 1000e9 + 3 * 200_000 / 100e9 + 15e-6)
+
+
+def test_reading_is_the_least_that_an_element_takes():
+    assert chosen(1000, read_bytes=40).seconds == pytest.approx(4e-3 + chosen(1000).seconds - 1e-3)
+
+
+def test_the_least_time_is_taken():
+    for bins in (100, 50_000, 100_000, 200_000, 1_000_000, 10_000_000):
+        for size in (1000, 10**6, N):
+            found = chosen(bins, size)
+            times = [step.value for step in found.steps if step.symbol in PREDICTED]
+            assert found.seconds * 1e6 == pytest.approx(min(times))
+            assert len(times) == (3 if bins < 10_000_000 else 2), "more than 256 ranges that fit are not predicted"
+
+
+@pytest.mark.parametrize(
+    ("slow", "memory", "partitions"),
+    [(PARTITIONED, "global", False), (EVERYWHERE, "local", True), (None, "local", True)],
+)
+def test_what_is_slow_is_avoided(slow, memory, partitions):
+    rates = RATES | ({rate_name(KIND, slow): 0.01} if slow else {})
+    found = chosen(1_000_000, rates=rates)
+    assert (found.memory, found.partitions > 0) == (memory, partitions)
+
+
+@pytest.mark.parametrize("missing", [SHORT, CELLS, BANDWIDTH, rate_name(KIND, ONE_PASS), rate_name(KIND, EVERYWHERE)])
+def test_rules_where_a_rate_is_missing(missing):
+    rates = {name: value for name, value in RATES.items() if name != missing}
+    for bins in (1000, 1_000_000):
+        found, by_rules = chosen(bins, rates=rates), chosen(bins, rates={})
+        assert dataclasses.replace(found, seconds=None) == by_rules
+        assert by_rules.seconds is None
+    assert chosen(1000, kind="").seconds is None
+
+
+def test_choices_are_obeyed():
+    assert forced(1000, "global").memory == "global"
+    assert chosen(1_000_000, forced=Forced(copies=1)).partitions == 0
+    assert chosen(1_000_000, forced=Forced(copies=1)).steps[-1].symbol not in PREDICTED
+
+
+def test_kinds():
+    kinds = {
+        ("native", np.int32): "native int32",
+        ("native", np.uint32): "native int32",
+        ("native", np.float32): "native float32",
+        ("native", np.int64): "native int64",
+        ("cas", np.float32): "cas 32",
+        ("cas", np.float64): "cas 64",
+        ("lock", np.float64): "lock",
+        ("private", np.int32): "",
+    }
+    for (update, dtype), kind in kinds.items():
+        assert update_kind(operators.add(dtype).parts[0], update) == kind
+    measured = set(measure_plans.KINDS) - {model_times.COUNT}
+    assert set(kinds.values()) - {""} == measured
+
+
+def test_the_shipped_rates_are_used():
+    """As they were measured on an H200 (docs/performance.md): of 50 million elements within a third."""
+    for bins, microseconds, more in (
+        (2041, 62, {"counts": True, "value_bytes": 0}),
+        (49_145, 80, {"counts": True, "value_bytes": 0}),
+        (98_290, 117, {"counts": True, "value_bytes": 0}),
+        (300_000, 234, {"counts": True, "value_bytes": 0}),
+    ):
+        found = plan(50_000_000, bins, H200, kinds=(KIND, KIND), most_emits=1, **more)
+        assert found.seconds * 1e6 == pytest.approx(microseconds, rel=1 / 3)
+    result = CliRunner().invoke(main, ["plan", "-n", "50M", "-H", "98290", "--counts", "--profile", "nvidia-h200"])
+    assert result.exit_code == 0, result.output
+    assert "Predicted, in us" in result.output
+    assert "t_partitioned" in result.output
+    assert "16-bit counters" in result.output
+    assert "predicted time" in result.output
+
+
+def test_what_is_measured(gpu_like, queue):
+    rates = measure_plans.plan_rates(Bench.of(queue.device, quick=True), gpu_like, num_elements=30_000)
+    assert {
+        SHORT,
+        CELLS,
+        "count, partitioned",
+        "cas 32, in global memory",
+        "native int32, further pass in local memory",
+    } - {name for name in rates} <= {"native int32, further pass in local memory", CELLS}, (
+        "what may not be longer by chance"
+    )
+    assert all(rate.value > 0 for rate in rates.values())
+    known = {name: rate.value for name, rate in rates.items()} | {BANDWIDTH: 10.0, CELLS: 1.0}
+    profile = dataclasses.replace(gpu_like, rates=known)
+    kernel = clhist.HistogramKernel(
+        queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)", profile=profile
+    )
+    found = kernel.plan(10**6, 10**5)
+    assert found.seconds > 0
+    assert "predicted" in str(found)
