@@ -25,6 +25,7 @@ from clhist.model_times import (
     PACKED,
     PARTITIONED,
     SHORT,
+    VALUES,
     Times,
     rate_name,
     way_of,
@@ -62,27 +63,21 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
     profile : Profile
         What is planned with; without rates.
     num_elements : int, optional
-        By default twice as many as the last-level cache holds of bins.
+        By default four times as many as the last-level cache holds of bins.
 
     Returns
     -------
     dict of str to Measurement
         Elements a nanosecond, by the names of `clhist.model_times`. Ways that a kind cannot go are left out.
     """
-    size = num_elements or max(8 * MIB, profile.l2_cache // 2) // (4 if bench.quick else 1)
+    size = num_elements or max(8 * MIB, profile.l2_cache) // (4 if bench.quick else 1)
+    inputs: dict[int, cl_array.Array] = {}
     found: dict[str, Measurement] = {}
-    for kind, (operator, value, update) in KINDS.items():
-        number = "int" if operator.dtype.names else "value_t"
-        kernel = HistogramKernel(
-            bench.context,
-            operator,
-            arguments=f"const int *bins, const {number} three",
-            map=f"EMIT(bins[i], {value})",
-            profile=profile,
-        )
-        timer = _Timer(bench, kernel, size, update, kind)
+    for kind, (_, value, _) in KINDS.items():
+        timer = _Timer.of(bench, profile, kind, f"EMIT(bins[i], {value})", size, inputs)
         if kind == COUNT:
             found |= _overheads(timer, profile)
+            found |= _values(timer, _Timer.of(bench, profile, kind, "EMIT(bins[i], bins[i])", size, inputs))
         for what, bins, choices in (
             (ONE_PASS, _FEW, {"memory": "local", "passes": 1}),
             (PACKED, profile.local_memory // 4 + 1, {}),  # too many for counters of 32 bits
@@ -100,7 +95,7 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
 
 def _overheads(timer: _Timer, profile: Profile) -> dict[str, Measurement]:
     """Return what a kernel takes that has hardly anything to do, and the rate of cells that are filled and combined."""
-    few = replace(timer, size=_FEW_ELEMENTS).seconds(1, memory="local", passes=1)
+    few = replace(timer, size=_FEW_ELEMENTS, inputs={}).seconds(1, memory="local", passes=1)
     if not few:
         return {}
     found = {
@@ -115,6 +110,13 @@ def _overheads(timer: _Timer, profile: Profile) -> dict[str, Measurement]:
     return found
 
 
+def _values(timer: _Timer, with_values: _Timer) -> dict[str, Measurement]:
+    """Return the rate of bytes of values that are partitioned with the pairs."""
+    seconds = _longer(*(each.seconds(_MANY, memory="partitioned") for each in (timer, with_values)))
+    method = f"{timer.size} int32, against pairs without values"
+    return {VALUES: Measurement(4 * timer.size / seconds / 1e9, "GB/s", 0.0, method)} if seconds else {}
+
+
 def _longer(few: list[float], many: list[float]) -> float:
     """Return by how much the median of `many` is longer than that of `few`, if it is."""
     return max(0.0, statistics.median(many) - statistics.median(few)) if few and many else 0.0
@@ -126,17 +128,34 @@ class _Timer:
 
     bench: Bench
     kernel: HistogramKernel
-    size: int
-    update: str
     kind: str
+    size: int
+    inputs: dict[int, cl_array.Array]
+
+    @classmethod
+    def of(
+        cls, bench: Bench, profile: Profile, kind: str, code: str, size: int, inputs: dict[int, cl_array.Array]
+    ) -> _Timer:
+        """Return it for a kind of update and the map `code`; `inputs` are those made so far."""
+        operator, *_ = KINDS[kind]
+        arguments = f"const int *bins, const {'int' if operator.dtype.names else 'value_t'} three"
+        return cls(
+            bench,
+            HistogramKernel(bench.context, operator, arguments=arguments, map=code, profile=profile),
+            kind,
+            size,
+            inputs,
+        )
 
     def plan(self, num_bins: int, **choices: Any) -> Plan:
         return self.kernel.plan(self.size, num_bins, queue=self.bench.queue, **self._with_update(choices))
 
     def seconds(self, num_bins: int, **choices: Any) -> list[float]:
         """Return the seconds of all kernels, of each run; nothing where this way is impossible."""
-        rng = np.random.default_rng(num_bins)
-        bins = cl_array.to_device(self.bench.queue, rng.integers(0, num_bins, self.size, dtype=np.int32))
+        if num_bins not in self.inputs:
+            random = np.random.default_rng(num_bins).integers(0, num_bins, self.size, dtype=np.int32)
+            self.inputs[num_bins] = cl_array.to_device(self.bench.queue, random)
+        bins = self.inputs[num_bins]
         given = {"num_bins": num_bins, "queue": self.bench.queue, **self._with_update(choices)}
         try:
             runs = [self.kernel.timed(bins, 3, **given)[1] for _ in range(self.bench.runs)]
@@ -160,4 +179,4 @@ class _Timer:
 
     def _with_update(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """Return the choices; counters of 16 bits are only taken where nothing is forced."""
-        return {**choices, "update": self.update} if choices else {}
+        return {**choices, "update": KINDS[self.kind][2]} if choices else {}

@@ -20,9 +20,11 @@ ONE_PASS, FURTHER_PASS, PACKED, PARTITIONED, EVERYWHERE = (
     "in global memory",
 )
 CELLS, BANDWIDTH, SHORT = "filling and combining cells", "bandwidth", "shortest kernel"
+VALUES = "values of partitioned pairs"
 
 COUNT = "count"  # the kind of 32-bit additions of 1, whose pairs have no values
 _CELL_BYTES = 4
+SWEEP_READING = 0.85  # of the bandwidth of plain reading, on an H200
 BIN_NUMBER_BYTES = 4  # of an element where rates are measured
 _KERNELS = {PACKED: 3, PARTITIONED: 4, ONE_PASS: 2, EVERYWHERE: 3}
 
@@ -55,15 +57,16 @@ class Times:
     def seconds(self, plan: Plan) -> float | None:
         """Return how long `plan` takes on the device, or None if a rate that this needs is not known."""
         what, overhead = way_of(plan), self.overhead(plan)
-        rate, further, bandwidth = self._rate(what), self._rate(FURTHER_PASS), self.rates.get(BANDWIDTH, 0)
-        if overhead is None or not rate or not bandwidth or (what == ONE_PASS and plan.passes > 1 and not further):
+        rate, further = self._rate(what), self._rate(FURTHER_PASS if what == ONE_PASS else what)
+        bandwidth, values = self.rates.get(BANDWIDTH, 0), self.rates.get(VALUES, 0)
+        if overhead is None or not all((rate, further, bandwidth, values)):
             return None
-        reading = self.read_bytes / bandwidth
+        reading = self.read_bytes / (SWEEP_READING * bandwidth)
         each = max(1 / rate, reading)
-        if plan.passes > 1:
+        if plan.passes > 1:  # in global memory the updates are what takes long, however many passes they are made in
             each += (plan.passes - 1) * max(1 / further if what == ONE_PASS else 0.0, reading)
-        if what == PARTITIONED:  # rates are of bins alone; values are written and read again
-            each += (self.read_bytes - BIN_NUMBER_BYTES + 2 * self.value_bytes) / bandwidth
+        if what == PARTITIONED:  # the rate is of bins alone
+            each += (self.read_bytes - BIN_NUMBER_BYTES) / (SWEEP_READING * bandwidth) + self.value_bytes / values
         return overhead + plan.num_elements * each * 1e-9
 
     def overhead(self, plan: Plan) -> float | None:

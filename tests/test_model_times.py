@@ -15,7 +15,17 @@ from clhist.cli.main import main
 from clhist.measure import Bench
 from clhist.model import PREDICTED, plan
 from clhist.model_draft import Forced
-from clhist.model_times import BANDWIDTH, CELLS, EVERYWHERE, FURTHER_PASS, ONE_PASS, PARTITIONED, SHORT, rate_name
+from clhist.model_times import (
+    BANDWIDTH,
+    CELLS,
+    EVERYWHERE,
+    FURTHER_PASS,
+    ONE_PASS,
+    PARTITIONED,
+    SHORT,
+    VALUES,
+    rate_name,
+)
 from clhist.profile import load_profiles, named_profile
 
 H200 = named_profile("nvidia-h200", load_profiles())
@@ -24,6 +34,7 @@ RATES = {
     SHORT: 5.0,
     CELLS: 100.0,
     BANDWIDTH: 1000.0,
+    VALUES: 400.0,
     rate_name(KIND, ONE_PASS): 100.0,
     rate_name(KIND, FURTHER_PASS): 200.0,
     rate_name(KIND, PARTITIONED): 20.0,
@@ -51,23 +62,22 @@ def test_the_time_of_each_way():
     assert local.seconds == pytest.approx(1e-3 + 3 * 0.5e-3 + local.work_groups * 200_000 / 100e9 + 10e-6)
     split = forced(200_000, "partitioned")
     cells = split.global_copies * split.partitions * split.bins_per_pass
-    # Besides, values of 4 bytes are written and read once more.
-    assert split.seconds == pytest.approx(5e-3 + N * 8 / 1000e9 + cells / 100e9 + 20e-6)
+    assert split.seconds == pytest.approx(5e-3 + N * 4 / 400e9 + cells / 100e9 + 20e-6), "values of 4 bytes besides"
     everywhere = forced(200_000, "global", copies=3, passes=2)
-    assert everywhere.seconds == pytest.approx(10e-3 + N * 4 / 1000e9 + 3 * 200_000 / 100e9 + 15e-6)
+    assert everywhere.seconds == pytest.approx(10e-3 + N * 4 / 850e9 + 3 * 200_000 / 100e9 + 15e-6)
 
 
 def test_reading_is_the_least_that_an_element_takes():
-    assert chosen(1000, read_bytes=40).seconds == pytest.approx(4e-3 + chosen(1000).seconds - 1e-3)
+    assert chosen(1000, read_bytes=34).seconds == pytest.approx(4e-3 + chosen(1000).seconds - 1e-3)
 
 
 def test_the_least_time_is_taken():
-    for bins in (100, 50_000, 100_000, 200_000, 1_000_000, 10_000_000):
+    for bins in (100, 50_000, 100_000, 200_000, 1_000_000, 20_000_000):
         for size in (1000, 10**6, N):
             found = chosen(bins, size)
             times = [step.value for step in found.steps if step.symbol in PREDICTED]
             assert found.seconds * 1e6 == pytest.approx(min(times))
-            assert len(times) == (3 if bins < 10_000_000 else 2), "more than 256 ranges that fit are not predicted"
+            assert len(times) == (3 if bins < 20_000_000 else 2), "more than 256 ranges that fit are not predicted"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +90,9 @@ def test_what_is_slow_is_avoided(slow, memory, partitions):
     assert (found.memory, found.partitions > 0) == (memory, partitions)
 
 
-@pytest.mark.parametrize("missing", [SHORT, CELLS, BANDWIDTH, rate_name(KIND, ONE_PASS), rate_name(KIND, EVERYWHERE)])
+@pytest.mark.parametrize(
+    "missing", [SHORT, CELLS, BANDWIDTH, VALUES, rate_name(KIND, ONE_PASS), rate_name(KIND, EVERYWHERE)]
+)
 def test_rules_where_a_rate_is_missing(missing):
     rates = {name: value for name, value in RATES.items() if name != missing}
     for bins in (1000, 1_000_000):
@@ -133,17 +145,9 @@ def test_the_shipped_rates_are_used():
 
 def test_what_is_measured(gpu_like, queue):
     rates = measure_plans.plan_rates(Bench.of(queue.device, quick=True), gpu_like, num_elements=30_000)
-    assert {
-        SHORT,
-        CELLS,
-        "count, partitioned",
-        "cas 32, in global memory",
-        "native int32, further pass in local memory",
-    } - {name for name in rates} <= {"native int32, further pass in local memory", CELLS}, (
-        "what may not be longer by chance"
-    )
+    assert {SHORT, "count, partitioned", "cas 32, in global memory", "lock, in global memory"} <= rates.keys()
     assert all(rate.value > 0 for rate in rates.values())
-    known = {name: rate.value for name, rate in rates.items()} | {BANDWIDTH: 10.0, CELLS: 1.0}
+    known = {name: rate.value for name, rate in rates.items()} | {BANDWIDTH: 10.0, CELLS: 1.0, VALUES: 1.0}
     profile = dataclasses.replace(gpu_like, rates=known)
     kernel = clhist.HistogramKernel(
         queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)", profile=profile

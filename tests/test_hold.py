@@ -1,0 +1,104 @@
+"""Skewed bins, for which work-items of a GPU hold a bin that many want and update it seldom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import clhist
+from clhist import operators
+
+SIZE = 20_011
+RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
+LARGEST = clhist.Operator(
+    RECORD, "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a", (-(2**40), 2**40)
+)
+
+
+def skewed(name, bins, rng):
+    middle = bins // 2
+    return {
+        "uniform, some outside": lambda: rng.integers(-2, bins + 2, SIZE),
+        "all in one": lambda: np.full(SIZE, middle),
+        "half in one": lambda: np.where(rng.random(SIZE) < 0.5, middle, rng.integers(0, bins, SIZE)),
+        "sorted": lambda: np.sort(rng.integers(0, bins, SIZE)),
+        "zipf": lambda: np.minimum(rng.zipf(1.2, SIZE), bins) - 1,
+        "two by turns": lambda: np.arange(SIZE) % 2 * (bins - 1),
+    }[name]().astype(np.int32)
+
+
+NAMES = ["uniform, some outside", "all in one", "half in one", "sorted", "zipf", "two by turns"]
+WAYS = [("cas", "local"), ("cas", "global"), ("cas", "partitioned"), ("lock", "local"), ("lock", "global")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("update", "memory"), WAYS)
+@pytest.mark.parametrize("bins", [3, 5000])
+def test_sums_and_maxima(name, update, memory, bins, gpu_like, queue, rng):
+    x, w = skewed(name, bins, rng), rng.integers(-9, 9, SIZE).astype(np.float32)
+    inside = (x >= 0) & (x < bins)
+    for operator, start, ufunc in (
+        (operators.add(np.float32), 0, np.add),
+        (operators.maximum(np.float32), -np.inf, np.maximum),
+    ):
+        expected = np.full(bins, start, np.float32)
+        ufunc.at(expected, x[inside], w[inside])
+        kernel = clhist.HistogramKernel(
+            queue.context, operator, arguments="const int *x, const float *w", map="EMIT(x[i], w[i])", profile=gpu_like
+        )
+        np.testing.assert_array_equal(kernel(x, w, num_bins=bins, update=update, memory=memory), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("memory", ["local", "global", "partitioned"])
+def test_structs_in_passes(name, memory, gpu_like, queue, rng):
+    """Of 16 bytes with a lock, of which local memory holds fewer than there are: a pass holds what is in it."""
+    bins = 3000
+    x, keys = skewed(name, bins, rng), rng.integers(-50, 50, SIZE).astype(np.int32)
+    kernel = clhist.HistogramKernel(
+        queue.context,
+        LARGEST,
+        arguments="const int *x, const int *keys",
+        map="EMIT(x[i], ((value_t){keys[i], i}))",
+        profile=gpu_like,
+    )
+    inside = np.flatnonzero((x >= 0) & (x < bins))
+    expected = np.full(bins, np.array((-(2**40), 2**40), RECORD))
+    for i in inside[np.lexsort((-inside, keys[inside]))]:  # the last that is written: largest key, then first position
+        expected[x[i]] = keys[i], i
+    np.testing.assert_array_equal(kernel(x, keys, num_bins=bins, memory=memory), expected)
+    if memory == "local":
+        assert kernel.plan(SIZE, bins, memory=memory).passes > 1
+
+
+@pytest.mark.parametrize("name", ["all in one", "half in one"])
+def test_one_operator_with_a_name(name, gpu_like, queue, rng):
+    x = skewed(name, 100, rng)
+    kernel = clhist.HistogramKernel(
+        queue.context,
+        {"sums": operators.add(np.float32)},
+        arguments="const int *x",
+        map="EMIT_sums(x[i], 2)",
+        profile=gpu_like,
+    )
+    (chosen,) = kernel.plan(SIZE, 100, update="cas")
+    assert "clhist_held" in kernel.source(chosen)
+    found = kernel(x, num_bins=100, update="cas")["sums"]
+    np.testing.assert_array_equal(found, 2 * np.bincount(x, minlength=100))
+
+
+def test_where_it_is_of_use(gpu_like, cpu_like, queue):
+    """Not where an element has several pairs, where nothing is shared, on a CPU, nor where the hardware is fast."""
+
+    def holds(operator=operators.add(np.float32), code="EMIT(x[i], 1)", profile=gpu_like, **choices):
+        kernel = clhist.HistogramKernel(queue.context, operator, arguments="const int *x", map=code, profile=profile)
+        return "clhist_held" in kernel.source(kernel.plan(10**5, 100, **choices))
+
+    assert holds(update="cas")
+    assert holds(update="lock", memory="global")
+    assert holds(operators.add(np.int32), memory="global")
+    assert not holds(operators.add(np.int32), memory="local")
+    assert not holds(code="EMIT(x[i], 1); EMIT(x[i] + 1, 1)", update="cas")
+    assert not holds(code="for (int k = 0; k < 2; ++k) EMIT(x[i] + k, 1)", update="cas")
+    assert not holds(update="private")
+    assert not holds(update="cas", profile=cpu_like)
