@@ -175,7 +175,9 @@ class _Timer:
         if not runs or way_of(plan := self.plan(num_bins, **choices)) != what:
             return {}
         bin_bytes = KINDS[self.kind][0].bin_bytes
-        times = Times({name: found.value for name, found in rates.items()}, self.kind, bin_bytes, 0, BIN_NUMBER_BYTES)
+        times = Times(
+            {name: found.value for name, found in rates.items()}, self.kind, bin_bytes, 0, BIN_NUMBER_BYTES, 1
+        )
         overhead = times.overhead(plan) or 0.0
         samples = [self.size / max(seconds - overhead, seconds / 10) / 1e9 for seconds in runs]
         method = f"{self.size} elements, {num_bins} uniform bins, without {1e6 * overhead:.0f} us for kernels and cells"

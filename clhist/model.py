@@ -142,7 +142,14 @@ def plan(
         counts=counts,
     )
     times = {
-        memory: Times(profile.rates, COUNT if counts else kind, draft.element_bytes(update)[0], value_bytes, read_bytes)
+        memory: Times(
+            profile.rates,
+            COUNT if counts else kind,
+            draft.element_bytes(update)[0],
+            value_bytes,
+            read_bytes,
+            most_emits,
+        )
         for memory, kind, update in zip(MEMORIES, kinds, (local_update, global_update), strict=True)
     }
     chosen = _chosen(draft, local_update, global_update, times)

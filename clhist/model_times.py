@@ -46,6 +46,8 @@ class Times:
         Of `clhist.atomics.update_kind`, or `COUNT`.
     bin_bytes, value_bytes, read_bytes : int
         Of a bin; of a value in memory, 0 if all pairs have the same; and of what the map reads for each element.
+    emits : int or None
+        How many pairs an element has; None, for which nothing is predicted, if that is not known.
     """
 
     rates: Mapping[str, float]
@@ -53,6 +55,7 @@ class Times:
     bin_bytes: float
     value_bytes: int
     read_bytes: int
+    emits: int | None
 
     def seconds(self, plan: Plan) -> float | None:
         """Return how long `plan` takes on the device, or None if a rate that this needs is not known."""
@@ -60,12 +63,12 @@ class Times:
         rate, further = self._rate(what), self._rate(FURTHER_PASS if what == ONE_PASS else what)
         bandwidth = self.rates.get(BANDWIDTH, 0)
         values = self.rates.get(VALUES[4 if self.value_bytes <= 4 else 8], 0)  # GB/s
-        if overhead is None or not all((rate, further, bandwidth, values)):
+        if overhead is None or self.emits is None or not all((rate, further, bandwidth, values)):
             return None
         reading = self.read_bytes / (SWEEP_READING * bandwidth)
-        each = max(1 / rate, reading)
+        each = max(self.emits / rate, reading)
         if plan.passes > 1:  # in global memory the updates are what takes long, however many passes they are made in
-            each += (plan.passes - 1) * max(1 / further if what == ONE_PASS else 0.0, reading)
+            each += (plan.passes - 1) * max(self.emits / further if what == ONE_PASS else 0.0, reading)
         if what == PARTITIONED:  # the rate is of bins alone
             each += (self.read_bytes - BIN_NUMBER_BYTES) / (SWEEP_READING * bandwidth) + self.value_bytes / values
         return overhead + plan.num_elements * each * 1e-9

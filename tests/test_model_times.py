@@ -76,6 +76,12 @@ def test_reading_is_the_least_that_an_element_takes():
     assert chosen(1000, read_bytes=34).seconds == pytest.approx(4e-3 + chosen(1000).seconds - 1e-3)
 
 
+def test_elements_of_several_pairs():
+    one, three = (chosen(1000, most_emits=emits) for emits in (1, 3))
+    assert three.seconds == pytest.approx(one.seconds + 2e-3)
+    assert chosen(1000, most_emits=None).seconds is None, "a loop whose length is not known"
+
+
 def test_the_least_time_is_taken():
     for bins in (100, 50_000, 100_000, 200_000, 1_000_000, 20_000_000):
         for size in (1000, 10**6, N):
