@@ -35,7 +35,12 @@ from clhist.profile import Profile
 
 _FEW_ELEMENTS = 1024
 _FEW, _MANY = 2048, 400_000  # bins: with many copies in a work-group, and too many for one pass
-_WITH_VALUES = ("native int32", "native int64")  # whose pairs are partitioned with and without values
+# Whose pairs are partitioned with and without values, with which operator, and the C of these.
+_WITH_VALUES = {
+    "native int32": (operators.add(np.int32), "bins[i]"),
+    "native int64": (operators.argmax(np.int32), "((value_t){bins[i], i})"),  # as one maximum of 64 bits
+}
+
 _RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 
 # Of each kind an operator, the C of the value that all pairs have, and the update.
@@ -74,12 +79,12 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
     size = num_elements or max(8 * MIB, profile.l2_cache) // (4 if bench.quick else 1)
     inputs: dict[int, cl_array.Array] = {}
     found: dict[str, Measurement] = {}
-    for kind, (_, value, _) in KINDS.items():
-        timer = _Timer.of(bench, profile, kind, f"EMIT(bins[i], {value})", size, inputs)
+    for kind, (operator, value, _) in KINDS.items():
+        timer = _Timer.of(bench, profile, kind, operator, value, size, inputs)
         if kind == COUNT:
             found |= _overheads(timer, profile)
         if kind in _WITH_VALUES:
-            found |= _values(timer, _Timer.of(bench, profile, kind, "EMIT(bins[i], bins[i])", size, inputs))
+            found |= _values(timer, _Timer.of(bench, profile, kind, *_WITH_VALUES[kind], size, inputs))
         for what, bins, choices in (
             (ONE_PASS, _FEW, {"memory": "local", "passes": 1}),
             (PACKED, profile.local_memory // 4 + 1, {}),  # too many for counters of 32 bits
@@ -115,7 +120,7 @@ def _overheads(timer: _Timer, profile: Profile) -> dict[str, Measurement]:
 def _values(timer: _Timer, with_values: _Timer) -> dict[str, Measurement]:
     """Return the rate of bytes of values that are partitioned with the bins."""
     seconds = _longer(*(each.seconds(_MANY, memory="partitioned") for each in (timer, with_values)))
-    value_bytes = KINDS[timer.kind][0].dtype.itemsize
+    value_bytes = _WITH_VALUES[timer.kind][0].dtype.itemsize
     method = f"{timer.size} of them, against pairs without values"
     found = Measurement(value_bytes * timer.size / seconds / 1e9, "GB/s", 0.0, method) if seconds else None
     return {VALUES[value_bytes]: found} if found else {}
@@ -138,18 +143,20 @@ class _Timer:
 
     @classmethod
     def of(
-        cls, bench: Bench, profile: Profile, kind: str, code: str, size: int, inputs: dict[int, cl_array.Array]
+        cls,
+        bench: Bench,
+        profile: Profile,
+        kind: str,
+        operator: Operator,
+        value: str,
+        size: int,
+        inputs: dict[int, cl_array.Array],
     ) -> _Timer:
-        """Return it for a kind of update and the map `code`; `inputs` are those made so far."""
-        operator, *_ = KINDS[kind]
+        """Return it for a kind of update, an operator and the C of its values; `inputs` are those made so far."""
         arguments = f"const int *bins, const {'int' if operator.dtype.names else 'value_t'} three"
-        return cls(
-            bench,
-            HistogramKernel(bench.context, operator, arguments=arguments, map=code, profile=profile),
-            kind,
-            size,
-            inputs,
-        )
+        code = f"EMIT(bins[i], {value})"
+        kernel = HistogramKernel(bench.context, operator, arguments=arguments, map=code, profile=profile)
+        return cls(bench, kernel, kind, size, inputs)
 
     def plan(self, num_bins: int, **choices: Any) -> Plan:
         return self.kernel.plan(self.size, num_bins, queue=self.bench.queue, **self._with_update(choices))
