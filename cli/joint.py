@@ -77,6 +77,10 @@ def joint(
     with messages(f"{fixed}, {moving}" if fixed else None):
         if images[0].shape != images[1].shape:
             raise ValueError(f"expected images of one shape, got {images[0].shape} and {images[1].shape}")
+        if min(images[0].shape) < max(1, 4 * shifts):  # a few pixels that overlap say much of each other by chance
+            raise ValueError(
+                f"expected at least {max(1, 4 * shifts)} rows and columns, for --shifts {shifts}, got {images[0].shape}"
+            )
         on_fixed, on_moving = (cl_array.to_device(queue, each) for each in images)
         ranges = ranges_of("fixed, moving", on_fixed, on_moving, None, queue)
         call = joint_histogram_call(on_fixed, on_moving, bins, range=ranges)

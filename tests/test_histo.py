@@ -188,6 +188,13 @@ def test_command_with_a_table(tmp_path):
     assert "passed" not in report
 
 
+def test_command_without_points(tmp_path):
+    np.save(tmp_path / "none.npy", np.zeros((0, 2)))
+    result = run(tmp_path / "none.npy", "--bins", "3x4", "--plot", tmp_path / "a.png")
+    assert result.exit_code == 0, result.output
+    assert "12 empty" in result.output
+
+
 def test_a_wrong_result_is_exit_status_1(monkeypatch):
     monkeypatch.setattr("clhist.cli.histo.wafer", lambda n: (np.array([0.2, 0.7]), np.array([0.2, 0.7])))
     monkeypatch.setattr("numpy.histogram2d", lambda *_: [np.zeros((2, 2))])

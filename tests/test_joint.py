@@ -260,12 +260,17 @@ def test_command_with_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shape", "says"), [((5, 7), "expected images of one shape"), ((5, 5, 5), "expected rows and columns")]
+    ("shape", "says"),
+    [
+        ((5, 7), "expected images of one shape"),
+        ((5, 5, 5), "expected rows and columns"),
+        ((5, 5), "expected at least 8 rows and columns, for --shifts 2, got (5, 5)"),
+    ],
 )
 def test_bad_files_are_named(tmp_path, shape, says):
     np.save(tmp_path / "a.npy", np.zeros((5, 5)))
     np.save(tmp_path / "bad.npy", np.zeros(shape))
-    result = run(tmp_path / "a.npy", tmp_path / "bad.npy")
+    result = run(tmp_path / "a.npy", tmp_path / "bad.npy", "--shifts", 2)
     assert result.exit_code == 1
     assert "bad.npy" in result.output
     assert says in result.output

@@ -172,7 +172,7 @@ def mutual_information(joint: Any, *, normalized: bool = False) -> float:
     apart = _entropy(weights.sum(axis=0)) + _entropy(weights.sum(axis=1))
     if normalized:
         return apart / both if both else 1.0
-    return apart - both
+    return max(apart - both, 0.0)  # not less, by rounding
 
 
 def _entropy(probabilities: np.ndarray) -> float:
