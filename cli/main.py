@@ -22,6 +22,9 @@ COMMANDS = {
     "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",
     "gromacs": "clhist.cli.gromacs:gromacs",
+    "histo": "clhist.cli.histo:histo",
+    "image": "clhist.cli.image:image",
+    "joint": "clhist.cli.joint:joint",
     "bench": "clhist.cli.bench:bench",
 }
 

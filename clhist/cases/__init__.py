@@ -1,1 +1,7 @@
 """Case studies on the public API."""
+
+from clhist.cases.image import image_histogram
+from clhist.cases.joint import joint_histogram, mutual_information
+from clhist.cases.saturating import histo
+
+__all__ = ["histo", "image_histogram", "joint_histogram", "mutual_information"]
