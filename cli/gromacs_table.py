@@ -28,6 +28,7 @@ PAPER = {
     ("cas", UNIFORM): 1.6 * 919,
     ("cas", SAMPLED): 919.0,
 }
+_SAME = ("update", "memory", "copies", "cooperation", "passes")  # what makes plans the same
 PAPER_PAIRS = 1_380_160
 # Rounding of float32: so many units in the last place of the sum of absolute contributions of a component. A pair's
 # force is a high power of a small difference of coordinates and has lost dozens of units before it is added: the more,
@@ -173,9 +174,11 @@ def findings(rows: Sequence[Row], num_pairs: int) -> list[str]:
     if "native" in found:
         lines.append(f"native  {found['native']['over_flat']:.2f} x the flat version's speed; the paper 0.91 x")
     if "cas" in found:
+        plans = [[row["plan"][key] for key in _SAME] for row in rows if row["update"] == "cas"]
+        same = " (which does not change the plan here)" if plans[-1] == plans[-2] else ""
         lines.append(
             f"cas     {found['cas']['over_flat']:.2f} x the flat version's speed, of which "
-            f"{found['cas']['by_race_factor']:.2f} x by the race factor; the paper 2.65 x and 1.6 x"
+            f"{found['cas']['by_race_factor']:.2f} x by the race factor{same}; the paper 2.65 x and 1.6 x"
         )
     if lines and abs(num_pairs / PAPER_PAIRS - 1) > 0.1:
         lines.append(f"The paper measured {PAPER_PAIRS:,} pairs, these are {num_pairs:,}.")

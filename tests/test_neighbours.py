@@ -71,6 +71,7 @@ def check(positions, box, cutoff, molecule=None):
         (90, (20, 0.5, 0.5), 0.25),  # a tube
         (90, (0.6, 7, 9), 0.3),  # a slab
         (80, (3, 3, 3), 0.2),
+        (300, (1, 1, 1), 0.2221),  # 64 cells, all of them needed
         (40, (1000, 1000, 1000), 0.01),  # far fewer particles than cells
         (40, (1000, 1000, 1000), 400.0),
         (100, (0.5, 0.5, 0.5), 1e-3),
@@ -99,6 +100,13 @@ def test_particles_at_the_borders_of_cells_and_of_the_box(cutoff):
     check(rng.choice(at, (120, 3)), (1, 1, 1), cutoff)
 
 
+def test_multiples_of_the_edges():
+    edges = np.float32([0.7, 1.3, 2.9])
+    multiples = np.arange(-8, 9, dtype=np.float32)[:, None] * edges
+    at = np.concatenate([multiples, *(np.nextafter(multiples, np.float32(to)) for to in (-9, 0, 9))])
+    check(at, edges, 0.3)
+
+
 def test_all_in_one_place_or_cell():
     assert len(check(np.full((30, 3), 0.7), (3, 3, 3), 0.5)) == 30 * 29 // 2
     assert not check(np.full((30, 3), 0.7), (3, 3, 3), 0.5, np.zeros(30, int))
@@ -112,6 +120,8 @@ def test_water_in_order_and_every_time_the_same():
     assert len(check(water.positions, water.box, 0.6, water.molecule)) == first.neighbour.size > 10_000
     for name in ("owner", "neighbour", "row_start", "particle", "shift"):
         np.testing.assert_array_equal(getattr(first, name).get(), getattr(second, name).get())
+    one_cell = find_neighbours(water.positions, water.box, water.box[0] / 2, water.molecule)
+    assert one_cell.particle.get()[:600].tolist() == list(range(600)), "chance has no part in the order"
     rows = np.diff(first.row_start.get())
     per_particle = np.bincount(first.particle.get(), weights=rows)
     assert per_particle.max() <= 2 * per_particle.mean(), "rows are of about equal length"
