@@ -100,8 +100,8 @@ def gromacs(
     begin = time.perf_counter()
     with messages():
         pair_list, structure = given.read()
+        built = time.perf_counter() - begin
         reference = given.reference(pair_list)
-    built = time.perf_counter() - begin
     if not pair_list.num_pairs:
         raise click.ClickException(f"{given.name}: expected pairs within the cut-off, got none")
     device = PairList.upload(pair_list)

@@ -14,12 +14,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist import HistogramKernel, Plan, default_queue, operators
+from clhist import HistogramKernel, Plan, RaceFactor, default_queue, operators
 from clhist.cases.atom_types import BUILT_IN, AtomTypes, particles
 from clhist.cases.gro_file import Structure
 from clhist.cases.gromacs_data import COULOMB, NonbondedInput
 from clhist.cases.neighbours import find_neighbours
-from clhist.inspector import RaceFactor
 
 _ARGUMENTS = """
     const int *owner, const int *neighbour, const int *particle, const int *shift, const int *types,
