@@ -29,9 +29,9 @@ _LARGEST = 2**31 - 1  # numbers of rows and of pairs are int32
 _WRAP = """
     const float3 edges = (float3)(edge_x, edge_y, edge_z), at = vload3(i, given);
     const float3 moved = at - edges * floor(at / edges);
-    const float3 inside = select(clamp(moved, 0.0f, edges), moved, isnan(moved)); /* NaN is near nothing */
+    const float3 inside = select(clamp(moved, (float3)(0.0f), edges), moved, isnan(moved)); /* NaN is near nothing */
     const int3 cells = (int3)(cells_x, cells_y, cells_z);
-    const int3 c = clamp(convert_int3_sat(inside / edges * convert_float3(cells)), 0, cells - 1);
+    const int3 c = clamp(convert_int3_sat(inside / edges * convert_float3(cells)), (int3)(0), cells - 1);
     vstore3(inside, i, position);
     cell[i] = (c.z * cells.y + c.y) * cells.x + c.x
 """
