@@ -22,6 +22,7 @@ COMMANDS = {
     "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",
     "gromacs": "clhist.cli.gromacs:gromacs",
+    "tpacf": "clhist.cli.tpacf:tpacf",
     "bench": "clhist.cli.bench:bench",
 }
 
