@@ -16,7 +16,7 @@ from clhist.cases import tpacf as case
 from clhist.cases import tpacf_data as sky
 from clhist.cases.files import read_table
 from clhist.cases.tpacf_pairs import CataloguePairs
-from clhist.cli.case_options import DATA, figure, json_option, messages, plot_option, report
+from clhist.cli.case_options import DATA, figure, json_option, messages, output_option, plot_option, report
 from clhist.cli.main import profile_option, table
 
 _CHECKED = 2000  # points of the data whose pairs NumPy counts as well
@@ -30,16 +30,16 @@ _CHECKED = 2000  # points of the data whose pairs NumPy counts as well
 )
 @click.option("--random-sets", type=click.IntRange(1), default=100, show_default=True, help="How many to generate.")
 @click.option("--quick", is_flag=True, help="Generate 2,000 points and 20 random sets.")
-@click.option("--seed", default=1, show_default=True, help="Of generated catalogues.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of generated catalogues.")
 @click.option("--smallest", default=1.0, show_default=True, help="Arcmin: where the first bin begins.")
 @click.option("--largest", default=10000.0, show_default=True, help="Arcmin: where the last bin ends.")
 @click.option(
-    "--bins-per-decade", type=click.IntRange(1), default=5, show_default=True, help="Bins from 1 to 10 arcmin."
+    "--bins-per-decade", type=click.IntRange(1, 1000), default=5, show_default=True, help="Bins from 1 to 10 arcmin."
 )
 @click.option("--estimator", type=click.Choice(list(case.ESTIMATORS)), default="landy-szalay", show_default=True)
 @click.option("--precision", type=click.Choice(["float32", "float64"]), help="[default: the best the device has]")
 @plot_option("w(theta) and the catalogue")
-@click.option("--output", type=DATA, help="Write edges, dd, dr, rr, w and error into this .npz file.")
+@output_option("edges, dd, dr, rr, w and error")
 @profile_option
 @json_option
 def tpacf(

@@ -99,7 +99,7 @@ def test_special_points(dtype):
     assert pair_counts([[0, 0]], [[180, 0]], edges=[1, 10799], dtype=dtype).tolist() == [0, 0, 1]
 
 
-@pytest.mark.parametrize("edges", [[0, 10800], [5, 6], np.arange(1.0, 90.0)])
+@pytest.mark.parametrize("edges", [[0, 10800], [5, 6], np.linspace(1, 10000, 100), np.linspace(1, 10000, 101)])
 def test_any_number_of_edges(points, edges):
     assert pair_counts(points[:400], edges=edges).tolist() == reference(points[:400], edges=edges).tolist()
 
@@ -311,8 +311,11 @@ def test_files_that_are_refused(tmp_path, points, name, content, says):
         (["data.csv"], "RANDOM: expected catalogues that cover the same part of the sky as DATA"),
         (["--points", "1"], "not in the range x>=2"),
         (["--smallest", "0"], "smallest, largest: expected 0 < smallest < largest <= 10800, got 0, 10000"),
-        (["--bins-per-decade", "0"], "not in the range x>=1"),
+        (["--bins-per-decade", "0"], "not in the range 1<=x<=1000"),
+        (["--seed", "-1"], "not in the range x>=0"),
         (["--plot", "w.txt"], "--plot"),
+        (["--output", "w.npy"], "'--output': expected a file .npz, got 'w.npy'"),
+        (["--output", "no such/w.npz"], "expected a file in a folder that exists"),
         (["--estimator", "best"], "--estimator"),
     ],
 )

@@ -33,9 +33,7 @@ _ARGUMENTS = (
     "const {real} *x, const {real} *y, const {real} *z, const {real} *bounds, const task_t *tasks, int num_tasks"
 )
 
-# Counting what is nearer than each edge takes no branches, so that compilers keep the counts in registers and compare
-# several points at once: on a CPU six times as fast as a binary search and an update of the histogram for each pair.
-_MAP = """
+_ELEMENT = """
     int which = 0;
     for (int end = num_tasks; end - which > 1;) {
         const int middle = (which + end) / 2;
@@ -47,20 +45,41 @@ _MAP = """
     const int columns = min(BLOCK, task.columns + (row < task.longer) - begin);
     const int p = task.a + row, q = task.b + row * task.slide + begin;
     const real px = x[p], py = y[p], pz = z[p];
+"""
+
+# Counting what is nearer than each edge takes no branches, so that compilers keep the counts in registers and compare
+# several points at once: on a CPU six times as fast as a search for each pair, with 21 edges.
+_FEW_EDGES = 100
+_COUNT = """
     int nearer[EDGES];
+    #pragma unroll
     for (int k = 0; k < EDGES; ++k)
         nearer[k] = 0;
     for (int j = q; j < q + columns; ++j) {
         const real dx = x[j] - px, dy = y[j] - py, dz = z[j] - pz;
-        const real chord = dx * dx + dy * dy + dz * dz;
+        const real squared = dx * dx + dy * dy + dz * dz;
         #pragma unroll
         for (int k = 0; k < EDGES; ++k)
-            nearer[k] += chord < bounds[k];
+            nearer[k] += squared < bounds[k];
     }
     EMIT(0, nearer[0]);
+    #pragma unroll
     for (int k = 1; k < EDGES; ++k)
         EMIT(k, nearer[k] - nearer[k - 1]);
     EMIT(EDGES, max(columns, 0) - nearer[EDGES - 1]);
+"""
+
+_SEARCH = """
+    for (int j = q; j < q + columns; ++j) {
+        const real dx = x[j] - px, dy = y[j] - py, dz = z[j] - pz;
+        const real squared = dx * dx + dy * dy + dz * dz;
+        int bin = 0;
+        for (int end = EDGES; bin < end;) {
+            const int middle = (bin + end) / 2;
+            if (squared < bounds[middle]) end = middle; else bin = middle + 1;
+        }
+        EMIT(bin, 1);
+    }
 """
 
 
@@ -77,14 +96,15 @@ def _real(dtype: npt.DTypeLike | None, device: cl.Device) -> np.dtype:
 def pair_kernel(context: cl.Context, num_edges: int, dtype: np.dtype) -> HistogramKernel:
     """Return the histogram of pairs by angle: one element a point and up to 256 others, one bin more than edges."""
     real = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}[dtype]
+    few = num_edges <= _FEW_EDGES
     return HistogramKernel(
         context,
         operators.count(),
         arguments=_ARGUMENTS.format(real=real),
-        map=_MAP,
+        map=_ELEMENT + (_COUNT if few else _SEARCH),
         preamble=f"typedef {real} real;\n#define EDGES {num_edges}\n#define BLOCK {_BLOCK}\n",
         structs={"task_t": _TASK},
-        emits=num_edges + 1,
+        emits=num_edges + 1 if few else _BLOCK,
     )
 
 
@@ -235,7 +255,7 @@ def pair_counts(
     -------
     int64 array of shape (k + 1,)
         Pairs nearer than ``edges[0]``, those in each ``edges[j] <= angle < edges[j + 1]``, and those beyond. An edge
-        of 10800, 180 degrees, has the pairs at it before it. The cost of a pair grows with k.
+        of 10800, 180 degrees, has the pairs at it before it.
 
     Raises
     ------
