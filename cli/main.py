@@ -21,11 +21,12 @@ COMMANDS = {
     "info": "clhist.cli.info:info",
     "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",
+    "bench": "clhist.cli.bench:bench",
     "gromacs": "clhist.cli.gromacs:gromacs",
     "histo": "clhist.cli.histo:histo",
     "image": "clhist.cli.image:image",
     "joint": "clhist.cli.joint:joint",
-    "bench": "clhist.cli.bench:bench",
+    "tpacf": "clhist.cli.tpacf:tpacf",
 }
 
 
