@@ -22,6 +22,7 @@ COMMANDS = {
     "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",
     "gromacs": "clhist.cli.gromacs:gromacs",
+    "kmeans": "clhist.cli.kmeans:kmeans_command",
     "bench": "clhist.cli.bench:bench",
 }
 

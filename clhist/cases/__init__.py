@@ -1,1 +1,5 @@
 """Case studies on the public API."""
+
+from clhist.cases.kmeans import KMeansResult, kmeans
+
+__all__ = ["KMeansResult", "kmeans"]
