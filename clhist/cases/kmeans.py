@@ -113,7 +113,7 @@ def kmeans(
     lloyd = Lloyd(points if on_device else cl_array.to_device(queue, points), k, queue)
     if not np.isfinite(lloyd.mean).all():
         raise ValueError("points: expected finite numbers, got NaN, infinity, or too large ones to add up")
-    if not 4 * lloyd.variance * n * d < np.finfo(points.dtype).max:
+    if not 4 * lloyd.variance * n * d < float(np.finfo(points.dtype).max):  # no two points are farther than that
         raise ValueError(f"points: expected squared distances that {points.dtype} can hold, got too large numbers")
     if isinstance(init, str):
         first, bits = int(random.integers(n)), int(random.integers(2**32))

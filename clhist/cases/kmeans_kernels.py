@@ -234,13 +234,15 @@ class Kernels(NamedTuple):
 def kernels(context: cl.Context, shape: Shape) -> Kernels:
     """Return the kernels of `shape`, compiled when they are first used."""
     real, common = c_name(shape.dtype), _common(shape)
+    # What does not depend on the number of clusters: the same source for all of them is compiled once.
+    features = _common(shape._replace(clusters=min(shape.clusters, 1), tile=Tile()))
     wide, count = operators.add(shape.wide), operators.add(np.int32)
     centre = HistogramKernel(
         context,
         {"sum": wide, "square": wide},
         arguments=f"const {real} *points, const {real} *mean, {real} *centred, long stride",
         map=_CENTRE_MAP,
-        preamble=common,
+        preamble=features,
         emits=shape.width,
     )
     seed = HistogramKernel(
@@ -248,7 +250,7 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
         PICK,
         arguments=f"const {real} *points, long stride, const pick_t *last, {real} *nearest, uint number, uint seed",
         map=_SEED_MAP,
-        preamble=common + _MIX,
+        preamble=features + _MIX,
         structs={"pick_t": PICK.dtype},
     )
     fused = shape.clusters > 0

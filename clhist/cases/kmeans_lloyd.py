@@ -147,7 +147,7 @@ class Lloyd:
         """Return the step before the first, which leaves `centers`, an array of shape (k, d)."""
         step = self.new_step()
         step.histograms["count"].fill(1)
-        step.histograms["sum"].set((centers - self.mean).astype(self.shape.dtype))
+        step.histograms["sum"].set(np.ascontiguousarray(centers - self.mean, self.shape.dtype))
         self._move(step, step)
         return step
 
