@@ -160,7 +160,7 @@ def _iterate(
             break
         before, step, following = step, following, before
     inertia = lloyd.read(following).inertia
-    labels = following.label[: lloyd.n]
+    labels = following.label[: lloyd.n].astype(np.int32)
     return KMeansResult(
         labels if isinstance(points, cl_array.Array) else labels.get(),
         step.centers.get() + lloyd.mean,

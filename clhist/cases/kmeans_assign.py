@@ -84,7 +84,7 @@ ON_GPU = """
 #define QUADS (SIDE * DEPTH / 4 / 256)
 #define OWN(lane, q) ((q) / 4 * 64 + (lane) * 4 + (q) % 4)
 
-inline real4_t four(global const real *row, const int j)
+real4_t four(global const real *row, const int j)
 {
 #if FEATURES % 4 == 0
     return j < FEATURES ? *(global const real4_t *)(row + j) : (real4_t)0;
@@ -94,7 +94,7 @@ inline real4_t four(global const real *row, const int j)
 #endif
 }
 
-inline void fetch(real4_t *of_points, real4_t *of_centers, global const real *points, global const real *packed,
+void fetch(real4_t *of_points, real4_t *of_centers, global const real *points, global const real *packed,
                   const int row, const int n, const int step)
 {
     global const real4_t *tile = (global const real4_t *)packed + (size_t)step * (DEPTH * SIDE / 4);

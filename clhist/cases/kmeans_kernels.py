@@ -46,6 +46,11 @@ class Shape(NamedTuple):
         return self.features if self.on_cpu else -(-self.features // self.tile.depth) * self.tile.depth
 
     @property
+    def label(self) -> np.dtype:
+        """What labels are held in: of few clusters, beside which there is little to read, in bytes."""
+        return np.dtype(np.uint8 if 0 < self.clusters < 256 else np.int32)
+
+    @property
     def group(self) -> int:
         """Work-items for a center in `move`."""
         return 1 if self.on_cpu else 64
@@ -68,7 +73,7 @@ _CENTRE_MAP = """
 """
 
 _UPDATE_ARGUMENTS = """
-    const {real} *points, long stride, const {real} *centers, const int *previous, {label} *label,
+    const {real} *points, long stride, const {real} *centers, const {label} *previous, {written} *label,
     int n, int rounds, int elements
 """
 
@@ -165,12 +170,14 @@ void move(global const int *count, global const real *sum, global const real *ol
     }
     of_norm[l] = norm;
     of_shift[l] = moved;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    // The barrier comes last: Intel's CPU runtime, with its vectorizer off, is wrong where a loop begins with one.
     for (int span = GROUP_SIZE / 2; span > 0; span /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
         if (l < span) {
             of_norm[l] += of_norm[l + span];
             of_shift[l] += of_shift[l + span];
         }
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (l == 0) {
         half_norm[c] = of_norm[0] / 2;
@@ -204,7 +211,7 @@ uint mix(uint x)  // MurmurHash3's last step: all bits of x change all of the re
 # How far each point is from its center.
 _DISTANCE = """
 kernel void distances(global const real *points, const long stride, global const real *centers,
-                      global const int *label, global real *distance)
+                      global const label_t *label, global real *distance)
 {
     const size_t p = get_global_id(0);
     real sum = 0;
@@ -225,7 +232,7 @@ class Kernels(NamedTuple):
     centre: HistogramKernel
     seed: HistogramKernel
     update: HistogramKernel
-    assign: cl.Kernel
+    assign: cl.Kernel | None
     move: cl.Kernel
     distances: cl.Kernel
 
@@ -253,32 +260,33 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
         preamble=features + _MIX,
         structs={"pick_t": PICK.dtype},
     )
-    fused = shape.clusters > 0
+    fused, label = shape.clusters > 0, c_name(shape.label)
     update = HistogramKernel(
         context,
         {"count": count, "sum": operators.add(shape.dtype), "inertia": wide, "changed": count},
-        arguments=_UPDATE_ARGUMENTS.format(real=real, label="int" if fused else "const int"),
+        arguments=_UPDATE_ARGUMENTS.format(real=real, label=label, written=label if fused else f"const {label}"),
         map=_FUSED_MAP if fused else _UPDATE_MAP,
         preamble=common,
         emits=shape.clusters * shape.features if fused else shape.width,
     )
-    source = common + _MOVE + _DISTANCE + (ON_CPU if shape.on_cpu else ON_GPU)
-    program = cl.Program(context, source).build()
-    assign, move, distances = program.assign, program.move, program.distances
-    assign.set_scalar_arg_dtypes([None] * 4 + [np.int32] * 3)
+    assigning = "" if fused else ON_CPU if shape.on_cpu else ON_GPU
+    program = cl.Program(context, common + _MOVE + _DISTANCE + assigning).build()
+    assign, move, distances = None if fused else program.assign, program.move, program.distances
+    if assign is not None:
+        assign.set_scalar_arg_dtypes([None] * 4 + [np.int32] * 3)
     distances.set_scalar_arg_dtypes([None, np.int64, None, None, None])
     return Kernels(centre, seed, update, assign, move, distances)
 
 
 def c_name(dtype: np.dtype) -> str:
-    """Return C's name of a type of float."""
-    return "float" if dtype == np.float32 else "double"
+    """Return C's name of a type."""
+    return {"float32": "float", "float64": "double", "int32": "int", "uint8": "uchar"}[dtype.name]
 
 
 def _common(shape: Shape) -> str:
     """Return the numbers and types of `shape`, as C."""
     real, integer = c_name(shape.dtype), "int" if shape.dtype == np.float32 else "long"
-    fused, n = shape.clusters > 0, shape.lanes
+    fused, n, label = shape.clusters > 0, shape.lanes, c_name(shape.label)
     vector = "" if n == 1 else str(n)
     defines = {
         "FEATURES": shape.features,
@@ -295,13 +303,13 @@ def _common(shape: Shape) -> str:
         "LANES": n,
         "LOAD(p, g)": "(p)[g]" if n == 1 else f"vload{n}(g, p)",
         "STORE(v, p, g)": "(p)[g] = (v)" if n == 1 else f"vstore{n}(v, g, p)",
-        "TO_LABELS": f"convert_int{vector}",
+        "TO_LABELS": f"convert_{label}{vector}",
         "TO_INDEX": f"convert_{integer}{vector}",
         "TO_LANES": f"convert_{real}{vector}",
         "LANE": f"((int{vector})({', '.join(map(str, range(n)))}))",
         "PLACE(p, j)": "((size_t)(j) * stride + (p))" if fused else "((size_t)(p) * FEATURES + (j))",
         "GROUP(i, round)": "((i) * rounds + (round))" if shape.on_cpu else "((i) + (round) * elements)",
-        "UNROLL": "__attribute__((opencl_unroll_hint))",
+        "UNROLL": '_Pragma("unroll")',
     }
     types = {
         "real": real,
@@ -309,7 +317,8 @@ def _common(shape: Shape) -> str:
         "real4_t": f"{real}4",
         "lanes_t": f"{real}{vector}",
         "index_t": f"{integer}{vector}",
-        "labels_t": f"int{vector}",
+        "label_t": label,
+        "labels_t": f"{label}{vector}",
     }
     lines = ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable"] if np.float64 in (shape.dtype, shape.wide) else []
     lines += [f"#define {name} {value}" for name, value in defines.items()]

@@ -24,7 +24,7 @@ class Step:
 
     Attributes
     ----------
-    label : int32 array of shape (n,) or a little more
+    label : int32 or uint8 array of shape (n,) or a little more
         The nearest of the centers that the iteration began with.
     histograms : dict of arrays
         Of the labels: "count" (k,), "sum" (k, d), "inertia" (d,), by feature, and "changed" (1,).
@@ -131,11 +131,11 @@ class Lloyd:
         def zeros(shape: Any, dtype: np.dtype) -> cl_array.Array:
             return cl_array.zeros(self.queue, shape, dtype)
 
-        real, tiles = self.shape.dtype, -(-self.k // self.shape.columns)
+        real, label, tiles = self.shape.dtype, self.shape.label, -(-self.k // self.shape.columns)
         dtypes = {"count": np.dtype(np.int32), "sum": real, "inertia": self.shape.wide, "changed": np.dtype(np.int32)}
         half_norm = np.full(tiles * self.shape.columns, np.inf, real)  # of no center: the last to be nearest
         return Step(
-            zeros(self._stride, np.dtype(np.int32)) - 1,
+            cl_array.empty(self.queue, self._stride, label).fill(np.iinfo(label).max),
             {name: zeros(bins, dtypes[name]) for name, bins in self._num_bins.items()},
             zeros((self.k, self.d), real),
             zeros((tiles, self.shape.depths, self.shape.columns), real),
@@ -231,7 +231,7 @@ class Lloyd:
         return self.points, self._stride, before.centers, *labels, self.n, self._rounds, self._elements
 
     def _assign(self, before: Step, step: Step) -> cl.Event | None:
-        if self.fused:
+        if self._kernels.assign is None:
             return None  # the map does it
         buffers = map(_buffer, (self.points, before.packed, before.half_norm, step.label))
         numbers = (self.n, before.packed.shape[0], _CHUNK)
