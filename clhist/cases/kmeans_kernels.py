@@ -186,18 +186,19 @@ void move(global const int *count, global const real *sum, global const real *ol
 }
 """
 
-# k-means++: the next center is a point, drawn with the square of its distance to the nearest one yet as its weight. The
-# largest of log(weight) + Gumbel noise is such a draw (the Gumbel-max trick), so that it is one argmax.
+# k-means++: the next center is a point, drawn with the square of its distance to the nearest one yet as its weight. Of
+# exponentially distributed times, each divided by its weight, the least is such a draw, so that it is one argmax.
 _SEED_MAP = """
+    const int center = last[0].index;
     real distance = 0;
     for (int j = 0; j < FEATURES; ++j) {
-        const real difference = points[PLACE(i, j)] - points[PLACE(last[0].index, j)];
-        distance = fma(difference, difference, distance);
+        const real difference = points[PLACE(i, j)] - points[PLACE(center, j)];
+        distance += difference * difference;
     }
     distance = fmin(distance, nearest[i]);
     nearest[i] = distance;
     const float uniform = ((float)mix((uint)i + mix(number + mix(seed))) + 0.5f) * 0x1p-32f;
-    EMIT(0, ((value_t){(float)log(distance) - log(-log1p(-uniform)), i}));
+    EMIT(0, ((value_t){(float)(distance * scale) / -log1p(-uniform), i}));
 """
 _MIX = """
 uint mix(uint x)  // MurmurHash3's last step: all bits of x change all of the result
@@ -255,10 +256,12 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
     seed = HistogramKernel(
         context,
         PICK,
-        arguments=f"const {real} *points, long stride, const pick_t *last, {real} *nearest, uint number, uint seed",
+        arguments=f"const {real} *points, long stride, const pick_t *last, {real} *nearest, {real} scale, "
+        "uint number, uint seed",
         map=_SEED_MAP,
         preamble=features + _MIX,
         structs={"pick_t": PICK.dtype},
+        options=["-cl-unsafe-math-optimizations"],  # which lets compilers add up distances in vectors
     )
     fused, label = shape.clusters > 0, c_name(shape.label)
     update = HistogramKernel(

@@ -220,9 +220,10 @@ class Lloyd:
     def spread(self, first: int, seed: int) -> list[int]:
         """Return the points that k-means++ begins with (Arthur and Vassilvitskii 2007), the first of them given."""
         nearest = cl_array.empty(self.queue, self.n, self.shape.dtype).fill(np.inf)
+        scale = 1 / self.variance if self.variance > 0 else 1.0
         picks = [cl_array.to_device(self.queue, np.array([(0, first)], PICK.dtype))]
         for number in range(1, self.k):
-            given = (self.points, self._stride, picks[-1], nearest, number, seed)
+            given = (self.points, self._stride, picks[-1], nearest, scale, number, seed)
             picks.append(self._kernels.seed(*given, num_bins=1, size=self.n, queue=self.queue))
         return [int(pick.get()["index"][0]) for pick in picks]
 
