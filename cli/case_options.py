@@ -1,4 +1,4 @@
-"""What the commands of the case studies share: --json, --plot, and errors of files as messages."""
+"""What the commands of the case studies share: --json, --plot, --output, and errors of files as messages."""
 
 from __future__ import annotations
 
@@ -36,15 +36,37 @@ def plot_option(what: str) -> Callable:
     )
 
 
+def output_option(what: str) -> Callable:
+    """Give a command ``--output FILE.npz``, as `output`: a path that can be written, or None.
+
+    Parameters
+    ----------
+    what : str
+        The arrays that are saved, for the help.
+    """
+    return click.option(
+        "--output", type=DATA, callback=_file_of((".npz",)), metavar="FILE.npz", help=f"Save {what} as NumPy's arrays."
+    )
+
+
 def _plot_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is None:
-        return None
-    if path.suffix.lower() not in FORMATS:
-        raise click.BadParameter(f"expected a file {', '.join(FORMATS)}, got {str(path)!r}", context, option)
-    if not path.parent.is_dir():
-        raise click.BadParameter(f"expected a file in a folder that exists, got {str(path)!r}", context, option)
-    require_matplotlib()
+    path = _file_of(FORMATS)(context, option, path)
+    if path is not None:
+        require_matplotlib()
     return path
+
+
+def _file_of(endings: tuple[str, ...]) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
+    """Return the callback that refuses a path of another ending, or in a folder that there is not."""
+
+    def check(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+        if path is not None and path.suffix.lower() not in endings:
+            raise click.BadParameter(f"expected a file {', '.join(endings)}, got {str(path)!r}", context, option)
+        if path is not None and not path.parent.is_dir():
+            raise click.BadParameter(f"expected a file in a folder that exists, got {str(path)!r}", context, option)
+        return path
+
+    return check
 
 
 @contextmanager

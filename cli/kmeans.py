@@ -17,7 +17,7 @@ from clhist import default_queue
 from clhist.cases.files import read_table
 from clhist.cases.kmeans import KMeansResult, blobs, kmeans
 from clhist.cases.kmeans_lloyd import Lloyd
-from clhist.cli.case_options import DATA, figure, json_option, messages, plot_option, report
+from clhist.cli.case_options import DATA, figure, json_option, messages, output_option, plot_option, report
 from clhist.cli.main import profile_option
 
 _PAPER = (100_000, 256, 1024)  # n, d, k of SC'20, section V-D
@@ -40,7 +40,7 @@ _SHOWN = 20_000  # points in the plot
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first centers.")
 @click.option("--init", type=click.Choice(["k-means++", "random"]), default="k-means++", show_default=True)
-@click.option("--output", type=DATA, help="Write labels, centers, inertia, n_iter and history into this .npz file.")
+@output_option("labels, centers, inertia, n_iter and history")
 @click.option("--quick", is_flag=True, help="Generate {:,} points of {} features around {} centers.".format(*_QUICK))
 @plot_option("the clusters in the two leading principal components, and the inertia of each iteration")
 @profile_option

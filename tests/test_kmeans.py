@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -189,6 +190,16 @@ def test_other_arrays_are_converted(convert):
     assert found.inertia == pytest.approx(expected.inertia_, rel=1e-12)
 
 
+def test_threads_cluster_at_once():
+    points = [blobs(500, 5, 7, seed=seed) for seed in range(8)]
+
+    def cluster(x):
+        return kmeans(x, 7, init=x[:7]).inertia
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(cluster, points)) == pytest.approx(list(map(cluster, points)), rel=1e-5)
+
+
 def test_history_falls_and_progress_is_told():
     told = []
     points = blobs(2000, 5, 7)
@@ -322,6 +333,7 @@ def test_a_wrong_result_is_exit_status_1(monkeypatch, table):
         ("1,2\n3,4\n", ["-k", 0], "-k"),
         ("1,2\n3,4\n", ["--tolerance", -1], "--tolerance"),
         ("1,2\n3,4\n", ["--plot", "x.txt"], "expected a file"),
+        ("1,2\n3,4\n", ["--output", "x.txt"], "expected a file"),
         (None, [], "points.csv"),
     ],
 )

@@ -1,7 +1,7 @@
 """k-means clustering: Lloyd's algorithm on the device, each update of the centers a histogram (SC'20, section V-D).
 
 Counts and vector sums of clusters are histograms of the labels, together with the inertia and the number of labels that
-changed one call; see `clhist.cases.kmeans_kernels` for the assignment to the nearest centers.
+changed one call. `clhist.cases.kmeans_lloyd` has the steps, `kmeans_assign` and `kmeans_kernels` the OpenCL C.
 """
 
 from __future__ import annotations

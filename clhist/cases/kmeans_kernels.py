@@ -228,14 +228,12 @@ PICK = operators.argmax(np.float32)
 
 
 class Kernels(NamedTuple):
-    """The kernels of one shape."""
+    """The histograms of one shape, and the program of `assign` (of two sweeps), `move` and `distances`."""
 
     centre: HistogramKernel
     seed: HistogramKernel
     update: HistogramKernel
-    assign: cl.Kernel | None
-    move: cl.Kernel
-    distances: cl.Kernel
+    program: cl.Program
 
 
 @lru_cache(maxsize=32)
@@ -272,13 +270,9 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
         preamble=common,
         emits=shape.clusters * shape.features if fused else shape.width,
     )
-    assigning = "" if fused else ON_CPU if shape.on_cpu else ON_GPU
-    program = cl.Program(context, common + _MOVE + _DISTANCE + assigning).build()
-    assign, move, distances = None if fused else program.assign, program.move, program.distances
-    if assign is not None:
-        assign.set_scalar_arg_dtypes([None] * 4 + [np.int32] * 3)
-    distances.set_scalar_arg_dtypes([None, np.int64, None, None, None])
-    return Kernels(centre, seed, update, assign, move, distances)
+    assign = "" if fused else ON_CPU if shape.on_cpu else ON_GPU
+    program = cl.Program(context, common + _MOVE + _DISTANCE + assign).build()
+    return Kernels(centre, seed, update, program)
 
 
 def c_name(dtype: np.dtype) -> str:

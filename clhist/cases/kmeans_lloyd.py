@@ -98,6 +98,10 @@ class Lloyd:
             tile or Tile(block=8 if points.dtype == np.float32 else 4),
         )
         self._kernels = kernels(queue.context, self.shape)
+        # Kernels of its own: they hold their arguments, which another thread would change.
+        program = self._kernels.program
+        self._move_kernel, self._distances = cl.Kernel(program, "move"), cl.Kernel(program, "distances")
+        self._assign_kernel = None if self.fused else cl.Kernel(program, "assign")
         self._reader = cl.CommandQueue(queue.context, queue.device)
         lanes = self.shape.lanes
         self._stride = -(-self.n // lanes) * lanes
@@ -201,7 +205,7 @@ class Lloyd:
         """
         distance = cl_array.empty(self.queue, self.n, self.shape.dtype)
         buffers = map(_buffer, (before.centers, step.label, distance))
-        self._kernels.distances(self.queue, (self.n,), None, _buffer(self.points), self._stride, *buffers)
+        self._distances(self.queue, (self.n,), None, _buffer(self.points), np.int64(self._stride), *buffers)
         count, sums = (step.histograms[name].get() for name in ("count", "sum"))
         label, far = step.label.get(), distance.get()
         empty = np.flatnonzero(count == 0)
@@ -232,20 +236,20 @@ class Lloyd:
         return self.points, self._stride, before.centers, *labels, self.n, self._rounds, self._elements
 
     def _assign(self, before: Step, step: Step) -> cl.Event | None:
-        if self._kernels.assign is None:
+        if self._assign_kernel is None:
             return None  # the map does it
         buffers = map(_buffer, (self.points, before.packed, before.half_norm, step.label))
-        numbers = (self.n, before.packed.shape[0], _CHUNK)
+        numbers = map(np.int32, (self.n, before.packed.shape[0], _CHUNK))
         if self.shape.on_cpu:
             sizes = (-(-self.n // _CHUNK),), (1,)
         else:
             sizes = (-(-self.n // self.shape.columns) * 256,), (256,)
-        return self._kernels.assign(self.queue, *sizes, *buffers, *numbers)
+        return self._assign_kernel(self.queue, *sizes, *buffers, *numbers)
 
     def _move(self, before: Step, step: Step) -> cl.Event:
         group, found = self.shape.group, (step.histograms["count"], step.histograms["sum"])
         arrays = (*found, before.centers, step.centers, step.packed, step.half_norm, step.shift)
-        return self._kernels.move(self.queue, (self.k * group,), (group,), *map(_buffer, arrays))
+        return self._move_kernel(self.queue, (self.k * group,), (group,), *map(_buffer, arrays))
 
 
 def _buffer(array: cl_array.Array) -> Any:
