@@ -23,6 +23,7 @@ COMMANDS = {
     "plan": "clhist.cli.plan:plan",
     "bench": "clhist.cli.bench:bench",
     "gromacs": "clhist.cli.gromacs:gromacs",
+    "kmeans": "clhist.cli.kmeans:kmeans_command",
     "histo": "clhist.cli.histo:histo",
     "image": "clhist.cli.image:image",
     "joint": "clhist.cli.joint:joint",

@@ -2,6 +2,7 @@
 
 from clhist.cases.image import image_histogram
 from clhist.cases.joint import joint_histogram, mutual_information
+from clhist.cases.kmeans import KMeansResult, kmeans
 from clhist.cases.saturating import histo
 
-__all__ = ["histo", "image_histogram", "joint_histogram", "mutual_information"]
+__all__ = ["KMeansResult", "histo", "image_histogram", "joint_histogram", "kmeans", "mutual_information"]
