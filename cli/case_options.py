@@ -1,4 +1,4 @@
-"""What the commands of the case studies share: --json, --plot, --output, errors of files as messages, and times."""
+"""What the commands of the case studies share: options, errors of files as messages, plans and times, and reports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 import pyopencl as cl
 
+from clhist import Plan
 from clhist.cli.bench_plot import FORMATS, require_matplotlib
 from clhist.cli.bench_timing import pipelined
 
@@ -41,17 +43,29 @@ def plot_option(what: str) -> Callable:
     )
 
 
-def output_option(what: str) -> Callable:
-    """Give a command ``--output FILE.npz``, as `output`: a path that can be written, or None.
+def output_option(what: str, *endings: str) -> Callable:
+    """Give a command ``--output FILE``, as `output`: a path that can be written, or None.
 
     Parameters
     ----------
     what : str
-        The arrays that are saved, for the help.
+        The arrays that are saved in an .npz file, for the help; and what else is.
+    *endings : str
+        Of other files that may be written.
     """
     return click.option(
-        "--output", type=DATA, callback=_file_of((".npz",)), metavar="FILE.npz", help=f"Save {what} as NumPy's arrays."
+        "--output",
+        type=DATA,
+        callback=_file_of((".npz", *endings)),
+        metavar="|".join(f"FILE{ending}" for ending in (".npz", *endings)),
+        help=f"Save {what}.",
     )
+
+
+def only_generated(quick: bool, data: object) -> None:
+    """Refuse ``--quick`` where there are data, which it would not change."""
+    if quick and data:
+        raise click.UsageError("--quick: expected only where data are generated, got files")
 
 
 def _plot_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
@@ -66,7 +80,7 @@ def _file_of(endings: tuple[str, ...]) -> Callable[[click.Context, click.Paramet
 
     def check(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
         if path is not None and path.suffix.lower() not in endings:
-            raise click.BadParameter(f"expected a file {', '.join(endings)}, got {str(path)!r}", context, option)
+            raise click.BadParameter(f"expected a file {' or '.join(endings)}, got {str(path)!r}", context, option)
         if path is not None and not path.parent.is_dir():
             raise click.BadParameter(f"expected a file in a folder that exists, got {str(path)!r}", context, option)
         return path
@@ -96,6 +110,33 @@ def messages(name: object = None) -> Iterator[None]:
         raise click.ClickException(str(error) if name is None else f"{name}: {error}") from error
 
 
+def save(path: Path, **arrays: Any) -> None:
+    """Write `arrays` into the .npz file `path`, whatever the case of its ending."""
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def plan_values(plan: Plan) -> dict[str, Any]:
+    """Return what a plan says for ``--json``: all but how it was found."""
+    return {key: value for key, value in asdict(plan).items() if key != "steps"}
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """Return what `plan_values` gives, in words."""
+    return (
+        f"plan    {plan['update']} updates in {plan['memory']} memory, {plan['num_bins']:,} bins, "
+        f"copies M = {plan['copies']}, passes S = {plan['passes']}"
+    )
+
+
+def times_text(seconds: dict[str, float]) -> str:
+    """Return the seconds of a ``call``, of its ``kernels`` together, and of each, in words."""
+    milliseconds = {name: f"{value * 1e3:.3f}" for name, value in seconds.items()}
+    call, kernels = milliseconds.pop("call"), milliseconds.pop("kernels")
+    stages = ", ".join(f"{name} {value}" for name, value in milliseconds.items())
+    return f"times   {call} ms a call; on the device {kernels} ms ({stages})"
+
+
 def measure(call: partial[Any]) -> dict[str, Any]:
     """Return the device, the plan and the median seconds of a `clhist.HistogramKernel` with its arguments bound.
 
@@ -111,28 +152,21 @@ def measure(call: partial[Any]) -> dict[str, Any]:
     timed = partial(kernel.timed, *call.args, **call.keywords | {"queue": profiling})  # type: ignore[attr-defined]
     stages = [timed()[1] for _ in whole.seconds]
     kernels = {stage: statistics.median(run[stage] for run in stages) for stage in stages[0]}
-    plan = asdict(kernel.plan(call.args[0].size, num_bins, queue=queue))  # type: ignore[attr-defined]
+    plan = kernel.plan(call.args[0].size, num_bins, queue=queue)  # type: ignore[attr-defined]
     return {
         "device": queue.device.name.strip(),
-        "plan": {key: value for key, value in plan.items() if key != "steps"},
+        "plan": plan_values(plan),
         "seconds": {"call": whole.median, "kernels": sum(kernels.values()), **kernels},
     }
 
 
 def measured_text(measured: dict[str, Any]) -> str:
     """Return what `measure` gives, in words."""
-    plan, seconds = measured["plan"], measured["seconds"]
-    milliseconds = {name: f"{value * 1e3:.3f}" for name, value in seconds.items()}
-    call, kernels = milliseconds.pop("call"), milliseconds.pop("kernels")
-    stages = ", ".join(f"{name} {value}" for name, value in milliseconds.items())
-    return (
-        f"on {measured['device']}\n"
-        f"plan    {plan['update']} updates in {plan['memory']} memory, {plan['num_bins']:,} bins, "
-        f"copies M = {plan['copies']}, passes S = {plan['passes']}\n"
-        f"times   {call} ms a call; on the device {kernels} ms ({stages})"
-    )
+    return f"on {measured['device']}\n{plan_text(measured['plan'])}\n{times_text(measured['seconds'])}"
 
 
 def report(values: dict[str, Any], text: str, *, as_json: bool) -> None:
-    """Print `values` as one JSON object, or `text`."""
+    """Print `values` as one JSON object, or `text`; if the result did not pass its check, exit with status 1."""
     click.echo(json.dumps(values, indent=1) if as_json else text)
+    if not values.get("passed", True):
+        raise click.exceptions.Exit(1)

@@ -14,8 +14,17 @@ import numpy as np
 from clhist.cases.gromacs import PairList
 from clhist.cases.gromacs_data import NonbondedInput, Reference
 from clhist.cli import gromacs_plot, gromacs_table
-from clhist.cli.case_options import DATA, json_option, messages, plot_option, report
-from clhist.cli.gromacs_input import CUTOFF, QUICK_MOLECULES, Source, output_file
+from clhist.cli.case_options import (
+    DATA,
+    json_option,
+    messages,
+    output_option,
+    plan_text,
+    plot_option,
+    report,
+    times_text,
+)
+from clhist.cli.gromacs_input import CUTOFF, QUICK_MOLECULES, Source
 from clhist.cli.main import profile_option
 
 _UNITS = {"length": "nm", "charge": "e", "energy": "kJ/mol", "force": "kJ/(mol nm)", "time": "s"}
@@ -68,13 +77,8 @@ class _RaceFactor(click.ParamType):
     help="RF of the neighbours, for the model, or sample: measure it on the device.",
 )
 @profile_option
-@click.option(
-    "--output",
-    type=DATA,
-    callback=output_file,
-    help="Write the pair list and the forces into this .npz file, or the structure into this .gro file.",
-)
 @plot_option("the distributions of forces and of updates per particle")
+@output_option("the pair list and the forces, or the structure", ".gro")
 @json_option
 def gromacs(
     update: str,
@@ -133,8 +137,6 @@ def gromacs(
         title = f"{given.name}: {pair_list.num_particles:,} particles, {pair_list.num_pairs:,} pairs"
         gromacs_plot.draw(plot, forces, device.partners().get(), title)
     report(values, _text(values, update), as_json=as_json)
-    if not values["passed"]:
-        raise click.exceptions.Exit(1)
 
 
 def _measured(
@@ -142,7 +144,9 @@ def _measured(
 ) -> tuple[list[gromacs_table.Row], np.ndarray]:
     """Return a row for each version, and the forces by the first."""
     rows, found = [], []
-    with click.progressbar(versions, file=sys.stderr, item_show_func=lambda v: v and f"{v.update}, {v.kind}") as bar:
+    with click.progressbar(
+        versions, label="versions", file=sys.stderr, item_show_func=lambda v: v and f"{v.update}, {v.kind}"
+    ) as bar:
         for version in bar:
             row, forces = gromacs_table.measure(device, version, data, reference)
             rows.append(row)
@@ -151,18 +155,14 @@ def _measured(
 
 
 def _text(values: dict[str, Any], update: str) -> str:
-    plan, seconds, factor = values["plan"], values["seconds"], values["race_factor"]
-    stages = ", ".join(
-        f"{stage} {seconds[stage] * 1e3:.3f}" for stage in ("clear", "sweep", "combine") if stage in seconds
-    )
+    plan, factor = values["plan"], values["race_factor"]
     origin = f", sampled in {factor['seconds'] * 1e3:.1f} ms" if "seconds" in factor else ""
     lines = [
         f"{values['data']}: {values['num_particles']:,} particles, {values['num_pairs']:,} pairs; "
         f"read or made in {values['input_seconds']:.2f} s",
         f"on {values['device']}; nm, e, kJ/mol, forces in kJ/(mol nm)",
-        f"plan    {plan['update']} updates in {plan['memory']} memory, {plan['num_bins']:,} bins, "
-        f"copies M = {plan['copies']}, passes S = {plan['passes']}, race factor {plan['race_factor']:.3g}{origin}",
-        f"times   {seconds['call'] * 1e3:.3f} ms a call; on the device {seconds['kernels'] * 1e3:.3f} ms ({stages})",
+        f"{plan_text(plan)}, race factor {plan['race_factor']:.3g}{origin}",
+        times_text(values["seconds"]),
     ]
     for name in values["errors"]:
         error = max((row["errors"][name] for row in values["table"]), key=lambda error: error["value"])

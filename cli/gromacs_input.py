@@ -13,6 +13,7 @@ from clhist.cases.gro_file import Structure, read_gro, write_gro
 from clhist.cases.gromacs import structure_pairs
 from clhist.cases.gromacs_data import NonbondedInput, Reference, load_nonbonded, reference_forces
 from clhist.cases.water import water_box, water_structure
+from clhist.cli.case_options import save
 
 MOLECULES, QUICK_MOLECULES = 7726, 500  # the paper's size, and one that takes a second
 CUTOFF = 0.9  # nm, of the atoms of a structure
@@ -41,7 +42,7 @@ class Source:
             and (file or self.scale > 1),
             "--output: expected an .npz file with --data, which has no names of atoms": self.data
             and self.output
-            and self.output.suffix == ".gro",
+            and self.output.suffix.lower() == ".gro",
         }
         for text, wrong in refused.items():
             if wrong:
@@ -75,16 +76,8 @@ class Source:
 
     def write(self, pairs: NonbondedInput, structure: Structure | None, forces: np.ndarray) -> None:
         """Write what ``--output`` asks for."""
-        if self.output and self.output.suffix == ".npz":
+        if self.output and self.output.suffix.lower() == ".npz":
             arrays = {field.name: getattr(pairs, field.name) for field in fields(pairs)}
-            np.savez(self.output, forces=forces, **{name: a for name, a in arrays.items() if a is not None})
+            save(self.output, forces=forces, **{name: a for name, a in arrays.items() if a is not None})
         elif self.output and structure:
             write_gro(self.output, structure)
-
-
-def output_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse, before anything is computed, a file that cannot be written."""
-    if path is not None and (path.suffix not in (".npz", ".gro") or not path.parent.is_dir()):
-        expected = "an .npz or .gro file in a folder that exists"
-        raise click.BadParameter(f"expected {expected}, got {str(path)!r}", context, option)
-    return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from clhist import device_profile
 from clhist.cases.gromacs import PairList
 from clhist.cases.gromacs_data import NonbondedInput, Reference
 from clhist.cli.bench_timing import pipelined
+from clhist.cli.case_options import plan_values
 from clhist.cli.main import table
 
 Row = dict[str, Any]
@@ -96,7 +97,7 @@ def measure(pairs: PairList, version: Version, data: NonbondedInput, reference: 
     row = {
         "update": version.update,
         "version": version.kind,
-        "plan": {key: value for key, value in asdict(pairs.plan(**options)).items() if key != "steps"},
+        "plan": plan_values(pairs.plan(**options)),
         "seconds": {"call": call.median, "kernels": sum(kernels.values()), **kernels},
         "errors": errors,
         "passed": all(error["value"] <= error["tolerance"] for error in errors.values()),

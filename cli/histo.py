@@ -13,8 +13,7 @@ import pyopencl.array as cl_array
 
 from clhist import default_queue
 from clhist.cases.files import read_table
-from clhist.cases.plane import wafer
-from clhist.cases.saturating import histo_call
+from clhist.cases.histo import histo_call, wafer
 from clhist.cli.case_options import (
     DATA,
     figure,
@@ -25,6 +24,7 @@ from clhist.cli.case_options import (
     output_option,
     plot_option,
     report,
+    save,
 )
 from clhist.cli.main import profile_option
 
@@ -117,12 +117,10 @@ def histo(
         values["numpy_seconds"] = time.perf_counter() - start
         values["passed"] = bool((counts == np.minimum(expected, ceiling)).all())
     if output:
-        np.savez_compressed(output, counts=counts, x_edges=edges[0], y_edges=edges[1])
+        save(output, counts=counts, x_edges=edges[0], y_edges=edges[1])
     if plot:
         draw(counts, edges, values, plot)
     report(values, _text(values), as_json=as_json)
-    if not values.get("passed", True):
-        raise click.exceptions.Exit(1)
 
 
 def draw(counts: np.ndarray, edges: tuple[np.ndarray, np.ndarray], values: dict[str, Any], path: Path) -> None:
@@ -139,7 +137,6 @@ def draw(counts: np.ndarray, edges: tuple[np.ndarray, np.ndarray], values: dict[
             aspect="auto",
             extent=(x_edges[0], x_edges[-1], y_edges[0], y_edges[-1]),
             interpolation="nearest",
-            cmap="magma",
         )
         ax.set_facecolor("black")
         drawing.colorbar(shown, label=f"points, up to {values['ceiling']}", extend="max")

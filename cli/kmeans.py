@@ -17,7 +17,19 @@ from clhist import default_queue
 from clhist.cases.files import read_table
 from clhist.cases.kmeans import KMeansResult, blobs, kmeans
 from clhist.cases.kmeans_lloyd import Lloyd
-from clhist.cli.case_options import DATA, figure, json_option, messages, output_option, plot_option, report
+from clhist.cli.case_options import (
+    DATA,
+    figure,
+    json_option,
+    messages,
+    only_generated,
+    output_option,
+    plan_text,
+    plan_values,
+    plot_option,
+    report,
+    save,
+)
 from clhist.cli.main import profile_option
 
 _PAPER = (100_000, 256, 1024)  # n, d, k of SC'20, section V-D
@@ -40,10 +52,10 @@ _SHOWN = 20_000  # points in the plot
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first centers.")
 @click.option("--init", type=click.Choice(["k-means++", "random"]), default="k-means++", show_default=True)
-@output_option("labels, centers, inertia, n_iter and history")
 @click.option("--quick", is_flag=True, help="Generate {:,} points of {} features around {} centers.".format(*_QUICK))
-@plot_option("the clusters in the two leading principal components, and the inertia of each iteration")
 @profile_option
+@plot_option("the clusters in the two leading principal components, and the inertia of each iteration")
+@output_option("labels, centers, inertia, n_iter and history")
 @json_option
 def kmeans_command(
     data: Path | None,
@@ -68,6 +80,7 @@ def kmeans_command(
         clhist kmeans --quick --plot clusters.png
         clhist kmeans points.csv -k 5 --output clusters.npz
     """
+    only_generated(quick, data)
     if data is not None:
         with messages():
             points = read_table(data)
@@ -75,7 +88,10 @@ def kmeans_command(
         points = blobs(*(_QUICK if quick else _PAPER))
     k = k or (8 if data is not None else _QUICK[2] if quick else _PAPER[2])
     start = time.perf_counter()
-    with click.progressbar(length=iterations, file=sys.stderr, item_show_func=lambda item: item) as bar:
+    progress = click.progressbar(
+        length=iterations, label="iterations", file=sys.stderr, item_show_func=lambda item: item
+    )
+    with messages(data), progress as bar:
         result = kmeans(
             points,
             k,
@@ -102,12 +118,10 @@ def kmeans_command(
         "passed": all(error <= _TOLERANCE for error in errors.values()),
     }
     if output is not None:
-        np.savez(output, **asdict(result))
+        save(output, **asdict(result))
     if plot is not None:
         _draw(points, result, plot)
     report(found, _text(found), as_json=as_json)
-    if not found["passed"]:
-        raise click.exceptions.Exit(1)
 
 
 def compare(points: np.ndarray, result: KMeansResult) -> dict[str, float]:
@@ -141,7 +155,7 @@ def _timed(points: np.ndarray, result: KMeansResult) -> tuple[list[dict[str, Any
     queue.finish()
     times = {"iteration": (time.perf_counter() - start) / _RUNS}
     times |= {name: float(np.median([run[name] for run in runs])) for name in runs[0]}
-    return [{key: value for key, value in asdict(plan).items() if key != "steps"} for plan in lloyd.plan()], times
+    return [plan_values(plan) for plan in lloyd.plan()], times
 
 
 def _text(found: dict[str, Any]) -> str:
@@ -151,11 +165,7 @@ def _text(found: dict[str, Any]) -> str:
         f"{found['data']}: {found['n']:,} points, {found['d']} features, k = {found['k']}",
         f"on {found['device']}",
         f"inertia {found['inertia']:.6g} after {found['n_iter']} iterations",
-        *(
-            f"plan    {plan['update']} updates in {plan['memory']} memory, {plan['num_bins']:,} bins, "
-            f"copies M = {plan['copies']}, passes S = {plan['passes']}"
-            for plan in found["plan"]
-        ),
+        *map(plan_text, found["plan"]),
         f"times   {seconds['call']:.3f} s the call; {seconds['iteration'] * 1e3:.3f} ms an iteration",
         f"        on the device {sum(kernels.values()) * 1e3:.3f} ms: "
         + ", ".join(f"{name} {value * 1e3:.3f}" for name, value in kernels.items()),
@@ -189,4 +199,5 @@ def _draw(points: np.ndarray, result: KMeansResult, path: Path) -> None:
             title=f"inertia {result.inertia:.6g} after {result.n_iter} iterations",
         )
         right.grid(alpha=0.3)
+        right.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
         right.xaxis.get_major_locator().set_params(integer=True)

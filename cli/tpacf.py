@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,20 @@ from clhist.cases import tpacf as case
 from clhist.cases import tpacf_data as sky
 from clhist.cases.files import read_table
 from clhist.cases.tpacf_pairs import CataloguePairs
-from clhist.cli.case_options import DATA, figure, json_option, messages, output_option, plot_option, report
+from clhist.cli.case_options import (
+    DATA,
+    figure,
+    json_option,
+    messages,
+    only_generated,
+    output_option,
+    plan_text,
+    plan_values,
+    plot_option,
+    report,
+    save,
+    times_text,
+)
 from clhist.cli.main import profile_option, table
 
 _CHECKED = 2000  # points of the data whose pairs NumPy counts as well
@@ -38,9 +51,9 @@ _CHECKED = 2000  # points of the data whose pairs NumPy counts as well
 )
 @click.option("--estimator", type=click.Choice(list(case.ESTIMATORS)), default="landy-szalay", show_default=True)
 @click.option("--precision", type=click.Choice(["float32", "float64"]), help="[default: the best the device has]")
+@profile_option
 @plot_option("w(theta) and the catalogue")
 @output_option("edges, dd, dr, rr, w and error")
-@profile_option
 @json_option
 def tpacf(
     data: Path | None,
@@ -71,6 +84,7 @@ def tpacf(
     """
     if data and not random:
         raise click.UsageError("RANDOM: expected catalogues that cover the same part of the sky as DATA, got none")
+    only_generated(quick, data)
     edges = sky.angular_edges(bins_per_decade, smallest, largest)
     if data:
         with messages():
@@ -89,7 +103,6 @@ def tpacf(
         seconds = time.perf_counter() - start
     wrong += int(np.abs(counts.sum(1) - pairs.num_pairs).sum())
     found = case.AngularCorrelation.of_counts(edges, counts, estimator)
-    plan = pairs.plan()
     values: dict[str, Any] = {
         "device": default_queue().device.name.strip(),
         "data": str(data) if data else "generated",
@@ -103,18 +116,16 @@ def tpacf(
         "rr": found.rr.sum(0).tolist(),
         "w": [w if np.isfinite(w) else None for w in found.w.tolist()],
         "error": [error if np.isfinite(error) else None for error in found.error.tolist()],
-        "plan": {key: value for key, value in asdict(plan).items() if key != "steps"},
+        "plan": plan_values(pairs.plan()),
         "seconds": {"call": seconds, "kernels": sum(kernels.values()), **kernels},
         "misplaced": wrong,
         "passed": wrong == 0,
     }
     if output:
-        np.savez_compressed(output, **{field.name: getattr(found, field.name) for field in fields(found)})
+        save(output, **{field.name: getattr(found, field.name) for field in fields(found)})
     if plot:
         draw(found, catalogues[0], values["data"], plot)
-    report(values, _text(values, str(plan)), as_json=as_json)
-    if wrong:
-        raise click.exceptions.Exit(1)
+    report(values, _text(values), as_json=as_json)
 
 
 def _catalogue(path: Path) -> np.ndarray:
@@ -167,8 +178,8 @@ def draw(found: case.AngularCorrelation, points: np.ndarray, title: str, path: P
         globe.set_title(f"{len(points):,} points: {title}", pad=14)
 
 
-def _text(values: dict[str, Any], plan: str) -> str:
-    edges, seconds, sizes = values["edges"], values["seconds"], values["num_points"]
+def _text(values: dict[str, Any]) -> str:
+    edges, sizes = values["edges"], values["num_points"]
     rows: list[tuple[str, ...]] = [("arcmin", "DD", "DR", "RR", "w", "")]
     for k, (w, error) in enumerate(zip(values["w"], values["error"], strict=True)):
         counts = (f"{values[name][k + 1]:,}" for name in ("dd", "dr", "rr"))
@@ -178,9 +189,9 @@ def _text(values: dict[str, Any], plan: str) -> str:
         f"{values['data']}: {sizes[0]:,} points, {len(sizes) - 1} random sets of {sum(sizes[1:]):,} points, "
         f"{values['num_pairs']:,} pairs in {values['precision']}",
         table(rows, indent=0, right=range(5)),
-        f"plan    {plan}",
-        f"times   {seconds['call'] * 1e3:.1f} ms a call; on the device {seconds['kernels'] * 1e3:.1f} ms; "
-        f"{values['num_pairs'] / seconds['call'] / 1e9:.2f} billion pairs a second",
+        f"on {values['device']}",
+        f"{plan_text(values['plan'])}, {values['plan']['num_histograms']:,} histograms at a time",
+        f"{times_text(values['seconds'])}; {values['num_pairs'] / values['seconds']['call'] / 1e9:.2f} billion pairs a second",
         f"check   {values['misplaced']:,} pairs misplaced: " + ("ok" if values["passed"] else "WRONG"),
     ]
     return "\n".join(lines)

@@ -174,7 +174,7 @@ def test_atoms_in_one_place_are_no_traceback(tmp_path, water):
         (["--scale", "0"], 2, "--scale"),
         (["--race-factor", "0.5"], 2, "--race-factor"),
         (["--race-factor", "guess"], 2, "--race-factor"),
-        (["--output", "{folder}/forces.txt"], 2, "expected an .npz or .gro file"),
+        (["--output", "{folder}/forces.txt"], 2, "expected a file .npz or .gro, got"),
         (["--output", "{folder}/absent/forces.npz"], 2, "in a folder that exists"),
         (["--data", "{water}", "--output", "{folder}/a.gro"], 2, "no names of atoms"),
         (["--plot", "{folder}/forces.txt"], 2, "expected a file .png"),

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from clhist.cases import image as case
 from clhist.cases import image_histogram
 from clhist.cases.files import read_image, read_npz
-from clhist.cases.plane import photograph
+from clhist.cases.image_data import photograph
 from clhist.cli.main import main
 
 

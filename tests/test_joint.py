@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from clhist.cases import joint as case
 from clhist.cases import joint_histogram, mutual_information
 from clhist.cases.files import read_image, read_npz
-from clhist.cases.plane import image_pair
+from clhist.cases.image_data import image_pair
 from clhist.cli.main import main
 
 EPS = 2.0**-24  # of one rounding to float32

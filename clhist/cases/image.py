@@ -10,7 +10,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import HistogramKernel, operators
-from clhist.cases.plane import queue_of
+from clhist.cases.arrays import queue_of
 
 __all__ = ["image_histogram", "image_histogram_call"]
 

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from pyopencl.tools import dtype_to_ctype
 
 from clhist import HistogramKernel, operators
-from clhist.cases.plane import pair_of, queue_of, ranges_of
+from clhist.cases.arrays import pair_of, queue_of, ranges_of
 
 __all__ = ["joint_histogram", "joint_histogram_call", "mutual_information"]
 

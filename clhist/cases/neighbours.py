@@ -19,7 +19,8 @@ import pyopencl.array as cl_array
 from pyopencl.elementwise import ElementwiseKernel
 from pyopencl.scan import ExclusiveScanKernel
 
-import clhist
+from clhist import bincount
+from clhist.cases.arrays import queue_of
 
 __all__ = ["Neighbours", "find_neighbours"]
 
@@ -142,8 +143,7 @@ def find_neighbours(
         If an argument is wrong; it is named.
     """
     n, edges = _check(positions, box, cutoff, molecule)
-    own = positions.queue if isinstance(positions, cl_array.Array) else None
-    queue = queue or own or clhist.default_queue()
+    queue = queue_of(queue, positions)
     cells = _cells(edges, cutoff, n)
     sizes = (*(np.float32(edge) for edge in edges), *(np.int32(count) for count in cells))
     given = _on_device(queue, positions, np.float32).ravel()
@@ -154,7 +154,7 @@ def find_neighbours(
     cell, placed, order = (cl_array.empty(queue, n, np.int32) for _ in range(3))
     kernels.wrap(given, position.ravel(), cell, *sizes, queue=queue, range=slice(n))
     # One cell more, without particles, so that the prefix sum ends with n.
-    first = kernels.prefix_sum(clhist.bincount(cell, minlength=math.prod(cells) + 1, queue=queue))
+    first = kernels.prefix_sum(bincount(cell, minlength=math.prod(cells) + 1, queue=queue))
     kernels.place(cell, first, cl_array.zeros(queue, first.size, np.int32), placed, queue=queue, range=slice(n))
     kernels.rank(cell, first, placed, order, queue=queue, range=slice(n))
 

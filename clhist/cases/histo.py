@@ -17,9 +17,9 @@ import pyopencl.array as cl_array
 from pyopencl.tools import dtype_to_ctype
 
 from clhist import HistogramKernel, operators
-from clhist.cases.plane import Range, pair_of, queue_of, ranges_of
+from clhist.cases.arrays import Range, pair_of, queue_of, ranges_of
 
-__all__ = ["histo", "histo_call"]
+__all__ = ["histo", "histo_call", "wafer"]
 
 _FIND = """
 int find_bin(real value, __global const real *edges, int num_bins, real scale)
@@ -123,6 +123,17 @@ def histo_call(
         compared = [cl_array.to_device(queue, each) for each in compared]
     kernel = _kernel(queue.context, dtype, int(ceiling))
     return partial(kernel, x, y, *compared, *shape, *scales, num_bins=shape, queue=queue), (edges[0], edges[1])
+
+
+def wafer(num_points: int, seed: int = 0) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return points (x, y) about the middle of the unit square, as in Parboil's data of silicon wafers.
+
+    They are Gaussian in both directions, half of them in a core of a tenth of the others' width.
+    """
+    rng = np.random.default_rng(seed)
+    width = np.where(np.arange(num_points) % 2, np.float32(0.012), np.float32(0.12))
+    x, y = (0.5 + width * rng.standard_normal((2, num_points), dtype=np.float32)).astype(np.float32)
+    return x, y
 
 
 @lru_cache(maxsize=32)
