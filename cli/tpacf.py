@@ -180,6 +180,7 @@ def draw(found: case.AngularCorrelation, points: np.ndarray, title: str, path: P
 
 def _text(values: dict[str, Any]) -> str:
     edges, sizes = values["edges"], values["num_points"]
+    rate = values["num_pairs"] / values["seconds"]["call"] / 1e9
     rows: list[tuple[str, ...]] = [("arcmin", "DD", "DR", "RR", "w", "")]
     for k, (w, error) in enumerate(zip(values["w"], values["error"], strict=True)):
         counts = (f"{values[name][k + 1]:,}" for name in ("dd", "dr", "rr"))
@@ -191,7 +192,7 @@ def _text(values: dict[str, Any]) -> str:
         table(rows, indent=0, right=range(5)),
         f"on {values['device']}",
         f"{plan_text(values['plan'])}, {values['plan']['num_histograms']:,} histograms at a time",
-        f"{times_text(values['seconds'])}; {values['num_pairs'] / values['seconds']['call'] / 1e9:.2f} billion pairs a second",
+        f"{times_text(values['seconds'])}; {rate:.2f} billion pairs a second",
         f"check   {values['misplaced']:,} pairs misplaced: " + ("ok" if values["passed"] else "WRONG"),
     ]
     return "\n".join(lines)
