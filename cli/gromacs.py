@@ -43,7 +43,7 @@ class _RaceFactor(click.ParamType):
 @click.option(
     "--data",
     type=DATA,
-    help="A .npz file of jindex, iinr, jjnr, shift, types, ntype, facel, shiftvec, pos, faction, charge and nbfp. "
+    help="An .npz file of jindex, iinr, jjnr, shift, types, ntype, facel, shiftvec, pos, faction, charge and nbfp. "
     "Without it: a box of water of the paper's size.",
 )
 @click.option(

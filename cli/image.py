@@ -48,7 +48,7 @@ _COLOURS = {"grey": "0.3", "red": "tab:red", "green": "tab:green", "blue": "tab:
 @click.option("--quick", is_flag=True, help="Generate a picture of 800 x 600 pixels.")
 @profile_option
 @plot_option("the images beside their histograms")
-@output_option("the counts of each image, image0 and so on,")
+@output_option("the counts of each image: image0, image1 and so on")
 @json_option
 def image(
     files: tuple[Path, ...], bins: str, quick: bool, plot: Path | None, output: Path | None, as_json: bool

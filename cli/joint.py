@@ -52,7 +52,7 @@ _GREY = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
 @click.option("--quick", is_flag=True, help="Generate images of 200 x 200 pixels instead of 400 x 400.")
 @profile_option
 @plot_option("the images, their joint histogram, and the mutual information of each shift")
-@output_option("the joint histogram at the best shift, joint, and the mutual information of each shift, information,")
+@output_option("joint (the histogram at the best shift), information (of each shift) and shift (the best one)")
 @json_option
 def joint(
     fixed: Path | None,

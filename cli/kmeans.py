@@ -41,7 +41,7 @@ _SHOWN = 20_000  # points in the plot
 
 @click.command("kmeans")
 @click.argument("data", type=DATA, required=False)
-@click.option("-k", type=click.IntRange(1), help="Clusters. [default: 8, or as many as were generated]")
+@click.option("-k", type=click.IntRange(1), help="Clusters.  [default: 8, or as many as were generated]")
 @click.option("--iterations", type=click.IntRange(1), default=300, show_default=True, help="The most iterations.")
 @click.option(
     "--tolerance",
@@ -51,7 +51,13 @@ _SHOWN = 20_000  # points in the plot
     help="Stop when the squared shifts of the centers sum up to this times the mean variance of the features.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first centers.")
-@click.option("--init", type=click.Choice(["k-means++", "random"]), default="k-means++", show_default=True)
+@click.option(
+    "--init",
+    type=click.Choice(["k-means++", "random"]),
+    default="k-means++",
+    show_default=True,
+    help="Which points the centers begin with.",
+)
 @click.option("--quick", is_flag=True, help="Generate {:,} points of {} features around {} centers.".format(*_QUICK))
 @profile_option
 @plot_option("the clusters in the two leading principal components, and the inertia of each iteration")

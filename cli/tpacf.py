@@ -49,8 +49,18 @@ _CHECKED = 2000  # points of the data whose pairs NumPy counts as well
 @click.option(
     "--bins-per-decade", type=click.IntRange(1, 1000), default=5, show_default=True, help="Bins from 1 to 10 arcmin."
 )
-@click.option("--estimator", type=click.Choice(list(case.ESTIMATORS)), default="landy-szalay", show_default=True)
-@click.option("--precision", type=click.Choice(["float32", "float64"]), help="[default: the best the device has]")
+@click.option(
+    "--estimator",
+    type=click.Choice(list(case.ESTIMATORS)),
+    default="landy-szalay",
+    show_default=True,
+    help="How w is made of the counts.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "float64"]),
+    help="In what angles are computed.  [default: the best the device has]",
+)
 @profile_option
 @plot_option("w(theta) and the catalogue")
 @output_option("edges, dd, dr, rr, w and error")

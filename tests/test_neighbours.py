@@ -26,12 +26,12 @@ def pairs_of(found):
 
 def distances(found, molecule):
     """The pairs (i, j, shift), i < j, of different molecules, and their distances."""
-    at = found.position.get().astype(float)
-    moved = at[:, None, None] + found.shift_vector.get().astype(float) - at[:, None]
-    i, j, shift = np.indices(moved.shape[:3])
-    wanted = (i < j) & (molecule[i] != molecule[j])
-    pairs = np.stack([i[wanted], j[wanted], shift[wanted]], axis=1)
-    return pairs, np.linalg.norm(moved[wanted], axis=1)
+    at, shifts = found.position.get().astype(float), found.shift_vector.get().astype(float)
+    i, j = np.triu_indices(len(at), 1)
+    other = molecule[i] != molecule[j]
+    i, j = i[other], j[other]
+    pairs = np.stack([np.repeat(i, 27), np.repeat(j, 27), np.tile(np.arange(27), len(i))], axis=1)
+    return pairs, np.linalg.norm(at[i, None] + shifts - at[j, None], axis=2).ravel()
 
 
 def check(positions, box, cutoff, molecule=None):
