@@ -206,16 +206,18 @@ def choose_updates(
 # Copies of a work-group beyond which none is faster, measured on an H200 (docs/performance.md): filling and combining
 # them costs more than work-items that meet in a bin. 64-bit and float additions are loops in NVIDIA's local memory.
 _ENOUGH_COPIES = {"private": 1, "looping": 128, "cas": 512, "lock": 256}
-_ENOUGH_CELLS, _MOST_NATIVE_COPIES = 8192, 8
+_ENOUGH_CELLS, _MOST_NATIVE_COPIES, _MOST_FAST_COPIES = 8192, 8, 32
 
 
-def enough_copies(update: str, num_bins: int, *, loops: bool = False) -> int:
+def enough_copies(update: str, num_bins: int, *, loops: bool = False, read_bytes: int = 4) -> int:
     """Return how many copies of `num_bins` bins in a work-group's local memory are of use.
 
-    `loops` says that the hardware atomic is a loop itself, see `part_loops`.
+    `loops` says that the hardware atomic is a loop itself, see `part_loops`. Where less than four bytes are read for an
+    update, as of an image, updates are what takes the time, and a bank for each of 32 neighbouring work-items pays.
     """
     if update == "native" and not loops:
-        return max(1, min(_MOST_NATIVE_COPIES, _ENOUGH_CELLS // num_bins))
+        most = _MOST_NATIVE_COPIES if read_bytes >= 4 else _MOST_FAST_COPIES
+        return max(1, min(most, _ENOUGH_CELLS // num_bins))
     return _ENOUGH_COPIES["looping" if update == "native" else update]
 
 

@@ -35,6 +35,7 @@ from clhist.profile import Profile
 
 _FEW_ELEMENTS = 1024
 _FEW, _MANY = 2048, 400_000  # bins: with many copies in a work-group, and too many for one pass
+_WITH_VALUES = ("native int32", "native int64")  # whose pairs are partitioned with and without values
 _RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 
 # Of each kind an operator, the C of the value that all pairs have, and the update.
@@ -77,6 +78,7 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
         timer = _Timer.of(bench, profile, kind, f"EMIT(bins[i], {value})", size, inputs)
         if kind == COUNT:
             found |= _overheads(timer, profile)
+        if kind in _WITH_VALUES:
             found |= _values(timer, _Timer.of(bench, profile, kind, "EMIT(bins[i], bins[i])", size, inputs))
         for what, bins, choices in (
             (ONE_PASS, _FEW, {"memory": "local", "passes": 1}),
@@ -111,10 +113,12 @@ def _overheads(timer: _Timer, profile: Profile) -> dict[str, Measurement]:
 
 
 def _values(timer: _Timer, with_values: _Timer) -> dict[str, Measurement]:
-    """Return the rate of bytes of values that are partitioned with the pairs."""
+    """Return the rate of bytes of values that are partitioned with the bins."""
     seconds = _longer(*(each.seconds(_MANY, memory="partitioned") for each in (timer, with_values)))
-    method = f"{timer.size} int32, against pairs without values"
-    return {VALUES: Measurement(4 * timer.size / seconds / 1e9, "GB/s", 0.0, method)} if seconds else {}
+    value_bytes = KINDS[timer.kind][0].dtype.itemsize
+    method = f"{timer.size} of them, against pairs without values"
+    found = Measurement(value_bytes * timer.size / seconds / 1e9, "GB/s", 0.0, method) if seconds else None
+    return {VALUES[value_bytes]: found} if found else {}
 
 
 def _longer(few: list[float], many: list[float]) -> float:

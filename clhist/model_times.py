@@ -20,7 +20,7 @@ ONE_PASS, FURTHER_PASS, PACKED, PARTITIONED, EVERYWHERE = (
     "in global memory",
 )
 CELLS, BANDWIDTH, SHORT = "filling and combining cells", "bandwidth", "shortest kernel"
-VALUES = "values of partitioned pairs"
+VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
 
 COUNT = "count"  # the kind of 32-bit additions of 1, whose pairs have no values
 _CELL_BYTES = 4
@@ -58,7 +58,8 @@ class Times:
         """Return how long `plan` takes on the device, or None if a rate that this needs is not known."""
         what, overhead = way_of(plan), self.overhead(plan)
         rate, further = self._rate(what), self._rate(FURTHER_PASS if what == ONE_PASS else what)
-        bandwidth, values = self.rates.get(BANDWIDTH, 0), self.rates.get(VALUES, 0)
+        bandwidth = self.rates.get(BANDWIDTH, 0)
+        values = self.rates.get(VALUES[4 if self.value_bytes <= 4 else 8], 0)  # GB/s
         if overhead is None or not all((rate, further, bandwidth, values)):
             return None
         reading = self.read_bytes / (SWEEP_READING * bandwidth)

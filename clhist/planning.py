@@ -221,7 +221,7 @@ def _plan_one(
     worst = {m: slowest(u for each in found for u in each) for m, found in updates.items()}
     any_memory = next(iter(updates.values()))
     enough = [
-        enough_copies(update, problem.bins[number], loops=part_loops(part))
+        enough_copies(update, problem.bins[number], loops=part_loops(part), read_bytes=problem.read_bytes or 4)
         for output, each, number in zip(outputs, updates.get("local", ()), numbers, strict=False)
         for part, update in zip(output.operator.parts, each, strict=True)
     ]

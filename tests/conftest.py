@@ -74,7 +74,7 @@ def gpu_like(queue: cl.CommandQueue) -> clhist.Profile:
     """The device as if it were a small GPU: elements interleaved, wide loads, shared copies."""
     own = clhist.device_profile(queue.device)
     return dataclasses.replace(
-        own, kind="gpu", hardware_threads=512, work_group_size=64, local_memory=min(32768, own.local_memory)
+        own, kind="gpu", hardware_threads=512, work_group_size=64, local_memory=min(32768, own.local_memory), rates={}
     )
 
 

@@ -34,7 +34,8 @@ RATES = {
     SHORT: 5.0,
     CELLS: 100.0,
     BANDWIDTH: 1000.0,
-    VALUES: 400.0,
+    VALUES[4]: 400.0,
+    VALUES[8]: 100.0,
     rate_name(KIND, ONE_PASS): 100.0,
     rate_name(KIND, FURTHER_PASS): 200.0,
     rate_name(KIND, PARTITIONED): 20.0,
@@ -63,6 +64,10 @@ def test_the_time_of_each_way():
     split = forced(200_000, "partitioned")
     cells = split.global_copies * split.partitions * split.bins_per_pass
     assert split.seconds == pytest.approx(5e-3 + N * 4 / 400e9 + cells / 100e9 + 20e-6), "values of 4 bytes besides"
+    wide = forced(200_000, "partitioned")
+    assert chosen(200_000, forced=Forced(memory="partitioned"), value_bytes=8).seconds == pytest.approx(
+        wide.seconds + N * (8 / 100e9 - 4 / 400e9)
+    )
     everywhere = forced(200_000, "global", copies=3, passes=2)
     assert everywhere.seconds == pytest.approx(10e-3 + N * 4 / 850e9 + 3 * 200_000 / 100e9 + 15e-6)
 
@@ -91,7 +96,7 @@ def test_what_is_slow_is_avoided(slow, memory, partitions):
 
 
 @pytest.mark.parametrize(
-    "missing", [SHORT, CELLS, BANDWIDTH, VALUES, rate_name(KIND, ONE_PASS), rate_name(KIND, EVERYWHERE)]
+    "missing", [SHORT, CELLS, BANDWIDTH, VALUES[4], rate_name(KIND, ONE_PASS), rate_name(KIND, EVERYWHERE)]
 )
 def test_rules_where_a_rate_is_missing(missing):
     rates = {name: value for name, value in RATES.items() if name != missing}
@@ -147,7 +152,7 @@ def test_what_is_measured(gpu_like, queue):
     rates = measure_plans.plan_rates(Bench.of(queue.device, quick=True), gpu_like, num_elements=30_000)
     assert {SHORT, "count, partitioned", "cas 32, in global memory", "lock, in global memory"} <= rates.keys()
     assert all(rate.value > 0 for rate in rates.values())
-    known = {name: rate.value for name, rate in rates.items()} | {BANDWIDTH: 10.0, CELLS: 1.0, VALUES: 1.0}
+    known = {name: rate.value for name, rate in rates.items()} | {BANDWIDTH: 10.0, CELLS: 1.0, VALUES[4]: 1.0}
     profile = dataclasses.replace(gpu_like, rates=known)
     kernel = clhist.HistogramKernel(
         queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)", profile=profile
