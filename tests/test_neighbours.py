@@ -86,10 +86,10 @@ def test_random_boxes(n, box, cutoff, seed):
 
 def test_a_grid_is_exact():
     # All numbers are exact in float32, so a pair at the cut-off is none, and one at half the box is met once or not.
-    steps = np.arange(8) / 4
+    steps = np.arange(6) / 4
     grid = np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1).reshape(-1, 3)
     for cutoff, neighbours in ((0.25, 0), (0.251, 6), (0.36, 18), (0.5, 26), (0.501, 32)):
-        assert len(check(grid, (2, 2, 2), cutoff)) == 512 * neighbours // 2
+        assert len(check(grid, (1.5, 1.5, 1.5), cutoff)) == 216 * neighbours // 2
 
 
 @pytest.mark.parametrize("cutoff", [0.5, 0.25, 0.2, 0.1])
