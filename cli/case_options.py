@@ -131,7 +131,7 @@ def plan_text(plan: dict[str, Any]) -> str:
 
 def times_text(seconds: dict[str, float]) -> str:
     """Return the seconds of a ``call``, of its ``kernels`` together, and of each, in words."""
-    milliseconds = {name: f"{value * 1e3:.3f}" for name, value in seconds.items()}
+    milliseconds = {name: f"{value * 1e3:,.3f}" for name, value in seconds.items()}
     call, kernels = milliseconds.pop("call"), milliseconds.pop("kernels")
     stages = ", ".join(f"{name} {value}" for name, value in milliseconds.items())
     return f"times   {call} ms a call; on the device {kernels} ms ({stages})"
