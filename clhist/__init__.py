@@ -14,6 +14,7 @@ from clhist.api import bincount, reduce_by_index
 from clhist.device import default_queue, device_profile
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.execute import free_scratch
+from clhist.inspector import RaceFactor
 from clhist.kernel import HistogramKernel
 from clhist.model import plan
 from clhist.model_draft import Plan
@@ -32,6 +33,7 @@ __all__ = [
     "Plan",
     "Profile",
     "ProfileError",
+    "RaceFactor",
     "UnsupportedError",
     "bincount",
     "default_queue",

@@ -21,8 +21,13 @@ COMMANDS = {
     "info": "clhist.cli.info:info",
     "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",
-    "gromacs": "clhist.cli.gromacs:gromacs",
     "bench": "clhist.cli.bench:bench",
+    "gromacs": "clhist.cli.gromacs:gromacs",
+    "kmeans": "clhist.cli.kmeans:kmeans_command",
+    "histo": "clhist.cli.histo:histo",
+    "image": "clhist.cli.image:image",
+    "joint": "clhist.cli.joint:joint",
+    "tpacf": "clhist.cli.tpacf:tpacf",
 }
 
 
@@ -43,7 +48,9 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except (NoDeviceError, ProfileError, UnsupportedError, BuildError, MemoryError) as error:
             raise click.ClickException(str(error) or "out of memory") from error
-        except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        except OSError as error:  # of a file; others, such as a closed pipe, are click's
+            if error.filename is None:
+                raise
             raise click.ClickException(f"{error.filename}: {error.strerror}") from error
         except (TypeError, ValueError) as error:
             if not _raised_by_clhist(error):

@@ -55,7 +55,9 @@ def profiles(tmp_path, monkeypatch, gpu_like):
 
 
 @pytest.mark.parametrize("before", [None, "large"])
-@pytest.mark.parametrize("command", [["gromacs", "--json"], ["bench", "-n", "1000", "-H", "10", "--op", "count"]])
+@pytest.mark.parametrize(
+    "command", [["gromacs", "--quick", "--json"], ["bench", "-n", "1000", "-H", "10", "--op", "count"]]
+)
 def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
     if before:
         monkeypatch.setenv("CLHIST_PROFILE", before)

@@ -33,7 +33,7 @@ def given(rng):
     }
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("path", ["README.md", "docs/guide.md", "docs/cases.md"])
 def test_examples_run(path, given):
     found = blocks_of(path)
     assert len(found) >= 5

@@ -1,16 +1,12 @@
-"""The gromacs case: the fused histogram against the float64 loop, and the command around it."""
-
-import json
-from dataclasses import fields
+"""The gromacs case: the fused histogram against the float64 loop."""
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from clhist.cases.gromacs import PairList, nonbonded_forces
-from clhist.cases.gromacs_data import reference_forces, water_box
-from clhist.cli import gromacs as command
-from clhist.cli.main import main
+from clhist.cases.gromacs_data import reference_forces
+from clhist.cases.water import water_box
+from clhist.cli.gromacs_table import missing_atomics
 
 EPS = float(np.finfo(np.float32).eps)
 
@@ -49,73 +45,31 @@ def test_only_the_forces_are_as_large_as_the_particles(box):
     assert plan.num_elements == box.num_pairs
 
 
-def save(path, data, **changes):
-    arrays = {field.name: getattr(data, field.name) for field in fields(data)}
-    np.savez(path, **{name: value for name, value in (arrays | changes).items() if value is not None})
-    return str(path)
+@pytest.mark.parametrize("race_factor", [1.0, "sample", "sample once"])
+@pytest.mark.parametrize("update", ["native", "cas", None])
+def test_each_of_the_papers_scenarios(box, update, race_factor):
+    pairs = PairList.upload(box)
+    if update == "native" and missing_atomics(pairs):
+        with pytest.raises(ValueError, match="'native' is not available for add on float32"):
+            pairs.forces(update=update, race_factor=race_factor)
+        return
+    reference = reference_forces(box)
+    for options in ({"race_factor": race_factor}, {"memory": "global", "copies": 1, "passes": 1}):
+        forces = pairs.forces(update=update, **options).get().reshape(-1, 3)
+        assert (np.abs(forces - reference.forces) <= 256 * EPS * reference.magnitude).all()
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["gromacs", *arguments])
+def test_partners_are_both_sides_of_the_pairs(box):
+    partners = PairList.upload(box).partners().get()
+    assert partners.dtype == np.int32
+    both = np.concatenate([box.iinr[box.owner], box.jjnr])
+    np.testing.assert_array_equal(partners, np.bincount(both, minlength=box.num_particles))
 
 
-def test_command_reports_error_plan_and_times(tmp_path, box):
-    expected = reference_forces(box).forces
-    result = run("--data", save(tmp_path / "box.npz", box, expected_faction=expected), "--update", "cas", "--json")
-    report = json.loads(result.output)
-    # Small forces cancel: relative to themselves they may be off by more than the tolerance against `expected`.
-    within = all(error["value"] <= error["tolerance"] for error in report["errors"].values())
-    assert report["passed"] == within
-    assert result.exit_code == (0 if within else 1)
-    assert report["plan"]["update"] in ("cas", "private")
-    assert report["num_pairs"] == box.num_pairs
-    assert report["errors"]["float64 reference"]["value"] <= report["errors"]["float64 reference"]["tolerance"]
-    assert set(report["errors"]) == {"float64 reference", "expected_faction"}
-    assert report["seconds"]["call"] > 0
-    assert report["seconds"]["sweep"] > 0
-
-
-def test_command_in_words(tmp_path, box):
-    result = run("--data", save(tmp_path / "box.npz", box))
-    assert result.exit_code == 0, result.output
-    assert "1,500 particles" in result.output
-    assert "updates in" in result.output
-    assert result.output.count("ok") == 1
-
-
-def test_an_error_above_tolerance_is_exit_status_1(tmp_path, box):
-    result = run("--data", save(tmp_path / "box.npz", box, expected_faction=np.ones((1500, 3), np.float32)))
-    assert result.exit_code == 1
-    assert "TOO LARGE" in result.output
-
-
-def test_nan_is_no_small_error(box):
-    forces = np.full((1500, 3), np.nan, np.float32)
-    assert command.compare(forces, box)["float64 reference"]["value"] == np.inf
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (None, "No such file"),
-        (b"", "npz"),
-        (b"PK\x03\x04 truncated", "npz"),
-        (b"# a text file\n", "npz"),
-    ],
-)
-def test_bad_files_are_named_without_a_traceback(tmp_path, content, says):
-    path = tmp_path / "bad.npz"
-    if content is not None:
-        path.write_bytes(content)
-    result = run("--data", str(path))
-    assert result.exit_code == 1
-    assert "bad.npz" in result.output
-    assert says in result.output
-    assert "Traceback" not in result.output
-
-
-def test_inconsistent_data_is_named(tmp_path, box):
-    result = run("--data", save(tmp_path / "bad.npz", box, jjnr=box.jjnr + 1500))
-    assert result.exit_code == 1
-    assert "bad.npz" in result.output
-    assert "jjnr" in result.output
+def test_race_factor_is_that_of_the_map(box):
+    # Windows of as many pairs as emit H updates; each pair updates all three components of both particles.
+    i, j = box.iinr[box.owner], box.jjnr
+    length = 3 * box.num_particles // 6
+    starts = np.linspace(0, box.num_pairs - length, 16).astype(int)
+    distinct = sum(3 * len({*i[k : k + length].tolist(), *j[k : k + length].tolist()}) for k in starts)
+    assert PairList.upload(box).race_factor().value == 16 * 6 * length / distinct

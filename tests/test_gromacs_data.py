@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clhist.cases.gromacs_data import NonbondedInput, load_nonbonded, reference_forces, water_box
+from clhist.cases.gromacs_data import NonbondedInput, load_nonbonded, reference_forces
+from clhist.cases.water import water_box
 
 SPEC_FILE = Path(__file__).resolve().parents[2] / "shared" / "data" / "gromacs_inl1100_largest.npz"
 EPS = 2.0**-23

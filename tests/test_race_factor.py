@@ -10,9 +10,9 @@ import pytest
 from cases import pair_kernel
 
 import clhist.kernel
-from clhist import HistogramKernel, operators
-from clhist.cases.gromacs_data import load_nonbonded, water_box
-from clhist.inspector import RaceFactor
+from clhist import HistogramKernel, RaceFactor, operators
+from clhist.cases.gromacs_data import load_nonbonded
+from clhist.cases.water import water_box
 
 SPEC_FILE = Path(__file__).resolve().parents[2] / "shared" / "data" / "gromacs_inl1100_largest.npz"
 COUNT = operators.add(np.int32)

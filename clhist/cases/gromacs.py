@@ -14,11 +14,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist import operators
-from clhist.cases.gromacs_data import NonbondedInput
-from clhist.device import default_queue
-from clhist.kernel import HistogramKernel
-from clhist.model_draft import Plan
+from clhist import HistogramKernel, Plan, RaceFactor, default_queue, operators
+from clhist.cases.atom_types import BUILT_IN, AtomTypes, particles
+from clhist.cases.gro_file import Structure
+from clhist.cases.gromacs_data import COULOMB, NonbondedInput
+from clhist.cases.neighbours import find_neighbours
 
 _ARGUMENTS = """
     const int *owner, const int *neighbour, const int *particle, const int *shift, const int *types,
@@ -48,6 +48,17 @@ _MAP = """
 def force_kernel(context: cl.Context) -> HistogramKernel:
     """Return the histogram of forces: one element a pair, float32, three bins a particle."""
     return HistogramKernel(context, operators.add(np.float32), arguments=_ARGUMENTS, map=_MAP)
+
+
+@lru_cache(maxsize=16)
+def partner_kernel(context: cl.Context) -> HistogramKernel:
+    """Return the histogram of pairs: one element a pair, counted for both of its particles, int32."""
+    return HistogramKernel(
+        context,
+        operators.count(np.int32),
+        arguments="const int *owner, const int *neighbour, const int *particle",
+        map="EMIT(particle[owner[i]], 1); EMIT(neighbour[i], 1)",
+    )
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,16 @@ class PairList:
         kernel = force_kernel(self.queue.context)
         return kernel(*self.arguments, num_bins=self.dest.size, dest=self.dest, queue=self.queue, **options)
 
+    def partners(self) -> cl_array.Array:
+        """Return how many pairs each particle is in, an int32 device array of shape (n,)."""
+        kernel = partner_kernel(self.queue.context)
+        return kernel(*self.arguments[:3], num_bins=self.dest.size // 3, queue=self.queue)
+
+    def race_factor(self) -> RaceFactor:
+        """Measure how often neighbouring pairs update the same bins (SC'20, section III-D)."""
+        kernel = force_kernel(self.queue.context)
+        return kernel.race_factor(*self.arguments, num_bins=self.dest.size, queue=self.queue)
+
     def timed(self, **choices: Any) -> dict[str, float]:
         """Return the seconds of each stage, on a queue of its own that measures them."""
         profiling = cl.CommandQueue(self.queue.context, self.queue.device, cl.command_queue_properties.PROFILING_ENABLE)
@@ -119,3 +140,49 @@ def nonbonded_forces(data: NonbondedInput, *, queue: cl.CommandQueue | None = No
     if not data.num_pairs:
         return data.faction.copy()
     return PairList.upload(data, queue).forces(**options).get().reshape(-1, 3)
+
+
+def structure_pairs(
+    structure: Structure, cutoff: float, types: AtomTypes = BUILT_IN, *, queue: cl.CommandQueue | None = None
+) -> NonbondedInput:
+    """Return what the loop needs for a structure: its particles, and the pairs of different residues within a cut-off.
+
+    Parameters
+    ----------
+    structure : Structure
+        Such as `clhist.cases.gro_file.read_gro` gives.
+    cutoff : float
+        Of the distance between two atoms, nm; at most half the shortest edge of the box.
+    types : mapping of (residue, atom) to AtomType
+        Charges and Lennard-Jones parameters; combined by geometric means.
+    queue : pyopencl.CommandQueue, optional
+        Where the pairs are found. Defaults to the default device's.
+
+    Returns
+    -------
+    NonbondedInput
+        With ``faction`` of zeros and positions moved into the box.
+
+    Raises
+    ------
+    ValueError
+        If an atom is not among `types`, or the cut-off is too long.
+    """
+    which = particles(structure, types)
+    found = find_neighbours(structure.positions, structure.box, cutoff, structure.molecule, queue=queue)
+    begins = found.row_start.get()
+    rows = np.flatnonzero(np.diff(begins))  # most of the images of a particle have no neighbours
+    return NonbondedInput(
+        jindex=np.append(begins[rows], begins[-1]),
+        iinr=found.particle.get()[rows],
+        jjnr=found.neighbour.get(),
+        shift=found.shift.get()[rows],
+        types=which.types,
+        ntype=which.ntype,
+        facel=np.float32(COULOMB),
+        shiftvec=found.shift_vector.get(),
+        pos=found.position.get(),
+        faction=np.zeros(structure.positions.shape, np.float32),
+        charge=which.charge,
+        nbfp=which.nbfp,
+    )

@@ -1,0 +1,104 @@
+"""What the commands of the case studies have in common."""
+
+import json
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import clhist.cases
+from clhist.cli.case_options import report
+from clhist.cli.main import main
+
+# The arguments that make each compute little.
+COMMANDS = {
+    "gromacs": ("--quick", "--update", "cas", "--race-factor", "1"),
+    "kmeans": ("--quick", "-k", "3", "--iterations", "2"),
+    "histo": ("-n", "1000", "--bins", "20"),
+    "image": ("--quick",),
+    "joint": ("--quick", "--shifts", "0"),
+    "tpacf": ("--quick", "--points", "200", "--random-sets", "2"),
+}
+FILES = {"gromacs": ("--structure", "{}"), "joint": ("{}", "{}"), "tpacf": ("{}", "{}")}
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+@pytest.fixture(params=COMMANDS)
+def command(request):
+    return request.param
+
+
+def with_file(command, path):
+    return [argument.format(path) for argument in FILES.get(command, ("{}",))]
+
+
+def test_generated_data_pass_and_are_saved_under_the_name_given(command, tmp_path):
+    path = tmp_path / "found.NPZ"  # to which NumPy would add .npz
+    result = run(command, *COMMANDS[command], "--output", path, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["passed"]
+    for part in found.get("images", [found]):
+        assert part["device"]
+        assert part["seconds"]["call"] > 0
+        assert "update" in (part["plan"][0] if command == "kmeans" else part["plan"])
+    assert [file.name for file in tmp_path.iterdir()] == ["found.NPZ"]
+    with np.load(path) as arrays:
+        assert arrays.files
+
+
+@pytest.mark.parametrize("name", ["absent.csv", "here.csv/below.csv", "x" * 300 + ".csv"])
+def test_files_that_cannot_be_opened_are_named(command, tmp_path, name):
+    (tmp_path / "here.csv").write_text("0,0\n")
+    result = run(command, *with_file(command, tmp_path / name))
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1].startswith(f"Error: {tmp_path / name}: ")
+    assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("content", [b"", b"no numbers, no image\n", b"\x89PNG\r\n\x1a\n\0\xff", b"PK\3\4\0\0\0"])
+def test_files_of_something_else_are_named(command, tmp_path, content):
+    for ending in (".csv", ".npy", ".npz", ".png"):
+        path = tmp_path / f"bad{ending}"
+        path.write_bytes(content)
+        result = run(command, *with_file(command, path))
+        assert result.exit_code == 1
+        assert f"bad{ending}: " in result.output
+        assert isinstance(result.exception, SystemExit)
+
+
+def test_quick_is_for_generated_data(command, tmp_path):
+    if "--quick" in COMMANDS[command]:
+        result = run(command, "--quick", *with_file(command, tmp_path / "points.csv"))
+        assert result.exit_code == 2
+        assert "--quick: expected only" in result.output
+
+
+@pytest.mark.parametrize("option", ["--plot", "--output"])
+def test_files_that_cannot_be_written_are_refused_first(command, tmp_path, option):
+    for name, says in (("x.txt", "expected a file ."), ("absent/x", "in a folder that exists")):
+        ending = {"--plot": ".png", "--output": ".npz"}[option] if name.startswith("absent") else ""
+        result = run(command, option, tmp_path / f"{name}{ending}")
+        assert result.exit_code == 2
+        assert f"Invalid value for '{option}'" in result.output
+        assert says in result.output
+
+
+def test_a_failed_check_is_exit_status_1(capsys):
+    report({"passed": True}, "well", as_json=False)
+    report({}, "unchecked", as_json=False)
+    with pytest.raises(click.exceptions.Exit) as caught:
+        report({"passed": False}, "wrong", as_json=False)
+    assert caught.value.exit_code == 1
+    assert capsys.readouterr().out == "well\nunchecked\nwrong\n"
+
+
+def test_what_the_cases_export_is_documented():
+    for name in clhist.cases.__all__:
+        assert getattr(clhist.cases, name).__doc__
+    functions = [name for name in clhist.cases.__all__ if name[0].islower()]
+    assert all(f"`{name}`" in clhist.cases.__doc__ for name in functions)
