@@ -1,5 +1,6 @@
 """k-means against scikit-learn and brute force in float64, with the kernels for CPUs and those for GPUs."""
 
+import dataclasses
 import json
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 import clhist.cases
+from clhist.cases import kmeans_kernels
 from clhist.cases.kmeans import blobs, kmeans
 from clhist.cases.kmeans_assign import Tile
 from clhist.cases.kmeans_lloyd import Lloyd
@@ -20,11 +22,13 @@ from clhist.cli import kmeans as command
 from clhist.cli.main import main
 
 
-@pytest.fixture(params=["own kernels", "a GPU's"])
+@pytest.fixture(params=["own kernels", "a GPU's", "a GPU's, in slices"])
 def kind(request, gpu_like, monkeypatch):
-    """Let points be assigned as on this device, and as on a GPU."""
+    """Let points be assigned as on this device, and as on a GPU; sums of 20 x 33 floats in slices, of 130 x 33 not."""
     if request.param != "own kernels":
-        monkeypatch.setattr("clhist.cases.kmeans_lloyd.device_profile", lambda device: gpu_like)
+        local_memory = 2600 if "slices" in request.param else gpu_like.local_memory
+        profile = dataclasses.replace(gpu_like, local_memory=local_memory)
+        monkeypatch.setattr("clhist.cases.kmeans_lloyd.device_profile", lambda device: profile)
 
 
 def reference(points, init, **options):
@@ -111,8 +115,39 @@ SHAPES = [(1, 1, 1, True), (1, 1, 1, False), (1003, 5, 7, True), (1003, 5, 7, Fa
 )
 def test_one_iteration_is_brute_force(queue, rng, n, d, k, fused, tile, dtype):
     points = rng.normal(5, 1, (n, d)).astype(dtype)
-    centers = some(points, k)
     lloyd = Lloyd(cl_array.to_device(queue, points), k, queue, tile=tile, fused=fused, on_cpu=tile is None)
+    check_iteration(lloyd, points)
+
+
+# So many numbers fit local memory: of k = 10 or 40 all, slices of 32 or 16 features, or no slice of them.
+@pytest.mark.parametrize(
+    ("d", "k", "room", "sums", "dtype"),
+    [
+        (8, 10, 80, (1, 10, 8), np.float32),
+        (33, 40, 1319, (2, 40, 32), np.float32),
+        (64, 40, 1279, (4, 40, 16), np.float32),
+        (33, 40, 639, (1, 40, 33), np.float32),
+        (33, 40, 640, (3, 40, 16), np.float64),
+    ],
+)
+def test_sums_in_slices_are_brute_force(queue, rng, gpu_like, monkeypatch, d, k, room, sums, dtype):
+    profile = dataclasses.replace(gpu_like, local_memory=room * np.dtype(dtype).itemsize)
+    for place in ("cases.kmeans_lloyd", "prepare"):  # as a GPU also in how the histograms are planned
+        monkeypatch.setattr(f"clhist.{place}.device_profile", lambda device: profile)
+    for cached in (kmeans_kernels.kernels, kmeans_kernels.sums_of_slices):
+        monkeypatch.setattr(f"clhist.cases.kmeans_lloyd.{cached.__name__}", cached.__wrapped__)
+    points = rng.normal(5, 1, (501, d)).astype(dtype)
+    lloyd = Lloyd(cl_array.to_device(queue, points), k, queue, fused=False)
+    plans = [plan for plan in lloyd.plan() if plan.num_histograms == sums[0] > 1]
+    assert [plan.memory for plan in plans] == ["local"] * (sums[0] > 1)
+    step = check_iteration(lloyd, points)
+    assert step.histograms["sum"].shape == sums
+
+
+def check_iteration(lloyd, points):
+    """Compare an iteration that begins with some of the points with brute force in float64."""
+    (n, d), k, dtype = points.shape, lloyd.k, points.dtype
+    centers = some(points, k)
     before, step = lloyd.start(centers), lloyd.new_step()
     lloyd.iterate(before, step)
     status, labels = lloyd.read(step), step.label.get()[:n]
@@ -129,6 +164,7 @@ def test_one_iteration_is_brute_force(queue, rng, n, d, k, fused, tile, dtype):
     bound = (n + 8) * float(np.finfo(dtype).eps * np.abs(points).max())
     np.testing.assert_allclose(step.centers.get() + lloyd.mean, means, atol=bound)
     assert status.shift == pytest.approx(np.square(means - centers).sum(), abs=4 * k * d * bound)
+    return step
 
 
 @pytest.mark.usefixtures("kind")

@@ -1,5 +1,6 @@
 """Two-point angular correlation: counts against haversines in float64, the estimators, and the command."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -65,6 +66,17 @@ def test_ways_to_count(points, options):
     tpacf_pairs.pair_kernel.cache_clear()  # its kernels keep their plans
     assert pair_counts(points, **options).tolist() == reference(points).tolist()
     tpacf_pairs.pair_kernel.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_groups_of_a_gpu_leave_registers_for_the_counts(points, gpu_like, monkeypatch, dtype):
+    profile = dataclasses.replace(gpu_like, work_group_size=1024)
+    monkeypatch.setattr("clhist.cases.tpacf_pairs.device_profile", lambda device: profile)
+    pairs = tpacf_pairs.CataloguePairs({"a": unit_vectors(points)}, [("a", "a")], dtype=dtype)
+    assert pairs.plan().work_group_size == 256
+    assert pairs.plan(work_group_size=32).work_group_size == 32
+    assert (pairs.counts() == pairs.counts(work_group_size=32)).all()
+    assert (pairs.timed()[0] == pairs.counts()).all()
 
 
 def test_float32_is_right_but_for_rounding(points):

@@ -19,8 +19,9 @@ from clhist.cases.kmeans_assign import ON_CPU, ON_GPU, ROWS, VECTORS, Tile
 class Shape(NamedTuple):
     """What the source of the kernels depends on.
 
-    `clusters` is 0 unless one sweep does it all: otherwise a program serves any number of them. `wide` is what long
-    sums are made in: float64 where the device has it.
+    `clusters` is 0 unless one sweep does it all: otherwise a program serves any number of them. `slice` is 0 unless
+    vector sums are a sweep of their own: of so many features at a time, see `sums_of_slices`. `wide` is what long sums
+    are made in: float64 where the device has it.
     """
 
     dtype: np.dtype
@@ -29,6 +30,7 @@ class Shape(NamedTuple):
     clusters: int
     on_cpu: bool
     tile: Tile
+    slice: int = 0
 
     @property
     def lanes(self) -> int:
@@ -59,6 +61,11 @@ class Shape(NamedTuple):
     def width(self) -> int:
         """Components of a point that are one element of a sweep."""
         return self.features if self.on_cpu else 1
+
+    @property
+    def slices(self) -> int:
+        """How many slices the features are divided into; the last may be wider than what is left of them."""
+        return -(-self.features // self.slice) if self.slice else 1
 
 
 # Sums over the points, and over their squares, less `mean`; what is left of the points is kept.
@@ -137,7 +144,8 @@ _FUSED_MAP = """
 """
 
 # The second of two sweeps. An element is WIDTH components of a point: all of them on a CPU; one on a GPU, where
-# neighbouring work-items then add to neighbouring bins.
+# neighbouring work-items then add to neighbouring bins. ADD is _ADD unless the sums are a sweep of their own.
+_ADD = "EMIT_sum(c * FEATURES + j, x);"
 _UPDATE_MAP = """
     const int p = i / (FEATURES / WIDTH), first = i % (FEATURES / WIDTH) * WIDTH, c = label[p];
     if (first == 0) {
@@ -146,9 +154,16 @@ _UPDATE_MAP = """
     }
     for (int j = first; j < first + WIDTH; ++j) {
         const real x = points[PLACE(p, j)], difference = x - centers[c * FEATURES + j];
-        EMIT_sum(c * FEATURES + j, x);
+        ADD
         EMIT_inertia(j, (wide)difference * difference);
     }
+"""
+
+# A third: a histogram for each slice of features, whose elements are one component each, point by point.
+_SUM_MAP = """
+    const int p = i % ELEMENTS / SLICE, feature = i / ELEMENTS * SLICE + i % SLICE;
+    if (feature < FEATURES)
+        EMIT(label[p] * SLICE + i % SLICE, points[PLACE(p, feature)]);
 """
 
 # One work-group for each center: the mean of its points, packed for `assign` as well, half its square, and how far it
@@ -159,10 +174,11 @@ void move(global const int *count, global const real *sum, global const real *ol
           global real *centers, global real *packed, global real *half_norm, global real *shift)
 {
     local real of_norm[GROUP_SIZE], of_shift[GROUP_SIZE];
-    const int c = get_group_id(0), l = get_local_id(0), number = count[c];
+    const int c = get_group_id(0), l = get_local_id(0), number = count[c], clusters = get_num_groups(0);
     real norm = 0, moved = 0;
     for (int j = l; j < FEATURES; j += GROUP_SIZE) {
-        const real before = old[c * FEATURES + j], x = number > 0 ? sum[c * FEATURES + j] / number : before;
+        const size_t at = ((size_t)(j / SLICE) * clusters + c) * SLICE + j % SLICE;
+        const real before = old[c * FEATURES + j], x = number > 0 ? sum[at] / number : before;
         centers[c * FEATURES + j] = x;
         packed[((size_t)(c / COLUMNS) * DEPTHS + j) * COLUMNS + c % COLUMNS] = x;
         norm += x * x;
@@ -241,7 +257,7 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
     """Return the kernels of `shape`, compiled when they are first used."""
     real, common = c_name(shape.dtype), _common(shape)
     # What does not depend on the number of clusters: the same source for all of them is compiled once.
-    features = _common(shape._replace(clusters=min(shape.clusters, 1), tile=Tile()))
+    features = _common(shape._replace(clusters=min(shape.clusters, 1), tile=Tile(), slice=0))
     wide, count = operators.add(shape.wide), operators.add(np.int32)
     centre = HistogramKernel(
         context,
@@ -262,17 +278,35 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
         options=["-cl-unsafe-math-optimizations"],  # which lets compilers add up distances in vectors
     )
     fused, label = shape.clusters > 0, c_name(shape.label)
+    sums = {} if shape.slice else {"sum": operators.add(shape.dtype)}
     update = HistogramKernel(
         context,
-        {"count": count, "sum": operators.add(shape.dtype), "inertia": wide, "changed": count},
+        {"count": count, **sums, "inertia": wide, "changed": count},
         arguments=_UPDATE_ARGUMENTS.format(real=real, label=label, written=label if fused else f"const {label}"),
-        map=_FUSED_MAP if fused else _UPDATE_MAP,
+        map=_FUSED_MAP if fused else _UPDATE_MAP.replace("ADD", "" if shape.slice else _ADD),
         preamble=common,
         emits=shape.clusters * shape.features if fused else shape.width,
     )
     assign = "" if fused else ON_CPU if shape.on_cpu else ON_GPU
     program = cl.Program(context, common + _MOVE + _DISTANCE + assign).build()
     return Kernels(centre, seed, update, program)
+
+
+@lru_cache(maxsize=32)
+def sums_of_slices(context: cl.Context, shape: Shape, n: int) -> HistogramKernel:
+    """Return the sums of `n` points as a batch with a histogram of (clusters, slice) bins for each slice of features.
+
+    Its bins fit local memory where those of all features do not. The work-items of a warp read neighbouring features
+    of one point, and add to neighbouring bins. `n` is in the source since dividing by it for each element would cost.
+    """
+    real = c_name(shape.dtype)
+    return HistogramKernel(
+        context,
+        operators.add(shape.dtype),
+        arguments=f"const {real} *points, const int *label",
+        map=_SUM_MAP,
+        preamble=f"{_common(shape)}\n#define ELEMENTS {n * shape.slice}\n",
+    )
 
 
 def c_name(dtype: np.dtype) -> str:
@@ -289,6 +323,7 @@ def _common(shape: Shape) -> str:
         "FEATURES": shape.features,
         "CLUSTERS": shape.clusters,
         "WIDTH": shape.width,
+        "SLICE": shape.slice or shape.features,
         "COLUMNS": shape.columns,
         "DEPTHS": shape.depths,
         "GROUP_SIZE": shape.group,

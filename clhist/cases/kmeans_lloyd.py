@@ -9,11 +9,13 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist import device_profile
+from clhist import HistogramKernel, device_profile
 from clhist.cases.kmeans_assign import ROWS, Tile
-from clhist.cases.kmeans_kernels import PICK, Shape, kernels
+from clhist.cases.kmeans_kernels import PICK, Shape, kernels, sums_of_slices
 
 FUSED_CELLS = 64  # up to so many components of centers one sweep does it all: sums are held in registers
+_SLICES = 32, 16  # features of a slice, the best first: a warp then reads whole lines of 128 or 64 bytes of float32
+_TWO_BUFFERS = 48 << 10  # bytes of local memory, from which on a GPU assigns with two
 _CHUNK = 64 * ROWS  # points that a work-item of a CPU assigns
 _ROUNDS = 256  # vectors of points that are added up before a histogram gets them, on a CPU
 
@@ -27,7 +29,8 @@ class Step:
     label : int32 or uint8 array of shape (n,) or a little more
         The nearest of the centers that the iteration began with.
     histograms : dict of arrays
-        Of the labels: "count" (k,), "sum" (k, d), "inertia" (d,), by feature, and "changed" (1,).
+        Of the labels: "count" (k,), "sum" (slices, k, features of a slice), "inertia" (d,), by feature, and "changed"
+        (1,). There is one slice of d features unless `Shape.slice` says otherwise.
     centers : array of shape (k, d)
         Where it moved them; `packed` and `half_norm` are the same as `assign` takes them, `shift` how far, squared.
     """
@@ -95,8 +98,10 @@ class Lloyd:
             self.d,
             k if self.fused else 0,
             profile.kind == "cpu" if on_cpu is None else on_cpu,
-            tile or Tile(block=8 if points.dtype == np.float32 else 4),
+            tile or Tile(8 if points.dtype == np.float32 else 4, buffers=1 + (profile.local_memory >= _TWO_BUFFERS)),
         )
+        if not self.fused and not self.shape.on_cpu:
+            self.shape = self.shape._replace(slice=_slice(k, self.d, profile.local_memory // points.dtype.itemsize))
         self._kernels = kernels(queue.context, self.shape)
         # Kernels of its own: they hold their arguments, which another thread would change.
         program = self._kernels.program
@@ -111,8 +116,18 @@ class Lloyd:
         if self.shape.on_cpu:
             self._rounds = min(self._rounds, _ROUNDS)
         self._elements = -(-groups // self._rounds)
-        self._size = self._elements if self.fused else self.n * self.d // self.shape.width
-        self._num_bins = {"count": k, "sum": (k, self.d), "inertia": self.d, "changed": 1}
+        size = self._elements if self.fused else self.n * self.d // self.shape.width
+        num_bins: dict[str, Any] = {"count": k, "sum": (1, k, self.d), "inertia": self.d, "changed": 1}
+        self._updates: dict[str, tuple[HistogramKernel, dict[str, Any]]] = {}
+        if self.shape.slice:
+            num_bins.pop("sum")
+            slices, wide = self.shape.slices, self.shape.slice
+            choices = {"num_bins": (k, wide), "num_histograms": slices}
+            if slices == 1:  # in global memory: bins that lie as close together are slow to partition
+                choices = {"num_bins": (1, k, wide), "memory": "global"}
+            kernel = sums_of_slices(queue.context, self.shape, self.n)
+            self._updates["sums"] = kernel, choices | {"size": self.n * wide * slices}
+        self._updates["update"] = self._kernels.update, {"num_bins": num_bins, "size": size}
         self._centre(points)
 
     def _centre(self, points: cl_array.Array) -> None:
@@ -136,11 +151,16 @@ class Lloyd:
             return cl_array.zeros(self.queue, shape, dtype)
 
         real, label, tiles = self.shape.dtype, self.shape.label, -(-self.k // self.shape.columns)
-        dtypes = {"count": np.dtype(np.int32), "sum": real, "inertia": self.shape.wide, "changed": np.dtype(np.int32)}
+        sums = self.shape.slices, self.k, self.shape.slice or self.d
         half_norm = np.full(tiles * self.shape.columns, np.inf, real)  # of no center: the last to be nearest
         return Step(
             cl_array.empty(self.queue, self._stride, label).fill(np.iinfo(label).max),
-            {name: zeros(bins, dtypes[name]) for name, bins in self._num_bins.items()},
+            {
+                "count": zeros(self.k, np.dtype(np.int32)),
+                "sum": zeros(sums, real),
+                "inertia": zeros(self.d, self.shape.wide),
+                "changed": zeros(1, np.dtype(np.int32)),
+            },
             zeros((self.k, self.d), real),
             zeros((tiles, self.shape.depths, self.shape.columns), real),
             cl_array.to_device(self.queue, half_norm),
@@ -150,38 +170,36 @@ class Lloyd:
     def start(self, centers: np.ndarray) -> Step:
         """Return the step before the first, which leaves `centers`, an array of shape (k, d)."""
         step = self.new_step()
-        step.histograms["count"].fill(1)
-        step.histograms["sum"].set(np.ascontiguousarray(centers - self.mean, self.shape.dtype))
-        self._move(step, step)
+        step.centers.set(np.ascontiguousarray(centers - self.mean, self.shape.dtype))
+        self._move(step, step)  # where they are, since no cluster has a point yet
         return step
 
     def iterate(self, before: Step, step: Step) -> None:
         """Enqueue an iteration that begins with the centers of `before`, into `step`."""
         self._assign(before, step)
-        self._kernels.update(
-            *self._arguments(before, step),
-            num_bins=self._num_bins,
-            size=self._size,
-            out=step.histograms,
-            queue=self.queue,
-        )
+        for name, (kernel, choices) in self._updates.items():
+            given, out = self._arguments(name, before, step)
+            kernel(*given, out=out, queue=self.queue, **choices)
         step.done = self._move(before, step)
         self.queue.flush()
 
     def timed(self, before: Step, step: Step) -> dict[str, float]:
         """Iterate, and return the seconds that each kernel took; the queue must have PROFILING_ENABLE."""
-        assigned = self._assign(before, step)
-        choices: dict[str, Any] = {"size": self._size, "out": step.histograms, "queue": self.queue}
-        _, stages = self._kernels.update.timed(*self._arguments(before, step), num_bins=self._num_bins, **choices)
+        assigned, stages = self._assign(before, step), dict[str, float]()
+        for name, (kernel, choices) in self._updates.items():
+            given, out = self._arguments(name, before, step)
+            _, found = kernel.timed(*given, out=out, queue=self.queue, **choices)
+            stages |= {f"{name}: {stage}": value for stage, value in found.items()}
         moved = self._move(before, step)
         moved.wait()
         events = {"move": moved} if assigned is None else {"assign": assigned, "move": moved}
         seconds = {name: (event.profile.end - event.profile.start) * 1e-9 for name, event in events.items()}
-        return seconds | {f"update: {stage}": value for stage, value in stages.items()}
+        return seconds | stages
 
     def plan(self) -> tuple[Any, ...]:
         """Return the plans of the sweeps that an iteration makes."""
-        return self._kernels.update.plan(self._size, self._num_bins, queue=self.queue)
+        plans = (kernel.plan(queue=self.queue, **choices) for kernel, choices in self._updates.values())
+        return tuple(plan for each in plans for plan in (each if isinstance(each, tuple) else (each,)))
 
     def read(self, step: Step) -> Status:
         """Wait for a step, and no longer, and return what came of it."""
@@ -208,15 +226,17 @@ class Lloyd:
         self._distances(self.queue, (self.n,), None, _buffer(self.points), np.int64(self._stride), *buffers)
         count, sums = (step.histograms[name].get() for name in ("count", "sum"))
         label, far = step.label.get(), distance.get()
+        of_cluster = sums.swapaxes(0, 1)  # the same numbers, of shape (k, slices, features of a slice)
+        padding = (0, of_cluster[0].size - self.d)
         empty = np.flatnonzero(count == 0)
         if far.max() > 0:
             for cluster, p in zip(empty, np.argpartition(far, -len(empty))[: -len(empty) - 1 : -1], strict=True):
-                x = rows(points, [p])[0] - self.mean
-                sums[label[p]] -= x
+                x = np.pad(rows(points, [p])[0] - self.mean, padding).reshape(of_cluster.shape[1:])
+                of_cluster[label[p]] -= x
                 count[label[p]] -= 1
-                sums[cluster], count[cluster] = x, 1
+                of_cluster[cluster], count[cluster] = x, 1
         empty, largest = np.flatnonzero(count == 0), count.argmax()
-        sums[empty], count[empty] = sums[largest] / count[largest], 1
+        of_cluster[empty], count[empty] = of_cluster[largest] / count[largest], 1
         step.histograms["count"].set(count)
         step.histograms["sum"].set(sums)
         step.done = self._move(before, step)
@@ -231,9 +251,15 @@ class Lloyd:
             picks.append(self._kernels.seed(*given, num_bins=1, size=self.n, queue=self.queue))
         return [int(pick.get()["index"][0]) for pick in picks]
 
-    def _arguments(self, before: Step, step: Step) -> tuple[Any, ...]:
+    def _arguments(self, name: str, before: Step, step: Step) -> tuple[tuple[Any, ...], Any]:
+        """Return what one of the histograms is given, and where it leaves its results."""
+        out = step.histograms
+        if name == "sums":
+            return (self.points, step.label), out["sum"]
+        if self.shape.slice:
+            out = {each: array for each, array in out.items() if each != "sum"}
         labels = (before.label, step.label)
-        return self.points, self._stride, before.centers, *labels, self.n, self._rounds, self._elements
+        return (self.points, self._stride, before.centers, *labels, self.n, self._rounds, self._elements), out
 
     def _assign(self, before: Step, step: Step) -> cl.Event | None:
         if self._assign_kernel is None:
@@ -250,6 +276,16 @@ class Lloyd:
         group, found = self.shape.group, (step.histograms["count"], step.histograms["sum"])
         arrays = (*found, before.centers, step.centers, step.packed, step.half_norm, step.shift)
         return self._move_kernel(self.queue, (self.k * group,), (group,), *map(_buffer, arrays))
+
+
+def _slice(k: int, d: int, room: int) -> int:
+    """Return how many features a GPU adds up at a time: all by themselves if no slice has bins that local memory holds.
+
+    `room` is how many bins that are. It is 0 if all fit: then one sweep makes all histograms of the labels.
+    """
+    if k * d <= room:
+        return 0
+    return next((width for width in _SLICES if k * width <= room), d)
 
 
 def _buffer(array: cl_array.Array) -> Any:
