@@ -144,8 +144,7 @@ _FUSED_MAP = """
 """
 
 # The second of two sweeps. An element is WIDTH components of a point: all of them on a CPU; one on a GPU, where
-# neighbouring work-items then add to neighbouring bins. ADD is _ADD unless the sums are a sweep of their own.
-_ADD = "EMIT_sum(c * FEATURES + j, x);"
+# neighbouring work-items then add to neighbouring bins.
 _UPDATE_MAP = """
     const int p = i / (FEATURES / WIDTH), first = i % (FEATURES / WIDTH) * WIDTH, c = label[p];
     if (first == 0) {
@@ -154,9 +153,26 @@ _UPDATE_MAP = """
     }
     for (int j = first; j < first + WIDTH; ++j) {
         const real x = points[PLACE(p, j)], difference = x - centers[c * FEATURES + j];
-        ADD
+        EMIT_sum(c * FEATURES + j, x);
         EMIT_inertia(j, (wide)difference * difference);
     }
+"""
+
+# The same without the sums, where these are a sweep of their own: an element is one component of ROUND points.
+ROUND = 16
+_REST_MAP = """
+    const int j = i % FEATURES, first = i / FEATURES * ROUND;
+    wide inertia = 0;
+    for (int p = first; p < min(first + ROUND, n); ++p) {
+        const int c = label[p];
+        if (j == 0) {
+            EMIT_count(c, 1);
+            EMIT_changed(0, c != previous[p]);
+        }
+        const real difference = points[PLACE(p, j)] - centers[c * FEATURES + j];
+        inertia += (wide)difference * difference;
+    }
+    EMIT_inertia(j, inertia);
 """
 
 # A third: a histogram for each slice of features, whose elements are one component each, point by point.
@@ -283,9 +299,9 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
         context,
         {"count": count, **sums, "inertia": wide, "changed": count},
         arguments=_UPDATE_ARGUMENTS.format(real=real, label=label, written=label if fused else f"const {label}"),
-        map=_FUSED_MAP if fused else _UPDATE_MAP.replace("ADD", "" if shape.slice else _ADD),
+        map=_FUSED_MAP if fused else _REST_MAP if shape.slice else _UPDATE_MAP,
         preamble=common,
-        emits=shape.clusters * shape.features if fused else shape.width,
+        emits=shape.clusters * shape.features if fused else ROUND if shape.slice else shape.width,
     )
     assign = "" if fused else ON_CPU if shape.on_cpu else ON_GPU
     program = cl.Program(context, common + _MOVE + _DISTANCE + assign).build()
@@ -327,6 +343,7 @@ def _common(shape: Shape) -> str:
         "COLUMNS": shape.columns,
         "DEPTHS": shape.depths,
         "GROUP_SIZE": shape.group,
+        "ROUND": ROUND,
         "ROWS": ROWS,
         "VECTORS": VECTORS,
         "BLOCK": shape.tile.block,

@@ -11,7 +11,7 @@ import pyopencl.array as cl_array
 
 from clhist import HistogramKernel, device_profile
 from clhist.cases.kmeans_assign import ROWS, Tile
-from clhist.cases.kmeans_kernels import PICK, Shape, kernels, sums_of_slices
+from clhist.cases.kmeans_kernels import PICK, ROUND, Shape, kernels, sums_of_slices
 
 FUSED_CELLS = 64  # up to so many components of centers one sweep does it all: sums are held in registers
 _SLICES = 32, 16  # features of a slice, the best first: a warp then reads whole lines of 128 or 64 bytes of float32
@@ -127,6 +127,7 @@ class Lloyd:
                 choices = {"num_bins": (1, k, wide), "memory": "global"}
             kernel = sums_of_slices(queue.context, self.shape, self.n)
             self._updates["sums"] = kernel, choices | {"size": self.n * wide * slices}
+            size = -(-self.n // ROUND) * self.d
         self._updates["update"] = self._kernels.update, {"num_bins": num_bins, "size": size}
         self._centre(points)
 
