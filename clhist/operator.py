@@ -204,6 +204,12 @@ class Operator:
         return sum(part.cell_bytes for part in self.parts)
 
     @property
+    def narrows(self) -> bool:
+        """Whether an accumulator is a narrower integer than a result, as of `clhist.operators.count`."""
+        whole = self.dtype.kind in "iu" and self.accumulator.kind in "iu" and self.lift == "v"
+        return whole and self.accumulator.itemsize < self.dtype.itemsize
+
+    @property
     def needs_fp64(self) -> bool:
         """Whether the device must have double precision."""
         return needs_fp64(self.dtype) or needs_fp64(self.accumulator)

@@ -66,9 +66,7 @@ def count(dtype: DTypeLike = np.int64) -> Operator:
     return Operator(_integer(dtype), "a + b", 0, "count", accumulator=np.uint32, most_values=2**32 - 1)
 
 
-def reproducible_add(
-    dtype: DTypeLike, max_abs: float, *, bits: int | None = None, count: int = 2**31 - 1
-) -> Operator:
+def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = None, count: int = 2**31 - 1) -> Operator:
     """Sums of floats that are bitwise the same whatever the order of the terms, the plan and the device.
 
     Values are added as integers: multiples of 2^(e - bits), where 2^e is the least power of 16 above `max_abs`. With n

@@ -105,7 +105,13 @@ class Target:
                         f"out{self.name}: expected arrays that do not overlap, got {self.fields[k]!r} twice"
                     )
         if self.dest is not None:
-            dtypes = [self.operator.accumulator] if self.dest_is_partial else self._dtypes()
+            held = self.operator.accumulator
+            if not self.dest_is_partial and self.operator.narrows:
+                raise ValueError(
+                    f"dest{self.name}: expected none for {self.operator.name}, since bins are {held} while they are "
+                    f"counted, which cannot hold {self.operator.dtype}; use clhist.operators.add"
+                )
+            dtypes = [held] if self.dest_is_partial else self._dtypes()
             found = []
             for k, (n, array, dtype) in enumerate(zip(self._names("dest"), self.dest, dtypes, strict=True)):
                 if self.out is None or array is not self.out[k]:

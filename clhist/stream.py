@@ -21,6 +21,7 @@ from clhist.arguments import integer, scalar
 from clhist.arrays import Array, check_array, check_context, common_kind, empty, is_device_array, operand, shares_memory
 from clhist.device import check_process, default_queue, device_profile
 from clhist.execute import Result, combine_partials
+from clhist.fixed_point import check_range
 from clhist.kernel import Call, HistogramKernel
 from clhist.model_draft import Forced
 from clhist.operator import Operator
@@ -104,6 +105,7 @@ class Accumulator:
         self._forced, self._race_factor = Forced(**choices), race_factor
         self._chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._position = self._start = integer("start", start, 0)
+        self._merged = 0
         if isinstance(operator, HistogramKernel):
             if dtype is not None:
                 raise TypeError(f"dtype: expected none, since the kernel's operators have theirs; got {dtype!r}")
@@ -212,7 +214,11 @@ class Accumulator:
             Of the operator's dtype, and PyOpenCL's if what was added last was. With several operators a tuple, or a
             dict if they are a mapping.
         """
-        return self._outputs.collect(self._finished(self._on_device))
+        found = self._finished(self._on_device)
+        for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
+            if not self._on_device and form.largest is not None:
+                check_range(label, form, result)
+        return self._outputs.collect(found)
 
     def partial(self) -> Any:
         """Return the accumulators as they are: what `merge` takes, for as many values as there may be.
@@ -239,9 +245,11 @@ class Accumulator:
         TypeError, ValueError
             If it is of other operators or another number of bins; nothing is added then.
         """
+        merged = self._merged
         if not isinstance(other, Accumulator):
             partials = self._each("other", other, [form.accumulator for form in self._forms])
         else:
+            merged += other.size + other._merged
             for what in ("operators", "names"):
                 own, its = getattr(self._outputs, what), getattr(other._outputs, what)
                 if own != its:
@@ -254,8 +262,11 @@ class Accumulator:
                 partials = other._held
             else:
                 partials = [held.get(other._queue) for held in other._held]
+        if self._kernel is not None:
+            self._kernel.check_number(self.size + merged)
         for form, given, held in zip(self._forms, partials, self._held, strict=True):
             self._combine(form, held, held, dest_is_partial=True, out_is_partial=True, more=given)
+        self._merged = merged
 
     def _pairs(self, indices: Any, values: Any) -> tuple[HistogramKernel, list[Any], Argument | None, int]:
         """Return the kernel of (index, value) pairs, and its arguments."""
@@ -281,6 +292,7 @@ class Accumulator:
         check_context(arrays, self._queue.context)
         size = kernel._size(size, values, None)
         kernel._check_elements(values, size)
+        kernel.check_number(self.size + self._merged + size)
         if first is not None:
             scalar(first, self._position + max(size, 1) - 1)
         named = dict(zip([argument.name for argument in kernel.arguments], values, strict=True))
