@@ -7,10 +7,8 @@ rounded once more, to a float. Conversions are of bits alone, so that no device'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import frexp, isfinite
-from typing import Any
+from math import frexp
 
 import numpy as np
 
@@ -47,11 +45,10 @@ FORMATS = {
 
 
 def exponent_of(max_abs: float, dtype: np.dtype, bits: int) -> int:
-    """Return e such that values of at most `max_abs` are less than 2^e, a multiple of a step."""
+    """Return e such that values of at most `max_abs` are less than 2^e: a multiple of a step, or the least of use."""
     fmt = FORMATS[dtype]
-    exponent = frexp(max_abs)[1] if max_abs else fmt.least
-    least = fmt.least + bits  # with fewer the quantum would be less than any float needs
-    return min(-(-max(exponent, least) // _EXPONENT_STEP) * _EXPONENT_STEP, fmt.beyond)
+    exponent = -(-frexp(max_abs)[1] // _EXPONENT_STEP) * _EXPONENT_STEP if max_abs else fmt.least
+    return min(max(exponent, fmt.least + bits), fmt.beyond)  # no quantum is less than the least float
 
 
 def operator_on(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
@@ -105,7 +102,8 @@ def _to_limbs(dtype: np.dtype, name: str, exponent: int, bits: int, width: int, 
     const bool is_negative = bits >> {8 * dtype.itemsize - 1};
     accumulator_t limbs = {{{", ".join(["0"] * (limbs + 1))}}};
     if (exponent >= {exponent + fmt.beyond - 1}) {{
-        limbs.flags = exponent < {specials} ? {_TOO_LARGE}u : fraction ? {_NAN}u : is_negative ? {_NEGATIVE_INFINITY}u : {_INFINITY}u;
+        const uint infinity = is_negative ? {_NEGATIVE_INFINITY}u : {_INFINITY}u;
+        limbs.flags = exponent < {specials} ? {_TOO_LARGE}u : fraction ? {_NAN}u : infinity;
         return limbs;
     }}
     const ulong significand = exponent > 0 ? fraction | 0x{1 << fmt.shift:x}ul : fraction;

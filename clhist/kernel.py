@@ -585,9 +585,10 @@ class HistogramKernel:
         for target in self._preparation.targets:
             most, number = target.operator.most_values, size * (target.emits or 1)
             if most is not None and number > most:
+                name = target.operator.name
                 raise OverflowError(
-                    f"size: expected at most {most} values for {target.operator.name} on {target.operator.accumulator}, "
-                    f"got {number}; {_WIDER.get(target.operator.name, 'use an operator with a wider accumulator')}"
+                    f"size: expected at most {most} values for {name}, got {number}; "
+                    f"{_WIDER.get(name, 'use an operator with a wider accumulator')}"
                 )
 
     def _reproducible(self, args: Sequence[Any], call: Call, max_abs: float | None) -> HistogramKernel:

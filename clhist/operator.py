@@ -94,7 +94,8 @@ class Operator:
         How many values one bin can take before its accumulator goes wrong. Calls that may give it more are refused;
         of a product it is the least of its operators'.
     largest : float, optional
-        The largest magnitude of a value. Of a larger one `finish` must make what `clhist.fixed_point.check_range` knows.
+        The largest magnitude of a value. Of a larger one `finish` must make the NaN that
+        `clhist.fixed_point.check_range` knows.
 
     Raises
     ------

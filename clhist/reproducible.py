@@ -1,4 +1,4 @@
-"""What `reproducible=True` does: operators whose results no order of values changes, and the largest |value| they need."""
+"""What `reproducible=True` does: operators whose results no order of values changes, and the largest |value|."""
 
 from __future__ import annotations
 
@@ -113,6 +113,6 @@ def check_emits(targets: Sequence[Target]) -> None:
     for target in targets:
         if is_float_sum(target.operator) and target.emits is None:
             raise ValueError(
-                "reproducible: expected a kernel that says by emits= how many values an element has at most, since that "
-                "is not plain from its map"
+                "reproducible: expected a kernel that says by emits= how many values an element has at most, since "
+                "that is not plain from its map"
             )
