@@ -291,7 +291,7 @@ def _count(kernel: HistogramKernel, x: Array, values: Any, minlength: int, queue
         if is_device_array(x)
         else (int(x.max()), int(x.min()))
     )
-    if smallest < 0:
+    if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")
     return kernel(x, values, num_bins=max(minlength, largest + 1), queue=queue)
 

@@ -468,7 +468,8 @@ class HistogramKernel:
         if batch is not None:
             check_batch(batch, size)
             shapes = tuple((batch.num_histograms, *shape) for shape in shapes)
-        self.check_number(size if batch is None else batch.longest(size))
+        for target in self._preparation.targets:
+            check_number(target.operator, (size if batch is None else batch.longest(size)) * (target.emits or 1))
         targets = self._outputs.targets(shapes, call.dest, call.out, partial=call.partial)
         given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
         given += [pair for each in targets for pair in each.named]
@@ -580,17 +581,6 @@ class HistogramKernel:
             self._race_factors[key] = sample_race_factor(self, values, size, shapes, queue, wait_for)
         return self._race_factors[key].value
 
-    def check_number(self, size: int) -> None:
-        """Raise OverflowError if a bin may get more values from `size` elements than its operator can take."""
-        for target in self._preparation.targets:
-            most, number = target.operator.most_values, size * (target.emits or 1)
-            if most is not None and number > most:
-                name = target.operator.name
-                raise OverflowError(
-                    f"size: expected at most {most} values for {name}, got {number}; "
-                    f"{_WIDER.get(name, 'use an operator with a wider accumulator')}"
-                )
-
     def _reproducible(self, args: Sequence[Any], call: Call, max_abs: float | None) -> HistogramKernel:
         """Return the kernel whose results depend on nothing but the values."""
         check_emits(self._preparation.targets)
@@ -656,6 +646,15 @@ class HistogramKernel:
         if queue.context != self.context:
             raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
         return queue
+
+
+def check_number(operator: Operator, number: int) -> None:
+    """Raise OverflowError if a bin may get more values, so many, than `operator` can take."""
+    if operator.most_values is not None and number > operator.most_values:
+        wider = _WIDER.get(operator.name, "use an operator with a wider accumulator")
+        raise OverflowError(
+            f"size: expected at most {operator.most_values} values for {operator.name}, got {number}; {wider}"
+        )
 
 
 def _batch(call: Call) -> Batch | None:

@@ -105,13 +105,9 @@ class Target:
                         f"out{self.name}: expected arrays that do not overlap, got {self.fields[k]!r} twice"
                     )
         if self.dest is not None:
-            held = self.operator.accumulator
-            if not self.dest_is_partial and self.operator.narrows:
-                raise ValueError(
-                    f"dest{self.name}: expected none for {self.operator.name}, since bins are {held} while they are "
-                    f"counted, which cannot hold {self.operator.dtype}; use clhist.operators.add"
-                )
-            dtypes = [held] if self.dest_is_partial else self._dtypes()
+            if not self.dest_is_partial:
+                check_dest(f"dest{self.name}", self.operator)
+            dtypes = [self.operator.accumulator] if self.dest_is_partial else self._dtypes()
             found = []
             for k, (n, array, dtype) in enumerate(zip(self._names("dest"), self.dest, dtypes, strict=True)):
                 if self.out is None or array is not self.out[k]:
@@ -120,6 +116,15 @@ class Target:
                         array = array.copy()
                 found.append(array)
             self.dest = tuple(found)
+
+
+def check_dest(name: str, operator: Operator) -> None:
+    """Raise ValueError if accumulators of `operator` cannot hold what `dest` may."""
+    if operator.narrows:
+        raise ValueError(
+            f"{name}: expected none for {operator.name}, whose bins are {operator.accumulator} until they are read and "
+            f"cannot hold {operator.dtype}; clhist.operators.add can"
+        )
 
 
 def target(
