@@ -50,12 +50,20 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
         return operators.reproducible_add(operator.dtype, max_abs, count=min(count, MOST_VALUES))
     # Minima of floats are those of ordered integers then: it is defined which zero and which NaN they are.
     form = operator.fixed(shared=True)
-    if form.positional or all(part.dtype.kind in "biu" or part.operation in _ORDERED for part in form.parts):
+    if form.positional or all(part.operation in _ORDERED or not _has_floats(part.dtype) for part in form.parts):
         return form
     raise TypeError(
         "reproducible: expected sums of float32 or float64, or an operator whose results do not depend on the order "
         f"of values, got {operator!r}"
     )
+
+
+def _has_floats(dtype: np.dtype) -> bool:
+    if dtype.subdtype is not None:
+        return _has_floats(dtype.subdtype[0])
+    if dtype.fields is not None:
+        return any(_has_floats(field[0]) for field in dtype.fields.values())
+    return dtype.kind in "fc"
 
 
 def largest_magnitude(

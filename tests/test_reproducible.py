@@ -308,6 +308,27 @@ def test_minima_have_one_zero_and_one_nan(profile):
         assert np.isnan(result[1])
 
 
+def test_integers_of_structs_need_nothing():
+    pair = np.dtype([("low", np.int32), ("high", np.int32)], align=True)
+    operator = Operator(pair, "(value_t){min(a.low, b.low), max(a.high, b.high)}", (2**31 - 1, -(2**31)))
+    values = np.array([(3, 3), (-1, -1), (5, 5)], pair)
+    result = reduce_by_index(1, operator, np.zeros(3, np.int8), values, reproducible=True)
+    assert result.tolist() == [(-1, 5)]
+
+
+def test_maps_without_contraction(rng):
+    # As docs/reliability.md advises: a product is rounded before it is added.
+    a, b, c = rng.normal(size=(3, 1000)).astype(np.float32)
+    kernel = HistogramKernel(
+        None,
+        operators.add(np.float32),
+        arguments="const float *a, const float *b, const float *c",
+        map="EMIT(i, a[i] * b[i] + c[i])",
+        preamble="#pragma OPENCL FP_CONTRACT OFF",
+    )
+    same_bits(kernel(a, b, c, num_bins=1000), a * b + c)
+
+
 REFUSED = {
     "mean": operators.mean(np.float32),
     "product": operators.multiply(np.float64),
