@@ -468,8 +468,9 @@ class HistogramKernel:
         if batch is not None:
             check_batch(batch, size)
             shapes = tuple((batch.num_histograms, *shape) for shape in shapes)
-        for target in self._preparation.targets:
-            check_number(target.operator, (size if batch is None else batch.longest(size)) * (target.emits or 1))
+        longest = size if batch is None else batch.longest(size)
+        for asked in self._preparation.targets:
+            check_number(asked.operator, longest * (asked.emits or 1))
         targets = self._outputs.targets(shapes, call.dest, call.out, partial=call.partial)
         given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
         given += [pair for each in targets for pair in each.named]

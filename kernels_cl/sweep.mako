@@ -101,7 +101,7 @@ ${preamble_of[output]}
 % if part.output is output:
 ${operators.part(part.part, part.n, c_name)}
 % if part.update == "private":
-${update.private(part.n, space)}
+${update.private(part.n, space, bins_are_computed)}
 % elif part.update == "native":
 ${update.native(part.n, space, part.atomic)}
 % elif part.update == "cas":
