@@ -81,7 +81,7 @@ def operator_on(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operat
         finish=f"clhist_from_limbs_{name}(a)",
         preamble=_to_limbs(dtype, name, exponent, bits, width, limbs)
         + _from_limbs(dtype, name, exponent - bits, width, limbs),
-        most_values=count,
+        most_values=count - 1,  # one is for dest
         largest=float(largest),
     )
 

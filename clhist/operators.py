@@ -83,7 +83,7 @@ def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = Non
     bits : int, optional
         32 or 64; defaults to those of `dtype`.
     count : int
-        How many values one bin gets at most, less than 2^47. Beyond the default a value takes more words.
+        How many values one bin gets at most, with `dest`: less than 2^47. Beyond the default a value takes more words.
 
     Notes
     -----
