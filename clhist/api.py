@@ -33,6 +33,7 @@ from clhist.pairs import (
     pair_spec,
     row_shape,
 )
+from clhist.reproducible import is_float_sum, largest_magnitude, reproducible_form
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
@@ -55,6 +56,8 @@ def reduce_by_index(
     offsets: Any = None,
     queue: cl.CommandQueue | None = None,
     out: Any = None,
+    reproducible: bool = False,
+    max_abs: float | None = None,
     **options: Any,
 ) -> Any:
     """Return `dest` combined with every value at its index: ``dest[i] = op(dest[i], v)`` for each pair (i, v).
@@ -89,6 +92,12 @@ def reduce_by_index(
         Where the result goes; ``out=dest`` updates in place. Defaults to a new array.
     queue : pyopencl.CommandQueue, optional
         Defaults to that of `dest`, or the default one.
+    reproducible : bool
+        Whether sums of float32 and float64 are bitwise the same in any order of values, by any plan and on any device;
+        see `clhist.operators.reproducible_add` for their error. Zeros and NaN of minima and maxima are defined then,
+        too. Without `max_abs` the values are read twice, and the device is waited for in between.
+    max_abs : float, optional
+        No less than the largest finite |value|, `dest` included; only for sums of floats that are `reproducible`.
     **options
         `allocator`, `wait_for`, `return_event`, `race_factor`, `memory_budget`, and what would force the model's
         choices: `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks`. See `HistogramKernel.__call__`.
@@ -103,6 +112,8 @@ def reduce_by_index(
     ------
     TypeError, ValueError
         If an argument is wrong; it is named, and nothing is enqueued.
+    OverflowError
+        As `HistogramKernel.__call__`.
 
     Examples
     --------
@@ -144,7 +155,15 @@ def reduce_by_index(
         queue = default_queue()
     context = indices.context if on_device else queue.context  # type: ignore[union-attr]
     queues = (queue, *(array.queue for _, array in named if on_device))
-    device = (next((found for found in queues if found is not None), None) or default_queue()).device
+    given_queue = next((found for found in queues if found is not None), None) or default_queue()
+    device = given_queue.device
+    if reproducible:
+        if is_float_sum(operator) and max_abs is None:
+            looked = [*(values if isinstance(values, tuple) else (values,)), *dests]
+            max_abs = largest_magnitude(looked, operator.dtype, given_queue, options.get("wait_for") or ())
+        operator = reproducible_form(operator, max_abs, int(prod(indices.shape)) + 1)
+    elif max_abs is not None:
+        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
     spec = pair_spec(operator, indices, values, prod(row), device, with_position)
     kernel = pair_kernel(context, spec)
     given = arguments_of(spec, indices, values, shape[1] if batched else shape[0])
@@ -166,6 +185,7 @@ def bincount(
     *,
     queue: cl.CommandQueue | None = None,
     out: Array | None = None,
+    reproducible: bool = False,
 ) -> Array:
     """Return how often each value occurs, or the sum of its weights: `numpy.bincount`.
 
@@ -181,6 +201,8 @@ def bincount(
         Defaults to that of `x`, or the default one.
     out : array of shape (max(minlength, max(x) + 1),), optional
         Where the result goes.
+    reproducible : bool
+        Whether sums of weights are bitwise the same in any order, as of `reduce_by_index`. Counts always are.
 
     Returns
     -------
@@ -223,6 +245,8 @@ def bincount(
     else:
         operator = _operator(np.add, np.dtype(np.float64))
         values = checked_values(weights, operator, x.shape, ())[0][0]
+        if reproducible:
+            operator = reproducible_form(operator, largest_magnitude([values], operator.dtype, queue), x.size)
     if x.dtype.kind == "b":
         x = x.view(np.uint8)
     if not x.size:
@@ -267,7 +291,7 @@ def _count(kernel: HistogramKernel, x: Array, values: Any, minlength: int, queue
         if is_device_array(x)
         else (int(x.max()), int(x.min()))
     )
-    if smallest < 0:
+    if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")
     return kernel(x, values, num_bins=max(minlength, largest + 1), queue=queue)
 

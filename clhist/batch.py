@@ -32,6 +32,12 @@ class Batch:
         """How a kernel learns its elements: "even" or "table"."""
         return "even" if self.begins is None else "table"
 
+    def longest(self, size: int) -> int:
+        """Return how many of `size` elements the histogram with the most of them has."""
+        if self.begins is None or self.ends is None:
+            return -(-size // self.num_histograms)
+        return int((self.ends - self.begins).max(initial=0))
+
     def tasks(self, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
         """Return the chunks that work-groups go through, about equally long.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from clhist.arrays import Array, check_array, is_device_array, note_event, opera
 from clhist.batch import Batch, batch_of_offsets, check_batch
 from clhist.device import check_process, default_queue, profile_names
 from clhist.execute import Allocator, Events, Launch
+from clhist.fixed_point import check_range
 from clhist.inspector import RaceFactor, counting, sample_race_factor
 from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
@@ -24,6 +25,7 @@ from clhist.prepare import FREE, Preparation, Prepared
 from clhist.profile import Profile
 from clhist.render import is_elementwise, uses_position
 from clhist.repeat import Repeat
+from clhist.reproducible import check_emits, is_float_sum, largest_values, magnitudes, reproducible_form
 from clhist.results import Target as ResultTarget
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 _LOAD_BYTES = 16
 _NO_CHOICE = (None,) * 6
+_MOST_OTHERS = 64
+_WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
 
 @dataclass(slots=True)
@@ -172,6 +176,7 @@ class HistogramKernel:
         self._repeat: Repeat | None = None
         self._race_factors: dict[tuple[int, ...], RaceFactor] = {}
         self._counting: HistogramKernel | None = None
+        self._others: dict[tuple[Operator, ...], HistogramKernel] = {}
         self._preparation.check_fp64()
 
     def plan(
@@ -225,6 +230,8 @@ class HistogramKernel:
         memory_budget: int | None = None,
         num_histograms: int | None = None,
         offsets: Any = None,
+        reproducible: bool = False,
+        max_abs: float | None = None,
     ) -> Any:
         """Compute the histogram, or histograms.
 
@@ -271,6 +278,12 @@ class HistogramKernel:
             (SC'20, IV-C). Results have a first dimension of N_out more; bins count within each histogram.
         offsets : array of int of shape (N_out + 1,), optional
             A batch of different shares: histogram k has the elements [offsets[k], offsets[k + 1]). Read on the host.
+        reproducible : bool
+            Whether sums of float32 and float64 are bitwise the same in any order of values, by any plan and on any
+            device: they are those of `clhist.operators.reproducible_add`. Zeros and NaN of minima and maxima are
+            defined then, too. Without `max_abs` the map runs twice, and the device is waited for in between.
+        max_abs : float, optional
+            No less than the largest finite |value|, `dest` included, of sums of floats; only if `reproducible`.
 
         Returns
         -------
@@ -282,6 +295,9 @@ class HistogramKernel:
         ------
         TypeError, ValueError
             If an argument is wrong; it is named, and nothing is enqueued.
+        OverflowError
+            If values are larger than `max_abs`: their bins are NaN then, of which PyOpenCL arrays have nothing else. If
+            a bin may get more values than its operator can take; nothing is enqueued then.
         MemoryError
             If the copies do not fit the budget or the device.
         BuildError
@@ -289,23 +305,24 @@ class HistogramKernel:
         """
         choices = (update, memory, copies, passes, work_group_size, locks)
         forced = FREE if choices == _NO_CHOICE else Forced(*choices)
-        outcome = self.run(
-            args,
-            Call(
-                num_bins,
-                size,
-                dest,
-                out,
-                queue,
-                allocator,
-                wait_for or (),
-                race_factor,
-                forced,
-                memory_budget,
-                num_histograms,
-                offsets,
-            ),
+        call = Call(
+            num_bins,
+            size,
+            dest,
+            out,
+            queue,
+            allocator,
+            wait_for or (),
+            race_factor,
+            forced,
+            memory_budget,
+            num_histograms,
+            offsets,
         )
+        if max_abs is not None and not reproducible:
+            raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
+        kernel = self._reproducible(args, call, max_abs) if reproducible else self
+        outcome = kernel.run(args, call)
         result = self._outputs.collect(outcome.results)
         return (result, outcome.events["combine"][-1]) if return_event else result
 
@@ -451,6 +468,9 @@ class HistogramKernel:
         if batch is not None:
             check_batch(batch, size)
             shapes = tuple((batch.num_histograms, *shape) for shape in shapes)
+        longest = size if batch is None else batch.longest(size)
+        for asked in self._preparation.targets:
+            check_number(asked.operator, longest * (asked.emits or 1))
         targets = self._outputs.targets(shapes, call.dest, call.out, partial=call.partial)
         given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
         given += [pair for each in targets for pair in each.named]
@@ -539,6 +559,9 @@ class HistogramKernel:
             for item in (*operands.values(), *(o for result in results for o in result.out), reach):
                 if item is not None:
                     item.retrieve()
+        for each in [] if on_device or call.partial else targets:
+            if each.operator.largest is not None:
+                check_range(each.name, each.operator, each.result())
         return Outcome(
             [each.result() for each in targets], events, launch.after, 0 if reached is None else int(reached[0])
         )
@@ -558,6 +581,37 @@ class HistogramKernel:
         if how == "sample" or key not in self._race_factors:
             self._race_factors[key] = sample_race_factor(self, values, size, shapes, queue, wait_for)
         return self._race_factors[key].value
+
+    def _reproducible(self, args: Sequence[Any], call: Call, max_abs: float | None) -> HistogramKernel:
+        """Return the kernel whose results depend on nothing but the values."""
+        check_emits(self._preparation.targets)
+        values, batch = self._check_arguments(args), _batch(call)
+        size = self._size(call.size, values, batch)
+        shapes = self._outputs.shapes(call.num_bins)
+        if batch is not None:
+            check_batch(batch, size)
+            shapes = tuple((batch.num_histograms, *shape) for shape in shapes)
+        given = self._outputs.operators
+        largest: list[float | None] = [max_abs] * len(given)
+        if max_abs is None and any(is_float_sum(operator) for operator in given):
+            targets = self._outputs.targets(shapes, call.dest, call.out, partial=False)
+            looked = replace(call, dest=None, out=None, forced=FREE, race_factor=1.0)
+            results = self._other(magnitudes(given)).run(args, looked).results
+            dests = [target.dest or () for target in targets]
+            queue = self._queue(call.queue, next((r.queue for r in results if is_device_array(r)), None))
+            largest = largest_values(given, results, dests, queue, call.wait_for)
+        count = (size if batch is None else batch.longest(size)) * self.emits + 1
+        return self._other(tuple(reproducible_form(o, most, count) for o, most in zip(given, largest, strict=True)))
+
+    def _other(self, forms: tuple[Operator, ...]) -> HistogramKernel:
+        """Return the kernel of the same map with these operators, made once."""
+        if forms == self._outputs.operators:
+            return self
+        if forms not in self._others:
+            if len(self._others) >= _MOST_OTHERS:
+                self._others.clear()
+            self._others[forms] = self.with_operators(forms)
+        return self._others[forms]
 
     def _check_arguments(self, args: Sequence[Any]) -> list[Any]:
         if len(args) != len(self.arguments):
@@ -593,6 +647,15 @@ class HistogramKernel:
         if queue.context != self.context:
             raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
         return queue
+
+
+def check_number(operator: Operator, number: int) -> None:
+    """Raise OverflowError if a bin may get more values, so many, than `operator` can take."""
+    if operator.most_values is not None and number > operator.most_values:
+        wider = _WIDER.get(operator.name, "use an operator with a wider accumulator")
+        raise OverflowError(
+            f"size: expected at most {operator.most_values} values for {operator.name}, got {number}; {wider}"
+        )
 
 
 def _batch(call: Call) -> Batch | None:

@@ -90,6 +90,12 @@ class Operator:
         taken where work-items share copies and its update is the better one.
     positional : bool
         Whether a value is a (value, index) pair whose index `clhist.reduce_by_index` may take from the position.
+    most_values : int, optional
+        How many values one bin can take before its accumulator goes wrong. Calls that may give it more are refused;
+        of a product it is the least of its operators'.
+    largest : float, optional
+        The largest magnitude of a value. Of a larger one `finish` must make the NaN that
+        `clhist.fixed_point.check_range` knows.
 
     Raises
     ------
@@ -120,6 +126,8 @@ class Operator:
     parts: tuple[Part, ...]
     lifted: tuple[Lifted, ...]
     positional: bool
+    most_values: int | None
+    largest: float | None
 
     def __init__(
         self,
@@ -134,6 +142,8 @@ class Operator:
         preamble: str = "",
         lifted: Operator | Iterable[Lifted] = (),
         positional: bool = False,
+        most_values: int | None = None,
+        largest: float | None = None,
     ) -> None:
         dtype = supported_dtype(dtype)
         if not isinstance(combine, Mapping):
@@ -160,6 +170,8 @@ class Operator:
                 product.finish,
             )
             preamble = "\n".join(dict.fromkeys([*(o.preamble for o in combine.values() if o.preamble), preamble]))
+            limits = (o.most_values for o in combine.values() if o.most_values is not None)
+            most_values = min(limits, default=None) if most_values is None else most_values
             operation = None
             combine = "; ".join(f"{part.accessor}: {part.combine}" for part in parts)
         for attribute, value in {
@@ -174,6 +186,8 @@ class Operator:
             "parts": parts,
             "lifted": (Lifted(lifted),) if isinstance(lifted, Operator) else tuple(lifted),
             "positional": positional,
+            "most_values": most_values,
+            "largest": largest,
         }.items():
             object.__setattr__(self, attribute, value)
         for other in self.lifted:
@@ -189,6 +203,12 @@ class Operator:
     def bin_bytes(self) -> int:
         """Bytes of one bin in a copy, without locks."""
         return sum(part.cell_bytes for part in self.parts)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether an accumulator is a narrower integer than a result, as of `clhist.operators.count`."""
+        whole = self.dtype.kind in "iu" and self.accumulator.kind in "iu" and self.lift == "v"
+        return whole and self.accumulator.itemsize < self.dtype.itemsize
 
     @property
     def needs_fp64(self) -> bool:

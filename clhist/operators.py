@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhist import lifts
+from clhist import fixed_point, lifts
 from clhist.dtypes import c_name, literal, same_value, struct_of, supported_dtype
 from clhist.operator import Operator
 from clhist.recognition import recognise
@@ -63,7 +63,48 @@ def add(dtype: DTypeLike) -> Operator:
 
 def count(dtype: DTypeLike = np.int64) -> Operator:
     """Sums of ones, held in 32 bits while they are counted: for fewer than 2^32 values and no `dest`."""
-    return Operator(_integer(dtype), "a + b", 0, "count", accumulator=np.uint32)
+    return Operator(_integer(dtype), "a + b", 0, "count", accumulator=np.uint32, most_values=2**32 - 1)
+
+
+def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = None, count: int = 2**31 - 1) -> Operator:
+    """Sums of floats that are bitwise the same whatever the order of the terms, the plan and the device.
+
+    Values are added as integers: multiples of 2^(e - bits), where 2^e is the least power of 16 above `max_abs`. With n
+    values (and `dest` as one more) the error is at most ``n * 2^(e - bits - 1)``, which is at most
+    ``n * max_abs * 2^(3 - bits)``, and that of rounding the sum once to `dtype`.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        float32 or float64.
+    max_abs : float
+        No less than the largest finite |value|, `dest` included. A bin that gets a larger one becomes NaN; of NumPy
+        arrays the call raises OverflowError.
+    bits : int, optional
+        32 or 64; defaults to those of `dtype`.
+    count : int
+        How many values one bin gets at most, with `dest`: less than 2^47. Beyond the default a value takes more words.
+
+    Notes
+    -----
+    A bin with a NaN, or with infinities of both signs, is NaN; with infinities of one sign it is that. Sums of zero are
+    +0. A sum is infinite if and only if it is so when rounded: no part of it overflows before. Subnormal numbers are as
+    good as others, also on devices that take them for zero.
+
+    A program is compiled for each power of 16, of which there are 64 for float32: mostly one or two occur.
+    """
+    found = _float(dtype)
+    bits = 8 * found.itemsize if bits is None else bits
+    if bits not in (32, 64):
+        raise ValueError(f"bits: expected 32 or 64, got {bits!r}")
+    limit = same_value(max_abs, np.dtype(np.float64), "max_abs")
+    if not 0 <= limit < np.inf:  # type: ignore[operator]
+        raise ValueError(f"max_abs: expected a finite number that is not negative, got {max_abs!r}")
+    if not isinstance(count, int | np.integer) or not 0 < count <= fixed_point.MOST_VALUES:
+        raise ValueError(f"count: expected an integer in [1, {fixed_point.MOST_VALUES}], got {count!r}")
+    count = max(2**31 - 1, 2 ** int(count).bit_length() - 1)
+    exponent = fixed_point.exponent_of(float(limit), found, bits)  # type: ignore[arg-type]
+    return fixed_point.operator_on(found, exponent, bits, count)
 
 
 def multiply(dtype: DTypeLike) -> Operator:

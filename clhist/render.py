@@ -442,10 +442,18 @@ def render_sweep(spec: SweepSpec) -> str:
         kernel_parameters=sweep_parameters(spec),
         preamble_of=_preambles((*spec.ignored, *spec.outputs)),
         map_body=_read_ahead(spec.map, spec.streamed),
+        bins_are_computed=_may_compute_bins(spec),
         fence=_fence(spec.memory, spec.features),
         declare=declare,
         c_name=c_name,
     )
+
+
+def _may_compute_bins(spec: SweepSpec) -> bool:
+    """Whether a compiler may know how the bin of one value follows from that of the value before."""
+    elementwise = [argument for argument in spec.arguments if is_elementwise(argument, spec.map, spec.preamble)]
+    loops = re.search(r"\b(for|while|do|goto)\b", f"{spec.map} {spec.preamble}")
+    return loops is not None or uses_position(elementwise, spec.map, spec.preamble)
 
 
 def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:

@@ -105,6 +105,8 @@ class Target:
                         f"out{self.name}: expected arrays that do not overlap, got {self.fields[k]!r} twice"
                     )
         if self.dest is not None:
+            if not self.dest_is_partial:
+                check_dest(f"dest{self.name}", self.operator)
             dtypes = [self.operator.accumulator] if self.dest_is_partial else self._dtypes()
             found = []
             for k, (n, array, dtype) in enumerate(zip(self._names("dest"), self.dest, dtypes, strict=True)):
@@ -114,6 +116,15 @@ class Target:
                         array = array.copy()
                 found.append(array)
             self.dest = tuple(found)
+
+
+def check_dest(name: str, operator: Operator) -> None:
+    """Raise ValueError if accumulators of `operator` cannot hold what `dest` may."""
+    if operator.narrows:
+        raise ValueError(
+            f"{name}: expected none for {operator.name}, whose bins are {operator.accumulator} until they are read and "
+            f"cannot hold {operator.dtype}; clhist.operators.add can"
+        )
 
 
 def target(

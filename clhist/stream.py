@@ -21,12 +21,14 @@ from clhist.arguments import integer, scalar
 from clhist.arrays import Array, check_array, check_context, common_kind, empty, is_device_array, operand, shares_memory
 from clhist.device import check_process, default_queue, device_profile
 from clhist.execute import Result, combine_partials
-from clhist.kernel import Call, HistogramKernel
+from clhist.fixed_point import check_range
+from clhist.kernel import Call, HistogramKernel, check_number
 from clhist.model_draft import Forced
 from clhist.operator import Operator
 from clhist.outputs import Outputs
 from clhist.pairs import arguments_of, as_array, checked_values, pair_kernel, pair_spec
 from clhist.render import Argument
+from clhist.results import check_dest
 from clhist.staging import InPlace, Staging
 
 _CHUNK_BYTES = 64 << 20
@@ -104,6 +106,7 @@ class Accumulator:
         self._forced, self._race_factor = Forced(**choices), race_factor
         self._chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._position = self._start = integer("start", start, 0)
+        self._merged = 0
         if isinstance(operator, HistogramKernel):
             if dtype is not None:
                 raise TypeError(f"dtype: expected none, since the kernel's operators have theirs; got {dtype!r}")
@@ -119,6 +122,7 @@ class Accumulator:
         shared = self._profile.kind != "cpu"
         self._forms = [each.fixed(shared=shared) for each in self._outputs.operators]
         self._kernel, self._first = None, None
+        self._emits = [1] if kernel is None else [target.emits or 1 for target in kernel._preparation.targets]
         if kernel is not None:
             self._kernel, self._first = kernel.with_operators(self._forms), _first_argument(kernel, first_index)
         elif first_index is not None:
@@ -128,6 +132,9 @@ class Accumulator:
         dests = [None] * len(self._forms)
         if dest is not None:
             dests = self._each("dest", dest, [form.dtype for form in self._forms])
+            for label, form, given in zip(self._outputs.labels, self._forms, dests, strict=True):
+                if given is not None:
+                    check_dest(f"dest{label}", form)
         self._on_device = False
         self._held = self._empty()
         # A chunk is in all of several histograms or in none.
@@ -158,6 +165,9 @@ class Accumulator:
         TypeError, ValueError
             If an argument is wrong; it is named, and nothing is added. So too if NumPy arrays are larger than
             `chunk_bytes` and the map uses `i` other than for their elements, unless there is a `first_index`.
+        OverflowError
+            If a bin may have more values then than its operator can take, such as 2^32 of `clhist.operators.count`;
+            nothing is added.
         MemoryError
             If the device has no room. Chunks before this one stay added; `size` says how many elements.
 
@@ -212,7 +222,11 @@ class Accumulator:
             Of the operator's dtype, and PyOpenCL's if what was added last was. With several operators a tuple, or a
             dict if they are a mapping.
         """
-        return self._outputs.collect(self._finished(self._on_device))
+        found = self._finished(self._on_device)
+        for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
+            if not self._on_device and form.largest is not None:
+                check_range(label, form, result)
+        return self._outputs.collect(found)
 
     def partial(self) -> Any:
         """Return the accumulators as they are: what `merge` takes, for as many values as there may be.
@@ -238,10 +252,14 @@ class Accumulator:
         ------
         TypeError, ValueError
             If it is of other operators or another number of bins; nothing is added then.
+        OverflowError
+            If a bin may have more values then than its operator can take; of arrays it is not known how many there are.
         """
+        merged = self._merged
         if not isinstance(other, Accumulator):
             partials = self._each("other", other, [form.accumulator for form in self._forms])
         else:
+            merged += other.size + other._merged
             for what in ("operators", "names"):
                 own, its = getattr(self._outputs, what), getattr(other._outputs, what)
                 if own != its:
@@ -254,8 +272,11 @@ class Accumulator:
                 partials = other._held
             else:
                 partials = [held.get(other._queue) for held in other._held]
+        for form, emits in zip(self._forms, self._emits, strict=True):
+            check_number(form, (self.size + merged) * emits)
         for form, given, held in zip(self._forms, partials, self._held, strict=True):
             self._combine(form, held, held, dest_is_partial=True, out_is_partial=True, more=given)
+        self._merged = merged
 
     def _pairs(self, indices: Any, values: Any) -> tuple[HistogramKernel, list[Any], Argument | None, int]:
         """Return the kernel of (index, value) pairs, and its arguments."""
@@ -281,6 +302,8 @@ class Accumulator:
         check_context(arrays, self._queue.context)
         size = kernel._size(size, values, None)
         kernel._check_elements(values, size)
+        for form, emits in zip(self._forms, self._emits, strict=True):
+            check_number(form, (self.size + self._merged + size) * emits)
         if first is not None:
             scalar(first, self._position + max(size, 1) - 1)
         named = dict(zip([argument.name for argument in kernel.arguments], values, strict=True))

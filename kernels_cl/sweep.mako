@@ -57,6 +57,11 @@
         suffix = part.output.suffix
         return f"clhist_locks{part.n} + (({cell} + clhist_lock_base{suffix}) & clhist_lock_mask), " if part.update == "lock" else ""
 
+    def unless_neutral(part):
+        """The condition of an update: bits of a product are mostly flags, and mostly none is set."""
+        is_flag = part.part.accessor and part.part.operation == "bitwise_or"
+        return f"if (lifted{part.part.accessor} != 0) " if is_flag else ""
+
     def element(value, index):
         """The arguments of the map for one element."""
         histogram = [f"(clhist_bin_t)(({index}) / (clhist_index_t)clhist_each)"] if flat else []
@@ -96,7 +101,7 @@ ${preamble_of[output]}
 % if part.output is output:
 ${operators.part(part.part, part.n, c_name)}
 % if part.update == "private":
-${update.private(part.n, space)}
+${update.private(part.n, space, bins_are_computed)}
 % elif part.update == "native":
 ${update.native(part.n, space, part.atomic)}
 % elif part.update == "cas":
@@ -125,7 +130,7 @@ void clhist_update_bin${s}(const clhist_bin_t bin, const accumulator${s}_t lifte
 {
 % for part in parts:
 % if part.output is output:
-    clhist_update${part.n}(clhist_cells${part.n} + ${cell}, ${lock_of(part)}lifted${part.part.accessor});
+    ${unless_neutral(part)}clhist_update${part.n}(clhist_cells${part.n} + ${cell}, ${lock_of(part)}lifted${part.part.accessor});
 % endif
 % endfor
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -103,6 +104,35 @@ def test_as_many_elements_as_an_int_counts(size, gpu_like):
         None, COUNT, arguments="long before", map="if (i >= before) EMIT(i - before, 1)", profile=gpu_like
     )
     assert kernel(size - 100, size=size, num_bins=101).tolist() == [1] * 100 + [0]
+
+
+COMPUTED = {
+    "i & 3": lambda i: i & 3,
+    "i & 7": lambda i: i & 7,
+    "i % 5": lambda i: i % 5,
+    "i % 4u": lambda i: i % 4,
+    "(i & 15) * 2 + 1": lambda i: (i & 15) * 2 + 1,
+}
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+@pytest.mark.parametrize("how", ["map", "loop", "macro"])
+def test_bins_that_are_computed(how, dtype):
+    # Compilers must not make vectors of bins that are the same.
+    texts = {
+        "map": ("EMIT({0}, 1)", "", 100),
+        "loop": ("for (int j = 0; j < 100; ++j) EMIT({1}, 1)", "", 1),
+        "macro": ("EMIT(BIN_OF_I, 1)", "#define BIN_OF_I ({0})", 100),
+    }
+    code, preamble, size = texts[how]
+    for text, bin_of in COMPUTED.items():
+        both = text, re.sub(r"\bi\b", "j", text)
+        kernel = HistogramKernel(
+            None, operators.add(dtype), arguments="int unused", map=code.format(*both), preamble=preamble.format(*both)
+        )
+        bins = [bin_of(i) for i in range(100)]
+        result = kernel(1, num_bins=32, size=size, update="private")
+        assert result.tolist() == np.bincount(bins, minlength=32).tolist(), text
 
 
 def test_more_work_items_than_elements_of_each(gpu_like):

@@ -1,0 +1,365 @@
+"""Sums of floats as integers: bitwise the same in any order, by any plan and on any device, and as exact as is said.
+
+What a sum must be is computed here from the definition, with Python's integers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+from math import inf, log2, nan
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+
+from clhist import Accumulator, HistogramKernel, Operator, bincount, operators, reduce_by_index
+
+BINS = 37
+DTYPES = [np.float32, np.float64]
+
+
+def same_bits(result, expected):
+    assert result.dtype == expected.dtype
+    bits = f"u{result.dtype.itemsize}"
+    np.testing.assert_array_equal(result.view(bits), expected.view(bits))
+
+
+def quantum_of(max_abs, dtype, bits):
+    """Return 2^-bits times the least power of 16 above `max_abs`, but not less than the least float."""
+    power = Fraction(16) ** -300
+    while power <= Fraction(max_abs):
+        power *= 16
+    return max(power / 2**bits, Fraction(float(np.finfo(dtype).smallest_subnormal)))
+
+
+def rounded(number, dtype):
+    """Return the float nearest to a rational number, of two the even one."""
+    info = np.finfo(dtype)
+    least, precision = int(log2(float(info.smallest_subnormal))), info.nmant + 1
+    if number == 0:
+        return dtype(0)
+    size = abs(number.numerator).bit_length() - number.denominator.bit_length()  # |number| is about 2^size
+    for length in (size, size + 1):
+        unit = Fraction(2) ** max(length - precision, least)
+        if abs(number) / unit < 2**precision:
+            break
+    kept = round(number / unit) * unit  # Python rounds half to even
+    largest = Fraction(float(info.max))
+    return dtype(np.copysign(inf, float(kept / abs(kept)))) if abs(kept) > largest else dtype(float(kept))
+
+
+def defined_sum(values, quantum, dtype):
+    """Return what the bin of finite `values` must be."""
+    return rounded(sum((round(Fraction(v) / quantum) for v in values), 0) * quantum, dtype)
+
+
+def defined_sums(bins, values, num_bins, max_abs, bits, dest=None):
+    dtype = values.dtype.type
+    quantum = quantum_of(max_abs, dtype, bits)
+    listed = [[] if dest is None else [float(dest[k])] for k in range(num_bins)]
+    for k, value in zip(bins.tolist(), values.tolist(), strict=True):
+        if 0 <= k < num_bins:
+            listed[k].append(value)
+    return np.array([defined_sum(group, quantum, dtype) for group in listed])
+
+
+def drawn(dtype, n=5000, spread=12):
+    """Return bins, and values of very different sizes."""
+    rng = np.random.default_rng(2020)
+    bins = (1.2 * BINS * rng.beta(1, 3, n) - 2).astype(np.int32)
+    values = rng.normal(size=n) * 2.0 ** rng.integers(-spread, spread, n)
+    return bins, values.astype(dtype)
+
+
+# Of one limb to four.
+SHAPES = [(np.float32, 32, 1), (np.float32, 64, 2**31), (np.float64, 32, 2**40), (np.float64, 64, 2**47 - 1)]
+
+
+@pytest.mark.parametrize(("dtype", "bits", "count"), SHAPES)
+def test_sums_are_as_defined(dtype, bits, count):
+    bins, values = drawn(dtype)
+    most = float(np.abs(values).max())
+    operator = operators.reproducible_add(dtype, most, bits=bits, count=count)
+    same_bits(reduce_by_index(BINS, operator, bins, values), defined_sums(bins, values, BINS, most, bits))
+
+
+# Of the sums of `drawn` and ones: what every device must give.
+HASHES = {np.float32: "49d9bdc5e9ad74be", np.float64: "1a5a06383a137f53"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_device_gives_the_same_bits(dtype):
+    bins, values = drawn(dtype)
+    result = reduce_by_index(np.ones(BINS, dtype), np.add, bins, values, reproducible=True)
+    most = float(np.abs(values).max())
+    same_bits(result, defined_sums(bins, values, BINS, most, 8 * result.itemsize, np.ones(BINS)))
+    assert hashlib.sha256(result.tobytes()).hexdigest()[:16] == HASHES[dtype]
+
+
+PLANS = [
+    {"update": "private"},
+    {"update": "native", "memory": "local", "copies": 3, "passes": 2},
+    {"update": "cas", "memory": "global", "passes": 3},
+    {"update": "lock", "memory": "local", "locks": 16},
+    {"update": "sort"},
+    {"memory": "partitioned", "passes": 3},
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_any_order_and_any_plan(dtype, gpu_like, rng):
+    bins, values = drawn(dtype)
+    kernel = HistogramKernel(
+        None,
+        operators.add(dtype),
+        arguments="const int *bins, const value_t *values",
+        map="EMIT(bins[i], values[i])",
+        profile=gpu_like,
+    )
+    expected = reduce_by_index(BINS, np.add, bins, values, reproducible=True)
+    for choices in PLANS:
+        order = rng.permutation(len(bins))
+        result = kernel(bins[order], values[order], num_bins=BINS, reproducible=True, **choices)
+        same_bits(result, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_error_bound(dtype):
+    bins, values = drawn(dtype, spread=20)
+    result = reduce_by_index(BINS, np.add, bins, values, reproducible=True)
+    bits, most = 8 * result.itemsize, Fraction(float(np.abs(values).max()))
+    for k, got in enumerate(result.tolist()):
+        group = [Fraction(v) for v in values[bins == k].tolist()]
+        exact = sum(group, Fraction(0))
+        # As operators.reproducible_add says: rounding of the values, and half a unit in the last place of the sum.
+        last = Fraction(float(np.spacing(dtype(abs(got))))) / 2
+        assert abs(Fraction(got) - exact) <= len(group) * most * Fraction(2) ** (3 - bits) + last
+
+
+def test_sums_of_one_size_are_better_than_plain_ones(rng):
+    # 2^16 values in [1, 2): plain summation may be off by n u sum|v| (Higham 2002, 4.2), this by less than one unit.
+    values = rng.uniform(1, 2, 2**16).astype(np.float32)
+    got = reduce_by_index(1, np.add, np.zeros(2**16, np.int8), values, reproducible=True)
+    exact = sum(map(Fraction, values.tolist()), Fraction(0))
+    assert abs(Fraction(float(got[0])) - exact) <= Fraction(float(np.spacing(got[0]))) / 2 + 2**16 * Fraction(2) ** -29
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_special_values(dtype):
+    groups = {
+        (): 0.0,
+        (-0.0,): 0.0,
+        (-0.0, -0.0): 0.0,
+        (1.5, -1.5): 0.0,
+        (nan,): nan,
+        (inf, 1): inf,
+        (-inf, 1): -inf,
+        (inf, inf): inf,
+        (inf, -inf): nan,
+        (-inf, nan): nan,
+        (3.0, -1.0): 2.0,
+    }
+    bins = np.array([k for k, group in enumerate(groups) for _ in group], np.int32)
+    values = np.array([v for group in groups for v in group], dtype)
+    expected = np.array(list(groups.values()), dtype)
+    for order in (slice(None), slice(None, None, -1)):
+        result = reduce_by_index(len(groups), np.add, bins[order], values[order], reproducible=True)
+        same_bits(result, expected)  # one NaN, and no -0
+        with np.errstate(invalid="ignore"):
+            plain = np.zeros(len(groups), dtype)
+            np.add.at(plain, bins[order], values[order])
+        np.testing.assert_array_equal(result, plain)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_subnormal_numbers_and_the_largest(dtype):
+    info = np.finfo(dtype)
+    least, most = float(info.smallest_subnormal), float(info.max)
+    bins = np.array([0, 0, 1, 2, 2, 3], np.int32)
+    small = np.array([least, 2 * least, -least, float(info.tiny), -least, 5 * least], dtype)
+    result = reduce_by_index(5, np.add, bins, small, reproducible=True)
+    same_bits(result, np.array([3 * least, -least, float(info.tiny) - least, 5 * least, 0], dtype))
+    # Sums that overflow, and sums of which only a part would.
+    bins = np.array([0, 0, 1, 1, 1, 2, 2, 3])
+    large = np.array([most, most, most, most, -most, -most, -most, most], dtype)
+    result = reduce_by_index(4, np.add, bins, large, reproducible=True)
+    same_bits(result, np.array([inf, most, -inf, most], dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_roundings_to_even(dtype):
+    one, digits = dtype(1), np.finfo(dtype).nmant + 1
+    # 2^digits + 1 is between two floats, as is 2^digits + 3; one more decides.
+    whole = float(2**digits)
+    groups = [
+        [whole, one],
+        [whole, one, one, one],
+        [whole, one, one, one, one],
+        [-whole, -one],
+        [whole, -one, one, one],
+    ]
+    bins = np.array([k for k, group in enumerate(groups) for _ in group], np.int16)
+    values = np.array([v for group in groups for v in group], dtype)
+    result = reduce_by_index(len(groups), operators.reproducible_add(dtype, whole, bits=64), bins, values)
+    assert result.tolist() == [whole, whole + 4, whole + 4, -whole, whole]
+
+
+@pytest.mark.parametrize("values", [[], [0.0, -0.0], [nan, inf]])
+def test_nothing_to_scale_by(values):
+    bins = np.arange(len(values)) + 1
+    result = reduce_by_index(np.zeros(4), np.add, bins, np.array(values), reproducible=True)
+    same_bits(result, np.array([0, *(values or []), 0, 0, 0][:4]) + 0.0)
+
+
+def test_too_large_values_are_reported():
+    bins, values = np.array([0, 1, 2, 2]), np.array([1.0, 300, inf, 300])
+    with pytest.raises(
+        OverflowError, match=r"^max_abs: expected .* up to 256; 1 bins of the result .* first at \(1,\)$"
+    ):
+        reduce_by_index(3, np.add, bins, values, reproducible=True, max_abs=200)
+    out = np.zeros(3)
+    with pytest.raises(OverflowError, match=r"^max_abs: "):
+        reduce_by_index(np.array([1e9, 0, 0]), np.add, bins, values / 300, reproducible=True, max_abs=1, out=out)
+    stream = Accumulator(operators.reproducible_add(np.float64, 1), 3)
+    stream.add(bins, values)
+    with pytest.raises(OverflowError, match=r"^max_abs: "):
+        stream.result()
+
+
+def test_too_large_values_are_nan_on_the_device(queue):
+    bins, values = np.array([0, 1, 2]), np.array([1, 300, inf], np.float32)
+    given = [cl_array.to_device(queue, array) for array in (bins, values)]
+    result = reduce_by_index(3, np.add, *given, reproducible=True, max_abs=1).get()
+    np.testing.assert_array_equal(result, [1, nan, inf])
+    again = reduce_by_index(3, np.add, *given, reproducible=True).get()
+    np.testing.assert_array_equal(again, values)
+
+
+def test_kernels_with_several_outputs_and_dest(rng):
+    bins, values = drawn(np.float32)
+    kernel = HistogramKernel(
+        None,
+        {"sum": operators.add(np.float32), "least": operators.minimum(np.float32), "number": operators.add(np.int64)},
+        arguments="const int *bins, const float *x",
+        map="EMIT_sum(bins[i], x[i]); EMIT_sum(bins[i] + 1, -x[i]); EMIT_least(bins[i], x[i]); EMIT_number(bins[i], 1)",
+    )
+    dest = {"sum": np.full(BINS, 1e6, np.float32), "number": np.ones(BINS, np.int64)}
+    order = rng.permutation(len(bins))
+    first = kernel(bins, values, num_bins=BINS, dest=dest, reproducible=True)
+    second = kernel(bins[order], values[order], num_bins=BINS, dest=dest, reproducible=True)
+    both = np.concatenate([bins, bins + 1])
+    expected = defined_sums(both, np.concatenate([values, -values]), BINS, 1e6, 32, dest["sum"])
+    same_bits(first["sum"], expected)
+    assert first["number"].tolist() == [1 + np.count_nonzero(bins == k) for k in range(BINS)]
+    for name, result in first.items():
+        np.testing.assert_array_equal(result.view(np.uint8), second[name].view(np.uint8), err_msg=name)
+
+
+def test_vectors_batches_scalars_and_other_dtypes(rng):
+    bins, values = rng.integers(0, 9, (4, 300)), rng.normal(size=(4, 300, 2))
+    dest = np.zeros((4, 9, 2), np.float32)
+    result = reduce_by_index(dest, np.add, bins, values, batched=True, reproducible=True)
+    order = rng.permutation(300)
+    same_bits(reduce_by_index(dest, np.add, bins[:, order], values[:, order], batched=True, reproducible=True), result)
+    one = reduce_by_index(np.zeros(9, np.float32), np.add, bins[1], values[1, :, 1].copy(), reproducible=True)
+    np.testing.assert_allclose(result[1, :, 1], one, rtol=0, atol=300 * 5 * 2.0**-29)  # of two scales
+    tenths = reduce_by_index(np.zeros(9, np.float32), np.add, bins[0], 0.1, reproducible=True)
+    assert tenths.tolist() == [
+        float(rounded(np.count_nonzero(bins[0] == k) * Fraction(float(np.float32(0.1))), np.float32)) for k in range(9)
+    ]
+
+
+@pytest.mark.usefixtures("any_profile")
+def test_bincount(rng):
+    x, weights = rng.integers(0, 50, 3000), rng.normal(size=3000)
+    order = rng.permutation(3000)
+    result = bincount(x, weights, reproducible=True)
+    same_bits(bincount(x[order], weights[order], reproducible=True), result)
+    same_bits(result, defined_sums(x, weights, 50, float(np.abs(weights).max()), 64))
+    np.testing.assert_array_equal(bincount(x, reproducible=True), np.bincount(x))
+
+
+def test_streams_and_partial_results(rng):
+    bins, values = drawn(np.float32)
+    operator = operators.reproducible_add(np.float32, 1e5)
+    expected = reduce_by_index(BINS, operator, bins, values)
+    streams = [Accumulator(operator, BINS) for _ in range(2)]
+    for k, part in enumerate(np.array_split(rng.permutation(len(bins)), 7)):
+        streams[k % 2].add(bins[part], values[part])
+    streams[0].merge(streams[1])
+    same_bits(streams[0].result(), expected)
+
+
+def test_minima_have_one_zero_and_one_nan(profile):
+    values = np.array([0.0, -0.0, 1, nan, -nan], np.float32)
+    bins = np.array([0, 0, 0, 1, 1], np.int32)
+    kernel = HistogramKernel(
+        None,
+        operators.minimum(np.float32),
+        arguments="const int *bins, const float *x",
+        map="EMIT(bins[i], x[i])",
+        profile=profile,
+    )
+    for order in (slice(None), slice(None, None, -1)):
+        result = kernel(bins[order].copy(), values[order].copy(), num_bins=2, reproducible=True)
+        assert np.signbit(result[0])
+        assert result[0] == 0
+        assert np.isnan(result[1])
+
+
+def test_integers_of_structs_need_nothing():
+    pair = np.dtype([("low", np.int32), ("high", np.int32)], align=True)
+    operator = Operator(pair, "(value_t){min(a.low, b.low), max(a.high, b.high)}", (2**31 - 1, -(2**31)))
+    values = np.array([(3, 3), (-1, -1), (5, 5)], pair)
+    result = reduce_by_index(1, operator, np.zeros(3, np.int8), values, reproducible=True)
+    assert result.tolist() == [(-1, 5)]
+
+
+def test_maps_without_contraction(rng):
+    # As docs/reliability.md advises: a product is rounded before it is added.
+    a, b, c = rng.normal(size=(3, 1000)).astype(np.float32)
+    kernel = HistogramKernel(
+        None,
+        operators.add(np.float32),
+        arguments="const float *a, const float *b, const float *c",
+        map="EMIT(i, a[i] * b[i] + c[i])",
+        preamble="#pragma OPENCL FP_CONTRACT OFF",
+    )
+    same_bits(kernel(a, b, c, num_bins=1000), a * b + c)
+
+
+REFUSED = {
+    "mean": operators.mean(np.float32),
+    "product": operators.multiply(np.float64),
+    "complex": operators.add(np.complex64),
+    "own": Operator(np.float32, "hypot(a, b)", 0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_operators_that_depend_on_the_order(name):
+    with pytest.raises(TypeError, match=r"^reproducible: expected sums of float32 or float64, or an operator whose"):
+        reduce_by_index(3, REFUSED[name], np.arange(3), 1.0, reproducible=True)
+
+
+def test_wrong_arguments():
+    bins = np.arange(3)
+    for given in (-1, inf, nan):
+        with pytest.raises(ValueError, match=r"^max_abs: expected a finite number that is not negative, got"):
+            reduce_by_index(3, np.add, bins, 1.0, reproducible=True, max_abs=given)
+    with pytest.raises(ValueError, match=r"^max_abs: '1' does not fit float64"):
+        operators.reproducible_add(np.float32, "1")
+    with pytest.raises(ValueError, match=r"^bits: expected 32 or 64, got 53$"):
+        operators.reproducible_add(np.float32, 1, bits=53)
+    with pytest.raises(ValueError, match=r"^count: expected an integer in \[1, 140737488355327\], got 0$"):
+        operators.reproducible_add(np.float32, 1, count=0)
+    with pytest.raises(TypeError, match=r"^dtype: expected a float, got int32$"):
+        operators.reproducible_add(np.int32, 1)
+    with pytest.raises(TypeError, match=r"^max_abs: expected none, since the sums are not reproducible; got 1$"):
+        reduce_by_index(3, np.add, bins, 1.0, max_abs=1)
+    kernel = HistogramKernel(None, operators.add(np.float32), arguments="int n", map="for (; n; --n) EMIT(n, 1)")
+    with pytest.raises(TypeError, match=r"^max_abs: expected none"):
+        kernel(3, num_bins=3, size=1, max_abs=1)
+    with pytest.raises(ValueError, match=r"^reproducible: expected a kernel that says by emits="):
+        kernel(3, num_bins=3, size=1, reproducible=True)
