@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,9 @@ from clhist.batch import Batch
 from clhist.model_draft import ALIGNMENT, LOCK_BYTES, Plan
 from clhist.model_partition import RANGE_BYTES
 from clhist.operator import Operator
+from clhist.process import check_process
 from clhist.profile import Profile
-from clhist.program import Kernel, build
+from clhist.program import Kernel, build, kept_by_context
 from clhist.render import (
     CombineSpec,
     Output,
@@ -98,13 +98,13 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     return next((size for size in (most // 4, most // 2, most) if size >= end), end)
 
 
-@lru_cache(maxsize=1024)
+@kept_by_context
 def sweep_kernel(context: cl.Context, spec: SweepSpec, options: tuple[str, ...]) -> Kernel:
     """Return the built sweep of `spec`."""
     return Kernel(build(context, render_sweep(spec), (*options, *spec.options)), "clhist_sweep", sweep_parameters(spec))
 
 
-@lru_cache(maxsize=1024)
+@kept_by_context
 def combine_kernels(context: cl.Context, spec: CombineSpec) -> tuple[Kernel, Kernel]:
     """Return the built kernels that clear copies and combine them."""
     program = build(context, render_combine(spec))
@@ -490,6 +490,7 @@ def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
 
 def free_scratch() -> None:
     """Give back to the devices the memory that is kept for later calls: of copies, and of results that are gone."""
+    check_process()
     held_results.release()
     with _pools_lock:
         for queue, pool in _pools.values():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,16 @@ import pyopencl as cl
 from clhist.arguments import check_structs, integer, parse_arguments, scalar
 from clhist.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
 from clhist.batch import Batch, batch_of_offsets, check_batch
-from clhist.device import check_process, default_queue, profile_names
+from clhist.device import default_queue, profile_names
 from clhist.execute import Allocator, Events, Launch
 from clhist.inspector import RaceFactor, counting, sample_race_factor
 from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
 from clhist.outputs import Outputs
 from clhist.prepare import FREE, Preparation, Prepared
+from clhist.process import check_process
 from clhist.profile import Profile
+from clhist.program import kept_by_context
 from clhist.render import is_elementwise, uses_position
 from clhist.repeat import Repeat
 from clhist.results import Target as ResultTarget
@@ -140,6 +141,7 @@ class HistogramKernel:
         profile: Profile | None = None,
         emits: int | None = None,
     ) -> None:
+        check_process()
         for name, text in (("arguments", arguments), ("map", map), ("preamble", preamble)):
             if not isinstance(text, str):
                 raise TypeError(f"{name}: expected C as a str, got {text!r}")
@@ -194,6 +196,7 @@ class HistogramKernel:
 
         Of a kernel with several operators it is a tuple, one plan for each sweep over the input.
         """
+        check_process()
         device = (queue or self._queue(None)).device
         forced = Forced(update, memory, copies, passes, work_group_size, locks)
         shapes = self._outputs.shapes(num_bins)
@@ -368,6 +371,7 @@ class HistogramKernel:
         RaceFactor
             The number, and what it was measured from.
         """
+        check_process()
         shapes = self._outputs.shapes(num_bins)
         values = self._check_arguments(args)
         size = self._size(size, values, None)
@@ -605,6 +609,6 @@ def _batch(call: Call) -> Batch | None:
     return None if call.num_histograms is None else Batch(integer("num_histograms", call.num_histograms, 1))
 
 
-@lru_cache(maxsize=16)
+@kept_by_context
 def _queue_of(context: cl.Context) -> cl.CommandQueue:
     return cl.CommandQueue(context)

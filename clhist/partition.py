@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import ceil
 
 import numpy as np
@@ -14,7 +13,7 @@ from clhist.dtypes import c_name
 from clhist.execute import Allocator, Enqueued, Sweep, sweep_kernel
 from clhist.model_draft import Plan
 from clhist.model_partition import FEW_PARTITIONS, LARGE_TILE_GROUP, LEAST_GROUP, PARTITION_GROUP, power_of_two
-from clhist.program import Kernel, build
+from clhist.program import Kernel, build, kept_by_context
 from clhist.render import (
     Argument,
     PartitionSpec,
@@ -189,7 +188,7 @@ def specs(plan: Plan, spec: SweepSpec, uniform: str | None, local_memory: int) -
     return before, over_pairs
 
 
-@lru_cache(maxsize=256)
+@kept_by_context
 def _partition(
     context: cl.Context, before: PartitionSpec, over_pairs: SweepSpec, options: tuple[str, ...]
 ) -> Partition:

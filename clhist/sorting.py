@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from clhist.errors import BuildError
 from clhist.execute import Allocator, Enqueued, Sweep
 from clhist.model_draft import Plan
 from clhist.operator import Operator
-from clhist.program import Kernel, build, building
+from clhist.program import Kernel, build, building, kept_by_context
 from clhist.render import SweepSpec, held_words, pairs_parameters, render_pairs, render_segments
 
 # PyOpenCL's kernels keep their arguments: only one thread may be between setting and enqueuing them.
@@ -139,7 +138,7 @@ def sorted_sweep(
     return Sweep(plan, spec, sorting.pairs, numbers, sorting)
 
 
-@lru_cache(maxsize=256)
+@kept_by_context
 def _sorting(context: cl.Context, spec: SweepSpec, emits: int, options: tuple[str, ...]) -> Sorting:
     output = spec.outputs[0]
     program = build(context, render_pairs(spec, emits), options)
@@ -147,14 +146,14 @@ def _sorting(context: cl.Context, spec: SweepSpec, emits: int, options: tuple[st
     return Sorting(pairs, _sort(context), _scan(context, output.operator), output.operator, emits)
 
 
-@lru_cache(maxsize=16)
+@kept_by_context
 def _sort(context: cl.Context) -> RadixSort:
     arguments = [VectorArg(_UINT, "keys"), VectorArg(_UINT, "positions")]
     with building():
         return RadixSort(context, arguments, key_expr="keys[i]", sort_arg_names=["keys", "positions"])
 
 
-@lru_cache(maxsize=256)
+@kept_by_context
 def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
     """Return the scan over sorted pairs; what has no bin takes no part, its accumulator may be anything."""
     dtype = _held_dtype(operator)

@@ -19,13 +19,14 @@ import pyopencl as cl
 from clhist import operators
 from clhist.arguments import integer, scalar
 from clhist.arrays import Array, check_array, check_context, common_kind, empty, is_device_array, operand, shares_memory
-from clhist.device import check_process, default_queue, device_profile
+from clhist.device import default_queue, device_profile
 from clhist.execute import Result, combine_partials
 from clhist.kernel import Call, HistogramKernel
 from clhist.model_draft import Forced
 from clhist.operator import Operator
 from clhist.outputs import Outputs
 from clhist.pairs import arguments_of, as_array, checked_values, pair_kernel, pair_spec
+from clhist.process import check_process
 from clhist.render import Argument
 from clhist.staging import InPlace, Staging
 
@@ -168,6 +169,7 @@ class Accumulator:
         returns, NumPy arrays may be changed. If anything is raised while chunks are computed, Ctrl-C included, the
         chunks before stay added and the device is waited for.
         """
+        check_process()
         if self._kernel is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
@@ -212,6 +214,7 @@ class Accumulator:
             Of the operator's dtype, and PyOpenCL's if what was added last was. With several operators a tuple, or a
             dict if they are a mapping.
         """
+        check_process()
         return self._outputs.collect(self._finished(self._on_device))
 
     def partial(self) -> Any:
@@ -223,6 +226,7 @@ class Accumulator:
             Of the operator's accumulators' dtype; on devices other than CPUs that of a form of it which hardware
             updates better. With several operators a tuple, or a dict if they are a mapping.
         """
+        check_process()
         return self._outputs.collect([held.get(self._queue) for held in self._held])
 
     def merge(self, other: Any) -> None:
@@ -239,6 +243,7 @@ class Accumulator:
         TypeError, ValueError
             If it is of other operators or another number of bins; nothing is added then.
         """
+        check_process()
         if not isinstance(other, Accumulator):
             partials = self._each("other", other, [form.accumulator for form in self._forms])
         else:

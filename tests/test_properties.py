@@ -201,7 +201,7 @@ class Subject:
 
 @pytest.fixture(scope="session")
 def subject_of(cpu_like, gpu_like, queue):
-    """Return the subject of a form; where the device lacks its update for the operator, the next one takes its place."""
+    """Return the subject of a form; what the device has takes the place of an update that it lacks."""
 
     @cache
     def subject(form: Form) -> Subject:
