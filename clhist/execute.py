@@ -32,6 +32,15 @@ from clhist.render import (
 
 Allocator = Callable[[int], Any]
 
+
+class OutOfMemoryError(MemoryError):
+    """The device refused so many bytes; nothing but scratch memory has been written since."""
+
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size
+
+
 # Below these, elements and bins are counted in 32 bits; a work-item's next element must not overflow either.
 NARROW_ELEMENTS = 2**31 - 2**24
 NARROW_BINS = 2**31 - 1
@@ -268,6 +277,8 @@ class Launch:
         If there is more than one histogram of each kind.
     after : dict of pyopencl.Event to pyopencl.Event
         As in `Enqueued`.
+    smaller : callable, optional
+        Gives the sweeps that do the same with copies of at most so many bytes; raises MemoryError if none do.
     """
 
     sweeps: Sequence[Sweep]
@@ -277,6 +288,7 @@ class Launch:
     reach: Operand | None = None
     batch: Batch | None = None
     after: dict[cl.Event, cl.Event] = field(default_factory=dict)
+    smaller: Callable[[Sweep, int], Sequence[Sweep]] | None = None
 
     def run(self, queue: cl.CommandQueue, allocator: Allocator | None, wait_for: Sequence[cl.Event]) -> Events:
         """Enqueue all and return the events of each stage; after the last of "combine" everything is written.
@@ -284,14 +296,30 @@ class Launch:
         Raises
         ------
         MemoryError
-            If the copies cannot be allocated.
+            If not even one copy can be allocated.
         """
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
         allocate = allocator if allocator is not None and _in_order(queue) else scratch_allocator(queue)
         enqueued = Enqueued(queue, list(wait_for), after=self.after)
-        for sweep in self.sweeps:
-            self._run_sweep(sweep, enqueued, allocate)
+        waiting = list(self.sweeps)
+        while waiting:
+            sweep = waiting.pop(0)
+            try:
+                self._run_sweep(sweep, enqueued, allocate)
+                continue
+            except OutOfMemoryError as error:
+                failed = error
+            waiting[:0] = self._with_less(sweep, failed)
         return enqueued.events
+
+    def _with_less(self, sweep: Sweep, failed: OutOfMemoryError) -> Sequence[Sweep]:
+        """Return what takes the place of a sweep for which there was no memory: the same in half of it."""
+        try:
+            if self.smaller is not None and failed.size > 1:
+                return self.smaller(sweep, failed.size // 2)
+        except (MemoryError, ValueError):  # not even one copy, or not with what is forced
+            pass
+        raise failed
 
     def _run_sweep(self, sweep: Sweep, enqueued: Enqueued, allocate: Allocator) -> None:
         plan = sweep.plan
@@ -500,15 +528,20 @@ def free_scratch() -> None:
 
 
 def _allocate(allocate: Allocator, size: int, plan: Plan) -> Any:
+    copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
+    what = f"{copies} of {plan.num_bins * plan.num_histograms} bins"
+    help = "fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()"
     try:
-        try:
-            return allocate(size)
-        except cl.MemoryError:
-            if not held_results.release():
-                raise
-            return allocate(size)
-    except (cl.MemoryError, cl.LogicError) as error:  # too much for the device, or for one buffer
-        raise MemoryError(
-            f"the device has no {size} bytes for {plan.global_copies} copies of {plan.num_bins} bins; "
-            "give copies= or memory_budget= to use fewer copies"
-        ) from error
+        return allocated(allocate, size, f"for {what}; what could help: {help}")
+    except OutOfMemoryError:
+        if not held_results.release():
+            raise
+        return allocated(allocate, size, f"for {what}; what could help: {help}")
+
+
+def allocated(allocate: Allocator, size: int, purpose: str) -> Any:
+    """Return `size` bytes of the device; raises OutOfMemoryError where there are none, with what they were for."""
+    try:
+        return allocate(size)
+    except (cl.MemoryError, cl.LogicError, MemoryError) as error:  # too much for the device, or for one buffer
+        raise OutOfMemoryError(f"the device has no {size} bytes {purpose}", size) from error

@@ -286,7 +286,7 @@ class HistogramKernel:
         TypeError, ValueError
             If an argument is wrong; it is named, and nothing is enqueued.
         MemoryError
-            If the copies do not fit the budget or the device.
+            If not even one copy fits the budget or the device; where fewer copies than planned fit, these are made.
         BuildError
             If the compiler refuses the operator or the map.
         """
@@ -526,7 +526,7 @@ class HistogramKernel:
         results = [each.operands(queue) for each in targets]
         reached = np.zeros(1, np.uint32) if call.reach else None
         reach = None if reached is None else operand(reached, queue, written=True)
-        launch = Launch(prepared.sweeps, prepared.profile, arguments, results, reach, batch)
+        launch = Launch(prepared.sweeps, prepared.profile, arguments, results, reach, batch, smaller=prepared.smaller)
         waits = not on_device or reach is not None
         try:
             events = launch.run(queue, call.allocator, wait_for)

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.dtypes import c_name
-from clhist.execute import Allocator, Enqueued, Sweep, sweep_kernel
+from clhist.execute import Allocator, Enqueued, Sweep, allocated, sweep_kernel
 from clhist.model_draft import Plan
 from clhist.model_partition import FEW_PARTITIONS, LARGE_TILE_GROUP, LEAST_GROUP, PARTITION_GROUP, power_of_two
 from clhist.program import Kernel, build, kept_by_context
@@ -63,16 +63,11 @@ class Partition:
         tiles = ceil(plan.num_elements / spec.tile)
         bins_bytes = -(-tiles * spec.region * 2 // _ALIGNMENT) * _ALIGNMENT
         size = bins_bytes + tiles * spec.region * spec.value_bytes
-        try:
-            pairs = allocate(size)
-            starts, sums, totals = (
-                allocate(4 * n) for n in (tiles * (plan.partitions + 1), tiles * plan.partitions, plan.partitions)
-            )
-        except (cl.MemoryError, cl.LogicError) as error:
-            raise MemoryError(
-                f"the device has no {size} bytes more to partition {plan.num_elements} (bin, value) pairs; "
-                "memory='global' needs less"
-            ) from error
+        purpose = f"more to partition {plan.num_elements} (bin, value) pairs; memory='global' needs less"
+        others = (tiles * (plan.partitions + 1), tiles * plan.partitions, plan.partitions)
+        pairs, starts, sums, totals = (
+            allocated(allocate, n, purpose) for n in (size, *(4 * count for count in others))
+        )
         magic, shift = division(plan.bins_per_pass)
         given = {
             **values,

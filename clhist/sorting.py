@@ -19,7 +19,7 @@ from pyopencl.scan import GenericScanKernel
 from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register_dtype
 
 from clhist.errors import BuildError
-from clhist.execute import Allocator, Enqueued, Sweep
+from clhist.execute import Allocator, Enqueued, Sweep, allocated
 from clhist.model_draft import Plan
 from clhist.operator import Operator
 from clhist.program import Kernel, build, building, kept_by_context
@@ -65,17 +65,12 @@ class Sorting:
         """
         pairs = plan.num_elements * self.emits
 
-        def allocated(size: int) -> Any:
-            try:
-                return allocate(size)
-            except (cl.MemoryError, cl.LogicError) as error:
-                raise MemoryError(
-                    f"the device has no {size} bytes more to sort {pairs} (bin, value) pairs; "
-                    "another update= than 'sort' needs less"
-                ) from error
+        def room(size: int) -> Any:
+            purpose = f"more to sort {pairs} (bin, value) pairs; another update= than 'sort' needs less"
+            return allocated(allocate, size, purpose)
 
         def array(dtype: np.dtype) -> cl_array.Array:
-            return cl_array.empty(queue, pairs, dtype, allocator=allocated)
+            return cl_array.empty(queue, pairs, dtype, allocator=room)
 
         queue, size = enqueued.queue, plan.work_group_size
         no_bin = plan.num_bins * plan.num_histograms
@@ -96,7 +91,7 @@ class Sorting:
                 keys,
                 positions,
                 queue=queue,
-                allocator=allocated,
+                allocator=room,
                 key_bits=no_bin.bit_length(),
                 wait_for=enqueued.wait_for,
             )
@@ -109,7 +104,7 @@ class Sorting:
                 no_bin,
                 *places,
                 queue=queue,
-                allocator=allocated,
+                allocator=room,
                 wait_for=enqueued.wait_for,
             )
             enqueued.add_last("sweep", event)

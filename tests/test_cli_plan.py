@@ -228,7 +228,9 @@ main(["plan", "-n", "50M", "-H", "12281", "--profile", "nvidia-h200", "--json"],
 print(*(name for name in set(sys.modules) - before if "pyopencl" in name), file=sys.stderr)
 """
     environment = os.environ | {"OCL_ICD_VENDORS": str(tmp_path / "none")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["profile"] == "NVIDIA H200"
     assert done.stderr.strip() == ""
