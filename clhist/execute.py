@@ -301,22 +301,24 @@ class Launch:
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
         allocate = allocator if allocator is not None and _in_order(queue) else scratch_allocator(queue)
         enqueued = Enqueued(queue, list(wait_for), after=self.after)
-        waiting = list(self.sweeps)
+        waiting: list[tuple[Sweep, int | None]] = [(sweep, None) for sweep in self.sweeps]
         while waiting:
-            sweep = waiting.pop(0)
+            sweep, budget = waiting.pop(0)
             try:
                 self._run_sweep(sweep, enqueued, allocate)
                 continue
             except OutOfMemoryError as error:
                 failed = error
-            waiting[:0] = self._with_less(sweep, failed)
+            # Half of what there was, too: what was refused may be more than the copies, with locks and gaps.
+            less = min(failed.size, failed.size if budget is None else budget) // 2
+            waiting[:0] = [(each, less) for each in self._with_less(sweep, less, failed)]
         return enqueued.events
 
-    def _with_less(self, sweep: Sweep, failed: OutOfMemoryError) -> Sequence[Sweep]:
-        """Return what takes the place of a sweep for which there was no memory: the same in half of it."""
+    def _with_less(self, sweep: Sweep, budget: int, failed: OutOfMemoryError) -> Sequence[Sweep]:
+        """Return what takes the place of a sweep for which there was no memory: the same in `budget` bytes."""
         try:
-            if self.smaller is not None and failed.size > 1:
-                return self.smaller(sweep, failed.size // 2)
+            if self.smaller is not None and budget:
+                return self.smaller(sweep, budget)
         except (MemoryError, ValueError):  # not even one copy, or not with what is forced
             pass
         raise failed
@@ -527,21 +529,26 @@ def free_scratch() -> None:
         _pools.clear()
 
 
+_REFUSALS = (cl.MemoryError, cl.LogicError, MemoryError)  # too much for the device, or for one buffer
+
+
 def _allocate(allocate: Allocator, size: int, plan: Plan) -> Any:
-    copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
-    what = f"{copies} of {plan.num_bins * plan.num_histograms} bins"
-    help = "fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()"
     try:
-        return allocated(allocate, size, f"for {what}; what could help: {help}")
-    except OutOfMemoryError:
-        if not held_results.release():
-            raise
-        return allocated(allocate, size, f"for {what}; what could help: {help}")
+        return allocate(size)
+    except _REFUSALS as error:
+        if held_results.release():
+            return _allocate(allocate, size, plan)
+        copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
+        raise OutOfMemoryError(
+            f"the device has no {size} bytes for {copies} of {plan.num_bins * plan.num_histograms} bins; what could "
+            "help: fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()",
+            size,
+        ) from error
 
 
 def allocated(allocate: Allocator, size: int, purpose: str) -> Any:
     """Return `size` bytes of the device; raises OutOfMemoryError where there are none, with what they were for."""
     try:
         return allocate(size)
-    except (cl.MemoryError, cl.LogicError, MemoryError) as error:  # too much for the device, or for one buffer
+    except _REFUSALS as error:
         raise OutOfMemoryError(f"the device has no {size} bytes {purpose}", size) from error

@@ -53,6 +53,7 @@ def test_json_has_the_plan_and_its_steps():
     steps = found.pop("steps")
     assert found == {
         "seconds": None,
+        "refused": [],
         "memory": "global",
         "update": "cas",
         "copies": 138,

@@ -13,28 +13,14 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from cases import pair_kernel
+from cases import Limited, pair_kernel
 from processes import LONGEST, count_in_a_process, run_python
-from pyopencl.tools import ImmediateAllocator
 from reference import counts_of
 
 import clhist
 from clhist import Accumulator, BuildError, HistogramKernel, Operator, atomics, operators, program
 
 COUNT = operators.add(np.int32)
-
-
-class Limited:
-    """An allocator of a device that has so many bytes for each array, and what it was asked for."""
-
-    def __init__(self, queue, most):
-        self.own, self.most, self.asked = ImmediateAllocator(queue), most, []
-
-    def __call__(self, size):
-        self.asked.append(size)
-        if size > self.most:
-            raise cl.MemoryError("allocate", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
-        return self.own(size)
 
 
 @pytest.fixture
@@ -68,6 +54,15 @@ def test_no_room_for_one_copy(gpu_like, queue, bins):
     assert (out.get() == 5).all()
     assert sorted(allocator.asked, reverse=True) == allocator.asked
     assert allocator.asked[-1] == 4000
+
+
+def test_locks_that_take_as_much_as_the_copies(gpu_like, queue, bins):
+    """Half of what was refused, with locks, may be as many copies as before: this went on for ever."""
+    allocator, ones = Limited(queue, 1000), cl_array.zeros(queue, bins.size, np.int32) + 1
+    options = {"memory": "global", "update": "lock", "locks": 256}
+    result = pair_kernel(COUNT, gpu_like)(bins, ones, num_bins=100, allocator=allocator, **options)
+    np.testing.assert_array_equal(result.get(), counts_of(bins.get(), 100))
+    assert len(allocator.asked) > 3
 
 
 def test_forced_copies_stay_forced(gpu_like, queue, bins):

@@ -8,14 +8,14 @@ Few kernels are built (`FORMS`), since building takes a hundred times as long as
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial, reduce
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from cases import CASES, PRODUCTS, Case, is_available, pair_kernel, random_values, ufunc_case
+from cases import CASES, PRODUCTS, Case, Limited, is_available, pair_kernel, random_values, ufunc_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import groups_of
@@ -24,7 +24,8 @@ from clhist import Accumulator, HistogramKernel, Operator
 from clhist.atomics import MEMORIES, UPDATES
 
 GIVEN = os.environ.get("CLHIST_EXAMPLES")
-checked = settings(derandomize=GIVEN is None, database=None, deadline=None, max_examples=int(GIVEN or 500))
+EXAMPLES = int(GIVEN or 500)  # of each test
+checked = settings(derandomize=GIVEN is None, database=None, deadline=None, max_examples=EXAMPLES)
 
 MASK = 2**32 - 1
 FAR = (-(2**31), -1, 2**31 - 1)  # and H: bins that there are not
@@ -215,10 +216,11 @@ def subject_of(cpu_like, gpu_like, queue):
     return subject
 
 
-@checked
-@given(form=st.sampled_from(FORMS), given=inputs, number=numbers)
-def test_any_plan_gives_what_the_host_does(subject_of, form, given, number):
-    subject = subject_of(form)
+@pytest.mark.parametrize("quarter", range(4))
+@settings(checked, max_examples=-(-EXAMPLES // 4))
+@given(which=st.integers(0, len(FORMS) // 4 - 1), given=inputs, number=numbers)
+def test_any_plan_gives_what_the_host_does(subject_of, quarter, which, given, number):
+    subject = subject_of(FORMS[4 * which + quarter])
     bins, values, dest = given.arrays(subject.case)
     before = None if dest is None else dest.copy()
     given.check(subject.case, bins, values, dest)(subject(given, number, bins, values, dest))
@@ -271,6 +273,20 @@ def test_parts_are_merged_to_the_whole(subject_of, form, given, number, cuts, ch
         for part in parts:
             held = subject(given, number, *part, held)
         check(held)
+
+
+@checked
+@given(form=st.sampled_from(SOME_FORMS), given=inputs, number=numbers, copies=st.sampled_from([0, 1, 3]))
+def test_a_device_with_little_memory_gives_the_same(subject_of, queue, form, given, number, copies):
+    subject = subject_of(form)
+    bins, values, dest = given.arrays(subject.case)
+    most = copies * (given.num_bins * MOST_BYTES + 1024)  # aligned, and a few words of locks
+    try:
+        found = subject(given, replace(number, copies=None), bins, values, dest, allocator=Limited(queue, most))
+    except MemoryError:
+        assert copies == 0 or form.update == "sort" or form.memory == "partitioned"
+        return
+    given.check(subject.case, bins, values, dest)(found)
 
 
 @checked
