@@ -33,6 +33,7 @@ from clhist.pairs import (
     pair_spec,
     row_shape,
 )
+from clhist.process import check_process
 from clhist.reproducible import is_float_sum, largest_magnitude, reproducible_form
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
@@ -220,6 +221,7 @@ def bincount(
     The number of bins is guessed from a sample and checked while counting, so that `x` is read once. It is known only
     when all is counted: unlike `reduce_by_index` this function waits for the device.
     """
+    check_process()
     given = (x, weights)
     try:
         x, weights = (array if array is None or is_device_array(array) else np.asarray(array) for array in given)

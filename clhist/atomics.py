@@ -16,6 +16,7 @@ import numpy as np
 from clhist.operator import Operator, Part
 
 UPDATES = ("private", "native", "cas", "lock")
+REPLACEABLE = ("native", "cas")  # by the next, where a compiler refuses them
 STRATEGIES = (*UPDATES, "sort")  # what a caller may ask for: sorting the pairs takes the place of updating bins
 MEMORIES = ("local", "global")
 PLACES = (*MEMORIES, "partitioned")  # what a caller may ask for: copies in local memory of pairs that were partitioned
@@ -181,9 +182,15 @@ def available_updates(operator: Operator, memory: str, features: Collection[str]
 
 
 def choose_updates(
-    operator: Operator, memory: str, features: Collection[str], forced: str | None = None
+    operator: Operator,
+    memory: str,
+    features: Collection[str],
+    forced: str | None = None,
+    refused: Collection[tuple[str, str]] = (),
 ) -> tuple[str, ...]:
     """Return the update of each part of `operator` when work-items share a copy: the best available, or the forced one.
+
+    `refused` are updates, each with its memory, that the compiler would not have.
 
     Raises
     ------
@@ -191,7 +198,8 @@ def choose_updates(
         If `forced` is not an update, or is one that this operator cannot have on this device.
     """
     if forced is None:
-        return tuple(_updates_of(part, memory, features)[0] for part in operator.parts)
+        each = (_updates_of(part, memory, features) for part in operator.parts)
+        return tuple(next(u for u in updates if (u, memory) not in refused) for updates in each)
     if forced not in UPDATES:
         raise ValueError(f"update: expected one of {', '.join(STRATEGIES)}, got {forced!r}")
     available = available_updates(operator, memory, features)

@@ -12,6 +12,7 @@ import pyopencl as cl
 
 from clhist.errors import NoDeviceError
 from clhist.probe import proven_features
+from clhist.process import check_process
 from clhist.profile import Profile, Report, check_fits, load_profiles, merge, named_profile
 from clhist.runtimes import register_installed_runtimes
 
@@ -30,7 +31,6 @@ MEMORY_FRACTION = 4
 # The context is kept as well: on Intel's CPU runtime a queue does not keep its own alive.
 _default: tuple[cl.Context, cl.CommandQueue] | None = None
 _default_lock = threading.Lock()
-_process: int | None = None
 
 
 def platforms() -> list[cl.Platform]:
@@ -41,6 +41,7 @@ def platforms() -> list[cl.Platform]:
     NoDeviceError
         If there is none; the message says how to get one.
     """
+    check_process()
     try:
         found = [platform for platform in cl.get_platforms() if _devices(platform)]
     except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
@@ -106,18 +107,6 @@ def default_queue() -> cl.CommandQueue:
                 context = cl.Context([best])
             _default = context, cl.CommandQueue(context)
         return _default[1]
-
-
-def check_process() -> None:
-    """Raise RuntimeError in a process that was forked after its parent had used OpenCL, where calls would hang."""
-    global _process
-    if _process is None:
-        _process = os.getpid()
-    elif _process != os.getpid():
-        raise RuntimeError(
-            "OpenCL was used before this process was forked, and does not work in it; start processes by "
-            'multiprocessing.get_context("spawn"), or use OpenCL only in the children'
-        )
 
 
 def _asked_for() -> cl.Context:

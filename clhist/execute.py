@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,9 @@ from clhist.batch import Batch
 from clhist.model_draft import ALIGNMENT, LOCK_BYTES, Plan
 from clhist.model_partition import RANGE_BYTES
 from clhist.operator import Operator
+from clhist.process import check_process
 from clhist.profile import Profile
-from clhist.program import Kernel, build
+from clhist.program import Kernel, build, kept_by_context
 from clhist.render import (
     CombineSpec,
     Output,
@@ -31,6 +31,15 @@ from clhist.render import (
 )
 
 Allocator = Callable[[int], Any]
+
+
+class OutOfMemoryError(MemoryError):
+    """The device refused so many bytes; nothing but scratch memory has been written since."""
+
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size
+
 
 # Below these, elements and bins are counted in 32 bits; a work-item's next element must not overflow either.
 NARROW_ELEMENTS = 2**31 - 2**24
@@ -98,13 +107,13 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     return next((size for size in (most // 4, most // 2, most) if size >= end), end)
 
 
-@lru_cache(maxsize=1024)
+@kept_by_context
 def sweep_kernel(context: cl.Context, spec: SweepSpec, options: tuple[str, ...]) -> Kernel:
     """Return the built sweep of `spec`."""
     return Kernel(build(context, render_sweep(spec), (*options, *spec.options)), "clhist_sweep", sweep_parameters(spec))
 
 
-@lru_cache(maxsize=1024)
+@kept_by_context
 def combine_kernels(context: cl.Context, spec: CombineSpec) -> tuple[Kernel, Kernel]:
     """Return the built kernels that clear copies and combine them."""
     program = build(context, render_combine(spec))
@@ -268,6 +277,8 @@ class Launch:
         If there is more than one histogram of each kind.
     after : dict of pyopencl.Event to pyopencl.Event
         As in `Enqueued`.
+    smaller : callable, optional
+        Gives the sweeps that do the same with copies of at most so many bytes; raises MemoryError if none do.
     """
 
     sweeps: Sequence[Sweep]
@@ -277,6 +288,7 @@ class Launch:
     reach: Operand | None = None
     batch: Batch | None = None
     after: dict[cl.Event, cl.Event] = field(default_factory=dict)
+    smaller: Callable[[Sweep, int], Sequence[Sweep]] | None = None
 
     def run(self, queue: cl.CommandQueue, allocator: Allocator | None, wait_for: Sequence[cl.Event]) -> Events:
         """Enqueue all and return the events of each stage; after the last of "combine" everything is written.
@@ -284,14 +296,32 @@ class Launch:
         Raises
         ------
         MemoryError
-            If the copies cannot be allocated.
+            If not even one copy can be allocated.
         """
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
         allocate = allocator if allocator is not None and _in_order(queue) else scratch_allocator(queue)
         enqueued = Enqueued(queue, list(wait_for), after=self.after)
-        for sweep in self.sweeps:
-            self._run_sweep(sweep, enqueued, allocate)
+        waiting: list[tuple[Sweep, int | None]] = [(sweep, None) for sweep in self.sweeps]
+        while waiting:
+            sweep, budget = waiting.pop(0)
+            try:
+                self._run_sweep(sweep, enqueued, allocate)
+                continue
+            except OutOfMemoryError as error:
+                failed = error
+            # Half of what there was, too: what was refused may be more than the copies, with locks and gaps.
+            less = min(failed.size, failed.size if budget is None else budget) // 2
+            waiting[:0] = [(each, less) for each in self._with_less(sweep, less, failed)]
         return enqueued.events
+
+    def _with_less(self, sweep: Sweep, budget: int, failed: OutOfMemoryError) -> Sequence[Sweep]:
+        """Return what takes the place of a sweep for which there was no memory: the same in `budget` bytes."""
+        try:
+            if self.smaller is not None and budget:
+                return self.smaller(sweep, budget)
+        except (MemoryError, ValueError):  # not even one copy, or not with what is forced
+            pass
+        raise failed
 
     def _run_sweep(self, sweep: Sweep, enqueued: Enqueued, allocate: Allocator) -> None:
         plan = sweep.plan
@@ -490,6 +520,7 @@ def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
 
 def free_scratch() -> None:
     """Give back to the devices the memory that is kept for later calls: of copies, and of results that are gone."""
+    check_process()
     held_results.release()
     with _pools_lock:
         for queue, pool in _pools.values():
@@ -498,16 +529,26 @@ def free_scratch() -> None:
         _pools.clear()
 
 
+_REFUSALS = (cl.MemoryError, cl.LogicError, MemoryError)  # too much for the device, or for one buffer
+
+
 def _allocate(allocate: Allocator, size: int, plan: Plan) -> Any:
     try:
-        try:
-            return allocate(size)
-        except cl.MemoryError:
-            if not held_results.release():
-                raise
-            return allocate(size)
-    except (cl.MemoryError, cl.LogicError) as error:  # too much for the device, or for one buffer
-        raise MemoryError(
-            f"the device has no {size} bytes for {plan.global_copies} copies of {plan.num_bins} bins; "
-            "give copies= or memory_budget= to use fewer copies"
+        return allocate(size)
+    except _REFUSALS as error:
+        if held_results.release():
+            return _allocate(allocate, size, plan)
+        copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
+        raise OutOfMemoryError(
+            f"the device has no {size} bytes for {copies} of {plan.num_bins * plan.num_histograms} bins; what could "
+            "help: fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()",
+            size,
         ) from error
+
+
+def allocated(allocate: Allocator, size: int, purpose: str) -> Any:
+    """Return `size` bytes of the device; raises OutOfMemoryError where there are none, with what they were for."""
+    try:
+        return allocate(size)
+    except _REFUSALS as error:
+        raise OutOfMemoryError(f"the device has no {size} bytes {purpose}", size) from error

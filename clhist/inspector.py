@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ import pyopencl as cl
 from clhist.arrays import is_device_array
 from clhist.batch import Batch
 from clhist.operator import Operator
+from clhist.program import kept_by_context
 
 if TYPE_CHECKING:
     from clhist.kernel import HistogramKernel
@@ -116,7 +116,7 @@ def _totals(counts: Any, queue: cl.CommandQueue) -> tuple[int, int]:
     return int(both[0]), int(both[1])
 
 
-@lru_cache(maxsize=16)
+@kept_by_context
 def _summing(context: cl.Context) -> HistogramKernel:
     from clhist.kernel import HistogramKernel
     from clhist.operators import add

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import pyopencl as cl
 from clhist.arguments import check_structs, integer, parse_arguments, scalar
 from clhist.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
 from clhist.batch import Batch, batch_of_offsets, check_batch
-from clhist.device import check_process, default_queue, profile_names
+from clhist.device import default_queue, profile_names
 from clhist.execute import Allocator, Events, Launch
 from clhist.fixed_point import check_range
 from clhist.inspector import RaceFactor, counting, sample_race_factor
@@ -22,7 +21,9 @@ from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
 from clhist.outputs import Outputs
 from clhist.prepare import FREE, Preparation, Prepared
+from clhist.process import check_process
 from clhist.profile import Profile
+from clhist.program import kept_by_context
 from clhist.render import is_elementwise, uses_position
 from clhist.repeat import Repeat
 from clhist.reproducible import check_emits, is_float_sum, largest_values, magnitudes, reproducible_form
@@ -144,6 +145,7 @@ class HistogramKernel:
         profile: Profile | None = None,
         emits: int | None = None,
     ) -> None:
+        check_process()
         for name, text in (("arguments", arguments), ("map", map), ("preamble", preamble)):
             if not isinstance(text, str):
                 raise TypeError(f"{name}: expected C as a str, got {text!r}")
@@ -199,6 +201,7 @@ class HistogramKernel:
 
         Of a kernel with several operators it is a tuple, one plan for each sweep over the input.
         """
+        check_process()
         device = (queue or self._queue(None)).device
         forced = Forced(update, memory, copies, passes, work_group_size, locks)
         shapes = self._outputs.shapes(num_bins)
@@ -299,7 +302,7 @@ class HistogramKernel:
             If values are larger than `max_abs`: their bins are NaN then, of which PyOpenCL arrays have nothing else. If
             a bin may get more values than its operator can take; nothing is enqueued then.
         MemoryError
-            If the copies do not fit the budget or the device.
+            If not even one copy fits the budget or the device; where fewer copies than planned fit, these are made.
         BuildError
             If the compiler refuses the operator or the map.
         """
@@ -385,6 +388,7 @@ class HistogramKernel:
         RaceFactor
             The number, and what it was measured from.
         """
+        check_process()
         shapes = self._outputs.shapes(num_bins)
         values = self._check_arguments(args)
         size = self._size(size, values, None)
@@ -542,7 +546,7 @@ class HistogramKernel:
         results = [each.operands(queue) for each in targets]
         reached = np.zeros(1, np.uint32) if call.reach else None
         reach = None if reached is None else operand(reached, queue, written=True)
-        launch = Launch(prepared.sweeps, prepared.profile, arguments, results, reach, batch)
+        launch = Launch(prepared.sweeps, prepared.profile, arguments, results, reach, batch, smaller=prepared.smaller)
         waits = not on_device or reach is not None
         try:
             events = launch.run(queue, call.allocator, wait_for)
@@ -668,6 +672,6 @@ def _batch(call: Call) -> Batch | None:
     return None if call.num_histograms is None else Batch(integer("num_histograms", call.num_histograms, 1))
 
 
-@lru_cache(maxsize=16)
+@kept_by_context
 def _queue_of(context: cl.Context) -> cl.CommandQueue:
     return cl.CommandQueue(context)

@@ -74,6 +74,8 @@ class Plan:
         Whether two counters of 16 bits share a word of local memory.
     most_tasks : int or None
         For how many chunks of a batch the memory budget has copies.
+    refused : tuple of str
+        Updates that were to be taken, and that the device's compiler refused: "native in global".
     seconds : float or None
         How long it is predicted to take on the device (`clhist.model_times`); None without measured rates.
     """
@@ -103,6 +105,7 @@ class Plan:
     partitions: int = 0
     packed: bool = False
     seconds: float | None = None
+    refused: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         bins = " + ".join(f"{bins:,}" for bins in self.bins or (self.num_bins,))
@@ -115,9 +118,10 @@ class Plan:
         outputs = f"{', '.join(self.outputs)}: " if self.outputs else ""
         partitions = f" of pairs in {self.partitions:,} partitions" if self.partitions else ""
         partitions += " of 16-bit counters" if self.packed else ""
+        refused = f" (the compiler refused {', '.join(self.refused)} memory)" if self.refused else ""
         return (
             f"{outputs}{self.num_elements:,} elements into {batch} on {self.profile}: {self.update} updates in "
-            f"{self.memory} memory{partitions}, copies M = {self.copies}, cooperation C = {self.cooperation}, "
+            f"{self.memory} memory{partitions}{refused}, copies M = {self.copies}, cooperation C = {self.cooperation}, "
             f"passes S = {self.passes} of {self.bins_per_pass:,} bins, {self.work_groups} work-groups "
             f"of {self.work_group_size}" + (f", predicted {self.seconds * 1e6:.0f} us" if self.seconds else "")
         )

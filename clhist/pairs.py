@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -15,6 +14,7 @@ from clhist.device import device_profile
 from clhist.dtypes import c_name, supported_dtype
 from clhist.kernel import HistogramKernel
 from clhist.operator import Operator
+from clhist.program import kept_by_context
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PairSpec:
     from_first: bool = False
 
 
-@lru_cache(maxsize=256)
+@kept_by_context
 def pair_kernel(context: cl.Context, spec: PairSpec) -> HistogramKernel:
     """Return the kernel; its arguments are the indices, the values, and the number of rows if these are vectors."""
     arguments = [f"const {c_name(spec.index)} *indices"]

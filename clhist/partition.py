@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import ceil
 
 import numpy as np
 import pyopencl as cl
 
 from clhist.dtypes import c_name
-from clhist.execute import Allocator, Enqueued, Sweep, sweep_kernel
+from clhist.execute import Allocator, Enqueued, Sweep, allocated, sweep_kernel
 from clhist.model_draft import Plan
 from clhist.model_partition import FEW_PARTITIONS, LARGE_TILE_GROUP, LEAST_GROUP, PARTITION_GROUP, power_of_two
-from clhist.program import Kernel, build
+from clhist.program import Kernel, build, kept_by_context
 from clhist.render import (
     Argument,
     PartitionSpec,
@@ -64,16 +63,11 @@ class Partition:
         tiles = ceil(plan.num_elements / spec.tile)
         bins_bytes = -(-tiles * spec.region * 2 // _ALIGNMENT) * _ALIGNMENT
         size = bins_bytes + tiles * spec.region * spec.value_bytes
-        try:
-            pairs = allocate(size)
-            starts, sums, totals = (
-                allocate(4 * n) for n in (tiles * (plan.partitions + 1), tiles * plan.partitions, plan.partitions)
-            )
-        except (cl.MemoryError, cl.LogicError) as error:
-            raise MemoryError(
-                f"the device has no {size} bytes more to partition {plan.num_elements} (bin, value) pairs; "
-                "memory='global' needs less"
-            ) from error
+        purpose = f"more to partition {plan.num_elements} (bin, value) pairs; memory='global' needs less"
+        others = (tiles * (plan.partitions + 1), tiles * plan.partitions, plan.partitions)
+        pairs, starts, sums, totals = (
+            allocated(allocate, n, purpose) for n in (size, *(4 * count for count in others))
+        )
         magic, shift = division(plan.bins_per_pass)
         given = {
             **values,
@@ -189,7 +183,7 @@ def specs(plan: Plan, spec: SweepSpec, uniform: str | None, local_memory: int) -
     return before, over_pairs
 
 
-@lru_cache(maxsize=256)
+@kept_by_context
 def _partition(
     context: cl.Context, before: PartitionSpec, over_pairs: SweepSpec, options: tuple[str, ...]
 ) -> Partition:

@@ -76,6 +76,8 @@ class Problem:
         Whether each histogram of a batch has as many elements.
     read_bytes : int
         What the map reads for an element, as far as that is known.
+    refused : tuple of (str, str)
+        Updates, each with its memory, that the compiler would not have.
     """
 
     size: int
@@ -87,6 +89,7 @@ class Problem:
     emits: int = 1
     even: bool = True
     read_bytes: int = BIN_NUMBER_BYTES
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,13 @@ class PlannedSweep:
 
 
 def plan_sweeps(
-    targets: Sequence[Target], problem: Problem, profile: Profile, features: Collection[str]
+    targets: Sequence[Target],
+    problem: Problem,
+    profile: Profile,
+    features: Collection[str],
+    numbers: Collection[int] | None = None,
 ) -> tuple[PlannedSweep, ...]:
-    """Return the sweeps that compute all of `targets`.
+    """Return the sweeps that compute all of `targets`, or those of these `numbers`.
 
     An operator takes the form, its own or a lifted one, whose update is best where work-items share copies. Histograms
     are filled by one sweep as long as that reads the input no more often than one sweep each would, and moves none of
@@ -112,7 +119,8 @@ def plan_sweeps(
     ValueError, MemoryError
         As `clhist.model.plan`, and for an update that an operator cannot have.
     """
-    each = [_best_form(target, number, problem, profile, features) for number, target in enumerate(targets)]
+    wanted = range(len(targets)) if numbers is None else numbers
+    each = [_best_form(targets[number], number, problem, profile, features) for number in wanted]
     return tuple(grouped(each, lambda first, second: _joined(first, second, problem, profile, features)))
 
 
@@ -217,7 +225,7 @@ def _plan_one(
 ) -> PlannedSweep:
     forced = problem.forced
     shared = None if forced.update in ("private", "sort") else forced.update
-    updates = _shared_updates(outputs, forced.memory, features, shared)
+    updates = _shared_updates(outputs, forced.memory, features, shared, problem.refused)
     worst = {m: slowest(u for each in found for u in each) for m, found in updates.items()}
     any_memory = next(iter(updates.values()))
     enough = [
@@ -253,7 +261,7 @@ def _plan_one(
         chosen = updates[plan.memory]
     names = tuple(output.suffix.removeprefix("_") for output in outputs if output.suffix)
     return PlannedSweep(
-        replace(plan, outputs=names),
+        replace(plan, outputs=names, refused=tuple(f"{update} in {memory}" for update, memory in problem.refused)),
         tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True)),
         numbers,
     )
@@ -276,8 +284,12 @@ def _can_be_packed(operator: Operator) -> bool:
 
 
 def _shared_updates(
-    outputs: Sequence[Output], memory: str | None, features: Collection[str], forced: str | None
+    outputs: Sequence[Output],
+    memory: str | None,
+    features: Collection[str],
+    forced: str | None,
+    refused: Collection[tuple[str, str]],
 ) -> dict[str, list[tuple[str, ...]]]:
     """Return the update of each part of each output, for each memory that the copies may be in."""
     memories = (memory,) if memory in MEMORIES else MEMORIES
-    return {m: [choose_updates(output.operator, m, features, forced) for output in outputs] for m in memories}
+    return {m: [choose_updates(output.operator, m, features, forced, refused) for output in outputs] for m in memories}

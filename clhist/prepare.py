@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
@@ -12,9 +12,10 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.arguments import integer
+from clhist.atomics import REPLACEABLE
 from clhist.device import checked_profile, device_features, device_profile, memory_budget, profile_names
 from clhist.dtypes import needs_fp64
-from clhist.errors import UnsupportedError
+from clhist.errors import BuildError, UnsupportedError
 from clhist.execute import Sweep, is_wide, local_capacity, order_of, sweep_kernel
 from clhist.model_draft import Forced, Plan
 from clhist.outputs import Outputs
@@ -43,6 +44,7 @@ class Prepared:
 
     profile: Profile
     sweeps: tuple[Sweep, ...]
+    smaller: Callable[[Sweep, int], tuple[Sweep, ...]]  # as `clhist.execute.Launch` takes it
 
 
 class Preparation:
@@ -96,6 +98,7 @@ class Preparation:
         ]
         self._prepared = lru_cache(maxsize=256)(self._prepare)
         self._recent: dict[tuple[Any, ...], Prepared] = {}
+        self._refused: tuple[tuple[str, str], ...] = ()  # updates, and in which memory, that did not compile
 
     @property
     def emits(self) -> int:
@@ -155,34 +158,69 @@ class Preparation:
         self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, reach: bool, batch: str
     ) -> Prepared:
         """Plan and build; what a call with the same numbers needs again is kept by `_prepared`."""
-        sweeps = []
-        for sweep in self.plan(device, problem):
-            spec = self._spec(sweep, device, aligned=aligned, reach=reach, batch=batch)
-            if sweep.plan.update == "sort":
-                emits = self.targets[sweep.numbers[0]].emits or 1
-                found = sorted_sweep(self.context, sweep.plan, spec, emits, sweep.numbers, self._options)
-                sweeps.append(found)
-                continue
-            if sweep.plan.partitions:
-                sweeps.append(
-                    partitioned_sweep(
-                        self.context,
-                        sweep.plan,
-                        spec,
-                        sweep.numbers,
-                        self._options,
-                        value=self.targets[sweep.numbers[0]].value,
-                        local_memory=profile.local_memory,
-                    )
-                )
-                continue
-            kernel = sweep_kernel(self.context, spec, self._options)
-            sweeps.append(Sweep(sweep.plan, spec, kernel, sweep.numbers))
-        return Prepared(profile, tuple(sweeps))
 
-    def plan(self, device: cl.Device, problem: Problem) -> tuple[PlannedSweep, ...]:
-        """Return the sweeps over the input that compute everything."""
-        return plan_sweeps(self.targets, problem, *self._device_numbers(device))
+        def built(sweep: PlannedSweep) -> Sweep:
+            return self._built(sweep, self._spec(sweep, device, aligned=aligned, reach=reach, batch=batch), profile)
+
+        def smaller(sweep: Sweep, budget: int) -> tuple[Sweep, ...]:
+            if problem.forced.copies is not None:
+                raise ValueError("copies: they are forced")
+            less = replace(problem, memory_budget=min(budget, problem.memory_budget))
+            return self._with_some_update(device, less, built, sweep.numbers)
+
+        return Prepared(profile, self._with_some_update(device, problem, built), smaller)
+
+    def _with_some_update(
+        self,
+        device: cl.Device,
+        problem: Problem,
+        built: Callable[[PlannedSweep], Sweep],
+        numbers: tuple[int, ...] | None = None,
+    ) -> tuple[Sweep, ...]:
+        """Return the sweeps, built; where the compiler refuses an update that was not forced the next takes its place.
+
+        What is wrong with the caller's own C is so with every update: then the words about the first are shown.
+        """
+        before, first = self._refused, None
+        while True:
+            found: list[Sweep] = []
+            planned = self.plan(device, problem, numbers)
+            try:
+                for sweep in planned:
+                    found.append(built(sweep))
+                return tuple(found)
+            except BuildError as error:
+                first = first or error
+            failed = planned[len(found)]
+            refused = next((u for u in REPLACEABLE if any(u in output.updates for output in failed.outputs)), None)
+            if problem.forced.update is not None or refused is None:
+                self._refused = before
+                raise first
+            self._refused = (*self._refused, (refused, failed.plan.memory))
+
+    def _built(self, sweep: PlannedSweep, spec: SweepSpec, profile: Profile) -> Sweep:
+        number = sweep.numbers[0]
+        if sweep.plan.update == "sort":
+            emits = self.targets[number].emits or 1
+            return sorted_sweep(self.context, sweep.plan, spec, emits, sweep.numbers, self._options)
+        if sweep.plan.partitions:
+            return partitioned_sweep(
+                self.context,
+                sweep.plan,
+                spec,
+                sweep.numbers,
+                self._options,
+                value=self.targets[number].value,
+                local_memory=profile.local_memory,
+            )
+        return Sweep(sweep.plan, spec, sweep_kernel(self.context, spec, self._options), sweep.numbers)
+
+    def plan(
+        self, device: cl.Device, problem: Problem, numbers: tuple[int, ...] | None = None
+    ) -> tuple[PlannedSweep, ...]:
+        """Return the sweeps over the input that compute everything, or the results of these `numbers`."""
+        known = replace(problem, refused=self._refused)
+        return plan_sweeps(self.targets, known, *self._device_numbers(device), numbers)
 
     def problem(
         self,

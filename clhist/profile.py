@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +43,7 @@ _MEASURED_KEYS = {
     "driver": (str,),
 }
 _SHIPPED = "devices/"
+_MOST_BYTES = 1 << 20  # of a profile's file; ours have a few thousand
 _PARAMETER_KEYS = ("value", "per_compute_unit", "source")
 
 
@@ -146,7 +148,7 @@ def parse_profile(text: str, path: str) -> ProfileFile:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # besides TOMLDecodeError, of numbers and brackets without end
         raise ProfileError(f"{path}: not valid TOML: {error}") from error
 
     def fail(key: str, expected: str, got: object) -> ProfileError:
@@ -199,8 +201,8 @@ def _parse_measured(
             value = found.get(key) if isinstance(found, dict) else None
             if not isinstance(value, types) or isinstance(value, bool):
                 raise fail(f"measured.{name}.{key}", " or ".join(t.__name__ for t in types), value)
-        if not found["value"] >= 0:
-            raise fail(f"measured.{name}.value", "a number that is not negative", found["value"])
+        if not 0 <= found["value"] < inf:
+            raise fail(f"measured.{name}.value", "a finite number that is not negative", found["value"])
     return MappingProxyType(tables)
 
 
@@ -216,6 +218,8 @@ def _parse_parameter(table: object, key: str, fail: Callable[[str, str, object],
     number, source = table[how[0]], table.get("source")
     if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
         raise fail(f"{key}.{how[0]}", "a positive integer", number)
+    if number >= 2**63:
+        raise fail(f"{key}.{how[0]}", "less than 2^63", number)
     if not isinstance(source, str) or not source:
         raise fail(f"{key}.source", "where the number comes from", source)
     return how[0], number, source
@@ -244,6 +248,9 @@ def load_profiles() -> tuple[ProfileFile, ...]:
     for item in (*own, *shipped):
         path = str(item) if isinstance(item, Path) and item in own else f"{_SHIPPED}{item.name}"
         try:
+            size = item.stat().st_size if isinstance(item, Path) else 0
+            if size > _MOST_BYTES:
+                raise ProfileError(f"{path}: expected at most {_MOST_BYTES} bytes, got {size}")
             found.append(parse_profile(item.read_text(encoding="utf-8"), path))
         except (OSError, UnicodeDecodeError) as error:
             raise ProfileError(f"{path}: cannot be read: {error}") from error

@@ -5,16 +5,55 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, partial, update_wrapper
+from typing import Any, Generic, TypeVar
 
 import pyopencl as cl
 
 from clhist.errors import BuildError
 from clhist.render import Parameter
 
-_programs: dict[tuple[int, str, tuple[str, ...]], tuple[cl.Context, cl.Program]] = {}
+T = TypeVar("T")
+
+_MOST_CONTEXTS = 16  # whose programs and kernels are kept; programs that call for more contexts rarely go back to one
+_MOST_VALUES = 1024  # of one function and one context
+
+_caches: OrderedDict[cl.Context, dict[Callable[..., Any], Callable[..., Any]]] = OrderedDict()
+_caches_lock = threading.Lock()
 _lock = threading.Lock()
+
+
+class kept_by_context(Generic[T]):
+    """Keep what a function returns, as `functools.lru_cache` does, for the contexts that were used last.
+
+    What is made for a context keeps it alive, so the caches of all functions for one go together. The context is the
+    first argument, and is kept with them: its pointer is not used for another meanwhile.
+    """
+
+    def __init__(self, function: Callable[..., T]) -> None:
+        self._function = function
+        update_wrapper(self, function)
+
+    def __call__(self, context: cl.Context, *key: Any) -> T:
+        """Return what the function does for these arguments."""
+        with _caches_lock:
+            caches = _caches.setdefault(context, {})
+            _caches.move_to_end(context)
+            gone = [_caches.popitem(last=False) for _ in range(len(_caches) - _MOST_CONTEXTS)]
+            if self._function not in caches:
+                caches[self._function] = lru_cache(maxsize=_MOST_VALUES)(partial(self._function, context))
+            cached = caches[self._function]
+        del gone  # outside of the lock: what is let go of may end in code that calls for it
+        return cached(*key)
+
+    def cache_clear(self) -> None:
+        """Forget what it returned."""
+        with _caches_lock:
+            gone = [caches.pop(self._function, None) for caches in _caches.values()]
+        del gone
 
 
 class Kernel:
@@ -70,12 +109,8 @@ def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.P
     BuildError
         If the compiler refuses it; with the numbered source and the compiler's words.
     """
-    key = (context.int_ptr, source, tuple(options))
     with building():
-        if key not in _programs:
-            # The context is kept, so that its pointer is not used for another.
-            _programs[key] = context, _build(context, source, options)
-        return _programs[key][1]
+        return _built(context, source, tuple(options))
 
 
 @contextmanager
@@ -88,6 +123,11 @@ def building() -> Iterator[None]:
         if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
             warnings.simplefilter("ignore", cl.CompilerWarning)
         yield
+
+
+@kept_by_context
+def _built(context: cl.Context, source: str, options: tuple[str, ...]) -> cl.Program:
+    return _build(context, source, options)
 
 
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:

@@ -594,8 +594,8 @@ def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
 
 
 def _render(name: str, **values: object) -> str:
-    """Return what the template says, without the empty lines that it leaves."""
-    return re.sub(r"\n\s*\n+", "\n", _template(name).render(**values)).lstrip()
+    """Return what the template says, without the empty lines that it leaves; one that ends a macro stays."""
+    return re.sub(r"(?<!\\)\n\s*\n+", "\n", _template(name).render(**values)).lstrip()
 
 
 def _template(name: str) -> Template:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,10 @@ from pyopencl.scan import GenericScanKernel
 from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register_dtype
 
 from clhist.errors import BuildError
-from clhist.execute import Allocator, Enqueued, Sweep
+from clhist.execute import Allocator, Enqueued, Sweep, allocated
 from clhist.model_draft import Plan
 from clhist.operator import Operator
-from clhist.program import Kernel, build, building
+from clhist.program import Kernel, build, building, kept_by_context
 from clhist.render import SweepSpec, held_words, pairs_parameters, render_pairs, render_segments
 
 # PyOpenCL's kernels keep their arguments: only one thread may be between setting and enqueuing them.
@@ -66,17 +65,12 @@ class Sorting:
         """
         pairs = plan.num_elements * self.emits
 
-        def allocated(size: int) -> Any:
-            try:
-                return allocate(size)
-            except (cl.MemoryError, cl.LogicError) as error:
-                raise MemoryError(
-                    f"the device has no {size} bytes more to sort {pairs} (bin, value) pairs; "
-                    "another update= than 'sort' needs less"
-                ) from error
+        def room(size: int) -> Any:
+            purpose = f"more to sort {pairs} (bin, value) pairs; another update= than 'sort' needs less"
+            return allocated(allocate, size, purpose)
 
         def array(dtype: np.dtype) -> cl_array.Array:
-            return cl_array.empty(queue, pairs, dtype, allocator=allocated)
+            return cl_array.empty(queue, pairs, dtype, allocator=room)
 
         queue, size = enqueued.queue, plan.work_group_size
         no_bin = plan.num_bins * plan.num_histograms
@@ -97,7 +91,7 @@ class Sorting:
                 keys,
                 positions,
                 queue=queue,
-                allocator=allocated,
+                allocator=room,
                 key_bits=no_bin.bit_length(),
                 wait_for=enqueued.wait_for,
             )
@@ -110,7 +104,7 @@ class Sorting:
                 no_bin,
                 *places,
                 queue=queue,
-                allocator=allocated,
+                allocator=room,
                 wait_for=enqueued.wait_for,
             )
             enqueued.add_last("sweep", event)
@@ -139,7 +133,7 @@ def sorted_sweep(
     return Sweep(plan, spec, sorting.pairs, numbers, sorting)
 
 
-@lru_cache(maxsize=256)
+@kept_by_context
 def _sorting(context: cl.Context, spec: SweepSpec, emits: int, options: tuple[str, ...]) -> Sorting:
     output = spec.outputs[0]
     program = build(context, render_pairs(spec, emits), options)
@@ -147,14 +141,14 @@ def _sorting(context: cl.Context, spec: SweepSpec, emits: int, options: tuple[st
     return Sorting(pairs, _sort(context), _scan(context, output.operator), output.operator, emits)
 
 
-@lru_cache(maxsize=16)
+@kept_by_context
 def _sort(context: cl.Context) -> RadixSort:
     arguments = [VectorArg(_UINT, "keys"), VectorArg(_UINT, "positions")]
     with building():
         return RadixSort(context, arguments, key_expr="keys[i]", sort_arg_names=["keys", "positions"])
 
 
-@lru_cache(maxsize=256)
+@kept_by_context
 def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
     """Return the scan over sorted pairs; what has no bin takes no part, its accumulator may be anything."""
     dtype = _held_dtype(operator)

@@ -16,6 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.arrays import Array, Operand, check_array, operand
+from clhist.process import is_forked
 from clhist.render import Argument
 
 
@@ -114,6 +115,8 @@ class Staging:
 
 def _unmap(slots: Sequence[_Slot], queue: cl.CommandQueue, transfers: cl.CommandQueue, context: cl.Context) -> None:
     """End what goes on in the slots, and give their page-locked memory back while `context` is there."""
+    if is_forked():  # nor is anything of it here
+        return
     transfers.finish()
     queue.finish()
     for slot in slots:

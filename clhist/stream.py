@@ -19,7 +19,7 @@ import pyopencl as cl
 from clhist import operators
 from clhist.arguments import integer, scalar
 from clhist.arrays import Array, check_array, check_context, common_kind, empty, is_device_array, operand, shares_memory
-from clhist.device import check_process, default_queue, device_profile
+from clhist.device import default_queue, device_profile
 from clhist.execute import Result, combine_partials
 from clhist.fixed_point import check_range
 from clhist.kernel import Call, HistogramKernel, check_number
@@ -27,6 +27,7 @@ from clhist.model_draft import Forced
 from clhist.operator import Operator
 from clhist.outputs import Outputs
 from clhist.pairs import arguments_of, as_array, checked_values, pair_kernel, pair_spec
+from clhist.process import check_process
 from clhist.render import Argument
 from clhist.results import check_dest
 from clhist.staging import InPlace, Staging
@@ -178,6 +179,7 @@ class Accumulator:
         returns, NumPy arrays may be changed. If anything is raised while chunks are computed, Ctrl-C included, the
         chunks before stay added and the device is waited for.
         """
+        check_process()
         if self._kernel is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
@@ -222,6 +224,7 @@ class Accumulator:
             Of the operator's dtype, and PyOpenCL's if what was added last was. With several operators a tuple, or a
             dict if they are a mapping.
         """
+        check_process()
         found = self._finished(self._on_device)
         for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
             if not self._on_device and form.largest is not None:
@@ -237,6 +240,7 @@ class Accumulator:
             Of the operator's accumulators' dtype; on devices other than CPUs that of a form of it which hardware
             updates better. With several operators a tuple, or a dict if they are a mapping.
         """
+        check_process()
         return self._outputs.collect([held.get(self._queue) for held in self._held])
 
     def merge(self, other: Any) -> None:
@@ -255,6 +259,7 @@ class Accumulator:
         OverflowError
             If a bin may have more values then than its operator can take; of arrays it is not known how many there are.
         """
+        check_process()
         merged = self._merged
         if not isinstance(other, Accumulator):
             partials = self._each("other", other, [form.accumulator for form in self._forms])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+from pyopencl.tools import ImmediateAllocator
 from reference import Group, Rational, assert_close, exact_product, exact_sum, groups_of, product_bound, sum_bound
 
 from clhist import HistogramKernel, Operator, Profile, operators
@@ -254,6 +255,19 @@ def pair_kernel(
         map="EMIT(bins[i], values[i])",
         profile=profile,
     )
+
+
+class Limited:
+    """An allocator of a device that has so many bytes for each array; knows what it was asked for."""
+
+    def __init__(self, queue, most):
+        self.own, self.most, self.asked = ImmediateAllocator(queue), most, []
+
+    def __call__(self, size):
+        self.asked.append(size)
+        if size > self.most:
+            raise cl.MemoryError("allocate", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
+        return self.own(size)
 
 
 def is_available(case: Case, update: str, memory: str, queue: cl.CommandQueue) -> bool:

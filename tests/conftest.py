@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 os.environ["PYOPENCL_NO_CACHE"] = "1"  # the cache of compiled kernels outlives the run and can hide build errors
 os.environ["CLHIST_PROFILES"] = tempfile.mkdtemp(prefix="clhist-tests-")  # none, in the place of the user's own
@@ -35,12 +36,28 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(os.environ["CLHIST_PROFILES"])
 
 
-@pytest.fixture(autouse=True)
-def watchdog(request: pytest.FixtureRequest) -> Iterator[None]:
-    """End the run, showing where it hangs, if one test takes too long."""
-    faulthandler.dump_traceback_later(LONGEST_TEST, exit=True, file=request.config.stash[_terminal])
-    yield
-    faulthandler.cancel_dump_traceback_later()
+@contextmanager
+def watchdog(config: pytest.Config) -> Iterator[None]:
+    """End the run, showing where it hangs, if this takes too long."""
+    faulthandler.dump_traceback_later(LONGEST_TEST, exit=True, file=config.stash[_terminal])
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Watch imports of test files."""
+    with watchdog(session.config):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Watch each test with all its fixtures, of whatever scope, and their ends."""
+    with watchdog(item.config):
+        return (yield)
 
 
 @pytest.fixture(scope="session")

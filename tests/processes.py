@@ -7,6 +7,8 @@ import subprocess
 import sys
 from textwrap import dedent
 
+import numpy as np
+
 import clhist
 
 LONGEST = 100  # seconds
@@ -25,3 +27,9 @@ def run_python(code: str, **environment: str) -> str:
     )
     assert run.returncode == 0, run.stderr
     return run.stdout
+
+
+def count_in_a_process(seed: int) -> tuple[int, bool]:
+    """Return the number of this process, and whether what it counts is right; for `multiprocessing`."""
+    x = np.random.default_rng(seed).integers(0, 99, 5000)
+    return os.getpid(), np.array_equal(clhist.bincount(x), np.bincount(x))

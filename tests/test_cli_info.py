@@ -199,7 +199,7 @@ def test_text_tells_memories_and_missing_types_apart(record):
 def test_without_opencl_says_how_to_get_it(options, tmp_path):
     environment = os.environ | {"OCL_ICD_VENDORS": str(tmp_path / "none")}
     command = [sys.executable, "-m", "clhist", "info", *options]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.startswith("Error: no OpenCL platform was found; ")

@@ -53,6 +53,7 @@ def test_json_has_the_plan_and_its_steps():
     steps = found.pop("steps")
     assert found == {
         "seconds": None,
+        "refused": [],
         "memory": "global",
         "update": "cas",
         "copies": 138,
@@ -228,7 +229,9 @@ main(["plan", "-n", "50M", "-H", "12281", "--profile", "nvidia-h200", "--json"],
 print(*(name for name in set(sys.modules) - before if "pyopencl" in name), file=sys.stderr)
 """
     environment = os.environ | {"OCL_ICD_VENDORS": str(tmp_path / "none")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["profile"] == "NVIDIA H200"
     assert done.stderr.strip() == ""

@@ -116,7 +116,9 @@ def test_a_checkout_that_hides_the_installed_package():
     code = "import clhist; print(clhist.bincount([1, 2, 2]).tolist())"
     paths = os.pathsep.join([str(root), *sys.path])
     environment = os.environ | {"PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=root, capture_output=True, text=True, timeout=100
+    )
     assert done.stdout == "[0, 1, 2]\n", done.stderr
 
 
