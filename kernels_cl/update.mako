@@ -20,7 +20,7 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
-    word${n}_t found = *word;
+    word${n}_t found = CLHIST_LOOK(${exchange}, word);
     cell${n}_t seen, next;
     do {
         seen.word = found;
@@ -30,6 +30,24 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
             break;
         found = ${exchange}(word, seen.word, next.word);
     } while (found != seen.word);
+}
+</%def>
+
+## What a lock guards.
+<%def name="guarded(n, space)">
+void clhist_guarded${n}(volatile ${space} cell${n}_t *bin, const part${n}_t value)
+{
+#ifdef CLHIST_CHECKED
+    volatile ${space} int *words = (volatile ${space} int *)bin;
+    union { part${n}_t value; int words[sizeof(cell${n}_t) / 4]; } held;
+    for (uint k = 0; k < sizeof(cell${n}_t) / 4; ++k)
+        held.words[k] = CLHIST_LOOK(atomic_cmpxchg, words + k);
+    held.value = clhist_combine${n}(held.value, value);
+    for (uint k = 0; k < sizeof(cell${n}_t) / 4; ++k)
+        atomic_xchg(words + k, held.words[k]);
+#else
+    bin->value = clhist_combine${n}(bin->value, value);
+#endif
 }
 </%def>
 
@@ -43,7 +61,7 @@ void clhist_update${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, c
     while (!done) {
         if (atomic_xchg(lock, 1) == 0) {
             ${fence};
-            bin->value = clhist_combine${n}(bin->value, value);
+            clhist_guarded${n}(bin, value);
             ${fence};
             done = atomic_xchg(lock, 0);
         }
@@ -57,7 +75,7 @@ bool clhist_try${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
     cell${n}_t seen, next;
-    seen.word = *word;
+    seen.word = CLHIST_LOOK(${exchange}, word);
     next.word = 0;
     next.value = clhist_combine${n}(seen.value, value);
     return next.word == seen.word || ${exchange}(word, seen.word, next.word) == seen.word;
@@ -71,7 +89,7 @@ bool clhist_try${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, cons
     int done = 0;
     if (atomic_xchg(lock, 1) == 0) {
         ${fence};
-        bin->value = clhist_combine${n}(bin->value, value);
+        clhist_guarded${n}(bin, value);
         ${fence};
         done = atomic_xchg(lock, 0);
     }
