@@ -82,8 +82,10 @@ clhist_bin_t clhist_narrow(const long bin)
 <%def name="look()">
 #ifdef CLHIST_CHECKED
 #define CLHIST_LOOK(exchange, word) exchange(word, 0, 0)
+#define CLHIST_PUT(exchange, word, value) exchange(word, value)
 #else
 #define CLHIST_LOOK(exchange, word) (*(word))
+#define CLHIST_PUT(exchange, word, value) (*(word) = (value))
 #endif
 </%def>
 

@@ -103,7 +103,7 @@ ${update.native(part.n, space, part.atomic)}
 % elif part.update == "cas":
 ${update.cas(part.n, space, "atomic_cmpxchg" if part.part.cell_bytes == 4 else "atom_cmpxchg")}
 % else:
-${update.guarded(part.n, space)}
+${update.guarded(part.n, space, part.part)}
 ${update.lock(part.n, space, fence)}
 % endif
 % if spec.holds and local:

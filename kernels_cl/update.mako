@@ -33,21 +33,27 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 }
 </%def>
 
-## What a lock guards.
-<%def name="guarded(n, space)">
+## What a lock guards, word by word: clang copies a volatile struct to the memory of a work-item, and reads it there.
+<%def name="guarded(n, space, part)">
+<%
+    kind, prefix = ("ulong", "atom") if part.dtype.alignment % 8 == 0 else ("uint", "atomic")
+    words = range(part.cell_bytes // (8 if kind == "ulong" else 4))
+%>\
 void clhist_guarded${n}(volatile ${space} cell${n}_t *bin, const part${n}_t value)
 {
-#ifdef CLHIST_CHECKED
-    volatile ${space} int *words = (volatile ${space} int *)bin;
-    union { part${n}_t value; int words[sizeof(cell${n}_t) / 4]; } held;
-    for (uint k = 0; k < sizeof(cell${n}_t) / 4; ++k)
-        held.words[k] = CLHIST_LOOK(atomic_cmpxchg, words + k);
-    held.value = clhist_combine${n}(held.value, value);
-    for (uint k = 0; k < sizeof(cell${n}_t) / 4; ++k)
-        atomic_xchg(words + k, held.words[k]);
-#else
+% if part.dtype.alignment < 4:
     bin->value = clhist_combine${n}(bin->value, value);
-#endif
+% else:
+    volatile ${space} ${kind} *words = (volatile ${space} ${kind} *)bin;
+    union { part${n}_t value; ${kind} words[${len(words)}]; } held;
+% for k in words:
+    held.words[${k}] = CLHIST_LOOK(${prefix}_cmpxchg, words + ${k});
+% endfor
+    held.value = clhist_combine${n}(held.value, value);
+% for k in words:
+    CLHIST_PUT(${prefix}_xchg, words + ${k}, held.words[${k}]);
+% endfor
+% endif
 }
 </%def>
 
