@@ -114,7 +114,7 @@ class Program:
 
 
 class Tools:
-    """The compilers: of the directory, or else those that are installed."""
+    """The compilers: those that are installed, or else of the directory."""
 
     def __init__(self, directory: str) -> None:
         self.root = Path(directory)
@@ -127,10 +127,10 @@ class Tools:
         self.libclc = self._file("usr/lib/clc/nvptx64--nvidiacl.bc")
 
     def _program(self, path: str, name: str) -> str | None:
-        return str(self.root / path) if (self.root / path).exists() else shutil.which(name)
+        return shutil.which(name) or (str(self.root / path) if (self.root / path).exists() else None)
 
     def _file(self, path: str) -> str | None:
-        return next((str(root / path) for root in (self.root, Path("/")) if (root / path).exists()), None)
+        return next((str(root / path) for root in (Path("/"), self.root) if (root / path).exists()), None)
 
     def missing(self, vendor: str) -> list[str]:
         """Return what is not there for a vendor's targets."""

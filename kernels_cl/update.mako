@@ -36,12 +36,12 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 ## What a lock guards, word by word: clang copies a volatile struct to the memory of a work-item, and reads it there.
 <%def name="guarded(n, space, part)">
 <%
-    kind, prefix = ("ulong", "atom") if part.dtype.alignment % 8 == 0 else ("uint", "atomic")
+    kind, prefix = ("ulong", "atom") if part.alignment % 8 == 0 else ("uint", "atomic")
     words = range(part.cell_bytes // (8 if kind == "ulong" else 4))
 %>\
 void clhist_guarded${n}(volatile ${space} cell${n}_t *bin, const part${n}_t value)
 {
-% if part.dtype.alignment < 4:
+% if part.alignment < 4:
     bin->value = clhist_combine${n}(bin->value, value);
 % else:
     volatile ${space} ${kind} *words = (volatile ${space} ${kind} *)bin;
