@@ -1,6 +1,6 @@
 """Compile every kind of kernel for hardware that is not here, and look for the instructions that are meant.
 
-    .ci/offline.py TOOLS
+    .ci/offline.py TOOLS [TARGET ...]
 
 TOOLS is a directory into which Debian's packages were unpacked (.ci/tools): clang-16, rocm-device-libs, libclc-16 and
 intel-opencl-icd; what is installed will do as well. Programs are planned and rendered as for a device of which OpenCL
@@ -369,14 +369,14 @@ def check(given: tuple[str, Target, Program]) -> str:
     return "; ".join([*([wrong] if wrong else []), *missing, *there])
 
 
-def main(directory: str) -> int:
+def main(directory: str, *names: str) -> int:
     """Compile all for all; return 1 if anything is wrong, or a compiler is missing."""
     begin, failed = time.monotonic(), 0
     directory = str(Path(directory).resolve())
     tools = Tools(directory)
     with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
         work = []
-        for target in TARGETS:
+        for target in (each for each in TARGETS if not names or each.name in names):
             if missing := tools.missing(target.vendor):
                 print(f"SKIPPED {target.name}: no {', '.join(missing)}")
                 failed += 1
@@ -397,4 +397,4 @@ def main(directory: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
