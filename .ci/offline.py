@@ -176,6 +176,7 @@ class Tools:
         extensions = [f"-cl-ext=+{name}" for name in target.driver[1].split()]
         words = ["-target-feature", "+ptx78", "-mlink-builtin-bitcode", str(self.libclc), *extensions]
         given = [word for option in words for word in ("-Xclang", option)]
+        (directory / "k.cl").write_text(WIDE_ATOMICS + (directory / "k.cl").read_text())
         run = self._clang(directory, options, "-target", "nvptx64-nvidia-nvcl", f"-march={target.name}", *given)
         if run.returncode:
             return "", run.stderr
@@ -199,6 +200,28 @@ class Tools:
         )
         code = "\n".join(f"{file.stem}:\n{file.read_text()}" for file in sorted(directory.glob("d/*.asm")))
         return code, "\n".join(spilled) if code else f"no assembly: {shown.stdout}{shown.stderr}"
+
+
+# libclc has no 64-bit atomics in PTX; the driver does. These stand for them.
+WIDE_ATOMICS = "".join(
+    f"""
+inline ulong __attribute__((overloadable, always_inline))
+atom_cmpxchg(volatile __{space} ulong *p, ulong expected, ulong next)
+{{
+    ulong found;
+    __asm__ volatile("atom.{name}.cas.b64 %0, [%1], %2, %3;" : "=l"(found) : "l"(p), "l"(expected), "l"(next)
+        : "memory");
+    return found;
+}}
+inline ulong __attribute__((overloadable, always_inline)) atom_add(volatile __{space} ulong *p, ulong v)
+{{
+    ulong found;
+    __asm__ volatile("atom.{name}.add.u64 %0, [%1], %2;" : "=l"(found) : "l"(p), "l"(v) : "memory");
+    return found;
+}}
+"""
+    for space, name in (("local", "shared"), ("global", "global"))
+)
 
 
 def profile_of(target: Target, tools: Tools) -> Profile:
@@ -255,7 +278,7 @@ def instruction(vendor: str, part: SweepPart, memory: str) -> str:
         return rf"{address}.*atomic.*int{narrowest} integer compare and swap"
     assert operation == "add"
     if of_float:  # in local memory the compiler makes a loop of it
-        return rf"{address}.*atomic.*(float.* add|integer compare and swap)"
+        return rf"a64 float atomic add|{address}.*atomic.*(float.* add|integer compare and swap)"
     return rf"{address}.*atomic.*int{narrowest} integer (add|increment|compare and swap)"
 
 
@@ -348,7 +371,7 @@ def sweep(
         cas = replace(spec.parts[0], update="cas")
         wanted.add(instruction(target.vendor, cas, "local"))
         assert name == "counters of 16 bits"
-    elif all(part.update == "native" for part in spec.parts):
+    elif all(part.update == "native" for part in spec.parts) and not (spec.holds and spec.memory == "local"):
         unwanted.add(LOOPS[target.vendor])
     if spec.update == "lock" and spec.memory == "global":
         wanted.add(FENCE[target.vendor])
