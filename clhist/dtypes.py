@@ -61,7 +61,7 @@ def supported_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
     except TypeError as error:
         raise TypeError(f"{argument}: expected a NumPy dtype, got {dtype!r}") from error
     if found.names is not None:
-        _alignment(found, argument)
+        c_alignment(found, argument)
         return found
     native = found.newbyteorder("=")
     if native not in _C_NAMES:
@@ -84,7 +84,7 @@ def struct_of(fields: Mapping[str, np.dtype], argument: str = "dtype") -> np.dty
     """Return the structured dtype of `fields` that is laid out as C does it, complex numbers being two-vectors."""
     offsets, position, widest = [], 0, 1
     for name, dtype in fields.items():
-        align = _alignment(dtype, f"{argument}, field {name!r}")
+        align = c_alignment(dtype, f"{argument}, field {name!r}")
         offsets.append(-(-position // align) * align)
         position, widest = offsets[-1] + dtype.itemsize, max(widest, align)
     size = -(-position // widest) * widest
@@ -178,10 +178,10 @@ def _initialiser(value: object, dtype: np.dtype) -> str:
     return "{" + ", ".join(_initialiser(record[name], dtype[name]) for name in dtype.names) + "}"
 
 
-def _alignment(dtype: np.dtype, argument: str) -> int:
+def c_alignment(dtype: np.dtype, argument: str = "dtype") -> int:
     """Return the alignment that C gives `dtype`, refusing a layout that C would not choose."""
     if dtype.subdtype is not None:
-        return _alignment(dtype.subdtype[0], argument)
+        return c_alignment(dtype.subdtype[0], argument)
     if dtype.names is None:
         native = supported_dtype(dtype, argument)
         if native != dtype:
@@ -191,7 +191,7 @@ def _alignment(dtype: np.dtype, argument: str) -> int:
     for name, (field, offset, *_) in (dtype.fields or {}).items():
         if not IDENTIFIER.match(name):
             raise TypeError(f"{argument}: field name {name!r} of {dtype} is not a C identifier")
-        align = _alignment(field, f"{argument}, field {name!r}")
+        align = c_alignment(field, f"{argument}, field {name!r}")
         position = -(-position // align) * align
         if offset != position:
             raise TypeError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhist.dtypes import IDENTIFIER, literal, needs_fp64, same_value, struct_of, supported_dtype
+from clhist.dtypes import IDENTIFIER, c_alignment, literal, needs_fp64, same_value, struct_of, supported_dtype
 from clhist.recognition import recognise
 
 
@@ -43,6 +43,11 @@ class Part:
         """Bytes of it in a copy: at least one 32-bit word, since nothing smaller is updated atomically."""
         size = self.dtype.itemsize
         return 4 if size <= 4 else 8 if size <= 8 else size
+
+    @property
+    def alignment(self) -> int:
+        """To what C aligns it, in bytes; NumPy need not say so of a structured type."""
+        return c_alignment(self.dtype)
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,18 @@ clhist_bin_t clhist_narrow(const long bin)
 % endif
 </%def>
 
+## A plain read beside atomic updates is none that harms: an old value makes a compare-exchange repeat, or a maximum be tried
+## in vain. Oclgrind takes it for a race, and what a lock guards too: in programs built with CLHIST_CHECKED they are atomic.
+<%def name="look()">
+#ifdef CLHIST_CHECKED
+#define CLHIST_LOOK(exchange, word) exchange(word, 0, 0)
+#define CLHIST_PUT(exchange, word, value) exchange(word, value)
+#else
+#define CLHIST_LOOK(exchange, word) (*(word))
+#define CLHIST_PUT(exchange, word, value) (*(word) = (value))
+#endif
+</%def>
+
 ## The structured types that the map may name, and what the caller wrote before it.
 <%def name="before_the_map(spec, declare, known)">
 % for name, dtype in spec.structs:

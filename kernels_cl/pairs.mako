@@ -20,6 +20,7 @@ ${operators.types(each.operator, each.suffix, declare, known)}
 typedef union { accumulator${s}_t value; uint words[${words}]; } clhist_held_t;
 
 ${operators.bins(False)}
+${operators.look()}
 ## The parts are not used here, but what is wrong with them is said with this source.
 <%operators:functions operator="${operator}" suffix="${s}" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
@@ -74,7 +75,7 @@ void clhist_pairs(${", ".join(parameter.declaration for parameter in kernel_para
             clhist_keys[clhist_next] = clhist_no_bin;
     }
 % if spec.reach:
-    if (clhist_reach > *clhist_global_reach)
+    if (clhist_reach > CLHIST_LOOK(atomic_cmpxchg, clhist_global_reach))
         atomic_max(clhist_global_reach, clhist_reach);
 % endif
 }

@@ -24,6 +24,7 @@
 ${operators.types(each.operator, each.suffix, declare, known)}
 % endfor
 ${operators.bins(False)}
+${operators.look()}
 % for each in (*sweep.ignored, *sweep.outputs):
 % if preamble_of[each]:
 % if each.suffix:
@@ -116,7 +117,7 @@ void clhist_split(${", ".join(parameter.declaration for parameter in split_param
         clhist_rank_${n} = atomic_inc(clhist_counts + ${part(f"clhist_bin_{n}")} * ${counters} + clhist_lane % ${counters});
 % endfor
 % if sweep.reach:
-    if (clhist_reach > *clhist_global_reach)
+    if (clhist_reach > CLHIST_LOOK(atomic_cmpxchg, clhist_global_reach))
         atomic_max(clhist_global_reach, clhist_reach);
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -144,6 +145,12 @@ ${scan("clhist_ends", most)}
             clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = begin + clhist_padded;
         for (uint k = begin + clhist_total; k < begin + clhist_padded; ++k)
             clhist_places[k] = 0xffff;
+% if spec.has_values:
+#ifdef CLHIST_CHECKED  // what nobody looks at is written, and so should be something
+        for (uint k = begin + clhist_total; k < begin + clhist_padded; ++k)
+            clhist_values[k] = (${value_t}){0};
+#endif
+% endif
         for (uint k = 0; k < ${counters}; ++k)
             clhist_counts[clhist_lane * ${counters} + (clhist_lane + k) % ${counters}] += begin;
     }

@@ -86,6 +86,7 @@ ${operators.types(output.operator, output.suffix, declare, known)}
 % endfor
 
 ${operators.bins(spec.wide)}
+${operators.look()}
 % for output in spec.ignored:
 % if preamble_of[output]:
 #define value_t value${output.suffix}_t
@@ -107,6 +108,7 @@ ${update.native(part.n, space, part.atomic)}
 % elif part.update == "cas":
 ${update.cas(part.n, space, "atomic_cmpxchg" if part.part.cell_bytes == 4 else "atom_cmpxchg")}
 % else:
+${update.guarded(part.n, space, part.part)}
 ${update.lock(part.n, space, fence)}
 % endif
 % if spec.holds and local:
@@ -445,7 +447,7 @@ ${segments_of_share()}
 % endif
 % if spec.reach:
 
-    if (clhist_reach > *clhist_global_reach)
+    if (clhist_reach > CLHIST_LOOK(atomic_cmpxchg, clhist_global_reach))
         atomic_max(clhist_global_reach, clhist_reach);
 % endif
 % if local:

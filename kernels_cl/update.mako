@@ -24,7 +24,7 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
-    word${n}_t found = *word;
+    word${n}_t found = CLHIST_LOOK(${exchange}, word);
     cell${n}_t seen, next;
     do {
         seen.word = found;
@@ -34,6 +34,30 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
             break;
         found = ${exchange}(word, seen.word, next.word);
     } while (found != seen.word);
+}
+</%def>
+
+## What a lock guards, word by word: clang copies a volatile struct to the memory of a work-item, and reads it there.
+<%def name="guarded(n, space, part)">
+<%
+    kind, prefix = ("ulong", "atom") if part.alignment % 8 == 0 else ("uint", "atomic")
+    words = range(part.cell_bytes // (8 if kind == "ulong" else 4))
+%>\
+void clhist_guarded${n}(volatile ${space} cell${n}_t *bin, const part${n}_t value)
+{
+% if part.alignment < 4:
+    bin->value = clhist_combine${n}(bin->value, value);
+% else:
+    volatile ${space} ${kind} *words = (volatile ${space} ${kind} *)bin;
+    union { part${n}_t value; ${kind} words[${len(words)}]; } held;
+% for k in words:
+    held.words[${k}] = CLHIST_LOOK(${prefix}_cmpxchg, words + ${k});
+% endfor
+    held.value = clhist_combine${n}(held.value, value);
+% for k in words:
+    CLHIST_PUT(${prefix}_xchg, words + ${k}, held.words[${k}]);
+% endfor
+% endif
 }
 </%def>
 
@@ -47,7 +71,7 @@ void clhist_update${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, c
     while (!done) {
         if (atomic_xchg(lock, 1) == 0) {
             ${fence};
-            bin->value = clhist_combine${n}(bin->value, value);
+            clhist_guarded${n}(bin, value);
             ${fence};
             done = atomic_xchg(lock, 0);
         }
@@ -61,7 +85,7 @@ bool clhist_try${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
     cell${n}_t seen, next;
-    seen.word = *word;
+    seen.word = CLHIST_LOOK(${exchange}, word);
     next.word = 0;
     next.value = clhist_combine${n}(seen.value, value);
     return next.word == seen.word || ${exchange}(word, seen.word, next.word) == seen.word;
@@ -75,7 +99,7 @@ bool clhist_try${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, cons
     int done = 0;
     if (atomic_xchg(lock, 1) == 0) {
         ${fence};
-        bin->value = clhist_combine${n}(bin->value, value);
+        clhist_guarded${n}(bin, value);
         ${fence};
         done = atomic_xchg(lock, 0);
     }

@@ -178,3 +178,24 @@ def test_what_is_written_stands_in_the_source():
     assert source.index("struct { float x; int n; } record;") < source.index("int half_of(record r)")
     assert source.index("int half_of(record r)") < source.index("EMIT(i, half_of(y[i]))")
     assert "return ((int)7);" in source
+
+
+@pytest.mark.parametrize(
+    ("dtype", "words"),
+    [
+        (np.dtype([("x", np.int64), ("y", np.int64)]), ["ulong"] * 2),  # NumPy says of this one that it is not aligned
+        (np.dtype([("x", np.int32), ("y", np.float32), ("z", np.int16)], align=True), ["uint"] * 3),
+        (np.dtype([("x", np.int16), ("y", np.int8)], align=True), []),
+    ],
+)
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_what_a_lock_guards_is_read_and_written_word_by_word(dtype, words, memory):
+    # clang copies a volatile struct to the memory of a work-item.
+    operator = Operator(dtype, "a.x < b.x ? b : a", (0,) * len(dtype.names))
+    source = render_sweep(spec(map="EMIT(x[i], ((value_t){x[i]}))", operator=operator, update="lock", memory=memory))
+    for k, word in enumerate(words):
+        assert f"(volatile __{memory} {word} *)bin" in source
+        assert f"held.words[{k}] = CLHIST_LOOK(" in source
+        assert f", words + {k}, held.words[{k}]);" in source
+    assert source.count("CLHIST_PUT(a") == len(words)
+    assert ("bin->value = clhist_combine0(bin->value, value)" in source) == (not words)

@@ -1,0 +1,423 @@
+"""Compile every kind of kernel for hardware that is not here, and look for the instructions that are meant.
+
+    .ci/offline.py TOOLS [TARGET ...]
+
+TOOLS is a directory into which Debian's packages were unpacked (.ci/tools): clang-16, rocm-device-libs, libclc-16 and
+intel-opencl-icd; what is installed will do as well. Programs are planned and rendered as for a device of which OpenCL
+says what TARGETS say; of hardware atomics that must be proven on the device, it has those that the compiler knows.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from clhist import operators
+from clhist.arguments import parse_arguments
+from clhist.atomics import to_prove
+from clhist.device import features_of
+from clhist.execute import is_wide, local_capacity
+from clhist.model_draft import Forced
+from clhist.operator import Operator
+from clhist.partition import specs
+from clhist.planning import Problem, emits_of, plan_sweeps
+from clhist.planning import Target as Wanted
+from clhist.profile import Profile, Report, load_profiles, merge
+from clhist.render import (
+    DEVICE_FENCE_OPTIONS,
+    CombineSpec,
+    SweepPart,
+    SweepSpec,
+    held_words,
+    render_combine,
+    render_measure,
+    render_pairs,
+    render_partition,
+    render_probe,
+    render_segments,
+    render_sweep,
+    uniform_value,
+)
+
+WORKERS = 2
+INT64 = "cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"
+AMD = ("Advanced Micro Devices, Inc.", f"cl_khr_fp64 {INT64}", "AMD Accelerated Parallel Processing", "OpenCL C 2.0")
+INTEL = ("Intel(R) Corporation", f"{INT64} cl_ext_float_atomics", "Intel(R) OpenCL HD Graphics", "OpenCL C 3.0")
+NVIDIA = ("NVIDIA Corporation", f"cl_khr_fp64 {INT64}", "NVIDIA CUDA", "OpenCL C 1.2")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device as its driver presents it, and what the compiler calls it.
+
+    Attributes
+    ----------
+    name : str
+        For the compiler.
+    device : str
+        CL_DEVICE_NAME.
+    driver : tuple of str
+        Vendor, extensions, name of the platform, version of OpenCL C.
+    compute_units, group, local_memory : int
+        As OpenCL reports them.
+    more : str
+        Further extensions.
+    """
+
+    name: str
+    device: str
+    driver: tuple[str, str, str, str]
+    compute_units: int
+    group: int = 1024
+    local_memory: int = 65536
+    more: str = ""
+
+    @property
+    def vendor(self) -> str:
+        """Short."""
+        return {AMD: "amd", INTEL: "intel", NVIDIA: "nvidia"}[self.driver]
+
+
+TARGETS = (
+    Target("gfx803", "Radeon RX 580 Series", AMD, 36, 256, 32768),
+    Target("gfx906", "AMD Radeon VII", AMD, 60, 256),
+    Target("gfx90a", "AMD Instinct MI210", AMD, 104, 256),
+    Target("gfx1030", "AMD Radeon RX 6800", AMD, 30, 256),
+    Target("skl", "Intel(R) HD Graphics 530", INTEL, 24, 256, more="cl_khr_fp64"),
+    Target("dg2", "Intel(R) Arc(TM) A770 Graphics", INTEL, 512),
+    # ptxas takes no more than 48 KiB of constant size; NVIDIA's driver does.
+    Target("sm_75", "NVIDIA GeForce RTX 2080 Ti", NVIDIA, 68, local_memory=49152),
+    Target("sm_90", "NVIDIA H200", NVIDIA, 132, local_memory=49152),
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Source, options, regular expressions of what must be in the machine's code, and of what must not."""
+
+    name: str
+    source: str
+    options: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
+
+
+class Tools:
+    """The compilers: those that are installed, or else of the directory."""
+
+    def __init__(self, directory: str) -> None:
+        self.root = Path(directory)
+        libraries = self.root / "usr/lib/x86_64-linux-gnu"
+        self.environment = os.environ | {"LD_LIBRARY_PATH": f"{libraries}:{self.root / 'usr/lib/llvm-16/lib'}"}
+        self.clang = self._program("usr/lib/llvm-16/bin/clang", "clang-16")
+        self.ocloc = self._program("usr/bin/ocloc", "ocloc")
+        self.ptxas = self._program("bin/ptxas", "ptxas")
+        self.rocm = self._file("usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
+        self.libclc = self._file("usr/lib/clc/nvptx64--nvidiacl.bc")
+
+    def _program(self, path: str, name: str) -> str | None:
+        return shutil.which(name) or (str(self.root / path) if (self.root / path).exists() else None)
+
+    def _file(self, path: str) -> str | None:
+        return next((str(root / path) for root in (Path("/"), self.root) if (root / path).exists()), None)
+
+    def missing(self, vendor: str) -> list[str]:
+        """Return what is not there for a vendor's targets."""
+        needed = {
+            "amd": {"clang-16": self.clang, "rocm-device-libs": self.rocm},
+            "intel": {"ocloc (intel-opencl-icd)": self.ocloc},
+            "nvidia": {"clang-16": self.clang, "libclc-16": self.libclc, "ptxas": self.ptxas},
+        }
+        return [name for name, found in needed[vendor].items() if found is None]
+
+    def compile(self, target: Target, source: str, options: Sequence[str]) -> tuple[str, str]:
+        """Return the assembly and what is wrong: the compiler's errors, or registers that do not suffice."""
+        with tempfile.TemporaryDirectory() as directory:
+            Path(directory, "k.cl").write_text(source)
+            return getattr(self, f"_{target.vendor}")(target, Path(directory), list(options))
+
+    def _run(self, directory: Path, *command: str | None) -> subprocess.CompletedProcess[str]:
+        line = [str(word) for word in command]
+        return subprocess.run(
+            line, cwd=directory, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def _clang(self, directory: Path, options: list[str], *more: str) -> subprocess.CompletedProcess[str]:
+        standard = [] if any("-cl-std" in option for option in options) else ["-cl-std=CL1.2"]
+        header = ["-Xclang", "-finclude-default-header"]
+        return self._run(
+            directory, self.clang, "-x", "cl", *standard, *options, *header, *more, "-O2", "-S", "-o", "k.s", "k.cl"
+        )
+
+    def _amd(self, target: Target, directory: Path, options: list[str]) -> tuple[str, str]:
+        device = ("-target", "amdgcn-amd-amdhsa", f"-mcpu={target.name}", f"--rocm-device-lib-path={self.rocm}")
+        run = self._clang(directory, options, *device)
+        if run.returncode:
+            return "", run.stderr
+        code, wrong = (directory / "k.s").read_text(), ""
+        for what in ("private_segment_fixed_size", "vgpr_spill_count", "sgpr_spill_count"):
+            most = max(map(int, re.findall(rf"\.{what}: +(\d+)", code)), default=0)
+            wrong += f"{what} {most}; " if most else ""
+        used = max(map(int, re.findall(r"\.group_segment_fixed_size: +(\d+)", code)), default=0)
+        return code, wrong + (f"{used} bytes of local memory; " if used > target.local_memory else "")
+
+    def _nvidia(self, target: Target, directory: Path, options: list[str]) -> tuple[str, str]:
+        extensions = [f"-cl-ext=+{name}" for name in target.driver[1].split()]
+        words = ["-target-feature", "+ptx78", "-mlink-builtin-bitcode", str(self.libclc), *extensions]
+        given = [word for option in words for word in ("-Xclang", option)]
+        (directory / "k.cl").write_text(WIDE_ATOMICS + (directory / "k.cl").read_text())
+        run = self._clang(directory, options, "-target", "nvptx64-nvidia-nvcl", f"-march={target.name}", *given)
+        if run.returncode:
+            return "", run.stderr
+        assembled = self._run(directory, self.ptxas, f"-arch={target.name}", "-v", "k.s", "-o", "k.cubin")
+        if assembled.returncode:
+            return "", assembled.stderr
+        spilled = re.findall(r"[1-9]\d* bytes (?:stack frame|spill stores|spill loads)", assembled.stderr)
+        return (directory / "k.s").read_text(), "; ".join(spilled)
+
+    def _intel(self, target: Target, directory: Path, options: list[str]) -> tuple[str, str]:
+        standard = "" if any("-cl-std" in option for option in options) else "-cl-std=CL1.2 "
+        line = ("-device", target.name, "-options", standard + " ".join(options), "-out_dir", "o", "-output", "k")
+        run = self._run(directory, self.ocloc, "compile", "-file", "k.cl", *line)
+        said = run.stdout + run.stderr
+        binary = next(directory.glob("o/*.bin"), None)
+        if run.returncode or binary is None:
+            return "", said
+        spilled = re.findall(r".*spill.*", said)
+        shown = self._run(
+            directory, self.ocloc, "disasm", "-q", "-file", str(binary), "-dump", "d", "-device", target.name
+        )
+        code = "\n".join(f"{file.stem}:\n{file.read_text()}" for file in sorted(directory.glob("d/*.asm")))
+        return code, "\n".join(spilled) if code else f"no assembly: {shown.stdout}{shown.stderr}"
+
+
+# libclc has no 64-bit atomics in PTX; the driver does. These stand for them.
+WIDE_ATOMICS = "".join(
+    f"""
+inline ulong __attribute__((overloadable, always_inline))
+atom_cmpxchg(volatile __{space} ulong *p, ulong expected, ulong next)
+{{
+    ulong found;
+    __asm__ volatile("atom.{name}.cas.b64 %0, [%1], %2, %3;" : "=l"(found) : "l"(p), "l"(expected), "l"(next)
+        : "memory");
+    return found;
+}}
+inline ulong __attribute__((overloadable, always_inline)) atom_add(volatile __{space} ulong *p, ulong v)
+{{
+    ulong found;
+    __asm__ volatile("atom.{name}.add.u64 %0, [%1], %2;" : "=l"(found) : "l"(p), "l"(v) : "memory");
+    return found;
+}}
+"""
+    for space, name in (("local", "shared"), ("global", "global"))
+)
+
+
+def profile_of(target: Target, tools: Tools) -> Profile:
+    """Return the profile, with the features that such a device shows."""
+    vendor, extensions, platform, version = target.driver
+    said = features_of(f"{extensions} {target.more}", platform, version)
+    found, fence = set(said), "device_fence"
+    for atomic in to_prove(said):
+        if atomic.word != "double" or "fp64" in said:
+            code, _ = tools.compile(target, render_probe([atomic], 3), atomic.options)
+            if "clhist_prove0" in code:
+                found.add(str(atomic.feature))
+    if (
+        fence in found
+        and "clhist_prove_fence" not in tools.compile(target, render_probe([], 3), DEVICE_FENCE_OPTIONS)[0]
+    ):
+        found.remove(fence)
+    aliases = (target.name,) if vendor == NVIDIA[0] else ()
+    report = Report(
+        target.device, vendor, "gpu", target.compute_units, target.group, target.local_memory, 2**22, 64, aliases,
+        frozenset(found),
+    )  # fmt: skip
+    merged = merge(report, load_profiles())
+    return replace(
+        merged, features=frozenset(found), local_memory=min(merged.local_memory, target.local_memory), rates={}
+    )
+
+
+def instruction(vendor: str, part: SweepPart, memory: str) -> str:
+    """Return the regular expression of what `part` must become; Intel's local memory is what has no "a64" addresses."""
+    bits, operation = 8 * part.part.cell_bytes, part.part.operation
+    local = memory == "local"
+    of_float = part.part.dtype.kind == "f"
+    wide = "_x2" if bits == 64 else ""
+    if vendor == "amd":
+        if part.update == "lock":
+            return r"ds_wrxchg_rtn_b32" if local else r"(global|flat)_atomic_swap\b"
+        if part.update == "cas":
+            return rf"ds_cmpst_rtn_b{bits}" if local else rf"(global|flat)_atomic_cmpswap{wide}[ \t]"
+        if of_float:
+            return rf"{'ds' if local else 'global_atomic'}_add_(rtn_)?f{bits}"
+        return rf"ds_add_(rtn_)?u{bits}" if local else rf"(global|flat)_atomic_add{wide}[ \t]"
+    if vendor == "nvidia":
+        space = "shared" if local else "global"
+        if part.update in ("cas", "lock"):
+            name, width = ("cas", bits) if part.update == "cas" else ("exch", 32)
+            return rf"atom\.{space}\.{name}\.b{width}"
+        return rf"(red|atom)\.{space}\.add\.{'f' if of_float else '[us]'}{bits}"
+    narrowest = "(32|64)" if local and bits == 64 else bits  # of 64 bits the compiler makes a lock in local memory
+    address = r"untyped (?!a64)(?!.*a64)" if local else r"untyped .*"
+    if part.update == "lock":
+        return rf"{address}.*atomic.*int32 store|{address}.*atomic.*xchg"
+    if part.update == "cas":
+        return rf"{address}.*atomic.*int{narrowest} integer compare and swap"
+    assert operation == "add"
+    if of_float:  # in local memory the compiler makes a loop of it
+        return rf"a64 float atomic add|{address}.*atomic.*(float.* add|integer compare and swap)"
+    return rf"{address}.*atomic.*int{narrowest} integer (add|increment|compare and swap)"
+
+
+LOOPS = {"amd": r"cmpswap|cmpst", "nvidia": r"atom\.\w+\.cas", "intel": r"never"}
+FENCE = {"amd": r"buffer_wbinvl1|buffer_gl0_inv", "nvidia": r"membar\.gl", "intel": r"[Ff]ence"}
+X, XW = "const int *x", "const int *x, const float *w"
+LARGER = operators.argmax(np.int64, np.int64)
+
+
+def programs(target: Target, profile: Profile) -> Iterator[Program]:
+    """Yield what is compiled: each update in each memory, and everything else once."""
+    features = profile.features or frozenset()
+    fp64 = "fp64" in features
+    counts = operators.add(np.int32)
+    for memory in ("local", "global"):
+        for operator in (counts, operators.add(np.float32), *[operators.add(np.float64)] * fp64):
+            arguments, code = (X, "EMIT(x[i], 1)") if operator is counts else (XW, "EMIT(x[i], w[i])")
+            yield from sweep(target, profile, operator, arguments, code, 2000, memory=memory)
+        yield from sweep(target, profile, counts, X, "EMIT(x[i], 1)", 100, memory=memory, update="private")
+        for operator in (operators.saturating_add(np.int32, 2**24), operators.add(np.float32)):
+            code = "EMIT(x[i], 1)"
+            yield from sweep(target, profile, operator, X, code, 2000, memory=memory, update="cas")
+        if "int64_base_atomics" in features:
+            yield from sweep(
+                target, profile, operators.multiply(np.int64), X, "EMIT(x[i], 3)", 500, memory=memory, update="cas"
+            )
+        yield from sweep(target, profile, LARGER, X, "EMIT(x[i], ((value_t){x[i], i}))", 500, memory=memory)
+    yield from sweep(
+        target, profile, counts, X, "EMIT(x[i], 1)", profile.local_memory * 3 // 8, name="counters of 16 bits"
+    )
+    for operator, value in ((counts, "1"), (operators.add(np.float32), "w[i]"), (LARGER, "((value_t){x[i], i})")):
+        arguments, bins = XW if "w" in value else X, 10_000 if operator is LARGER else 100_000
+        yield from sweep(target, profile, operator, arguments, f"EMIT(x[i], {value})", bins, memory="partitioned")
+    for batch in ("even", "table"):
+        yield from sweep(target, profile, counts, X, "EMIT(x[i], 1)", 50, histograms=1000, batch=batch, name=batch)
+    if fp64:
+        yield from sweep(target, profile, operators.mean(np.float32), XW, "EMIT(x[i], w[i])", 500, name="two parts")
+    for operator in (counts, operators.variance(np.float32, accumulator=np.float32), LARGER):
+        for rows in (1, 16):
+            yield Program(
+                f"combine {operator.name}, {rows} rows", render_combine(CombineSpec(operator, "interleaved", 32, rows))
+            )
+    spec = SweepSpec((), parse_arguments(X, {}), "EMIT(x[i], ((value_t){x[i], i}))", "global", "interleaved", 256)
+    output = next(iter(plan(profile, LARGER, X, spec.map, 500, Forced(), None)))[0].outputs
+    yield Program("pairs to sort", render_pairs(replace(spec, outputs=output, features=features), 1))
+    scan = "__kernel void scan(__global held_t *a, __global uchar *to) { clhist_publish("
+    scan += "clhist_joined(clhist_neutral(), clhist_joined(a[0], a[1], 0), 0), 3, to, 0); }"
+    yield Program(f"sorted pairs of {held_words(LARGER)} words", f"{render_segments(LARGER, 'held_t')}\n{scan}")
+    for name in ("local_memory", "local_argument", "read", "scatter", "stride", "residents", "nothing"):
+        yield Program(f"measure {name}", render_measure(name, words=4096))
+
+
+def plan(
+    profile: Profile, operator: Operator, arguments: str, code: str, bins: int, forced: Forced, histograms: int | None
+):
+    """Return the planned sweeps, and the map's arguments."""
+    declared = parse_arguments(arguments, {})
+    target = Wanted(operator, "", emits_of("EMIT", code), uniform_value("", code, declared))
+    problem = Problem(10_000_000, (bins,), histograms, 1.0, forced, 2**33)
+    yield plan_sweeps([target], problem, profile, profile.features or ())[0], declared, target.value
+
+
+def sweep(
+    target: Target, profile: Profile, operator: Operator, arguments: str, code: str, bins: int, *,
+    memory: str | None = None, update: str | None = None, histograms: int | None = None, batch: str = "",
+    name: str = "",
+) -> Iterator[Program]:  # fmt: skip
+    """Yield the programs of one sweep, with the instructions that its parts must become."""
+    planned, declared, value = next(
+        iter(plan(profile, operator, arguments, code, bins, Forced(update, memory), histograms))
+    )
+    chosen, features = planned.plan, profile.features or frozenset()
+    spec = SweepSpec(
+        planned.outputs, declared, code, chosen.memory, "interleaved", chosen.work_group_size,
+        local_capacity(planned.outputs, chosen, profile), chosen.teams, batch, is_wide(chosen), True,
+        features=features, packed=chosen.packed, one_pair=True,
+    )  # fmt: skip
+    title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
+    if chosen.partitions:
+        before, spec = specs(chosen, spec, value, profile.local_memory)
+        increment = {
+            "amd": r"ds_(inc|add)_rtn_u32", "nvidia": r"atom\.shared\.(inc|add)\.[us]32",
+            "intel": r"atomic int32 integer (increment|add)",
+        }  # fmt: skip
+        title += ", partitioned"
+        yield Program(f"{title}: split and index", render_partition(before), (), (increment[target.vendor],))
+    wanted = {instruction(target.vendor, part, spec.memory) for part in spec.parts if part.update != "private"}
+    unwanted = set()
+    if spec.packed:
+        cas = replace(spec.parts[0], update="cas")
+        wanted.add(instruction(target.vendor, cas, "local"))
+        assert name == "counters of 16 bits"
+    elif all(part.update == "native" for part in spec.parts) and not (spec.holds and spec.memory == "local"):
+        unwanted.add(LOOPS[target.vendor])
+    if spec.update == "lock" and spec.memory == "global":
+        wanted.add(FENCE[target.vendor])
+    if spec.converges:
+        wanted.add(r"bar\.warp\.sync")
+    how = f"{spec.memory} {spec.update}{', holds' if spec.holds else ''}{', packed' if spec.packed else ''}"
+    yield Program(f"{title}, {how}", render_sweep(spec), spec.options, tuple(wanted), tuple(unwanted))
+
+
+def check(given: tuple[str, Target, Program]) -> str:
+    """Return what is wrong with a program on a target."""
+    directory, target, program = given
+    code, wrong = Tools(directory).compile(target, program.source, program.options)
+    if not code:
+        return wrong.strip()[:2000] or "no code"
+    missing = [f"no {pattern}" for pattern in program.wanted if not re.search(pattern, code)]
+    there = [f"unwanted {pattern}" for pattern in program.unwanted if re.search(pattern, code)]
+    return "; ".join([*([wrong] if wrong else []), *missing, *there])
+
+
+def main(directory: str, *names: str) -> int:
+    """Compile all for all; return 1 if anything is wrong, or a compiler is missing."""
+    begin, failed = time.monotonic(), 0
+    directory = str(Path(directory).resolve())
+    tools = Tools(directory)
+    with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
+        work = []
+        for target in (each for each in TARGETS if not names or each.name in names):
+            if missing := tools.missing(target.vendor):
+                print(f"SKIPPED {target.name}: no {', '.join(missing)}")
+                failed += 1
+                continue
+            profile = profile_of(target, tools)
+            proven = sorted(f.split(":")[1] for f in profile.features or () if ":" in f)
+            print(f"{target.name}: {profile.name}; proven by compiling: {', '.join(proven) or 'nothing'}")
+            found = list(programs(target, profile))
+            work.append((target, found, pool.map_async(check, [(directory, target, program) for program in found], 1)))
+        for target, found, results in work:
+            wrong = [(program.name, text) for program, text in zip(found, results.get(600), strict=True) if text]
+            print(f"{target.name:8} {len(found) - len(wrong)} of {len(found)} programs")
+            for name, text in wrong:
+                print(f"   FAILED {name}: {text}")
+            failed += len(wrong)
+    print(f"{f'{failed} FAILED' if failed else 'all as meant'}: {time.monotonic() - begin:.0f} s")
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
