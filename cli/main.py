@@ -23,6 +23,7 @@ COMMANDS = {
     "plan": "clhist.cli.plan:plan",
     "gromacs": "clhist.cli.gromacs:gromacs",
     "bench": "clhist.cli.bench:bench",
+    "selftest": "clhist.cli.selftest:selftest",
 }
 
 
