@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -13,7 +14,10 @@ import pyopencl as cl
 from clhist.errors import BuildError
 from clhist.render import Parameter
 
-_programs: dict[tuple[int, str, tuple[str, ...]], tuple[cl.Context, cl.Program]] = {}
+# The last ones used, in this order: a program that makes kernels for ever must not grow for ever.
+_programs: OrderedDict[tuple[int, str, tuple[str, ...]], tuple[cl.Context, cl.Program]] = OrderedDict()
+_MOST_PROGRAMS = 1024
+_built = 0
 _lock = threading.Lock()
 
 
@@ -63,19 +67,29 @@ class Kernel:
 
 
 def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:
-    """Return the program of `source` for `context`, built at the first call.
+    """Return the program of `source` for `context`, built at the first call, and again only after many others.
 
     Raises
     ------
     BuildError
         If the compiler refuses it; with the numbered source and the compiler's words.
     """
+    global _built
     key = (context.int_ptr, source, tuple(options))
     with building():
         if key not in _programs:
             # The context is kept, so that its pointer is not used for another.
             _programs[key] = context, _build(context, source, options)
+            _built += 1
+            while len(_programs) > _MOST_PROGRAMS:
+                _programs.popitem(last=False)
+        _programs.move_to_end(key)
         return _programs[key][1]
+
+
+def programs_built() -> int:
+    """Return how many programs this process has built."""
+    return _built
 
 
 @contextmanager

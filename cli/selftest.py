@@ -92,7 +92,7 @@ def _checks(queue: Any, watchdog: Any, *, quick: bool, as_json: bool) -> bool:
 
     start, outcomes = perf_counter(), []
     every = list(checks(queue, quick=quick))
-    with click.progressbar(every, label=queue.device.name.strip(), file=sys.stderr) as bar:
+    with watchdog, click.progressbar(every, label=queue.device.name.strip(), file=sys.stderr) as bar:
         for check in bar:
             with watchdog.watch(check.label):
                 outcomes.append(check.run())
@@ -122,7 +122,12 @@ def _checks(queue: Any, watchdog: Any, *, quick: bool, as_json: bool) -> bool:
         "features": features,
         "features_that_hold": better,
     }
-    lines = [f"{values['device']} ({values['platform']}, driver {values['driver']})\n", _tables(outcomes), "", _LEGEND]
+    lines = [
+        f"{values['device']} ({values['platform']}, driver {values['driver']})\n",
+        _tables(outcomes),
+        "",
+        click.wrap_text(_LEGEND, 100),
+    ]
     if wrong:
         lines.append("\nwrong:\n" + table([(o.check.label, o.words) for o in wrong]))
         lines.append(_advice(better))

@@ -175,13 +175,15 @@ def _variance(group: Group) -> Rational | None:
     if not group:
         return None
     numbers = [Fraction(v) for v in group]
-    mean = sum(numbers) / len(group)
-    return sum((v - mean) ** 2 for v in numbers) / len(group), Fraction(0)
+    mean = sum(numbers, Fraction(0)) / len(group)
+    return sum(((v - mean) ** 2 for v in numbers), Fraction(0)) / len(group), Fraction(0)
 
 
 def _variance_bound(group: Group, eps: float) -> float:
     """Return n eps times the condition number (Chan, Golub, LeVeque 1983, Table 1), twice, for its lower orders."""
-    variance, squares = float(_variance(group)[0]), float(np.mean(np.square(group)))
+    exact = _variance(group)
+    assert exact is not None
+    variance, squares = float(exact[0]), float(np.mean(np.square(group)))
     return 2 * len(group) * eps * sqrt(variance * squares)
 
 

@@ -45,35 +45,47 @@ class Check:
 
     def run(self) -> Outcome:
         """Run it; nothing is raised but what ends the program."""
-        start, status, words = perf_counter(), HOLDS, ""
+        start, status, words, doubtful = perf_counter(), HOLDS, "", False
         try:
             self.action()
         except (NotAvailableError, UnsupportedError) as error:
             status, words = UNAVAILABLE, str(error)
         except AssertionError as error:
-            status, words = WRONG, str(error)
+            status, words, doubtful = WRONG, str(error), True
         except BuildError as error:
-            status, words = WRONG, f"BuildError: {str(error).rpartition(chr(10) * 2)[2]}"
+            status, words, doubtful = WRONG, f"BuildError: {str(error).rpartition(chr(10) * 2)[2]}", True
         except Exception as error:  # of a driver, anything may come
             status, words = WRONG, f"{type(error).__name__}: {error}"
-        return Outcome(self, status, " ".join(words.split())[:_MOST_WORDS], perf_counter() - start)
+        doubts = self.needs if doubtful else frozenset()
+        return Outcome(self, status, " ".join(words.split())[:_MOST_WORDS], perf_counter() - start, doubts)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a check: `HOLDS`, `WRONG` or `UNAVAILABLE`, in words, and the seconds that it took."""
+    """What came of a check.
+
+    Attributes
+    ----------
+    check : Check
+        What was run.
+    status : str
+        `HOLDS`, `WRONG` or `UNAVAILABLE`.
+    words : str
+        What is wrong, or why it is not available.
+    seconds : float
+        How long it took.
+    doubts : frozenset of str
+        The features that it puts in doubt.
+    """
 
     check: Check
     status: str
     words: str
     seconds: float
+    doubts: frozenset[str] = frozenset()
 
 
 def advice(outcomes: Iterable[Outcome], features: Iterable[str]) -> list[str] | None:
-    """Return the features for the device's profile that leave out those in doubt; None if that would not help.
-
-    A feature is in doubt if whatever needs it and ran was wrong somewhere.
-    """
-    wrong = [outcome.check for outcome in outcomes if outcome.status == WRONG]
-    doubtful = {feature for check in wrong for feature in check.needs}
+    """Return the features for the device's profile that leave out those in doubt; None if that would not help."""
+    doubtful = {feature for outcome in outcomes for feature in outcome.doubts}
     return sorted(set(features) - doubtful) if doubtful else None

@@ -69,10 +69,11 @@ def reference(
     ufunc: np.ufunc, bins: np.ndarray, values: Any, num_bins: int, dest: np.ndarray | None = None, dtype: Any = np.int32
 ) -> np.ndarray:
     """Return what NumPy makes of it: sums and maxima of values that are exact in any order."""
-    start = {np.maximum: -np.inf, np.minimum: np.inf}.get(ufunc, 0)
+    start = -np.inf if ufunc is np.maximum else 0
     result = np.full(num_bins, start, dtype) if dest is None else dest.copy()
     inside = (bins >= 0) & (bins < num_bins)
-    ufunc.at(result, bins[inside], values[inside] if np.ndim(values) else values)
+    with np.errstate(invalid="ignore"):  # NaN
+        ufunc.at(result, bins[inside], values[inside] if np.ndim(values) else values)
     return result
 
 

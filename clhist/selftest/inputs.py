@@ -11,19 +11,18 @@ from clhist.profile import Profile
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]  # of n elements in H bins
 
-_LIKE_A_GPU = {"kind": "gpu", "hardware_threads": 512, "work_group_size": 64}
-_LIKE_A_CPU = {"kind": "cpu", "hardware_threads": 64, "work_group_size": 16}
 _LOCAL_MEMORY = 32768
 
 
 def as_gpu(profile: Profile) -> Profile:
     """Return `profile` as if it were of a small GPU: elements interleaved, wide loads, shared copies."""
-    return replace(profile, **_LIKE_A_GPU, local_memory=min(_LOCAL_MEMORY, profile.local_memory))
+    room = min(_LOCAL_MEMORY, profile.local_memory)
+    return replace(profile, kind="gpu", hardware_threads=512, work_group_size=64, local_memory=room)
 
 
 def as_cpu(profile: Profile) -> Profile:
     """Return `profile` as if it were of a CPU with work-groups: a block of neighbouring elements for each work-item."""
-    return replace(as_gpu(profile), **_LIKE_A_CPU)
+    return replace(as_gpu(profile), kind="cpu", hardware_threads=64, work_group_size=16)
 
 
 DISTRIBUTIONS: dict[str, Draw] = {

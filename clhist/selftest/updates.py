@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -53,6 +54,9 @@ PLAIN = ("uniform, some outside", 1511, NUM_BINS)
 # Forced (M, S), from one of each to more than there are work-items and bins.
 COPIES_AND_PASSES = [(1, 1), (3, 2), (16, 5), (10_000, 10_000)]
 
+_THOROUGH = ("int32", "float32", "struct")  # types with more copies, passes and inputs, which are kernels to build
+_MANY_BINS = 1000  # of which local memory may not hold so many copies
+
 # Distribution, elements, bins: none, one, one bin, more bins than elements, lengths that nothing divides.
 INPUTS = [
     ("uniform, some outside", 0, 7),
@@ -91,7 +95,8 @@ def update_checks(queue: cl.CommandQueue, profile: Profile, *, quick: bool = Fal
                 if quick and name not in QUICK[update]:
                     continue
                 needs = needed_features(_case(name).operator, update, shared_in, features)
-                action = partial(_check, name, update, memory, queue, profile, needs is not None, quick)
+                thorough = not quick and column in _THOROUGH
+                action = partial(_check, name, update, memory, queue, profile, needs is not None, thorough)
                 yield Check(row, column, name, action, needs or frozenset())
 
 
@@ -115,7 +120,7 @@ def needed_features(operator: Operator, update: str, memory: str, features: Coll
 
 
 def _check(
-    name: str, update: str, memory: str, queue: cl.CommandQueue, profile: Profile, available: bool, quick: bool
+    name: str, update: str, memory: str, queue: cl.CommandQueue, profile: Profile, available: bool, thorough: bool
 ) -> None:
     kernel = pair_kernel(_case(name).operator, profile, context=queue.context)
     bins, values, check = _input(name, *PLAIN)
@@ -128,16 +133,16 @@ def _check(
                 raise NotAvailableError(str(error)) from None
             raise
         raise AssertionError(f"expected {update} updates to be refused, got a result")
-    choices: list[dict[str, int]] = [{}]
+    choices: list[dict[str, Any]] = [{}]
     if memory == "partitioned":
-        choices = [{"passes": 3}] if quick else [{}, {"passes": 3}]
+        choices = [{}, {"passes": 3}] if thorough else [{"passes": 3}]
     elif update != "sort":
-        choices = [{"copies": m, "passes": s} for m, s in (COPIES_AND_PASSES[1:2] if quick else COPIES_AND_PASSES)]
+        choices = [{"copies": m, "passes": s} for m, s in (COPIES_AND_PASSES if thorough else COPIES_AND_PASSES[1:2])]
     for number, (distribution, size, num_bins) in enumerate(
-        [PLAIN] * len(choices) + (INPUTS[::3] if quick else INPUTS)
+        [PLAIN] * len(choices) + (INPUTS if thorough else INPUTS[::3])
     ):
         bins, values, check = _input(name, distribution, size, num_bins)
-        each = choices[number % len(choices)]  # few kernels, each of which takes its time to build
+        each = choices[number % len(choices)] if num_bins < _MANY_BINS else {}  # kernels take their time to build
         expect(check, run(bins, values, num_bins=num_bins, **each), bins=distribution, N=size, H=num_bins, **each)
     bins, values, dest, check = _with_dest(name)
     expect(check, run(bins, values, num_bins=NUM_BINS, dest=dest, **choices[0]), dest="given", **choices[0])

@@ -8,12 +8,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 
-_GRACE = 5.0  # seconds that printing may take
+_TICK = 0.25  # seconds
+_GRACE = 10.0
 
 
 class Watchdog:
-    """Ends the process if something takes longer than it may.
+    """Ends the process if something takes longer than it may, in whatever thread; a context, while which it looks.
 
     Parameters
     ----------
@@ -25,23 +27,36 @@ class Watchdog:
 
     def __init__(self, seconds: float, report: Callable[[str], None]) -> None:
         self.seconds, self._report = seconds, report
+        self._watched: dict[int, tuple[float, str]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self._thread.join()
 
     @contextmanager
     def watch(self, name: str) -> Iterator[None]:
         """End the process if the block takes too long."""
-        timer = threading.Timer(self.seconds, self._end, [name])
-        timer.daemon = True
-        # Should a driver not let any other thread run, this shows where at least.
-        faulthandler.dump_traceback_later(self.seconds + _GRACE, exit=True, file=sys.__stderr__ or 2)
-        timer.start()
+        thread = threading.get_ident()
+        self._watched[thread] = monotonic() + self.seconds, name
         try:
             yield
         finally:
-            timer.cancel()
-            faulthandler.cancel_dump_traceback_later()
+            del self._watched[thread]
 
-    def _end(self, name: str) -> None:
-        try:
-            self._report(name)
-        finally:
-            os._exit(1)
+    def _look(self) -> None:
+        while not self._over.wait(_TICK):
+            # Should a driver not let this thread run again, that shows where at least.
+            faulthandler.dump_traceback_later(self.seconds + _GRACE, exit=True, file=sys.__stderr__ or 2)
+            for deadline, name in list(self._watched.values()):
+                if monotonic() > deadline:
+                    try:
+                        self._report(name)
+                    finally:
+                        os._exit(1)
+        faulthandler.cancel_dump_traceback_later()
