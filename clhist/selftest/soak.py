@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist import Accumulator, HistogramKernel, Profile, bincount, operators, reduce_by_index
+from clhist import Accumulator, HistogramKernel, bincount, operators, reduce_by_index
 from clhist.atomics import STRATEGIES
 from clhist.device import device_features, device_profile
 from clhist.dtypes import c_name
@@ -22,7 +22,8 @@ from clhist.selftest.inputs import DISTRIBUTIONS, as_gpu, drawn
 from clhist.selftest.reference import assert_same
 
 MOST_ELEMENTS, MOST_BINS = 200_000, 20_000
-_SETTINGS = 24  # of which each seed makes its calls: kernels take longer to build than to run
+_CALLS_EACH = 500  # calls with the same settings
+_SETTINGS = 16  # of which each seed makes its calls: kernels take longer to build than to run
 _REFUSED = re.compile(r"(update|memory|copies|passes|locks|work_group_size|memory_budget)\b")
 _SUMS = [
     *((np.add, dtype) for dtype in (np.uint8, np.int16, np.int32, np.uint64, np.float32, np.float64, np.complex64)),
@@ -32,6 +33,7 @@ _SUMS = [
     (np.fmin, np.float32),
 ]
 _PAIRS = [(np.float32, np.int32), (np.int64, np.int64)]  # by 64 bits, and by locks
+_OF_A_KERNEL = ("mapped", "fused", "even", "ragged")  # which take a profile
 FORMS = ("plain", "plain", "mapped", "mapped", "fused", "even", "ragged", "vectors", "stream", "bincount", "argmax")
 
 
@@ -66,35 +68,38 @@ class Soak:
     def __init__(self, queue: cl.CommandQueue, seed: int) -> None:
         self.queue, self.seed = queue, seed
         self._gpu = as_gpu(device_profile(queue.device))
-        self._kernels: dict[Any, HistogramKernel] = {}
+        self._kernel = lru_cache(maxsize=64)(self._new_kernel)
+        self._settings = lru_cache(maxsize=4)(self._new_settings)
         self._fp64 = "fp64" in device_features(queue.device)
-        rng = np.random.default_rng([seed, 2**32])
-        self.settings = [self._setting(rng) for _ in range(_SETTINGS)]
 
     def call(self, number: int) -> tuple[str, Callable[[], None]]:
         """Return what the call of this number is, and what makes and checks it.
 
         That raises AssertionError if the result is wrong and NotAvailableError if the choices were refused.
         """
-        rng = np.random.default_rng([self.seed, number])
-        setting = self.settings[rng.integers(_SETTINGS)]
+        rng = np.random.default_rng([self.seed, number, 1])
+        setting = self._settings(number // _CALLS_EACH)[rng.integers(_SETTINGS)]
         size = int(MOST_ELEMENTS ** rng.random()) - 1
         num_bins = int(MOST_BINS ** rng.random())
         distribution = str(rng.choice(list(DISTRIBUTIONS)))
         on_device = bool(rng.random() < 0.4)
         words = f"{setting}, N = {size}, H = {num_bins}, {distribution}{', on the device' * on_device}"
-        bins = drawn(distribution, rng, size, num_bins)
-        return words, partial(self._make, setting, rng, bins, num_bins, on_device)
+        return words, partial(self._make, setting, rng, distribution, size, num_bins, on_device)
 
     def _make(
-        self, setting: Setting, rng: np.random.Generator, bins: np.ndarray, num_bins: int, on_device: bool
+        self, setting: Setting, rng: np.random.Generator, distribution: str, size: int, num_bins: int, on_device: bool
     ) -> None:
+        bins = drawn(distribution, rng, size, num_bins)
         try:
             getattr(self, f"_{setting.form}")(setting, rng, bins, num_bins, on_device)
         except (ValueError, MemoryError) as error:
             if setting.choices and _REFUSED.match(str(error)):
                 raise NotAvailableError(str(error)) from None
             raise
+
+    def _new_settings(self, epoch: int) -> list[Setting]:
+        rng = np.random.default_rng([self.seed, epoch, 0])
+        return [self._setting(rng) for _ in range(_SETTINGS)]
 
     def _setting(self, rng: np.random.Generator) -> Setting:
         form = str(rng.choice(FORMS))
@@ -114,22 +119,15 @@ class Soak:
             for name, value in drawn_choices.items():
                 if rng.random() < (0.6 if name in ("update", "memory") else 0.15):
                     choices[name] = str(value) if isinstance(value, np.str_) else int(value)
-        if rng.random() < 0.2:
+        if rng.random() < 0.1:
             choices["race_factor"] = str(rng.choice(["sample", "sample once"]))
-        return Setting(
-            form, ufunc, np.dtype(dtype), _PAIRS[rng.integers(len(_PAIRS))], bool(rng.random() < 0.5), choices
-        )
+        pair, like_a_gpu = _PAIRS[rng.integers(len(_PAIRS))], form in _OF_A_KERNEL and bool(rng.random() < 0.5)
+        return Setting(form, ufunc, np.dtype(dtype), pair, like_a_gpu, choices)
 
-    def _profile(self, setting: Setting) -> Profile | None:
-        return self._gpu if setting.as_gpu else None
-
-    def _kernel(self, setting: Setting, operator: Any, arguments: str, code: str, **more: Any) -> HistogramKernel:
-        key = (setting.form, setting.ufunc, setting.dtype, setting.as_gpu)
-        if key not in self._kernels:
-            self._kernels[key] = HistogramKernel(
-                self.queue.context, operator, arguments=arguments, map=code, profile=self._profile(setting), **more
-            )
-        return self._kernels[key]
+    def _new_kernel(self, operator: Any, arguments: str, code: str, like_a_gpu: bool) -> HistogramKernel:
+        profile = self._gpu if like_a_gpu else None
+        found = dict(operator) if isinstance(operator, tuple) else operator
+        return HistogramKernel(self.queue.context, found, arguments=arguments, map=code, profile=profile)
 
     def _given(self, on_device: bool, *arrays: np.ndarray) -> list[Any]:
         return [cl_array.to_device(self.queue, array) if on_device else array for array in arrays]
@@ -145,7 +143,8 @@ class Soak:
 
     def _pairs_of(self, setting: Setting, bins: np.ndarray, values: np.ndarray, on_device: bool, **more: Any) -> Any:
         operator = operators.as_operator(setting.ufunc, setting.dtype)
-        kernel = self._kernel(setting, operator, "const int *bins, const value_t *values", "EMIT(bins[i], values[i])")
+        arguments = "const int *bins, const value_t *values"
+        kernel = self._kernel(operator, arguments, "EMIT(bins[i], values[i])", setting.as_gpu)
         return _host(kernel(*self._given(on_device, bins, values), queue=self.queue, **more, **setting.choices))
 
     def _mapped(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
@@ -182,10 +181,10 @@ class Soak:
 
     def _fused(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
         kernel = self._kernel(
-            setting,
-            {"n": operators.add(np.int32), "v": operators.as_operator(setting.ufunc, setting.dtype)},
+            (("n", operators.add(np.int32)), ("v", operators.as_operator(setting.ufunc, setting.dtype))),
             f"const int *bins, const {c_name(setting.dtype)} *values",
             "EMIT_n(bins[i], 1); EMIT_v(bins[i], values[i])",
+            setting.as_gpu,
         )
         values = _values(rng, setting.dtype, bins.size)
         given = self._given(on_device, bins, values)
