@@ -15,10 +15,10 @@ import click
 
 from clhist.cli.case_options import report
 
-_WARM_UP = 0.5  # of the time: then kernels are built, and caches are full
-# What may come on top afterwards: plans and allocators' waste, and for each program that is built later what compilers
-# of CPUs keep of it.
-_MOST_GROWTH, _GROWTH_OF_PROGRAM = 64 * 2**20, 3 * 2**20
+# Of the time: for the rest of it the last of these calls are made again and again. Nothing new is to be built then, so
+# that memory must be flat but for what allocators waste.
+_WARM_UP, _CALLS_AGAIN = 0.5, 1000
+_MOST_GROWTH = 64 * 2**20
 
 
 def soak_calls(
@@ -39,10 +39,19 @@ def soak_calls(
     start = monotonic()
     seconds, marks = 60 * minutes, [_memory()]
     numbers = itertools.count()
+    begun = 0
 
     def work() -> None:
+        nonlocal begun
+        while monotonic() - start < _WARM_UP * seconds and not run.error:
+            begun = max(begun, number := next(numbers))
+            run.make(number)
+        half_way.wait()
+        first, many = max(0, begun + 1 - _CALLS_AGAIN), min(begun + 1, _CALLS_AGAIN)
         while monotonic() - start < seconds and not run.error:
-            run.make(next(numbers))
+            run.make(first + next(numbers) % many)
+
+    half_way = threading.Barrier(threads, action=lambda: marks.append(_memory()))
 
     with (
         watchdog,
@@ -55,12 +64,10 @@ def soak_calls(
             while worker.is_alive():
                 worker.join(0.5)
                 part = (monotonic() - start) / seconds
-                if len(marks) == 1 and part >= _WARM_UP:
-                    marks.append(_memory())
                 bar.update(min(100, int(100 * part)) - bar.pos)
-    marks = [*marks, *[_memory()] * (3 - len(marks))]
+    marks.append(_memory())
     before, end = marks[1], marks[2]
-    rss_bound = before["rss"] + _MOST_GROWTH + _GROWTH_OF_PROGRAM * max(0, end["programs"] - before["programs"])
+    rss_bound = before["rss"] + _MOST_GROWTH + max(0, end["scratch"] - before["scratch"])
     pool_bound = 2 * before["scratch"] + _MOST_GROWTH
     problems = [f"call {number}: {words}" for number, words in run.wrong]
     if end["rss"] > rss_bound:
