@@ -29,7 +29,7 @@ _LEGEND = (
     type=click.FloatRange(min=0, min_open=True),
     default=120.0,
     show_default=True,
-    help="Seconds after which a check, or a random call, is taken to hang.",
+    help="Seconds that a check, or a random call, may take, with the building of its kernels.",
 )
 @click.option("--soak", metavar="MINUTES", type=click.FloatRange(min=0, min_open=True), help="Random calls instead.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random calls.")

@@ -40,10 +40,12 @@ def exact_sum(group: Group) -> Rational:
 
 def exact_product(group: Group) -> Rational:
     """Return the product of the values without any rounding."""
-    real, imag = Fraction(1), Fraction(0)
+    real, imag, scale = 1, 0, 1  # whole numbers over one scale: fractions would be reduced at every step
     for a, b in map(exact, group):
-        real, imag = real * a - imag * b, real * b + imag * a
-    return real, imag
+        common = max(a.denominator, b.denominator)  # powers of two, as of all floats
+        x, y = int(a * common), int(b * common)
+        real, imag, scale = real * x - imag * y, real * y + imag * x, scale * common
+    return Fraction(real, scale), Fraction(imag, scale)
 
 
 def sum_bound(group: Group, eps: float) -> float:
