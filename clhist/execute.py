@@ -55,6 +55,9 @@ _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 _pools: dict[int, tuple[cl.CommandQueue, MemoryPool]] = {}
 _pools_lock = threading.Lock()
 _MOST_POOLS = 8
+_MOST_IDLE = (
+    8  # the part of the device's memory that a pool may keep for later calls: calls of all sizes keep one of each
+)
 
 
 def order_of(profile: Profile) -> str:
@@ -515,7 +518,17 @@ def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
             _pools[queue.int_ptr] = queue, MemoryPool(ImmediateAllocator(queue))
             while len(_pools) > _MOST_POOLS:
                 del _pools[next(iter(_pools))]
-        return _pools[queue.int_ptr][1]
+        pool = _pools[queue.int_ptr][1]
+        if pool.managed_bytes - pool.active_bytes > queue.device.global_mem_size // _MOST_IDLE:
+            queue.finish()  # a block without a holder may still be used by what is enqueued
+            pool.free_held()
+        return pool
+
+
+def scratch_bytes() -> int:
+    """Return the bytes of device memory that all pools have, of calls that are running and for later ones."""
+    with _pools_lock:
+        return sum(pool.managed_bytes for _, pool in _pools.values())
 
 
 def free_scratch() -> None:

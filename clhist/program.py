@@ -23,6 +23,7 @@ _MOST_VALUES = 1024  # of one function and one context
 
 _caches: OrderedDict[cl.Context, dict[Callable[..., Any], Callable[..., Any]]] = OrderedDict()
 _caches_lock = threading.Lock()
+_builds = 0
 _lock = threading.Lock()
 
 
@@ -102,7 +103,7 @@ class Kernel:
 
 
 def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:
-    """Return the program of `source` for `context`, built at the first call.
+    """Return the program of `source` for `context`, built at the first call, and again only after many others.
 
     Raises
     ------
@@ -111,6 +112,11 @@ def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.P
     """
     with building():
         return _built(context, source, tuple(options))
+
+
+def programs_built() -> int:
+    """Return how many programs this process has built."""
+    return _builds
 
 
 @contextmanager
@@ -127,7 +133,10 @@ def building() -> Iterator[None]:
 
 @kept_by_context
 def _built(context: cl.Context, source: str, options: tuple[str, ...]) -> cl.Program:
-    return _build(context, source, options)
+    global _builds
+    program = _build(context, source, options)
+    _builds += 1
+    return program
 
 
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:

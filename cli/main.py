@@ -22,6 +22,7 @@ COMMANDS = {
     "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",
     "bench": "clhist.cli.bench:bench",
+    "selftest": "clhist.cli.selftest:selftest",
     "gromacs": "clhist.cli.gromacs:gromacs",
     "kmeans": "clhist.cli.kmeans:kmeans_command",
     "histo": "clhist.cli.histo:histo",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import faulthandler
 import os
 import shutil
@@ -21,6 +20,7 @@ import pytest
 
 import clhist
 import clhist.api
+from clhist.selftest.inputs import as_cpu, as_gpu
 
 LONGEST_TEST = 120  # seconds: a lock that waits for itself never comes back
 _terminal = pytest.StashKey()
@@ -89,16 +89,13 @@ def out_of_order_queue(queue: cl.CommandQueue) -> cl.CommandQueue:
 @pytest.fixture(scope="session")
 def gpu_like(queue: cl.CommandQueue) -> clhist.Profile:
     """The device as if it were a small GPU: elements interleaved, wide loads, shared copies."""
-    own = clhist.device_profile(queue.device)
-    return dataclasses.replace(
-        own, kind="gpu", hardware_threads=512, work_group_size=64, local_memory=min(32768, own.local_memory), rates={}
-    )
+    return as_gpu(clhist.device_profile(queue.device))
 
 
 @pytest.fixture(scope="session")
 def cpu_like(gpu_like: clhist.Profile) -> clhist.Profile:
     """The device as if it were a CPU that runs work-groups: a block of neighbouring elements for each work-item."""
-    return dataclasses.replace(gpu_like, kind="cpu", hardware_threads=64, work_group_size=16)
+    return as_cpu(gpu_like)
 
 
 @pytest.fixture(params=["blocked", "interleaved"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reference import groups_of
 
 import clhist
 from clhist import Accumulator, operators
+from clhist.selftest.reference import groups_of
 
 SUM = operators.add(np.int64)
 AS_A_GPU = "staged, as a GPU"

@@ -9,11 +9,12 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from cases import CASES, PRODUCTS, pair_kernel
-from reference import counts_of, groups_of
 
 from clhist import HistogramKernel, operators
 from clhist.atomics import MEMORIES
+from clhist.selftest.cases import CASES, PRODUCTS, pair_kernel
+from clhist.selftest.inputs import BATCHES, OFFSETS
+from clhist.selftest.reference import counts_of, groups_of
 
 COUNT = operators.add(np.int32)
 
@@ -30,18 +31,6 @@ def counts(bins, offsets, num_bins):
 
 def draw(rng, n, num_bins):
     return rng.integers(-2, num_bins + 2, n, np.int32)
-
-
-# What runs of elements may look like: empty ones at each end and between, one alone, all empty, very different lengths.
-OFFSETS = {
-    "empty ends": [0, 0, 10, 10, 11, 300, 1000, 1000],
-    "not all elements": [7, 100, 101, 900],
-    "one of all": [0, 1000],
-    "one of none": [500, 500],
-    "all empty": [0, 0, 0, 0],
-    "empty at the end": [1000, 1000, 1000],
-    "one long, many short": [0, *range(1, 60), 990, *range(991, 1001)],
-}
 
 
 # To a batch, "cas" is as "native": a run of elements has the same copy.
@@ -78,23 +67,10 @@ def test_runs_of_any_length(memory, profile, rng):
             np.testing.assert_array_equal(result, counts(bins, offsets, 5), strict=True, err_msg=name)
 
 
-# Histograms, elements of each, bins: one, none, few large, many small, more than elements, more bins than local memory.
-SHAPES = [
-    (1, 1000, 7),
-    (5, 0, 7),
-    (1, 0, 1),
-    (3, 3001, 31),
-    (700, 13, 5),
-    (5000, 1, 3),
-    (33, 100, 9001),
-    (2, 9, 100_000),
-]
-
-
 @pytest.mark.parametrize("memory", [None, "global"])
 def test_shapes(memory, profile, rng):
     kernel = counting(profile)
-    for histograms, each, num_bins in SHAPES:
+    for histograms, each, num_bins in BATCHES:
         bins = draw(rng, histograms * each, num_bins)
         expected = counts(bins, np.arange(histograms + 1) * each, num_bins)
         result = kernel(bins.reshape(histograms, each), num_bins=num_bins, num_histograms=histograms, memory=memory)

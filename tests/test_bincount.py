@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from cases import random_values
-from reference import assert_close, exact_sum, groups_of, sum_bound
 
 from clhist import bincount
+from clhist.selftest.cases import random_values
+from clhist.selftest.reference import assert_close, exact_sum, groups_of, sum_bound
 
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import CASES, NUM_BINS, Case, is_available, pair_kernel, problem, ufunc_case
-from reference import groups_of
 
 from clhist import Profile
 from clhist.atomics import MEMORIES, UPDATES
+from clhist.selftest.cases import CASES, NUM_BINS, Case, is_available, pair_kernel, problem, ufunc_case
+from clhist.selftest.reference import groups_of
 
 # Forced (M, S), from one of each to more than there are work-items and bins.
 COPIES_AND_PASSES = [(1, 1), (3, 2), (16, 5), (10_000, 10_000)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import pair_kernel
 
 from clhist import HistogramKernel, Operator
 from clhist.dtypes import c_name, declare, dtype_of, literal, same_value, supported_dtype
+from clhist.selftest.cases import pair_kernel
 
 SCALARS = {
     "bool": "uchar",

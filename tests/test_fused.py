@@ -10,11 +10,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from cases import CASES, PRODUCTS
-from reference import groups_of
 
 from clhist import HistogramKernel, Operator, operators
 from clhist.atomics import MEMORIES
+from clhist.selftest.cases import CASES, PRODUCTS
+from clhist.selftest.reference import groups_of
 
 INT, FLOAT, ARGMAX = operators.add(np.int32), operators.add(np.float32), operators.argmax(np.float32)
 TRIPLE = np.dtype([(name, np.int64) for name in "xyz"])

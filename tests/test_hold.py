@@ -7,6 +7,7 @@ import pytest
 
 import clhist
 from clhist import operators
+from clhist.selftest.inputs import drawn
 
 SIZE = 20_011
 RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
@@ -15,19 +16,7 @@ LARGEST = clhist.Operator(
 )
 
 
-def skewed(name, bins, rng):
-    middle = bins // 2
-    return {
-        "uniform, some outside": lambda: rng.integers(-2, bins + 2, SIZE),
-        "all in one": lambda: np.full(SIZE, middle),
-        "half in one": lambda: np.where(rng.random(SIZE) < 0.5, middle, rng.integers(0, bins, SIZE)),
-        "sorted": lambda: np.sort(rng.integers(0, bins, SIZE)),
-        "zipf": lambda: np.minimum(rng.zipf(1.2, SIZE), bins) - 1,
-        "two by turns": lambda: np.arange(SIZE) % 2 * (bins - 1),
-    }[name]().astype(np.int32)
-
-
-NAMES = ["uniform, some outside", "all in one", "half in one", "sorted", "zipf", "two by turns"]
+NAMES = ["uniform, some outside", "all in one", "half in one", "sorted", "zipf", "one of two"]
 WAYS = [("cas", "local"), ("cas", "global"), ("cas", "partitioned"), ("lock", "local"), ("lock", "global")]
 
 
@@ -35,7 +24,7 @@ WAYS = [("cas", "local"), ("cas", "global"), ("cas", "partitioned"), ("lock", "l
 @pytest.mark.parametrize(("update", "memory"), WAYS)
 @pytest.mark.parametrize("bins", [3, 5000])
 def test_sums_and_maxima(name, update, memory, bins, gpu_like, queue, rng):
-    x, w = skewed(name, bins, rng), rng.integers(-9, 9, SIZE).astype(np.float32)
+    x, w = drawn(name, rng, SIZE, bins), rng.integers(-9, 9, SIZE).astype(np.float32)
     inside = (x >= 0) & (x < bins)
     for operator, start, ufunc in (
         (operators.add(np.float32), 0, np.add),
@@ -54,7 +43,7 @@ def test_sums_and_maxima(name, update, memory, bins, gpu_like, queue, rng):
 def test_structs_in_passes(name, memory, gpu_like, queue, rng):
     """Of 16 bytes with a lock, of which local memory holds fewer than there are: a pass holds what is in it."""
     bins = 3000
-    x, keys = skewed(name, bins, rng), rng.integers(-50, 50, SIZE).astype(np.int32)
+    x, keys = drawn(name, rng, SIZE, bins), rng.integers(-50, 50, SIZE).astype(np.int32)
     kernel = clhist.HistogramKernel(
         queue.context,
         LARGEST,
@@ -73,7 +62,7 @@ def test_structs_in_passes(name, memory, gpu_like, queue, rng):
 
 @pytest.mark.parametrize("name", ["all in one", "half in one"])
 def test_one_operator_with_a_name(name, gpu_like, queue, rng):
-    x = skewed(name, 100, rng)
+    x = drawn(name, rng, SIZE, 100)
     kernel = clhist.HistogramKernel(
         queue.context,
         {"sums": operators.add(np.float32)},

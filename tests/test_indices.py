@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import CASES, NUM_BINS, pair_kernel, problem
-from reference import counts_of
 
 from clhist import HistogramKernel, operators, reduce_by_index
 from clhist.atomics import MEMORIES
+from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
+from clhist.selftest.reference import counts_of
 
 C_NAMES = {
     "int8": "char",

@@ -6,11 +6,11 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from processes import run_python
-from reference import counts_of, groups_of
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
 from clhist.atomics import MEMORIES
+from clhist.selftest.reference import counts_of, groups_of
 
 SUM = operators.add(np.int32)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pyopencl as cl
 import pytest
-from cases import Case, is_available, pair_kernel
 
 from clhist import HistogramKernel, Operator, operators
 from clhist.dtypes import c_name, declare, literal
 from clhist.model_draft import Forced
 from clhist.planning import Problem, Target, plan_sweeps
+from clhist.selftest.cases import Case, is_available, pair_kernel
 
 ORDERS = [operators.minimum, operators.maximum, operators.fmin, operators.fmax]
 

@@ -6,11 +6,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from cases import CASES, NUM_BINS, pair_kernel, problem
 from pyopencl.tools import ImmediateAllocator, MemoryPool
-from reference import counts_of
 
 from clhist import HistogramKernel, free_scratch, operators, reduce_by_index
+from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
+from clhist.selftest.reference import counts_of
 
 COUNT = operators.add(np.int32)
 COMPLETE = cl.command_execution_status.COMPLETE

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import neutral_of, pair_kernel
 
 from clhist import Operator, operators
 from clhist.recognition import recognise
+from clhist.selftest.cases import neutral_of, pair_kernel
 
 INT, UINT8, FLOAT, COMPLEX = (np.dtype(d) for d in (np.int32, np.uint8, np.float32, np.complex64))
 PAIR = np.dtype([("value", np.int32), ("index", np.int32)])

@@ -10,11 +10,9 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import counts_of, groups_of
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
@@ -24,6 +22,8 @@ from clhist.model_draft import Forced
 from clhist.partition import division
 from clhist.profile import load_profiles, named_profile
 from clhist.render import uniform_value
+from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
+from clhist.selftest.reference import counts_of, groups_of
 from clhist.stream import Accumulator
 
 H200 = named_profile("nvidia-h200", load_profiles())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from cases import CASES, NUM_BINS, PRODUCTS, is_available, pair_kernel, problem, ufunc_case
-from reference import groups_of
 
 from clhist import HistogramKernel, Operator, operators
 from clhist.atomics import MEMORIES, UPDATES
+from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, is_available, pair_kernel, problem, ufunc_case
+from clhist.selftest.reference import groups_of
 
 INT, FLOAT = operators.add(np.int32), operators.add(np.float32)
 

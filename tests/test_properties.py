@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import CASES, PRODUCTS, Case, Limited, is_available, pair_kernel, random_values, ufunc_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import groups_of
 
 from clhist import Accumulator, HistogramKernel, Operator
 from clhist.atomics import MEMORIES, UPDATES
+from clhist.selftest.cases import CASES, PRODUCTS, Case, Limited, is_available, pair_kernel, random_values, ufunc_case
+from clhist.selftest.reference import groups_of
 
 GIVEN = os.environ.get("CLHIST_EXAMPLES")
 EXAMPLES = int(GIVEN or 500)  # of each test

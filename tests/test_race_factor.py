@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from cases import pair_kernel
 
 import clhist.kernel
 from clhist import HistogramKernel, RaceFactor, operators
 from clhist.cases.gromacs_data import load_nonbonded
 from clhist.cases.water import water_box
+from clhist.selftest.cases import pair_kernel
 
 SPEC_FILE = Path(__file__).resolve().parents[2] / "shared" / "data" / "gromacs_inl1100_largest.npz"
 COUNT = operators.add(np.int32)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyopencl as cl
 import pytest
-from cases import CASES, problem, random_values, ufunc_case
-from reference import groups_of
 
 from clhist import operators, reduce_by_index
+from clhist.selftest.cases import CASES, problem, random_values, ufunc_case
+from clhist.selftest.reference import groups_of
 
 pytestmark = pytest.mark.usefixtures("any_profile")
 

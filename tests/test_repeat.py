@@ -8,10 +8,10 @@ import weakref
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from reference import counts_of
 
 from clhist import HistogramKernel, operators
 from clhist.repeat import Repeat
+from clhist.selftest.reference import counts_of
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ import re
 
 import numpy as np
 import pytest
-from cases import CASES, pair_kernel
-from reference import counts_of, groups_of
 
 from clhist import HistogramKernel, operators
 from clhist.atomics import MEMORIES
+from clhist.selftest.cases import CASES, pair_kernel
+from clhist.selftest.inputs import DISTRIBUTIONS, drawn
+from clhist.selftest.reference import counts_of, groups_of
 
 COUNT = operators.add(np.int32)
 
@@ -74,25 +75,12 @@ def test_rows_of_the_combining_kernel(rows, gpu_like, monkeypatch, rng):
     np.testing.assert_array_equal(result, counts_of(bins, 45))
 
 
-DISTRIBUTIONS = {
-    "sorted": lambda rng, n: np.sort(rng.integers(0, 300, n)),
-    "reversed": lambda rng, n: np.sort(rng.integers(0, 300, n))[::-1],
-    "all in the first bin": lambda rng, n: np.zeros(n),
-    "all in the last bin": lambda rng, n: np.full(n, 299),
-    "one for each work-item": lambda rng, n: np.arange(n) % 64,
-    "skewed": lambda rng, n: np.minimum(rng.zipf(1.5, n) - 1, 10**6),
-    "all before the first": lambda rng, n: np.full(n, -1),
-    "all behind the last": lambda rng, n: np.full(n, 300),
-    "few inside": lambda rng, n: rng.integers(-(2**31), 2**31, n),
-}
-
-
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("name", ["add int32", "add float32", "argmax float32", "two largest"])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_distributions(distribution, name, memory, gpu_like, rng):
     case = CASES[name]
-    bins = DISTRIBUTIONS[distribution](rng, 4001).astype(np.int32)
+    bins = drawn(distribution, rng, 4001, 300)
     values = case.draw(rng, 4001)
     result = pair_kernel(case.operator, gpu_like)(bins, values, num_bins=300, memory=memory, copies=1)
     case.check(groups_of(bins, values, 300))(result)

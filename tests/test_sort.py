@@ -9,10 +9,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from cases import CASES, NUM_BINS, pair_kernel, problem
 from click.testing import CliRunner
 from pyopencl.tools import ImmediateAllocator, MemoryPool
-from reference import counts_of, groups_of
 
 from clhist import BuildError, HistogramKernel, Operator, Profile, operators, reduce_by_index
 from clhist.atomics import ALL_FEATURES
@@ -23,6 +21,8 @@ from clhist.model_draft import Forced, sort_bytes
 from clhist.model_sorting import MOST_SORTED_BINS, MOST_SORTED_PAIRS
 from clhist.planning import Problem, Target, plan_sweeps
 from clhist.profile import load_profiles, named_profile
+from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
+from clhist.selftest.reference import counts_of, groups_of
 
 SUM = operators.add(np.int32)
 ARGMIN = operators.argmin(np.int64, np.int64)

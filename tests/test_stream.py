@@ -6,12 +6,12 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 import streams
-from cases import CASES, PRODUCTS, problem, random_values
-from reference import counts_of, groups_of
 from streams import AS_A_GPU, SUM, each_profile, every_path, pieces_of, pretend
 
 import clhist
 from clhist import Accumulator, HistogramKernel, Operator, operators, reduce_by_index
+from clhist.selftest.cases import CASES, PRODUCTS, problem, random_values
+from clhist.selftest.reference import counts_of, groups_of
 
 path, example = streams.path, streams.example
 

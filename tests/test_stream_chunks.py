@@ -9,13 +9,13 @@ import sys
 import numpy as np
 import pytest
 import streams
-from reference import counts_of, groups_of
 from streams import SUM, every_path, pieces_of
 
 import clhist
 from clhist import Accumulator, HistogramKernel, operators
 from clhist.arrays import shares_memory
 from clhist.execute import Combine
+from clhist.selftest.reference import counts_of, groups_of
 from clhist.staging import InPlace, Staging
 
 path, chunks, example = streams.path, streams.chunks, streams.example

@@ -10,9 +10,9 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from reference import counts_of
 
 from clhist import HistogramKernel, bincount, operators, reduce_by_index
+from clhist.selftest.reference import counts_of
 
 THREADS = 8
 ROUNDS = 25

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import neutral_of, pair_kernel, random_values
-from reference import groups_of
 
 from clhist import operators
 from clhist.atomics import MEMORIES
+from clhist.selftest.cases import neutral_of, pair_kernel, random_values
+from clhist.selftest.reference import groups_of
 
 FLOATS = [np.float32, np.float64]
 

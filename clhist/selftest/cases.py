@@ -1,9 +1,9 @@
-"""The operators that conformance is tested with, each with input for it and with what its bins should hold."""
+"""The operators that devices are tested with, each with input for it and with what its bins should hold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
 from math import gcd, sqrt
@@ -13,11 +13,21 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 from pyopencl.tools import ImmediateAllocator
-from reference import Group, Rational, assert_close, exact_product, exact_sum, groups_of, product_bound, sum_bound
 
 from clhist import HistogramKernel, Operator, Profile, operators
 from clhist.atomics import available_updates
 from clhist.device import device_features
+from clhist.selftest.reference import (
+    Group,
+    Rational,
+    assert_close,
+    assert_same,
+    exact_product,
+    exact_sum,
+    groups_of,
+    product_bound,
+    sum_bound,
+)
 
 NUM_ELEMENTS = 3001
 NUM_BINS = 37
@@ -49,14 +59,15 @@ class Case:
         dtype, expected = self.operator.dtype, [self.fold(group) for group in groups]
         if self.bound is None:
             wanted = np.array(expected, dtype)
-            return lambda result: np.testing.assert_array_equal(result, wanted, strict=True)
+            return lambda result: assert_same(result, wanted)
         eps = float(np.finfo(dtype).eps)
         numbers = [k for k, number in enumerate(expected) if number is not None]
         bounds = [self.bound(groups[k], eps) for k in numbers]
 
         def check(result: np.ndarray) -> None:
-            assert result.dtype == dtype
-            np.testing.assert_array_equal(np.isnan(result), [number is None for number in expected])
+            assert_same(np.isnan(result), np.array([number is None for number in expected], bool))
+            if result.dtype != dtype:
+                raise AssertionError(f"expected {dtype}, got {result.dtype}")
             assert_close(result[numbers], [expected[k] for k in numbers], bounds)
 
         return check
@@ -165,13 +176,15 @@ def _variance(group: Group) -> Rational | None:
     if not group:
         return None
     numbers = [Fraction(v) for v in group]
-    mean = sum(numbers) / len(group)
-    return sum((v - mean) ** 2 for v in numbers) / len(group), Fraction(0)
+    mean = sum(numbers, Fraction(0)) / len(group)
+    return sum(((v - mean) ** 2 for v in numbers), Fraction(0)) / len(group), Fraction(0)
 
 
 def _variance_bound(group: Group, eps: float) -> float:
     """Return n eps times the condition number (Chan, Golub, LeVeque 1983, Table 1), twice, for its lower orders."""
-    variance, squares = float(_variance(group)[0]), float(np.mean(np.square(group)))
+    exact = _variance(group)
+    assert exact is not None
+    variance, squares = float(exact[0]), float(np.mean(np.square(group)))
     return 2 * len(group) * eps * sqrt(variance * squares)
 
 
@@ -231,6 +244,27 @@ PRODUCTS = {
     "variance float64": Case(
         operators.variance(np.float64), partial(random_values, dtype=np.float64), _variance, _variance_bound
     ),
+}
+
+
+def _with_nan(case: Case) -> Case:
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        return np.where(rng.random(n) < 0.02, case.operator.dtype.type(np.nan), case.draw(rng, n))
+
+    return replace(case, draw=draw)
+
+
+# For `clhist selftest`, so that every type is there, and NaN.
+MORE = {
+    "add int8": ufunc_case(np.add, np.int8),
+    "add uint8": ufunc_case(np.add, np.uint8),
+    "add int16": ufunc_case(np.add, np.int16),
+    "add uint16": ufunc_case(np.add, np.uint16),
+    "add uint32": ufunc_case(np.add, np.uint32),
+    "add int64": ufunc_case(np.add, np.int64),
+    "maximum float32": _with_nan(ufunc_case(np.maximum, np.float32)),
+    "fmin float32": _with_nan(ufunc_case(np.fmin, np.float32)),
+    "fmin float64": _with_nan(ufunc_case(np.fmin, np.float64)),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a histogram should be, by brute force on the host. Nothing here uses clhist."""
+"""What a histogram should be, by brute force on the host, and comparing with it. Nothing here uses clhist."""
 
 from __future__ import annotations
 
@@ -40,10 +40,12 @@ def exact_sum(group: Group) -> Rational:
 
 def exact_product(group: Group) -> Rational:
     """Return the product of the values without any rounding."""
-    real, imag = Fraction(1), Fraction(0)
+    real, imag, scale = 1, 0, 1  # whole numbers over one scale: fractions would be reduced at every step
     for a, b in map(exact, group):
-        real, imag = real * a - imag * b, real * b + imag * a
-    return real, imag
+        common = max(a.denominator, b.denominator)  # powers of two, as of all floats
+        x, y = int(a * common), int(b * common)
+        real, imag, scale = real * x - imag * y, real * y + imag * x, scale * common
+    return Fraction(real, scale), Fraction(imag, scale)
 
 
 def sum_bound(group: Group, eps: float) -> float:
@@ -63,4 +65,25 @@ def assert_close(result: np.ndarray, expected: Sequence[Rational], bounds: Seque
         for got, (real, imag) in zip(result.tolist(), expected, strict=True)
     ]
     wrong = [k for k, (error, bound) in enumerate(zip(errors, bounds, strict=True)) if not error <= bound]
-    assert not wrong, f"bins {wrong}: errors {[errors[k] for k in wrong]} exceed {[bounds[k] for k in wrong]}"
+    if wrong:
+        raise AssertionError(f"bins {wrong}: errors {[errors[k] for k in wrong]} exceed {[bounds[k] for k in wrong]}")
+
+
+def assert_same(result: np.ndarray, expected: np.ndarray) -> None:
+    """Check that both are equal, NaN to NaN, in shape and dtype; one line says what is not."""
+    if result.shape != expected.shape or result.dtype != expected.dtype:
+        raise AssertionError(
+            f"expected shape {expected.shape} of {expected.dtype}, got {result.shape} of {result.dtype}"
+        )
+    names = result.dtype.names or ()
+    parts = [(result[name], expected[name]) for name in names] or [(result, expected)]
+    wrong = np.zeros(result.shape, bool)
+    for got, wanted in parts:
+        wrong |= ~((got == wanted) | ((got != got) & (wanted != wanted)))
+    if wrong.any():
+        where = tuple(int(k) for k in np.argwhere(wrong)[0])
+        bin_number = where[0] if len(where) == 1 else where
+        raise AssertionError(
+            f"{np.count_nonzero(wrong)} of {wrong.size} bins are wrong, the first {bin_number}: "
+            f"expected {expected[where]}, got {result[where]}"
+        )

@@ -1,0 +1,332 @@
+"""Checks of every form of a call: several histograms, batches, vectors, `dest` and `out`, passes, streams and more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist import Accumulator, HistogramKernel, Profile, bincount, operators, reduce_by_index
+from clhist.device import device_kind
+from clhist.selftest.checks import Check, NotAvailableError
+from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, drawn
+from clhist.selftest.reference import assert_same
+from clhist.selftest.updates import expect
+
+_SIZE, _BINS = 3001, 61
+_CHOICES: list[dict[str, Any]] = [
+    {},
+    {"memory": "local"},
+    {"memory": "global", "passes": 3, "copies": 2},
+    {"memory_budget": 2**20},
+]
+_ONE = operators.add(np.int32)
+
+Form = Callable[["Setting"], None]
+
+
+class Setting:
+    """Where forms are tried: a queue, a profile (None for the device's own), and whether little will do."""
+
+    def __init__(self, queue: cl.CommandQueue, profile: Profile | None, *, quick: bool) -> None:
+        self.queue, self.profile, self.quick = queue, profile, quick
+        self.rng = np.random.default_rng(20)
+
+    def kernel(self, operator: Any, arguments: str, code: str, **more: Any) -> HistogramKernel:
+        """Return a kernel for this profile."""
+        return HistogramKernel(
+            self.queue.context, operator, arguments=arguments, map=code, profile=self.profile, **more
+        )
+
+    def counting(self) -> HistogramKernel:
+        """Return the kernel that counts int32 bins."""
+        return self.kernel(_ONE, "const int *bins", "EMIT(bins[i], 1)")
+
+    def summing(self) -> HistogramKernel:
+        """Return the kernel that sums int32 values."""
+        return self.kernel(_ONE, "const int *bins, const int *values", "EMIT(bins[i], values[i])")
+
+    def pairs(self, size: int = _SIZE, num_bins: int = _BINS) -> tuple[np.ndarray, np.ndarray]:
+        """Return bins, some of which do not exist, and small values, all of int32."""
+        bins = drawn("uniform, some outside", self.rng, size, num_bins)
+        return bins, self.rng.integers(-99, 99, size, np.int32)
+
+
+def form_checks(queue: cl.CommandQueue, profiles: dict[str, Profile | None], *, quick: bool = False) -> Iterator[Check]:
+    """Yield the checks of all forms, for each of the profiles by their names."""
+    for name, profile in profiles.items():
+        for form, action in FORMS.items():
+            if not quick or form in QUICK_FORMS:
+                yield Check(form, name, form, partial(action, Setting(queue, profile, quick=quick)))
+
+
+def reference(
+    ufunc: np.ufunc, bins: np.ndarray, values: Any, num_bins: int, dest: np.ndarray | None = None, dtype: Any = np.int32
+) -> np.ndarray:
+    """Return what NumPy makes of it: sums and maxima of values that are exact in any order."""
+    start = -np.inf if ufunc is np.maximum else 0
+    result = np.full(num_bins, start, dtype) if dest is None else dest.copy()
+    inside = (bins >= 0) & (bins < num_bins)
+    with np.errstate(invalid="ignore"):  # NaN
+        ufunc.at(result, bins[inside], values[inside] if np.ndim(values) else values)
+    return result
+
+
+def _distributions(at: Setting) -> None:
+    kernel = at.counting()
+    for name in list(DISTRIBUTIONS)[:: 5 if at.quick else 1]:
+        for num_bins in (7, 999):
+            bins = drawn(name, at.rng, 4001, num_bins)
+            expect(partial(assert_same, expected=reference(np.add, bins, 1, num_bins)), kernel(bins, num_bins=num_bins),
+                   bins=name, H=num_bins)  # fmt: skip
+
+
+def _lengths(at: Setting) -> None:
+    kernel = at.summing()
+    for size in (0, 1, 2, 3, 15, 17, 63, 64, 65, 257, 1023, 1025, 4097, 8191):
+        bins, values = at.pairs(size, 5)
+        same = partial(assert_same, expected=reference(np.add, bins, values, 5))
+        expect(same, kernel(bins, values, num_bins=5), N=size)
+
+
+def _index_types(at: Setting) -> None:
+    for dtype in (np.int8, np.uint16, np.int64, np.uint64):
+        largest = np.iinfo(dtype).max
+        bins = np.r_[at.rng.integers(0, 41, 1000).astype(dtype), np.array([largest, largest - 1, 40], dtype)]
+        expected = np.bincount(bins[bins < 41].astype(int), minlength=41).astype(np.int32)
+        found = reduce_by_index(np.zeros(41, np.int32), np.add, bins, 1, queue=at.queue)
+        expect(partial(assert_same, expected=expected), found, dtype=np.dtype(dtype))
+
+
+def _nan(at: Setting) -> None:
+    kernel = at.kernel(
+        {"most": operators.maximum(np.float32), "number": operators.fmax(np.float32)},
+        "const int *bins, const float *values",
+        "EMIT_most(bins[i], values[i]); EMIT_number(bins[i], values[i])",
+    )
+    bins, values = at.pairs()
+    floats = values.astype(np.float32)
+    floats[::97] = np.nan
+    floats[bins == 3] = np.nan
+    floats[1::211] = np.inf
+    found = kernel(bins, floats, num_bins=_BINS)
+    expect(partial(assert_same, expected=reference(np.maximum, bins, floats, _BINS, dtype=np.float32)), found["most"])
+    start = np.full(_BINS, np.nan, np.float32)
+    expect(partial(assert_same, expected=reference(np.fmax, bins, floats, _BINS, start)), found["number"])
+
+
+def _dest_and_out(at: Setting) -> None:
+    kernel = at.summing()
+    (bins, values), dest = at.pairs(), at.rng.integers(-99, 99, _BINS, np.int32)
+    same = partial(assert_same, expected=reference(np.add, bins, values, _BINS, dest))
+    expect(same, kernel(bins, values, num_bins=_BINS, dest=dest), dest="given")
+    out = np.full(_BINS, 77, np.int32)
+    expect(same, kernel(bins, values, num_bins=_BINS, dest=dest, out=out), out="another")
+    expect(same, out, out="another")
+    given = [cl_array.to_device(at.queue, array) for array in (bins, values, dest)]
+    expect(same, kernel(*given[:2], num_bins=_BINS, dest=given[2], out=given[2]).get(), out="dest")
+    expect(same, kernel(bins, values, num_bins=_BINS, dest=dest, out=dest), out="dest")
+
+
+def _fields(at: Setting) -> None:
+    argmax = operators.argmax(np.float32)
+    bins, values = at.pairs()
+    most, where = np.full(_BINS, -np.inf, np.float32), np.full(_BINS, 2**31 - 1, np.int32)
+    found = reduce_by_index((most, where), argmax, bins, values.astype(np.float32), queue=at.queue)
+    expected = reference(np.maximum, bins, values, _BINS, dtype=np.float32)
+    first = [np.flatnonzero((bins == k) & (values == expected[k]))[:1] for k in range(_BINS)]
+    expect(partial(assert_same, expected=expected), found[0], field="value")
+    indices = np.array([k[0] if k.size else 2**31 - 1 for k in first], np.int32)
+    expect(partial(assert_same, expected=indices), found[1], field="index")
+
+
+def _fused(at: Setting) -> None:
+    kernel = at.kernel(
+        {"n": _ONE, "sum": operators.add(np.int64), "least": operators.minimum(np.int16), "few": _ONE},
+        "const int *bins, const int *values",
+        "EMIT_n(bins[i], 1); EMIT_sum(bins[i] / 2, values[i]); EMIT_least(bins[i], values[i]); EMIT_few(i % 3, 1)",
+    )
+    for size in (0, 1, 997) if at.quick else (0, 1, 997, 5003):
+        bins, values = at.pairs(size, 101)
+        bins = np.abs(bins)
+        found = kernel(bins, values, num_bins={"n": 101, "sum": 50, "least": 101, "few": 3})
+        least = np.full(101, 2**15 - 1, np.int16)
+        for name, expected in {
+            "n": reference(np.add, bins, 1, 101),
+            "sum": reference(np.add, bins // 2, values.astype(np.int64), 50, dtype=np.int64),
+            "least": reference(np.minimum, bins, values.astype(np.int16), 101, least),
+            "few": reference(np.add, np.arange(size) % 3, 1, 3),
+        }.items():
+            expect(partial(assert_same, expected=expected), found[name], output=name, N=size)
+
+
+def _several_emits(at: Setting) -> None:
+    kernel = at.kernel(_ONE, "const int *bins", "for (int k = 0; k < 3; ++k) EMIT(bins[i] + k, k + 1)", emits=3)
+    bins, _ = at.pairs()
+    expected = sum(reference(np.add, bins + k, k + 1, _BINS) for k in range(3))
+    expect(partial(assert_same, expected=np.asarray(expected, np.int32)), kernel(bins, num_bins=_BINS))
+
+
+def _batched(bins: np.ndarray, offsets: Any, num_bins: int) -> np.ndarray:
+    return np.array([reference(np.add, bins[a:b], 1, num_bins) for a, b in pairwise(offsets)], np.int32)
+
+
+def _even_batches(at: Setting) -> None:
+    kernel = at.counting()
+    for count, each, num_bins in BATCHES[3:5] if at.quick else BATCHES:
+        bins = drawn("uniform, some outside", at.rng, count * each, num_bins)
+        expected = _batched(bins, np.arange(count + 1) * each, num_bins)
+        for memory in (None, "global"):
+            found = kernel(bins, num_bins=num_bins, num_histograms=count, memory=memory)
+            expect(partial(assert_same, expected=expected), found, histograms=count, N=each, H=num_bins, memory=memory)
+
+
+def _ragged_batches(at: Setting) -> None:
+    kernel = at.counting()
+    bins = drawn("uniform, some outside", at.rng, 1000, 5)
+    for name, offsets in OFFSETS.items():
+        same = partial(assert_same, expected=_batched(bins, offsets, 5))
+        expect(same, kernel(bins, num_bins=5, offsets=np.array(offsets)), offsets=name)
+
+
+def _vectors(at: Setting) -> None:
+    bins, _ = at.pairs()
+    points = at.rng.integers(-9, 9, (bins.size, 3)).astype(np.float32)
+    expected = np.stack([reference(np.add, bins, points[:, k], _BINS, dtype=np.float32) for k in range(3)], axis=1)
+    found = reduce_by_index(np.zeros((_BINS, 3), np.float32), np.add, bins, points, queue=at.queue)
+    expect(partial(assert_same, expected=expected), found)
+
+
+def _passes(at: Setting) -> None:
+    kernel = at.summing()
+    for num_bins in (5003, 20_011):
+        bins, values = at.pairs(9001, num_bins)
+        same = partial(assert_same, expected=reference(np.add, bins, values, num_bins))
+        for choices in _CHOICES:
+            expect(same, kernel(bins, values, num_bins=num_bins, **choices), H=num_bins, **choices)
+
+
+def _hashed_locks(at: Setting) -> None:
+    kernel = at.summing()
+    bins, values = at.pairs()
+    same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
+    for memory in ("local", "global"):
+        found = kernel(bins, values, num_bins=_BINS, update="lock", memory=memory, locks=8, copies=2)
+        expect(same, found, memory=memory)
+
+
+def _packed_counters(at: Setting) -> None:
+    kernel, size = at.counting(), 300_001
+    most = kernel.profile_of(at.queue.device).local_memory
+    num_bins = most * 3 // 8  # in 32 bits they need more local memory than there is, in 16 bits less
+    if not kernel.plan(size, num_bins).packed:
+        raise NotAvailableError("the model does not pack counters on this device")
+    for name in ("uniform, some outside", "all in one", "one of a word", "half in one")[: 2 if at.quick else 4]:
+        bins = drawn(name, at.rng, size, num_bins)
+        same = partial(assert_same, expected=reference(np.add, bins, 1, num_bins))
+        expect(same, kernel(bins, num_bins=num_bins), bins=name)
+
+
+def _held_bins(at: Setting) -> None:
+    kernel = at.kernel(operators.add(np.float32), "const int *bins, const float *w", "EMIT(bins[i], w[i])")
+    if "clhist_held" not in kernel.source(kernel.plan(_SIZE, 3, update="cas")):
+        raise NotAvailableError("work-items of a CPU hold no bins")
+    for name in ("all in one", "half in one", "one of two", "zipf"):
+        for update, memory in (("cas", "local"), ("cas", "global"), ("lock", "local"), ("lock", "global")):
+            bins, values = drawn(name, at.rng, 20_011, 97), at.rng.integers(-9, 9, 20_011).astype(np.float32)
+            expected = reference(np.add, bins, values, 97, dtype=np.float32)
+            found = kernel(bins, values, num_bins=97, update=update, memory=memory)
+            expect(partial(assert_same, expected=expected), found, bins=name, update=update, memory=memory)
+
+
+def _streams(at: Setting) -> None:
+    bins, values = at.pairs()
+    expected = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
+    stream = at.summing().accumulator(_BINS, chunk_bytes=4096, queue=at.queue)
+    stream.add(bins, values)
+    expect(expected, stream.result(), chunk_bytes=4096)
+    first, second = (at.summing().accumulator(_BINS, queue=at.queue) for _ in range(2))
+    for begin, end in pairwise((0, 0, 1, 8, 1008, 2000)):
+        first.add(bins[begin:end], values[begin:end])
+    second.add(*(cl_array.to_device(at.queue, array[2000:]) for array in (bins, values)))
+    first.merge(second)
+    expect(expected, first.result(), merged=True)
+    argmax = Accumulator(operators.argmax(np.int32), _BINS, queue=at.queue)
+    for part in np.array_split(np.arange(bins.size), 3):
+        argmax.add(bins[part], values[part])
+    most = reference(np.maximum, bins, values, _BINS, np.full(_BINS, -(2**31), np.int32))
+    expect(partial(assert_same, expected=most), np.asarray(argmax.result()["value"]), operator="argmax")
+
+
+def _bincount(at: Setting) -> None:
+    for x in (np.arange(5000) % 77, np.r_[np.zeros(9999, np.uint8), np.uint8(255)], np.r_[np.zeros(5000, int), 10**5]):
+        expect(partial(assert_same, expected=np.bincount(x)), bincount(x, queue=at.queue), largest=x.max())
+    weights = at.rng.integers(0, 99, 5000) / 4
+    x = np.arange(5000) % 77
+    try:
+        found = bincount(x, weights, queue=at.queue)
+    except RuntimeError as error:  # no double precision
+        if "double precision" in str(error):
+            return
+        raise
+    expect(partial(assert_same, expected=np.bincount(x, weights)), found, weights=True)
+
+
+def _device_arrays(at: Setting) -> None:
+    bins, values = at.pairs()
+    same = partial(assert_same, expected=reference(np.add, bins[1:], values[1:], _BINS))
+    queues, properties = [at.queue], cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    if at.queue.device.queue_properties & properties:
+        queues.append(cl.CommandQueue(at.queue.context, at.queue.device, properties))
+    kernel = at.summing()
+    for queue in queues:
+        given = [cl_array.to_device(queue, array)[1:] for array in (bins, values)]
+        for _ in range(3):
+            result, event = kernel(*given, num_bins=_BINS, return_event=True)
+            event.wait()
+            expect(same, result.get(), offset=4)
+
+
+def _race_factor(at: Setting) -> None:
+    bins, values = at.pairs()
+    same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
+    expect(same, at.summing()(bins, values, num_bins=_BINS, race_factor="sample"))
+
+
+def _long_counters(at: Setting) -> None:
+    if at.profile is None and device_kind(at.queue.device) == "cpu":
+        raise NotAvailableError("left out on CPUs, which take minutes")
+    size = 2**31 + 5
+    kernel = at.kernel(_ONE, "long before", "if (i >= before) EMIT(i - before, 1)")
+    found = kernel(size - 100, size=size, num_bins=101, queue=at.queue)
+    expect(partial(assert_same, expected=np.r_[np.ones(100, np.int32), np.zeros(1, np.int32)]), found, N=size)
+
+
+FORMS: dict[str, Form] = {
+    "distributions": _distributions,
+    "lengths": _lengths,
+    "types of indices": _index_types,
+    "NaN and infinities": _nan,
+    "dest=, out=": _dest_and_out,
+    "an array for each field": _fields,
+    "several histograms": _fused,
+    "several values of an element": _several_emits,
+    "batches, even and flat": _even_batches,
+    "batches, ragged": _ragged_batches,
+    "vectors": _vectors,
+    "passes, copies": _passes,
+    "hashed locks": _hashed_locks,
+    "packed counters": _packed_counters,
+    "held bins": _held_bins,
+    "streams": _streams,
+    "bincount": _bincount,
+    "device arrays": _device_arrays,
+    "sampled race factor": _race_factor,
+    "more than 2^31 elements": _long_counters,
+}
+QUICK_FORMS = ("distributions", "lengths", "dest=, out=", "several histograms", "batches, even and flat", "bincount")

@@ -1,0 +1,174 @@
+"""`clhist selftest`: whether a device computes right, by the checks that the tests use, or by random calls."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import click
+
+from clhist.cli.case_options import json_option, report
+from clhist.cli.main import table
+
+_SHORT = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
+_LEGEND = (
+    "a number: as many checks hold; FAILS: at least one does not; -: the device cannot have it, and said so; blank: "
+    "not checked. On a CPU updates are checked as a small GPU would share copies, and forms in both ways."
+)
+
+
+@click.command()
+@click.option("--device", metavar="NAME", help="A part of the device's name. [default: the best device]")
+@click.option("--platform", metavar="NAME", help="A part of its platform's name.")
+@click.option("--quick", is_flag=True, help="Some types and forms only, in about ten seconds.")
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    help="Seconds that a check, or a random call, may take, with the building of its kernels.",
+)
+@click.option("--soak", metavar="MINUTES", type=click.FloatRange(min=0, min_open=True), help="Random calls instead.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random calls.")
+@click.option("--only", metavar="K", type=click.IntRange(min=0), help="The random call number K of the seed alone.")
+@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="That make random calls.")
+@json_option
+@click.pass_context
+def selftest(
+    context: click.Context,
+    device: str | None,
+    platform: str | None,
+    quick: bool,
+    limit: float,
+    soak: float | None,
+    seed: int,
+    only: int | None,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Check that a device computes right: every update, memory, type and form, against the host.
+
+    Takes about a minute, most of it for building kernels. The exit status is 1 if anything is wrong; then please send
+    us what it prints. A device that hangs ends the command, which names the check.
+
+    \b
+    Example: a new device; then half an hour of random calls by four threads, and the one that failed again
+      clhist selftest --device H200
+      clhist selftest --soak 30 --seed 1 --threads 4
+      clhist selftest --seed 1 --only 4711
+    """
+    import pyopencl as cl
+
+    from clhist.device import default_queue, devices
+    from clhist.selftest.watchdog import Watchdog
+
+    queue = default_queue()
+    if device is not None or platform is not None:
+        found = devices(platform, device)[0]
+        queue = queue if found == queue.device else cl.CommandQueue(cl.Context([found]))
+    watchdog = Watchdog(limit, lambda name: _hangs(name, limit, queue.device))
+    if soak is None and only is None:
+        wrong = _checks(queue, watchdog, quick=quick, as_json=as_json)
+    else:
+        from clhist.cli.soak import soak_calls
+
+        wrong = soak_calls(queue, watchdog, soak, seed=seed, only=only, threads=threads, as_json=as_json)
+    context.exit(1 if wrong else 0)
+
+
+def _hangs(name: str, limit: float, device: Any) -> None:
+    sys.stderr.write(f"\n{device.name.strip()} hangs: {name} has taken {limit:g} s\n")
+    sys.stderr.flush()
+
+
+def _checks(queue: Any, watchdog: Any, *, quick: bool, as_json: bool) -> bool:
+    """Run the checks, print what came of them, and return whether something is wrong."""
+    from clhist.device import device_kind, device_profile
+    from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, advice
+    from clhist.selftest.suite import checks
+
+    start, outcomes = perf_counter(), []
+    every = list(checks(queue, quick=quick))
+    with watchdog, click.progressbar(every, label=queue.device.name.strip(), file=sys.stderr) as bar:
+        for check in bar:
+            with watchdog.watch(check.label):
+                outcomes.append(check.run())
+    seconds = perf_counter() - start
+    count = Counter(outcome.status for outcome in outcomes)
+    wrong = [outcome for outcome in outcomes if outcome.status == WRONG]
+    features = sorted(device_profile(queue.device).features or ())
+    better = advice(outcomes, features)
+    values = {
+        "device": queue.device.name.strip(),
+        "platform": queue.device.platform.version.strip(),
+        "driver": queue.device.driver_version.strip(),
+        "kind": device_kind(queue.device),
+        "seconds": seconds,
+        "counts": {status: count[status] for status in (HOLDS, WRONG, UNAVAILABLE)},
+        "checks": [
+            {
+                "row": o.check.row,
+                "column": o.check.column,
+                "name": o.check.name,
+                "status": o.status,
+                "words": o.words,
+                "seconds": o.seconds,
+            }
+            for o in outcomes
+        ],
+        "features": features,
+        "features_that_hold": better,
+    }
+    lines = [
+        f"{values['device']} ({values['platform']}, driver {values['driver']})\n",
+        _tables(outcomes),
+        "",
+        click.wrap_text(_LEGEND, 100),
+    ]
+    if wrong:
+        lines.append("\nwrong:\n" + table([(o.check.label, o.words) for o in wrong]))
+        lines.append(_advice(better))
+    lines.append(
+        f"\n{count[HOLDS]} hold, {count[WRONG]} wrong, {count[UNAVAILABLE]} not available; {seconds:.1f} s in all"
+    )
+    report(values, "\n".join(lines), as_json=as_json)
+    return bool(wrong)
+
+
+def _advice(better: list[str] | None) -> str:
+    if better is None:
+        return "\nNo entry of a profile avoids this; please report it with this table."
+    listed = ", ".join(f'"{feature}"' for feature in better)
+    return (
+        "\nThe device's profile should say (docs/devices.md; then run this again, which must hold):\n"
+        f"  features = [{listed}]"
+    )
+
+
+def _tables(outcomes: Sequence[Any]) -> str:
+    """Return a table of updates by types, and one of forms by profiles."""
+    from clhist.selftest.updates import COLUMNS
+
+    texts = []
+    forms = [o for o in outcomes if o.check.column not in COLUMNS]
+    for part in ([o for o in outcomes if o.check.column in COLUMNS], forms):
+        rows = list(dict.fromkeys(o.check.row for o in part))
+        columns = list(dict.fromkeys(o.check.column for o in part))
+        columns.sort(key=list(COLUMNS).index if part is not forms else str)
+        cells = [[_cell([o for o in part if (o.check.row, o.check.column) == (r, c)]) for c in columns] for r in rows]
+        head = ["", *(_SHORT.get(c, c) for c in columns), ""]
+        lines = [head, *([row, *each, ""] for row, each in zip(rows, cells, strict=True))]
+        texts.append(table(lines, right=range(1, len(columns) + 1)))
+    return "\n\n".join(texts)
+
+
+def _cell(outcomes: Sequence[Any]) -> str:
+    from clhist.selftest.checks import HOLDS, WRONG
+
+    statuses = Counter(outcome.status for outcome in outcomes)
+    if statuses[WRONG]:
+        return "FAILS"
+    return str(statuses[HOLDS]) if statuses[HOLDS] else "-" if outcomes else ""

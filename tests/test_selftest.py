@@ -1,0 +1,207 @@
+"""`clhist selftest`: that it holds here, notices what is wrong, and does not wait for a device for ever."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import clhist.execute
+from clhist import atomics, device_profile
+from clhist.cli.main import main
+from clhist.errors import BuildError
+from clhist.selftest import soak
+from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, Check, NotAvailableError, advice
+from clhist.selftest.reference import assert_same
+from clhist.selftest.updates import COLUMNS, QUICK, ROWS, needed_features, row_name
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["selftest", *arguments])
+
+
+def test_this_device_holds():
+    result = run("--quick", "--json")
+    values = json.loads(result.stdout)
+    assert values["counts"]["wrong"] == 0, [check for check in values["checks"] if check["status"] == WRONG]
+    assert result.exit_code == 0
+    assert values["counts"]["holds"] > 25
+    assert values["features_that_hold"] is None
+    assert {check["row"] for check in values["checks"]} >= {row_name(*row) for row in ROWS}
+
+
+@pytest.fixture
+def only_uint64(monkeypatch):
+    """Leave of the checks those of sums of uint64 in local memory."""
+    monkeypatch.setattr("clhist.selftest.updates.ROWS", [("native", "local"), ("cas", "local"), ("lock", "local")])
+    monkeypatch.setattr("clhist.selftest.updates.QUICK", {update: ["add uint64"] for update in QUICK})
+    monkeypatch.setattr("clhist.selftest.forms.QUICK_FORMS", ())
+
+
+@pytest.fixture
+def broken_atomic(monkeypatch, queue):
+    """Let the hardware atomic of these sums count one too many."""
+    if "int64_base_atomics" not in device_profile(queue.device).features:
+        pytest.fail("the tests need a device with 64-bit atomics")
+    key = ("add", "uint64", "local")
+    (row,) = atomics._BY_KEY[key]
+    monkeypatch.setitem(atomics._BY_KEY, key, [dataclasses.replace(row, code="atom_add(p, v + 1);")])
+    clhist.execute.sweep_kernel.cache_clear()
+    yield
+    clhist.execute.sweep_kernel.cache_clear()
+
+
+@pytest.mark.usefixtures("only_uint64", "broken_atomic")
+def test_a_broken_atomic_is_noticed(queue, monkeypatch):
+    result = run("--quick")
+    assert result.exit_code == 1
+    assert re.search(r"native, local +FAILS", result.output)
+    assert re.search(r"lock, local +1", result.output)
+    assert "add uint64" in result.output.partition("wrong:")[2]
+    assert "expected" in result.output
+    better = json.loads(run("--quick", "--json").stdout)["features_that_hold"]
+    own = device_profile(queue.device)
+    assert set(better) == own.features - {"int64_base_atomics"}
+    assert "features = [" in result.output
+
+    # The profile that it asks for.
+    fewer = dataclasses.replace(own, features=frozenset(better))
+    monkeypatch.setattr("clhist.selftest.suite.device_profile", lambda device: fewer)
+    result = run("--quick")
+    assert result.exit_code == 0
+    assert re.search(r"native, local +-", result.output)
+    assert "1 hold, 0 wrong, 2 not available" in result.output
+
+
+@pytest.mark.usefixtures("only_uint64")
+def test_a_broken_template_is_noticed(monkeypatch):
+    """A lock whose holder overwrites."""
+    original = clhist.execute.render_sweep
+
+    def broken(spec):
+        return original(spec).replace("held.value = clhist_combine0(held.value, value)", "held.value = value")
+
+    monkeypatch.setattr("clhist.execute.render_sweep", broken)
+    clhist.execute.sweep_kernel.cache_clear()
+    try:
+        result = run("--quick")
+    finally:
+        clhist.execute.sweep_kernel.cache_clear()
+    assert result.exit_code == 1
+    assert re.search(r"native, local +1", result.output)
+    assert re.search(r"lock, local +FAILS", result.output)
+    assert "No entry of a profile avoids this" in result.output
+
+
+def test_a_hanging_device_ends_the_command():
+    command = [sys.executable, "-m", "clhist", "selftest", "--quick", "--limit", "0.001"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert re.search(r"hangs: private, local: add float32 has taken 0\.001 s", result.stderr)
+
+
+def test_every_type_and_update_is_there():
+    assert len(COLUMNS) == 15
+    assert len(ROWS) == 12
+
+
+def raising(error):
+    def action():
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "words", "doubts"),
+    [
+        (lambda: None, HOLDS, "", False),
+        (raising(NotAvailableError("no such thing")), UNAVAILABLE, "no such thing", False),
+        (raising(AssertionError("1 of\n2")), WRONG, "1 of 2", True),
+        (raising(BuildError("a\n\nthe source\n\nwords")), WRONG, "BuildError: words", True),
+        (raising(ValueError("x: wrong")), WRONG, "ValueError: x: wrong", False),
+    ],
+)
+def test_outcomes(action, status, words, doubts):
+    outcome = Check("row", "column", "name", action, frozenset({"a"})).run()
+    assert (outcome.status, outcome.words) == (status, words)
+    assert advice([outcome], ["a", "b"]) == (["b"] if doubts else None)
+
+
+def test_features_of_an_update():
+    add, argmax = clhist.operators.add(np.uint64), clhist.operators.argmax(np.float32)
+    every = {"int64_base_atomics", "int64_extended_atomics"}
+    assert needed_features(add, "native", "local", every) == {"int64_base_atomics"}
+    assert needed_features(add, "native", "local", ()) is None
+    assert needed_features(add, "cas", "local", every) == {"int64_base_atomics"}
+    assert needed_features(add, "lock", "local", ()) == frozenset()
+    assert needed_features(argmax, "native", "local", every) == {"int64_extended_atomics"}  # of the lifted form
+
+
+def test_what_is_said_of_wrong_bins():
+    good = np.array([1, np.nan, 3])
+    assert_same(good, good.copy())
+    with pytest.raises(AssertionError, match=r"1 of 3 bins are wrong, the first 2: expected 3.0, got 4.0"):
+        assert_same(np.array([1, np.nan, 4]), good)
+    with pytest.raises(AssertionError, match="expected shape"):
+        assert_same(good[:2], good)
+    pair = np.zeros(2, [("a", "i4"), ("b", "f8")])
+    other = pair.copy()
+    other["b"][1] = 5
+    with pytest.raises(AssertionError, match="the first 1"):
+        assert_same(other, pair)
+
+
+def test_the_same_seed_gives_the_same_calls(queue):
+    first, second, other = (soak.Soak(queue, seed) for seed in (5, 5, 6))
+    words = [first.call(number)[0] for number in range(600)]
+    assert words == [second.call(number)[0] for number in range(600)]
+    assert words != [other.call(number)[0] for number in range(600)]
+    for form in soak.FORMS:
+        assert any(each.startswith(f"{form} ") for each in words), form
+
+
+def test_random_calls(monkeypatch):
+    monkeypatch.setattr(soak, "_SETTINGS", 2)
+    result = run("--soak", "0.05", "--seed", "4", "--threads", "2", "--json")
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout)
+    assert values["counts"]["holds"] > 0
+    assert values["wrong"] == []
+    assert values["memory"]["end"]["rss"] <= values["bounds"]["rss"]
+    result = run("--only", "0", "--seed", "4")
+    assert result.exit_code == 0
+    assert result.output.startswith("call 0: ")
+    assert result.output.endswith("holds\n") or "refused: " in result.output
+
+
+def test_a_wrong_call_can_be_made_again(monkeypatch):
+    monkeypatch.setattr(soak, "_SETTINGS", 2)
+    monkeypatch.setattr(soak, "assert_same", lambda found, expected: assert_same(found, expected[:-1]))
+    result = run("--soak", "0.05", "--seed", "4")
+    assert result.exit_code == 1
+    number = re.search(r"again: clhist selftest --seed 4 --only (\d+)", result.output)[1]
+    assert f"WRONG: call {number}: " in result.output
+    again = run("--seed", "4", "--only", number)
+    assert again.exit_code == 1
+    assert "expected shape" in again.output
+
+
+def test_growing_memory_is_noticed(monkeypatch):
+    monkeypatch.setattr(soak, "_SETTINGS", 1)
+    resident = iter(range(0, 10**12, 10**9))
+    monkeypatch.setattr("clhist.cli.soak._resident", lambda: next(resident))
+    result = run("--soak", "0.02")
+    assert result.exit_code == 1
+    assert "WRONG: memory of the host grew to" in result.output
+
+
+@pytest.mark.parametrize("arguments", [["--soak", "0"], ["--limit", "-1"], ["--seed", "-1"], ["--device", "no such"]])
+def test_bad_arguments(arguments):
+    assert run(*arguments).exit_code != 0
