@@ -58,7 +58,12 @@ class Times:
     emits: int | None
 
     def seconds(self, plan: Plan) -> float | None:
-        """Return how long `plan` takes on the device, or None if a rate that this needs is not known."""
+        """Return how long `plan` takes on the device, or None if a rate that this needs is not known.
+
+        None, too, of what was not measured: batches, sorting, and copies that are not shared.
+        """
+        if plan.is_batch or plan.flat or plan.update in ("private", "sort"):
+            return None
         what, overhead = way_of(plan), self.overhead(plan)
         rate, further = self._rate(what), self._rate(FURTHER_PASS if what == ONE_PASS else what)
         bandwidth = self.rates.get(BANDWIDTH, 0)

@@ -119,6 +119,19 @@ def test_choices_are_obeyed():
     assert chosen(1_000_000, forced=Forced(copies=1)).steps[-1].symbol not in PREDICTED
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"forced": Forced(update="sort")},
+        {"forced": Forced(update="private", memory="local")},
+        {"num_histograms": 10},
+    ],
+)
+def test_nothing_is_predicted_of_what_was_not_measured(more):
+    assert chosen(100).seconds is not None
+    assert chosen(100, **more).seconds is None
+
+
 def test_kinds():
     kinds = {
         ("native", np.int32): "native int32",
