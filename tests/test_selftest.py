@@ -103,7 +103,8 @@ def test_a_hanging_device_ends_the_command():
     command = [sys.executable, "-m", "clhist", "selftest", "--quick", "--limit", "0.001"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 1
-    assert re.search(r"hangs: private, local: add float32 has taken 0\.001 s", result.stderr)
+    # Which check is first that takes so long is up to the device.
+    assert re.search(r"hangs: \w+, \w+: add float32 has taken 0\.001 s", result.stderr)
 
 
 def test_every_type_and_update_is_there():
