@@ -13,13 +13,13 @@ from clhist import operators
 from clhist.api import bincount, reduce_by_index
 from clhist.device import default_queue, device_profile
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
-from clhist.execute import free_scratch
 from clhist.inspector import RaceFactor
 from clhist.kernel import HistogramKernel
 from clhist.model import plan
 from clhist.model_draft import Plan
 from clhist.operator import Operator
 from clhist.profile import Profile, named_profile
+from clhist.scratch import free_scratch
 from clhist.stream import Accumulator
 
 __version__ = "0.1.0"

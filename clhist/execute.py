@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.tools import ImmediateAllocator, MemoryPool
 
-from clhist.arrays import Operand, held_results, read_only_buffer
+from clhist.arrays import Operand, read_only_buffer
 from clhist.batch import Batch
 from clhist.model_draft import ALIGNMENT, LOCK_BYTES, Plan
 from clhist.model_partition import RANGE_BYTES
 from clhist.operator import Operator
-from clhist.process import check_process
 from clhist.profile import Profile
 from clhist.program import Kernel, build, kept_by_context
 from clhist.render import (
@@ -29,17 +26,7 @@ from clhist.render import (
     render_sweep,
     sweep_parameters,
 )
-
-Allocator = Callable[[int], Any]
-
-
-class OutOfMemoryError(MemoryError):
-    """The device refused so many bytes; nothing but scratch memory has been written since."""
-
-    def __init__(self, message: str, size: int) -> None:
-        super().__init__(message)
-        self.size = size
-
+from clhist.scratch import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
 
 # Below these, elements and bins are counted in 32 bits; a work-item's next element must not overflow either.
 NARROW_ELEMENTS = 2**31 - 2**24
@@ -51,13 +38,6 @@ _COMBINE_COLUMNS = 32
 _COMBINE_ROWS = 16
 _MANY_COPIES = 128
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
-
-_pools: dict[int, tuple[cl.CommandQueue, MemoryPool]] = {}
-_pools_lock = threading.Lock()
-_MOST_POOLS = 8
-_MOST_IDLE = (
-    8  # the part of the device's memory that a pool may keep for later calls: calls of all sizes keep one of each
-)
 
 
 def order_of(profile: Profile) -> str:
@@ -302,7 +282,7 @@ class Launch:
             If not even one copy can be allocated.
         """
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
-        allocate = allocator if allocator is not None and _in_order(queue) else scratch_allocator(queue)
+        allocate = allocator if allocator is not None and in_order(queue) else scratch_allocator(queue)
         enqueued = Enqueued(queue, list(wait_for), after=self.after)
         waiting: list[tuple[Sweep, int | None]] = [(sweep, None) for sweep in self.sweeps]
         while waiting:
@@ -330,7 +310,7 @@ class Launch:
         plan = sweep.plan
         batch = self._batch_arguments(plan, enqueued.queue) if self.batch is not None else _NO_BATCH
         if plan.partitions and plan.num_elements:
-            first = _allocate(allocate, 8 * (plan.partitions + 1), plan)
+            first = allocated(allocate, 8 * (plan.partitions + 1), _purpose(plan))
             batch = _BatchArguments("table", first=first, slots=plan.work_groups + plan.partitions)
         copies = 0
         if plan.num_elements:
@@ -338,7 +318,7 @@ class Launch:
         places, size = sweep.layout(copies)
         scratch = None
         if copies:
-            scratch = _allocate(allocate, size, plan)
+            scratch = allocated(allocate, size, _purpose(plan))
             if plan.memory == "global" and plan.update != "private":
                 self._clear(sweep, enqueued, scratch, places, copies, batch.kind)
             if plan.packed:
@@ -459,7 +439,7 @@ class Enqueued:
     in_order: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.in_order = _in_order(self.queue)
+        self.in_order = in_order(self.queue)
 
     def add(
         self,
@@ -504,64 +484,9 @@ def combine_partials(
     return enqueued.events["combine"][-1]
 
 
-def _in_order(queue: cl.CommandQueue) -> bool:
-    return not queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-
-
-def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
-    """Return where the copies of a call on `queue` come from: a pool if it runs in order, for the next call's sake."""
-    if not _in_order(queue):
-        return ImmediateAllocator(queue)
-    with _pools_lock:
-        # Kept is the queue too, whose pointer would be used again; and only so many.
-        if queue.int_ptr not in _pools:
-            _pools[queue.int_ptr] = queue, MemoryPool(ImmediateAllocator(queue))
-            while len(_pools) > _MOST_POOLS:
-                del _pools[next(iter(_pools))]
-        pool = _pools[queue.int_ptr][1]
-        if pool.managed_bytes - pool.active_bytes > queue.device.global_mem_size // _MOST_IDLE:
-            queue.finish()  # a block without a holder may still be used by what is enqueued
-            pool.free_held()
-        return pool
-
-
-def scratch_bytes() -> int:
-    """Return the bytes of device memory that all pools have, of calls that are running and for later ones."""
-    with _pools_lock:
-        return sum(pool.managed_bytes for _, pool in _pools.values())
-
-
-def free_scratch() -> None:
-    """Give back to the devices the memory that is kept for later calls: of copies, and of results that are gone."""
-    check_process()
-    held_results.release()
-    with _pools_lock:
-        for queue, pool in _pools.values():
-            queue.finish()
-            pool.free_held()
-        _pools.clear()
-
-
-_REFUSALS = (cl.MemoryError, cl.LogicError, MemoryError)  # too much for the device, or for one buffer
-
-
-def _allocate(allocate: Allocator, size: int, plan: Plan) -> Any:
-    try:
-        return allocate(size)
-    except _REFUSALS as error:
-        if held_results.release():
-            return _allocate(allocate, size, plan)
-        copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
-        raise OutOfMemoryError(
-            f"the device has no {size} bytes for {copies} of {plan.num_bins * plan.num_histograms} bins; what could "
-            "help: fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()",
-            size,
-        ) from error
-
-
-def allocated(allocate: Allocator, size: int, purpose: str) -> Any:
-    """Return `size` bytes of the device; raises OutOfMemoryError where there are none, with what they were for."""
-    try:
-        return allocate(size)
-    except _REFUSALS as error:
-        raise OutOfMemoryError(f"the device has no {size} bytes {purpose}", size) from error
+def _purpose(plan: Plan) -> str:
+    copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
+    return (
+        f"for {copies} of {plan.num_bins * plan.num_histograms} bins; what could "
+        "help: fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()"
+    )

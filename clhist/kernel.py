@@ -14,7 +14,7 @@ from clhist.arguments import check_structs, integer, parse_arguments, scalar
 from clhist.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
 from clhist.batch import Batch, batch_of_offsets, check_batch
 from clhist.device import default_queue, profile_names
-from clhist.execute import Allocator, Events, Launch
+from clhist.execute import Events, Launch
 from clhist.fixed_point import check_range
 from clhist.inspector import RaceFactor, counting, sample_race_factor
 from clhist.model_draft import Forced, Plan
@@ -28,6 +28,7 @@ from clhist.render import is_elementwise, uses_position
 from clhist.repeat import Repeat
 from clhist.reproducible import check_emits, is_float_sum, largest_values, magnitudes, reproducible_form
 from clhist.results import Target as ResultTarget
+from clhist.scratch import Allocator
 
 if TYPE_CHECKING:
     from clhist.stream import Accumulator

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.dtypes import c_name
-from clhist.execute import Allocator, Enqueued, Sweep, allocated, sweep_kernel
+from clhist.execute import Enqueued, Sweep, sweep_kernel
 from clhist.model_draft import Plan
 from clhist.model_partition import FEW_PARTITIONS, LARGE_TILE_GROUP, LEAST_GROUP, PARTITION_GROUP, power_of_two
 from clhist.program import Kernel, build, kept_by_context
@@ -22,6 +22,7 @@ from clhist.render import (
     render_partition,
     split_parameters,
 )
+from clhist.scratch import Allocator, allocated
 
 _BINS, _VALUES = "clhist_pair_bins", "clhist_pair_values"
 _ALIGNMENT = 128

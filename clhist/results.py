@@ -10,8 +10,9 @@ import pyopencl as cl
 
 from clhist.arrays import Array, Operand, check_array, empty, operand, overlap
 from clhist.dtypes import c_name
-from clhist.execute import Allocator, Result
+from clhist.execute import Result
 from clhist.operator import Operator
+from clhist.scratch import Allocator
 
 
 @dataclass

@@ -19,11 +19,12 @@ from pyopencl.scan import GenericScanKernel
 from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register_dtype
 
 from clhist.errors import BuildError
-from clhist.execute import Allocator, Enqueued, Sweep, allocated
+from clhist.execute import Enqueued, Sweep
 from clhist.model_draft import Plan
 from clhist.operator import Operator
 from clhist.program import Kernel, build, building, kept_by_context
 from clhist.render import SweepSpec, held_words, pairs_parameters, render_pairs, render_segments
+from clhist.scratch import Allocator, allocated
 
 # PyOpenCL's kernels keep their arguments: only one thread may be between setting and enqueuing them.
 _enqueuing = threading.Lock()

@@ -135,8 +135,8 @@ class _Run:
 
 def _memory() -> dict[str, int]:
     """Return the bytes that this process has in memory and in pools on the device, and how many programs it built."""
-    from clhist.execute import scratch_bytes
     from clhist.program import programs_built
+    from clhist.scratch import scratch_bytes
 
     return {"rss": _resident(), "scratch": scratch_bytes(), "programs": programs_built()}
 

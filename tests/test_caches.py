@@ -6,7 +6,7 @@ import numpy as np
 import pyopencl as cl
 
 import clhist
-from clhist import execute, program
+from clhist import program, scratch
 
 
 def test_programs(queue, monkeypatch):
@@ -26,13 +26,13 @@ def test_programs(queue, monkeypatch):
 def test_scratch_memory(queue, monkeypatch):
     """Calls of ever other sizes would leave a block of each."""
     x, held = np.zeros(100, np.int32), {}
-    for part in (execute._MOST_IDLE, 2**62):  # of the device's memory may be idle: one eighth, nothing
+    for part in (scratch._MOST_IDLE, 2**62):  # of the device's memory may be idle: one eighth, nothing
         clhist.free_scratch()
-        monkeypatch.setattr(execute, "_MOST_IDLE", part)
+        monkeypatch.setattr(scratch, "_MOST_IDLE", part)
         for bins in (100_000, 200_000, 300_000, 400_000):
             clhist.reduce_by_index(np.zeros(bins, np.int32), np.add, x, 1, memory="global", copies=2, queue=queue)
-        held[part] = execute.scratch_bytes()
+        held[part] = scratch.scratch_bytes()
     clhist.free_scratch()
-    assert execute.scratch_bytes() == 0
+    assert scratch.scratch_bytes() == 0
     assert 4 * 2 * 400_000 <= held[2**62] < 4 * 2 * 600_000  # of the last call; blocks are rounded up by an eighth
     assert held[8] >= 4 * 2 * 1_000_000

@@ -370,7 +370,7 @@ def test_no_room_for_the_pairs(count, queue, monkeypatch, rng):
     def none_left(size):
         if size > 10**5:
             raise cl.MemoryError("out of memory")
-        return clhist.execute.scratch_allocator(queue)(size)
+        return clhist.scratch.scratch_allocator(queue)(size)
 
     x = cl_array.to_device(queue, rng.integers(0, 900, 60_000, np.int32))
     with pytest.raises(

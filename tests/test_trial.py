@@ -13,7 +13,7 @@ import pytest
 from processes import run_python
 
 import clhist
-from clhist import HistogramKernel, Operator, execute, operators, reduce_by_index
+from clhist import HistogramKernel, Operator, execute, operators, reduce_by_index, scratch
 
 FLOATS = operators.add(np.float32)
 PAIR = np.dtype([("bin", np.int32), ("value", np.float32)])
@@ -106,9 +106,9 @@ def test_scratch_of_only_so_many_queues_is_kept(other_queue):
         queue = cl.CommandQueue(other_queue.context)
         ones = cl_array.to_device(queue, np.ones(1000, np.int32))
         assert clhist.bincount(ones, queue=queue).get().tolist() == [0, 1000]
-    assert len(execute._pools) <= 8
+    assert len(scratch._pools) <= 8
     clhist.free_scratch()
-    assert not execute._pools
+    assert not scratch._pools
 
 
 def test_a_checkout_that_hides_the_installed_package():

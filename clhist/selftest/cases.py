@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.tools import ImmediateAllocator
 
 from clhist import HistogramKernel, Operator, Profile, operators
 from clhist.atomics import available_updates
 from clhist.device import device_features
+from clhist.scratch import immediate_allocator
 from clhist.selftest.reference import (
     Group,
     Rational,
@@ -295,7 +295,7 @@ class Limited:
     """An allocator of a device that has so many bytes for each array; knows what it was asked for."""
 
     def __init__(self, queue, most):
-        self.own, self.most, self.asked = ImmediateAllocator(queue), most, []
+        self.own, self.most, self.asked = immediate_allocator(queue), most, []
 
     def __call__(self, size):
         self.asked.append(size)

@@ -1,0 +1,78 @@
+"""Device memory for calls: what is kept, what is allocated at once, and what happens where there is none."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+import clhist
+from clhist import operators, scratch
+from clhist.selftest.cases import pair_kernel
+
+
+@pytest.fixture
+def touched(monkeypatch):
+    """The sizes of buffers that were written to, so that the device allocates them; those above `most` it refuses."""
+
+    class Touched(list):
+        most = 2**62
+
+    found, touch = Touched(), scratch._touch
+
+    def noting(queue, buffer):
+        found.append(buffer.size)
+        if buffer.size > found.most:
+            raise cl.MemoryError("touch", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
+        touch(queue, buffer)
+
+    monkeypatch.setattr(scratch, "_touch", noting)
+    return found
+
+
+def test_what_is_new_is_allocated_at_once(queue, touched):
+    pool = scratch._Pool(queue)
+    blocks = [pool(1000), pool(5000)]
+    assert len(touched) == 2
+    assert pool.size == sum(touched) >= 6000
+    del blocks
+    again = pool(1000), pool(5000)
+    assert len(touched) == 2
+    pool.free()
+    assert pool.size == sum(touched)
+    del again
+    pool.free()
+    assert pool.size == 0
+
+
+def test_idle_memory_is_given_back_before_it_is_refused(queue, touched):
+    pool = scratch._Pool(queue)
+    pool(5000)
+    touched.most = 2000
+    with pytest.raises(cl.MemoryError):
+        pool(10_000)
+    assert pool.size == 0  # nor is what was refused kept
+    assert pool(1000).size >= 1000
+
+
+def test_an_out_of_order_queue_has_no_pool(out_of_order_queue, touched):
+    allocate = scratch.scratch_allocator(out_of_order_queue)
+    before = scratch.scratch_bytes()
+    blocks = [allocate(1000), allocate(1000)]
+    assert touched == [block.size for block in blocks] == [1000, 1000]
+    assert scratch.scratch_bytes() == before
+
+
+def test_memory_that_is_found_missing_by_its_first_use(gpu_like, queue, touched):
+    clhist.free_scratch()
+    touched.most = 100_000
+    bins = np.arange(50_000, dtype=np.int32) % 7
+    kernel = pair_kernel(operators.add(np.int32), gpu_like)
+    forced = {"memory": "global", "copies": 16, "queue": queue}
+    call = partial(kernel, bins, np.ones_like(bins), num_bins=5000, **forced)
+    with pytest.raises(MemoryError, match=r"^the device has no 320000 bytes for 16 copies of 5000 bins; what could"):
+        call()
+    touched.most = 2**62
+    np.testing.assert_array_equal(call(), np.bincount(bins, minlength=5000))
