@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 
 import numpy as np
@@ -164,7 +164,7 @@ class SweepSpec:
         """Work-items that go through the same elements together."""
         return self.work_group_size // self.teams
 
-    @property
+    @cached_property
     def parts(self) -> tuple[SweepPart, ...]:
         """The parts of all outputs, numbered."""
         pairs = [(o, p, u) for o in self.outputs for p, u in zip(o.operator.parts, o.updates, strict=True)]
@@ -195,7 +195,7 @@ class SweepSpec:
             used.update(DEVICE_FENCE_OPTIONS)
         return tuple(sorted(used))
 
-    @property
+    @cached_property
     def streamed(self) -> tuple[Argument, ...]:
         """The arrays that the map reads only as ``name[i]``: their elements can be loaded ahead, and wide."""
         return tuple(argument for argument in self.arguments if is_streamed(argument, self.map, self.preamble))
