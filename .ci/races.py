@@ -27,7 +27,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 import clhist
-from clhist import HistogramKernel, Operator, operators
+from clhist import HistogramKernel, Operator, operators, sorting
 from clhist.program import build
 from clhist.render import render_measure
 
@@ -168,6 +168,7 @@ def cases() -> dict[str, Callable[[], None]]:
         for update in ("cas", "lock"):
             found[f"{kind}, bytes and dest, {update}"] = partial(narrow, kind, update)
         found[f"{kind}, pieces"] = partial(pieces, kind)
+        found[f"{kind}, pairs to sort"] = partial(pairs_to_sort, kind)
     found["reach"] = reach
     for name in KERNELS:
         found[f"measure.mako, {name}"] = partial(measuring, name)
@@ -267,6 +268,27 @@ def pieces(kind: str) -> None:
     for part in np.array_split(np.arange(len(x)), 2):
         total.add(x[part], WEIGHTS[part])
     np.testing.assert_array_equal(total.result(), np.bincount(x, WEIGHTS[: len(x)], 40))
+
+
+def pairs_to_sort(kind: str) -> None:
+    """The kernel that writes them, with NumPy in the place of PyOpenCL's sort and scan, which take minutes here."""
+
+    def by_keys(keys: cl_array.Array, positions: cl_array.Array, queue: cl.CommandQueue, **_: Any) -> tuple[Any, Any]:
+        order = np.argsort(keys.get(), kind="stable")
+        for array in (keys, positions):
+            array.set(array.get()[order])
+        return (keys, positions), cl.enqueue_marker(queue)
+
+    def sum_of_each(*arrays: Any, queue: cl.CommandQueue, **_: Any) -> cl.Event:
+        keys, positions, held = (array.get() for array in arrays[:3])
+        scratch, no_bin, place = arrays[3].base_data, arrays[4], int(arrays[5])
+        cells = np.zeros(no_bin, np.int32)
+        np.add.at(cells, keys[keys < no_bin], held.view(np.int32)[positions[keys < no_bin]])
+        return cl.enqueue_copy(queue, scratch, cells, dst_offset=place)
+
+    sorting._sort, sorting._scan = lambda *_: by_keys, lambda *_: sum_of_each
+    sums(np.int32, kind, "half in one", 37, update="sort")
+    sums(np.int32, kind, "one", 1500, update="sort")
 
 
 def reach() -> None:
