@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -170,7 +171,11 @@ class _Timer:
         given = {"num_bins": num_bins, "queue": self.bench.queue, **self._with_update(choices)}
         try:
             runs = [self.kernel.timed(bins, 3, **given)[1] for _ in range(self.bench.runs)]
-        except (ValueError, MemoryError, BuildError):
+        except ValueError:  # the kind cannot go this way
+            return []
+        except (MemoryError, BuildError) as error:
+            way = ", ".join(f"{key} {value}" for key, value in choices.items())
+            warnings.warn(f"not measured: {self.kind}, {num_bins} bins, {way}: {error}", RuntimeWarning, stacklevel=2)
             return []
         return [sum(stages.values()) for stages in runs]
 

@@ -186,7 +186,7 @@ def _local(draft: Draft, update: str) -> Plan:
 
 
 def _fastest(draft: Draft, local_update: str, global_update: str, times: dict[str, Times]) -> Plan | None:
-    """Return the plan that is predicted to take the least time; None where rates are not known."""
+    """Return the plan that is predicted to take the least time; None where that of a possible one is not known."""
     makers: tuple[Callable[[], Plan], ...] = (
         lambda: _local(draft, local_update),
         lambda: _partitioned(draft, local_update),
@@ -200,8 +200,10 @@ def _fastest(draft: Draft, local_update: str, global_update: str, times: dict[st
         except (ValueError, MemoryError):  # cannot be, or is more than the budget allows
             continue
         seconds = times[plan.memory].seconds(plan)
-        if seconds is not None:
-            found[symbol] = seconds, replace(plan, steps=tuple(draft.steps))
+        if seconds is None:
+            draft.steps.clear()
+            return None
+        found[symbol] = seconds, replace(plan, steps=tuple(draft.steps))
     draft.steps.clear()
     if not {PREDICTED[0], PREDICTED[-1]} <= found.keys():
         return None

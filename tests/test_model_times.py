@@ -102,7 +102,8 @@ def test_what_is_slow_is_avoided(slow, memory, partitions):
 
 
 @pytest.mark.parametrize(
-    "missing", [SHORT, CELLS, BANDWIDTH, VALUES[4], rate_name(KIND, ONE_PASS), rate_name(KIND, EVERYWHERE)]
+    "missing",
+    [SHORT, CELLS, BANDWIDTH, VALUES[4], *(rate_name(KIND, way) for way in (ONE_PASS, PARTITIONED, EVERYWHERE))],
 )
 def test_rules_where_a_rate_is_missing(missing):
     rates = {name: value for name, value in RATES.items() if name != missing}
@@ -179,3 +180,21 @@ def test_what_is_measured(gpu_like, queue):
     found = kernel.plan(10**6, 10**5)
     assert found.seconds > 0
     assert "predicted" in str(found)
+
+
+def test_what_cannot_be_measured_is_said(gpu_like, queue, monkeypatch):
+    """A rate that silently was not there had kept locks from being partitioned."""
+
+    def refuse(self, *arrays, memory=None, **more):
+        if memory == "partitioned":
+            raise clhist.BuildError("too much local memory")
+        return timed(self, *arrays, memory=memory, **more)
+
+    timed = clhist.HistogramKernel.timed
+    monkeypatch.setattr(clhist.HistogramKernel, "timed", refuse)
+    monkeypatch.setattr(measure_plans, "KINDS", {"lock": measure_plans.KINDS["lock"]})
+    words = r"^not measured: lock, 400000 bins, memory partitioned: too much local memory$"
+    with pytest.warns(RuntimeWarning, match=words):
+        rates = measure_plans.plan_rates(Bench.of(queue.device, quick=True), gpu_like, num_elements=30_000)
+    assert "lock, partitioned" not in rates
+    assert "lock, in global memory" in rates
