@@ -28,18 +28,15 @@ from clhist.arguments import parse_arguments
 from clhist.atomics import to_prove
 from clhist.device import features_of
 from clhist.execute import is_wide, local_capacity
+from clhist.map_text import uniform_value
 from clhist.model_draft import Forced
 from clhist.operator import Operator
+from clhist.parameters import held_words
 from clhist.partition import specs
 from clhist.planning import Problem, emits_of, plan_sweeps
 from clhist.planning import Target as Wanted
 from clhist.profile import Profile, Report, load_profiles, merge
 from clhist.render import (
-    DEVICE_FENCE_OPTIONS,
-    CombineSpec,
-    SweepPart,
-    SweepSpec,
-    held_words,
     render_combine,
     render_measure,
     render_pairs,
@@ -47,8 +44,8 @@ from clhist.render import (
     render_probe,
     render_segments,
     render_sweep,
-    uniform_value,
 )
+from clhist.specs import DEVICE_FENCE_OPTIONS, CombineSpec, SweepPart, SweepSpec
 
 WORKERS = 2
 INT64 = "cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"

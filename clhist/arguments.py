@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from clhist.dtypes import IDENTIFIER, c_name, dtype_of, same_value, supported_dtype
-from clhist.render import Argument
+from clhist.map_text import Argument
 
 _QUALIFIERS = ("__global", "global", "__restrict__", "__restrict", "restrict", "volatile")
 _FORBIDDEN_SPACES = ("__local", "local", "__constant", "constant", "__private", "private")

@@ -14,19 +14,12 @@ from clhist.batch import Batch
 from clhist.model_draft import ALIGNMENT, LOCK_BYTES, Plan
 from clhist.model_partition import RANGE_BYTES
 from clhist.operator import Operator
+from clhist.parameters import clear_parameters, combine_parameters, sweep_parameters
 from clhist.profile import Profile
 from clhist.program import Kernel, build, kept_by_context
-from clhist.render import (
-    CombineSpec,
-    Output,
-    SweepSpec,
-    clear_parameters,
-    combine_parameters,
-    render_combine,
-    render_sweep,
-    sweep_parameters,
-)
+from clhist.render import render_combine, render_sweep
 from clhist.scratch import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
+from clhist.specs import CombineSpec, Output, SweepSpec
 
 # Below these, elements and bins are counted in 32 bits; a work-item's next element must not overflow either.
 NARROW_ELEMENTS = 2**31 - 2**24

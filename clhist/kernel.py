@@ -17,6 +17,7 @@ from clhist.device import default_queue, profile_names
 from clhist.execute import Events, Launch
 from clhist.fixed_point import check_range
 from clhist.inspector import RaceFactor, counting, sample_race_factor
+from clhist.map_text import is_elementwise, uses_position
 from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
 from clhist.outputs import Outputs
@@ -24,7 +25,6 @@ from clhist.prepare import FREE, Preparation, Prepared
 from clhist.process import check_process
 from clhist.profile import Profile
 from clhist.program import kept_by_context
-from clhist.render import is_elementwise, uses_position
 from clhist.repeat import Repeat
 from clhist.reproducible import check_emits, is_float_sum, largest_values, magnitudes, reproducible_form
 from clhist.results import Target as ResultTarget

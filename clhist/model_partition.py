@@ -126,7 +126,7 @@ def pair_bytes(draft: Draft) -> int:
 
 
 def least_tile_bytes(draft: Draft, update: str) -> int:
-    """Return the most bytes of local memory that the smallest tile takes; see `clhist.render.PartitionSpec`."""
+    """Return the most bytes of local memory that the smallest tile takes; see `clhist.specs.PartitionSpec`."""
     most = 2 * power_of_two(partition_count(draft, update))
     items = max(min(LEAST_GROUP, work_items(draft)), most)
     return (16 * items + 16 * most) * (2 + draft.value_bytes) + 4 * 9 * most + 32

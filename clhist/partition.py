@@ -11,18 +11,14 @@ import pyopencl as cl
 
 from clhist.dtypes import c_name
 from clhist.execute import Enqueued, Sweep, sweep_kernel
+from clhist.map_text import Argument
 from clhist.model_draft import Plan
 from clhist.model_partition import FEW_PARTITIONS, LARGE_TILE_GROUP, LEAST_GROUP, PARTITION_GROUP, power_of_two
+from clhist.parameters import index_parameters, split_parameters
 from clhist.program import Kernel, build, kept_by_context
-from clhist.render import (
-    Argument,
-    PartitionSpec,
-    SweepSpec,
-    index_parameters,
-    render_partition,
-    split_parameters,
-)
+from clhist.render import render_partition
 from clhist.scratch import Allocator, allocated
+from clhist.specs import PartitionSpec, SweepSpec
 
 _BINS, _VALUES = "clhist_pair_bins", "clhist_pair_values"
 _ALIGNMENT = 128

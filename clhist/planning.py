@@ -16,7 +16,7 @@ from clhist.model_draft import Forced, Plan
 from clhist.model_times import BIN_NUMBER_BYTES
 from clhist.operator import Operator
 from clhist.profile import Profile
-from clhist.render import Output
+from clhist.specs import Output
 
 # On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums, an addition of
 # 64 bits 191; in three passes and more the addition in global memory is ahead (docs/performance.md).

@@ -17,22 +17,15 @@ from clhist.device import checked_profile, device_features, device_profile, memo
 from clhist.dtypes import needs_fp64
 from clhist.errors import BuildError, UnsupportedError
 from clhist.execute import Sweep, is_wide, local_capacity, order_of, sweep_kernel
+from clhist.map_text import Argument, is_streamed, uniform_value
 from clhist.model_draft import Forced, Plan
 from clhist.outputs import Outputs
 from clhist.partition import partitioned_sweep, specs
 from clhist.planning import PlannedSweep, Problem, Target, emits_of, plan_sweeps
 from clhist.profile import Profile
-from clhist.render import (
-    Argument,
-    Output,
-    SweepSpec,
-    is_streamed,
-    render_pairs,
-    render_partition,
-    render_sweep,
-    uniform_value,
-)
+from clhist.render import render_pairs, render_partition, render_sweep
 from clhist.sorting import sorted_sweep
+from clhist.specs import Output, SweepSpec
 
 FREE = Forced()
 _MOST_RECENT = 256

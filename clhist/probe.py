@@ -16,7 +16,8 @@ import pyopencl.array as cl_array
 
 from clhist.atomics import NativeAtomic, to_prove
 from clhist.program import building
-from clhist.render import DEVICE_FENCE_OPTIONS, render_probe
+from clhist.render import render_probe
+from clhist.specs import DEVICE_FENCE_OPTIONS
 
 CELLS = 3  # few, so that many work-items want the same one
 _GROUPS = 8

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import pyopencl as cl
 
 from clhist.errors import BuildError
-from clhist.render import Parameter
+from clhist.map_text import Parameter
 
 T = TypeVar("T")
 

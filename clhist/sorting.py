@@ -22,9 +22,11 @@ from clhist.errors import BuildError
 from clhist.execute import Enqueued, Sweep
 from clhist.model_draft import Plan
 from clhist.operator import Operator
+from clhist.parameters import held_words, pairs_parameters
 from clhist.program import Kernel, build, building, kept_by_context
-from clhist.render import SweepSpec, held_words, pairs_parameters, render_pairs, render_segments
+from clhist.render import render_pairs, render_segments
 from clhist.scratch import Allocator, allocated
+from clhist.specs import SweepSpec
 
 # PyOpenCL's kernels keep their arguments: only one thread may be between setting and enqueuing them.
 _enqueuing = threading.Lock()

@@ -16,8 +16,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.arrays import Array, Operand, check_array, operand
+from clhist.map_text import Argument
 from clhist.process import is_forked
-from clhist.render import Argument
 
 
 class InPlace:

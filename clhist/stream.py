@@ -23,12 +23,12 @@ from clhist.device import default_queue, device_profile
 from clhist.execute import Result, combine_partials
 from clhist.fixed_point import check_range
 from clhist.kernel import Call, HistogramKernel, check_number
+from clhist.map_text import Argument
 from clhist.model_draft import Forced
 from clhist.operator import Operator
 from clhist.outputs import Outputs
 from clhist.pairs import arguments_of, as_array, checked_values, pair_kernel, pair_spec
 from clhist.process import check_process
-from clhist.render import Argument
 from clhist.results import check_dest
 from clhist.staging import InPlace, Staging
 

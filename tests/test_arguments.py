@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist.arguments import check_structs, parse_arguments, scalar
-from clhist.render import Argument
+from clhist.map_text import Argument
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 

@@ -12,7 +12,7 @@ from clhist.execute import local_capacity
 from clhist.model_draft import Forced
 from clhist.model_equations import MAX_LOCAL_PASSES
 from clhist.profile import load_profiles, named_profile
-from clhist.render import Output
+from clhist.specs import Output
 
 RTX_2080_TI = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 import clhist
 from clhist import HistogramKernel, Operator, operators
 from clhist.cli.main import main
+from clhist.map_text import uniform_value
 from clhist.model import plan
 from clhist.model_draft import Forced
 from clhist.partition import division
 from clhist.profile import load_profiles, named_profile
-from clhist.render import uniform_value
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 from clhist.stream import Accumulator

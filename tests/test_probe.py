@@ -12,7 +12,8 @@ from clhist.atomics import ALL_FEATURES, MEMORIES, NATIVE_ATOMICS, NativeAtomic,
 from clhist.device import device_features, features_of
 from clhist.execute import sweep_kernel
 from clhist.probe import proven_features
-from clhist.render import DEVICE_FENCE, Output, SweepSpec, render_probe, render_sweep
+from clhist.render import render_probe, render_sweep
+from clhist.specs import DEVICE_FENCE, Output, SweepSpec
 
 # What every device can do: the words of floats are exchanged.
 EXCHANGE = """volatile __MEMORY uint *word = (volatile __MEMORY uint *)p;
