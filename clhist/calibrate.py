@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyopencl as cl
 
@@ -128,13 +129,18 @@ def calibrate(
     """
     bench, before = Bench.of(device, quick=quick), own_profile(device)
     is_cpu = device_kind(device) == "cpu"
-    stages = _stages(bench, before)
+    stages = _stages(bench)
     measured: dict[str, Measurement] = {}
-    for stage in STAGES:
+    for stage in STAGES[:-1]:
         progress(stage)
         measured |= stages[stage]()
     driver = f"{device.platform.name.strip()} {device.driver_version.strip()}"
     findings = tuple(_finding(key, measured.get(key), before, device, driver, is_cpu) for key in PARAMETERS)
+    progress(STAGES[-1])
+    if not is_cpu:  # whose work-items have a copy each, so that nothing is to be chosen
+        # Planned as it will be: with more local memory than before there are fewer partitions.
+        numbers: dict[str, Any] = {finding.key: finding.value for finding in findings}
+        measured |= plan_rates(bench, replace(before, rates={}, **numbers))
     rates = {name: found for name, found in measured.items() if name not in PARAMETERS}
     return Calibration(device.name.strip(), device_kind(device), driver, findings, rates)
 
@@ -151,7 +157,7 @@ STAGES = (
 )
 
 
-def _stages(bench: Bench, before: Profile) -> dict[str, Callable[[], dict[str, Measurement]]]:
+def _stages(bench: Bench) -> dict[str, Callable[[], dict[str, Measurement]]]:
     device = bench.device
     memory, reported = device.global_mem_size, device.local_mem_size
     return {
@@ -165,8 +171,6 @@ def _stages(bench: Bench, before: Profile) -> dict[str, Callable[[], dict[str, M
         "resident work-items": lambda: {"hardware_threads": measure.residents(bench)},
         "launch": lambda: {"launch": measure.launch(bench)},
         "updates": lambda: measure.update_rates(bench),
-        # On a CPU every work-item has a copy of its own, so that nothing is to be chosen.
-        "plans": lambda: {} if before.kind == "cpu" else plan_rates(bench, replace(before, rates={})),
     }
 
 

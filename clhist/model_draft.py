@@ -237,7 +237,7 @@ class Draft:
 
     def local_memory(self, update: str) -> int:
         """Return the bytes of local memory that copies may take."""
-        room = self.profile.local_memory
+        room = self.profile.local_memory // ALIGNMENT * ALIGNMENT
         if update == "lock" and self.forced.locks is not None:
             room -= LOCK_BYTES * self.forced.locks * sum(self.locked)
             if room <= 0:

@@ -292,7 +292,10 @@ class Preparation:
                 self.emits,
                 read_bytes=self.read_bytes,
             )
-            sweeps = plan_sweeps(targets, problem, *self._device_numbers(device))
+            try:
+                sweeps = plan_sweeps(targets, problem, *self._device_numbers(device))
+            except ValueError:  # what is chosen by itself needs more local memory
+                continue
             if len(sweeps) == 1 and (sweeps[0].plan.memory, sweeps[0].plan.update) == (chosen.memory, chosen.update):
                 found = replace(sweeps[0], plan=chosen, numbers=numbers)
                 break

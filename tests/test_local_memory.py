@@ -1,0 +1,56 @@
+"""No kernel has more local memory in its source than the device: compilers of GPUs refuse it."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+
+import numpy as np
+import pytest
+
+from clhist import HistogramKernel, Operator, operators
+from clhist.device import device_features
+from clhist.profile import named_profile
+
+RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
+OPERATORS = {
+    "add int32": operators.add(np.int32),
+    "add float32": operators.add(np.float32),
+    "multiply int64": operators.multiply(np.int64),
+    "argmax float32": operators.argmax(np.float32),
+    "mean float32": operators.mean(np.float32),
+    "saturating_add uint8": operators.saturating_add(np.uint8, 255),
+    "multiply complex128": operators.multiply(np.complex128),
+    "struct": Operator(RECORD, "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a", (0, 0)),
+}
+
+
+@pytest.mark.parametrize("local_memory", [4001, 12_345, 32_768, 49_152, 65_536, 74_445, 227_328, 231_424])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_what_the_source_asks_for(name, local_memory, queue):
+    rnd = random.Random(local_memory)
+    profile = dataclasses.replace(
+        named_profile("nvidia-h200"), rates={}, local_memory=local_memory, features=device_features(queue.device)
+    )
+    kernel = HistogramKernel(
+        queue.context,
+        OPERATORS[name],
+        arguments="const int *b, const value_t *v",
+        map="EMIT(b[i], v[i])",
+        profile=profile,
+    )
+    found = 0
+    for memory in ("local", "partitioned"):
+        for update in ("private", "native", "cas", "lock"):
+            for num_bins in (1, 400_000, rnd.randrange(1, 10**6)):
+                for more in ({}, {"copies": 3}, {"num_histograms": 4}, {"locks": 256}):
+                    try:
+                        plan = kernel.plan(10**7, num_bins, memory=memory, update=update, **more)
+                    except (ValueError, MemoryError):  # cannot be
+                        continue
+                    sizes = [int(size) for size in re.findall(r"clhist_pool\[(\d+)\]", kernel.source(plan, queue))]
+                    assert sizes, plan
+                    assert max(sizes) <= local_memory, plan
+                    found += 1
+    assert found > 5
