@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
@@ -87,24 +87,6 @@ def ufunc_case(ufunc: np.ufunc, dtype: Any) -> Case:
         return ufunc.reduce(np.array(group, dtype), dtype=held, initial=neutral_of(ufunc, np.dtype(held)))
 
     return Case(operator, partial(random_values, dtype=dtype), fold)
-
-
-def ufuncs_case(ufuncs: Sequence[np.ufunc], dtype: Any) -> Case:
-    """Return the case of several operators that NumPy has, all on `dtype`, side by side in one struct."""
-    cases = {ufunc.__name__: ufunc_case(ufunc, dtype) for ufunc in ufuncs}
-    operator = operators.product({name: case.operator for name, case in cases.items()})
-
-    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
-        values = np.zeros(n, operator.dtype)
-        for name, case in cases.items():
-            values[name] = case.draw(rng, n)
-        return values
-
-    def fold(group: Group) -> tuple[Any, ...]:
-        columns = zip(*group, strict=True) if group else [()] * len(cases)
-        return tuple(case.fold(list(column)) for case, column in zip(cases.values(), columns, strict=True))
-
-    return Case(operator, draw, fold)
 
 
 def neutral_of(ufunc: np.ufunc, dtype: np.dtype) -> Any:

@@ -12,7 +12,7 @@ import pyopencl as cl
 from clhist import Profile
 from clhist.atomics import PLACES, available_updates, native_atomic
 from clhist.operator import Operator
-from clhist.selftest.cases import CASES, MORE, NUM_BINS, PRODUCTS, Case, pair_kernel, ufunc_case, ufuncs_case
+from clhist.selftest.cases import CASES, MORE, NUM_BINS, PRODUCTS, Case, pair_kernel, ufunc_case
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import groups_of
@@ -21,7 +21,7 @@ ROWS = [(update, memory) for update in ("private", "native", "cas", "lock") for 
 ROWS.remove(("private", "partitioned"))
 ROWS.append(("sort", "global"))
 
-# Operators for each type, the first of which is checked everywhere; where each has an atomic, all of `ATOMICS`.
+# Operators for each type, the first of which is checked everywhere; where each has an atomic, all of `NATIVE`.
 COLUMNS = {
     "bool": ["logical_or bool"],
     "int8": ["gcd int8", "maximum int8"],
@@ -47,7 +47,7 @@ QUICK = {
     "lock": ["two largest"],
     "sort": ["two largest"],
 }
-ATOMICS = ("add", "minimum, maximum, bitwise_and, bitwise_or, bitwise_xor")
+NATIVE = (np.add, np.minimum, np.maximum, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 _ATOMIC_TYPES = ("int32", "uint32", "int64", "uint64")
 
 # Where the type decides more than the operator: what differs between two operators was checked in other rows.
@@ -103,7 +103,7 @@ def update_checks(queue: cl.CommandQueue, profile: Profile, *, quick: bool = Fal
         row, shared_in = row_name(update, memory), "local" if memory == "partitioned" else memory
         for column, names in COLUMNS.items():
             if update == "native" and column in _ATOMIC_TYPES:
-                names = [f"{ufuncs} {column}" for ufuncs in ATOMICS]
+                names = [f"{ufunc.__name__} {column}" for ufunc in NATIVE]
             if memory == "partitioned" or (update, memory) in _FIRST_ONLY:
                 names = names[:1]
             for name in names:
@@ -174,11 +174,8 @@ def expect(check: Callable[[np.ndarray], None], result: np.ndarray, **where: obj
 @lru_cache(maxsize=256)
 def _case(name: str) -> Case:
     known = CASES | PRODUCTS | MORE
-    *operations, dtype = name.replace(",", "").split()
-    if name in known:
-        return known[name]
-    ufuncs = [getattr(np, operation) for operation in operations]
-    return ufunc_case(ufuncs[0], dtype) if len(ufuncs) == 1 else ufuncs_case(ufuncs, dtype)
+    operation, _, dtype = name.partition(" ")
+    return known[name] if name in known else ufunc_case(getattr(np, operation), dtype)
 
 
 @lru_cache(maxsize=1024)
