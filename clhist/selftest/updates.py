@@ -56,12 +56,7 @@ _FIRST_ONLY = {("private", "local"), ("cas", "global"), ("lock", "local"), ("loc
 PLAIN = ("uniform, some outside", 1511, NUM_BINS)
 
 # Forced (M, S); the last is more than there are work-items and bins. Each may be another program to build.
-_PLAIN_CHOICE: dict[str, Any] = {"copies": 3, "passes": 2}
-_MORE_CHOICES: list[dict[str, Any]] = [
-    {"copies": 1, "passes": 1},
-    {"copies": 16, "passes": 5},
-    {"copies": 10_000, "passes": 10_000},
-]
+_COPIES_AND_PASSES = [(1, 1), (16, 5), (10_000, 10_000)]
 
 # Distribution, elements, bins: one bin of many, more bins than elements, lengths that nothing divides. For these every
 # type has one program.
@@ -148,18 +143,29 @@ def _check(
                 raise NotAvailableError(str(error)) from None
             raise
         raise AssertionError(f"expected {update} updates to be refused, got a result")
-    forced: dict[str, Any] = {} if update == "sort" else {"passes": 3} if memory == "partitioned" else _PLAIN_CHOICE
+    forced = _forced(update, memory)
     calls = [(each, forced) for each in INPUTS]
     if thorough:
         calls += [(each, forced) for each in _MORE_INPUTS] + [(_MANY_BINS, {})]
     if thorough and memory != "partitioned" and update != "sort":
-        calls += [(PLAIN, each) for each in _MORE_CHOICES]
+        calls += [(PLAIN, {"copies": m, "passes": s}) for m, s in _COPIES_AND_PASSES]
     for (distribution, size, num_bins), choices in calls:
         bins, values, check = _input(name, distribution, size, num_bins)
         found = run(bins, values, num_bins=num_bins, **choices)
         expect(check, found, bins=distribution, N=size, H=num_bins, **choices)
     bins, values, dest, check = _with_dest(name)
     expect(check, run(bins, values, num_bins=NUM_BINS, dest=dest, **forced), dest="given", **forced)
+
+
+def _forced(update: str, memory: str) -> dict[str, Any]:
+    """Return choices by which one program does for all of `INPUTS`."""
+    if update == "sort":
+        return {}
+    if memory == "partitioned":
+        return {"passes": 3}
+    if (update, memory) == ("private", "local"):
+        return {"work_group_size": 4, "passes": 2}  # a copy for each work-item
+    return {"copies": 3, "passes": 2}
 
 
 def expect(check: Callable[[np.ndarray], None], result: np.ndarray, **where: object) -> None:
