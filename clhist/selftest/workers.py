@@ -53,7 +53,7 @@ def run_in_processes(checks: Sequence[Check], make: Make, jobs: int, limit: floa
     HangError
         If one takes longer.
     NoDeviceError
-        If a process ends before it has run anything: some devices are for one process alone.
+        If a process ends, or waits, before it has run anything: some devices are for one process alone.
     """
     waiting = list(range(len(checks)))  # the last first: forms, which have more kernels than updates
     workers: list[_Worker] = []
@@ -75,7 +75,9 @@ def run_in_processes(checks: Sequence[Check], make: Make, jobs: int, limit: floa
                     else:
                         worker.connection.close()
                 elif monotonic() > worker.deadline:
-                    raise HangError("the start of a process" if number is None else checks[number].label)
+                    if number is None:
+                        raise NoDeviceError(f"a process took more than {_START:g} s to open the device")
+                    raise HangError(checks[number].label)
     finally:
         for worker in workers:
             worker.end(_GRACE if worker.connection.closed else 0)
