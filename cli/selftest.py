@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from time import perf_counter
 from typing import Any
 
@@ -31,6 +32,12 @@ _LEGEND = (
     show_default=True,
     help="Seconds that a check, or a random call, may take, with the building of its kernels.",
 )
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    help="Processes that run checks; 1 for none but this. [default: one for each processor core, at most 8]",
+)
 @click.option("--soak", metavar="MINUTES", type=click.FloatRange(min=0, min_open=True), help="Random calls instead.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random calls.")
 @click.option("--only", metavar="K", type=click.IntRange(min=0), help="The random call number K of the seed alone.")
@@ -43,6 +50,7 @@ def selftest(
     platform: str | None,
     quick: bool,
     limit: float,
+    jobs: int | None,
     soak: float | None,
     seed: int,
     only: int | None,
@@ -51,8 +59,8 @@ def selftest(
 ) -> None:
     """Check that a device computes right: every update, memory, type and form, against the host.
 
-    Takes about a minute, most of it for building kernels. The exit status is 1 if anything is wrong; then please send
-    us what it prints. A device that hangs ends the command, which names the check.
+    Takes less than a minute, nearly all of it for building kernels. The exit status is 1 if anything is wrong; then
+    please send us what it prints. A device that hangs ends the command, which names the check.
 
     \b
     Example: a new device; then half an hour of random calls by four threads, and the one that failed again
@@ -60,18 +68,18 @@ def selftest(
       clhist selftest --soak 30 --seed 1 --threads 4
       clhist selftest --seed 1 --only 4711
     """
-    import pyopencl as cl
-
     from clhist.device import default_queue, devices
+    from clhist.selftest.suite import queue_of
     from clhist.selftest.watchdog import Watchdog
+    from clhist.selftest.workers import default_jobs
 
     queue = default_queue()
     if device is not None or platform is not None:
         found = devices(platform, device)[0]
-        queue = queue if found == queue.device else cl.CommandQueue(cl.Context([found]))
+        queue = queue if found == queue.device else queue_of(found)
     watchdog = Watchdog(limit, lambda name: _hangs(name, limit, queue.device))
     if soak is None and only is None:
-        wrong = _checks(queue, watchdog, quick=quick, as_json=as_json)
+        wrong = _checks(queue, watchdog, quick=quick, jobs=jobs or default_jobs(), as_json=as_json)
     else:
         from clhist.cli.soak import soak_calls
 
@@ -84,18 +92,27 @@ def _hangs(name: str, limit: float, device: Any) -> None:
     sys.stderr.flush()
 
 
-def _checks(queue: Any, watchdog: Any, *, quick: bool, as_json: bool) -> bool:
+def _checks(queue: Any, watchdog: Any, *, quick: bool, jobs: int, as_json: bool) -> bool:
     """Run the checks, print what came of them, and return whether something is wrong."""
     from clhist.device import device_kind, device_profile
     from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, advice
-    from clhist.selftest.suite import checks
+    from clhist.selftest.suite import checks, checks_elsewhere
 
-    start, outcomes = perf_counter(), []
+    start = perf_counter()
     every = list(checks(queue, quick=quick))
-    with watchdog, click.progressbar(every, label=queue.device.name.strip(), file=sys.stderr) as bar:
-        for check in bar:
-            with watchdog.watch(check.label):
-                outcomes.append(check.run())
+    if jobs == 1:
+        running = _here(every, watchdog)
+    else:
+        running = _in_processes(every, checks_elsewhere(queue.device, quick=quick), jobs, watchdog)
+    found = {}
+    with (
+        click.progressbar(length=len(every), label=queue.device.name.strip(), file=sys.stderr) as bar,
+        closing(running),
+    ):
+        for number, outcome in running:
+            found[number] = outcome
+            bar.update(1)
+    outcomes = [found[number] for number in range(len(every))]
     seconds = perf_counter() - start
     count = Counter(outcome.status for outcome in outcomes)
     wrong = [outcome for outcome in outcomes if outcome.status == WRONG]
@@ -136,6 +153,26 @@ def _checks(queue: Any, watchdog: Any, *, quick: bool, as_json: bool) -> bool:
     )
     report(values, "\n".join(lines), as_json=as_json)
     return bool(wrong)
+
+
+def _here(checks: Sequence[Any], watchdog: Any) -> Generator[tuple[int, Any], None, None]:
+    with watchdog:
+        for number, check in enumerate(checks):
+            with watchdog.watch(check.label):
+                outcome = check.run()
+            yield number, outcome
+
+
+def _in_processes(
+    checks: Sequence[Any], make: Callable[[], Any], jobs: int, watchdog: Any
+) -> Generator[tuple[int, Any], None, None]:
+    from clhist.selftest.workers import HangError, run_in_processes
+
+    try:
+        yield from run_in_processes(checks, make, jobs, watchdog.seconds)
+    except HangError as error:
+        watchdog.report(str(error))
+        sys.exit(1)
 
 
 def _advice(better: list[str] | None) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from textwrap import dedent
 
 import numpy as np
 
 import clhist
+from clhist.selftest.checks import Check
 
 LONGEST = 100  # seconds
 
@@ -33,3 +37,25 @@ def count_in_a_process(seed: int) -> tuple[int, bool]:
     """Return the number of this process, and whether what it counts is right; for `multiprocessing`."""
     x = np.random.default_rng(seed).integers(0, 99, 5000)
     return os.getpid(), np.array_equal(clhist.bincount(x), np.bincount(x))
+
+
+def three_checks(second: Callable[[], None]) -> list[Check]:
+    """Return checks of which the first and the last hold."""
+    actions = {"first": lambda: None, "second": second, "third": lambda: None}
+    return [Check("row", "column", name, action) for name, action in actions.items()]
+
+
+def crash() -> None:
+    """End the process as a driver would."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hang() -> None:
+    """Say so, and do not come back."""
+    print("hangs", flush=True)
+    time.sleep(1000)
+
+
+def no_checks() -> list[Check]:
+    """End the process before it has any."""
+    os._exit(3)

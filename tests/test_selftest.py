@@ -4,36 +4,55 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
+import os
 import re
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from processes import LONGEST, crash, hang, no_checks, three_checks
 
 import clhist.execute
 from clhist import atomics, device_profile
 from clhist.cli.main import main
-from clhist.errors import BuildError
+from clhist.errors import BuildError, NoDeviceError
 from clhist.selftest import soak
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, Check, NotAvailableError, advice
 from clhist.selftest.reference import assert_same
 from clhist.selftest.updates import COLUMNS, QUICK, ROWS, needed_features, row_name
+from clhist.selftest.workers import HangError, default_jobs, run_in_processes
 
 
 def run(*arguments):
     return CliRunner().invoke(main, ["selftest", *arguments])
 
 
-def test_this_device_holds():
-    result = run("--quick", "--json")
-    values = json.loads(result.stdout)
+@pytest.fixture(scope="module")
+def in_processes():
+    """What two processes find."""
+    return run("--quick", "--json", "--jobs", "2")
+
+
+def test_this_device_holds(in_processes):
+    values = json.loads(in_processes.stdout)
     assert values["counts"]["wrong"] == 0, [check for check in values["checks"] if check["status"] == WRONG]
-    assert result.exit_code == 0
+    assert in_processes.exit_code == 0
     assert values["counts"]["holds"] > 25
     assert values["features_that_hold"] is None
     assert {check["row"] for check in values["checks"]} >= {row_name(*row) for row in ROWS}
+
+
+def test_one_process_finds_what_two_find(in_processes):
+    def without_times(result):
+        return [{**check, "seconds": None} for check in json.loads(result.stdout)["checks"]]
+
+    assert without_times(run("--quick", "--json", "--jobs", "1")) == without_times(in_processes)
 
 
 @pytest.fixture
@@ -59,13 +78,13 @@ def broken_atomic(monkeypatch, queue):
 
 @pytest.mark.usefixtures("only_uint64", "broken_atomic")
 def test_a_broken_atomic_is_noticed(queue, monkeypatch):
-    result = run("--quick")
+    result = run("--quick", "--jobs", "1")
     assert result.exit_code == 1
     assert re.search(r"native, local +FAILS", result.output)
     assert re.search(r"lock, local +1", result.output)
     assert "add uint64" in result.output.partition("wrong:")[2]
     assert "expected" in result.output
-    better = json.loads(run("--quick", "--json").stdout)["features_that_hold"]
+    better = json.loads(run("--quick", "--jobs", "1", "--json").stdout)["features_that_hold"]
     own = device_profile(queue.device)
     assert set(better) == own.features - {"int64_base_atomics"}
     assert "features = [" in result.output
@@ -73,7 +92,7 @@ def test_a_broken_atomic_is_noticed(queue, monkeypatch):
     # The profile that it asks for.
     fewer = dataclasses.replace(own, features=frozenset(better))
     monkeypatch.setattr("clhist.selftest.suite.device_profile", lambda device: fewer)
-    result = run("--quick")
+    result = run("--quick", "--jobs", "1")
     assert result.exit_code == 0
     assert re.search(r"native, local +-", result.output)
     assert "1 hold, 0 wrong, 2 not available" in result.output
@@ -90,7 +109,7 @@ def test_a_broken_template_is_noticed(monkeypatch):
     monkeypatch.setattr("clhist.execute.render_sweep", broken)
     clhist.execute.sweep_kernel.cache_clear()
     try:
-        result = run("--quick")
+        result = run("--quick", "--jobs", "1")
     finally:
         clhist.execute.sweep_kernel.cache_clear()
     assert result.exit_code == 1
@@ -99,16 +118,58 @@ def test_a_broken_template_is_noticed(monkeypatch):
     assert "No entry of a profile avoids this" in result.output
 
 
-def test_a_hanging_device_ends_the_command():
-    command = [sys.executable, "-m", "clhist", "selftest", "--quick", "--limit", "0.001"]
+@pytest.mark.parametrize(("jobs", "what"), [("1", r"\w+, \w+: add float32"), ("2", ".+")])
+def test_a_hanging_device_ends_the_command(jobs, what):
+    command = [sys.executable, "-m", "clhist", "selftest", "--quick", "--limit", "0.001", "--jobs", jobs]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 1
     # Which check is first that takes so long is up to the device.
-    assert re.search(r"hangs: \w+, \w+: add float32 has taken 0\.001 s", result.stderr)
+    assert re.search(rf"hangs: {what} has taken 0\.001 s", result.stderr)
+
+
+def test_a_process_that_crashes_is_a_wrong_check():
+    checks = three_checks(crash)
+    found = dict(run_in_processes(checks, partial(three_checks, crash), 1, LONGEST))
+    assert [found[number].status for number in range(3)] == [HOLDS, WRONG, HOLDS]
+    assert found[1].check is checks[1]
+    assert found[1].words == "the process ended with signal 11 (SIGSEGV)"
+    assert multiprocessing.active_children() == []
+
+
+def test_a_check_that_hangs_is_named_and_its_process_ended():
+    with pytest.raises(HangError, match=r"^row: second \(column\)$"):
+        list(run_in_processes(three_checks(hang), partial(three_checks, hang), 2, 3))
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_that_cannot_begin():
+    with pytest.raises(NoDeviceError, match="the process ended with status 3 before it ran a check"):
+        list(run_in_processes(three_checks(hang), no_checks, 2, LONGEST))
+    assert multiprocessing.active_children() == []
+
+
+def test_no_process_outlives_a_command_that_is_killed():
+    code = """
+        from functools import partial
+        from processes import hang, three_checks
+        from clhist.selftest.workers import run_in_processes
+        list(run_in_processes(three_checks(hang), partial(three_checks, hang), 2, 1000))
+    """
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    with subprocess.Popen(
+        [sys.executable, "-c", dedent(code)], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
+    ) as command:
+        assert command.stdout.readline() == "hangs\n"
+        command.kill()
+        command.communicate(timeout=LONGEST)  # until nobody can write any more
+
+
+def test_number_of_processes():
+    assert 1 <= default_jobs() <= 8
 
 
 def test_every_type_and_update_is_there():
-    assert len(COLUMNS) == 15
+    assert len(COLUMNS) == 16
     assert len(ROWS) == 12
 
 

@@ -61,7 +61,7 @@ def form_checks(queue: cl.CommandQueue, profiles: dict[str, Profile | None], *, 
     """Yield the checks of all forms, for each of the profiles by their names."""
     for name, profile in profiles.items():
         for form, action in FORMS.items():
-            if not quick or form in QUICK_FORMS:
+            if (not quick or form in QUICK_FORMS) and (profile is None or form not in WITHOUT_PROFILE):
                 yield Check(form, name, form, partial(action, Setting(queue, profile, quick=quick)))
 
 
@@ -330,3 +330,5 @@ FORMS: dict[str, Form] = {
     "more than 2^31 elements": _long_counters,
 }
 QUICK_FORMS = ("distributions", "lengths", "dest=, out=", "several histograms", "batches, even and flat", "bincount")
+# Functions that take no profile=, and so do the same in all.
+WITHOUT_PROFILE = ("types of indices", "an array for each field", "vectors", "bincount")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 
 import pyopencl as cl
 
-from clhist.device import device_profile
+from clhist.device import device_profile, devices
+from clhist.errors import NoDeviceError
 from clhist.profile import Profile
 from clhist.selftest.checks import Check
 from clhist.selftest.forms import form_checks
@@ -33,3 +35,25 @@ def checks(queue: cl.CommandQueue, *, quick: bool = False) -> Iterator[Check]:
     if own.kind == "cpu":
         profiles[LIKE_A_GPU] = shared
     yield from form_checks(queue, profiles, quick=quick)
+
+
+def checks_elsewhere(device: cl.Device, *, quick: bool) -> Callable[[], list[Check]]:
+    """Return what gives the same checks of the same device in another process with the same environment."""
+    return partial(_checks_of, devices().index(device), device.name, quick)
+
+
+def _checks_of(number: int, name: str, quick: bool) -> list[Check]:
+    every = devices()
+    if len(every) <= number or every[number].name != name:
+        raise NoDeviceError(f"device {number} was {name.strip()}; now there are {[d.name.strip() for d in every]}")
+    return list(checks(queue_of(every[number]), quick=quick))
+
+
+def queue_of(device: cl.Device) -> cl.CommandQueue:
+    """Return a queue of `device` in a context that stays, which a queue on Intel's CPU runtime does not see to."""
+    return cl.CommandQueue(_context_of(device))
+
+
+@cache
+def _context_of(device: cl.Device) -> cl.Context:
+    return cl.Context([device])

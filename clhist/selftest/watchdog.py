@@ -26,7 +26,7 @@ class Watchdog:
     """
 
     def __init__(self, seconds: float, report: Callable[[str], None]) -> None:
-        self.seconds, self._report = seconds, report
+        self.seconds, self.report = seconds, report
         self._watched: dict[int, tuple[float, str]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -56,7 +56,7 @@ class Watchdog:
             for deadline, name in list(self._watched.values()):
                 if monotonic() > deadline:
                     try:
-                        self._report(name)
+                        self.report(name)
                     finally:
                         os._exit(1)
         faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,143 @@
+"""Checks in several processes at once: most of their time is a compiler's, which has one thread.
+
+A process of its own also takes a driver's crash: the check is wrong, and others go on in a new process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from time import monotonic
+
+from clhist.errors import NoDeviceError
+from clhist.selftest.checks import WRONG, Check, Outcome
+
+_MOST_JOBS = 8  # by default: each has a context on the device, and hundreds of MiB
+_START, _GRACE = 60.0, 10.0  # seconds that a process has to open the device, and to end
+_SPAWN = get_context("spawn")  # OpenCL does not survive a fork
+
+Make = Callable[[], Sequence[Check]]
+
+
+class HangError(Exception):
+    """A check, whose label is the message, has taken longer than it may."""
+
+
+def default_jobs() -> int:
+    """Return how many processes are worth while: one for each core that this one may use, up to a few."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(_MOST_JOBS, cores)
+
+
+def run_in_processes(checks: Sequence[Check], make: Make, jobs: int, limit: float) -> Iterator[tuple[int, Outcome]]:
+    """Run all of `checks`, and yield the number and the outcome of each when it has ended; no process is left then.
+
+    Parameters
+    ----------
+    checks : sequence of Check
+        What is run; only their labels are used here.
+    make : callable
+        Returns the same checks in another process, to which it is pickled.
+    jobs : int
+        How many processes there are at most.
+    limit : float
+        Seconds that a check may take.
+
+    Raises
+    ------
+    HangError
+        If one takes longer.
+    NoDeviceError
+        If a process ends, or waits, before it has run anything: some devices are for one process alone.
+    """
+    waiting = list(range(len(checks)))  # the last first: forms, which have more kernels than updates
+    workers: list[_Worker] = []
+    try:
+        workers += [_Worker(make, limit) for _ in range(min(jobs, len(checks)))]
+        while open_ones := [worker for worker in workers if not worker.connection.closed]:
+            next_deadline = min(worker.deadline for worker in open_ones)
+            ready = wait([worker.connection for worker in open_ones], max(0.0, next_deadline - monotonic()))
+            for worker in open_ones:
+                number = worker.number
+                if worker.connection in ready:
+                    found = worker.answer()
+                    if number is not None:
+                        yield number, Outcome(checks[number], *found)
+                    if waiting and worker.connection.closed:
+                        workers.append(_Worker(make, limit))
+                    elif waiting:
+                        worker.begin(waiting.pop())
+                    else:
+                        worker.connection.close()
+                elif monotonic() > worker.deadline:
+                    if number is None:
+                        raise NoDeviceError(f"a process took more than {_START:g} s to open the device")
+                    raise HangError(checks[number].label)
+    finally:
+        for worker in workers:
+            worker.end(_GRACE if worker.connection.closed else 0)
+
+
+class _Worker:
+    """A process, and what it does: nothing yet, or the check of this number, until the deadline."""
+
+    def __init__(self, make: Make, limit: float) -> None:
+        self.connection, its_own = _SPAWN.Pipe()
+        self.number: int | None = None
+        self.deadline, self._limit = monotonic() + _START, limit
+        self._process = _SPAWN.Process(target=_work, args=(its_own, make), daemon=True)
+        self._process.start()
+        its_own.close()  # so that the end of the process is the end of the connection
+
+    def begin(self, number: int) -> None:
+        """Let it run the check of this number."""
+        self.number, self.deadline = number, monotonic() + self._limit
+        with suppress(OSError):  # of a process that has ended; the answer, which is none, says so
+            self.connection.send(number)
+
+    def answer(self) -> tuple:
+        """Return what an `Outcome` says besides its check, of the check that was run; nothing after the start."""
+        try:
+            found = self.connection.recv()
+        except (EOFError, OSError):
+            words = self.end(_GRACE)
+            if self.number is None:
+                raise NoDeviceError(f"{words} before it ran a check; jobs=1 takes none") from None
+            return WRONG, words, self._limit + monotonic() - self.deadline
+        self.number = None
+        return found
+
+    def end(self, grace: float) -> str:
+        """Return how the process ended, which is killed if it takes longer than `grace` seconds."""
+        self.connection.close()
+        self._process.join(grace)
+        self._process.kill()
+        self._process.join(_GRACE)
+        code = self._process.exitcode
+        if code is None or code >= 0:
+            return f"the process ended with status {code}"
+        return f"the process ended with signal {-code} ({signal.Signals(-code).name})"
+
+
+def _work(connection: Connection, make: Make) -> None:
+    """Run the checks whose numbers come, in a process of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    checks = make()
+    connection.send(())
+    with suppress(EOFError):
+        while True:
+            outcome = checks[connection.recv()].run()
+            connection.send((outcome.status, outcome.words, outcome.seconds, outcome.doubts))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
