@@ -16,7 +16,7 @@ from typing import Any
 import pyopencl as cl
 
 from clhist import measure
-from clhist.device import device_kind, own_profile
+from clhist.device import device_kind, own_profile, trust
 from clhist.measure import MIB, Bench, Measurement
 from clhist.measure_plans import plan_rates
 from clhist.profile import PARAMETERS, Profile, parse_profile, user_directory
@@ -140,7 +140,7 @@ def calibrate(
     if not is_cpu:  # whose work-items have a copy each, so that nothing is to be chosen
         # Planned as it will be: with more local memory than before there are fewer partitions.
         numbers: dict[str, Any] = {finding.key: finding.value for finding in findings}
-        measured |= plan_rates(bench, replace(before, rates={}, **numbers))
+        measured |= plan_rates(bench, trust(replace(before, rates={}, **numbers)))
     rates = {name: found for name, found in measured.items() if name not in PARAMETERS}
     return Calibration(device.name.strip(), device_kind(device), driver, findings, rates)
 

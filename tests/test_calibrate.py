@@ -178,6 +178,29 @@ def test_the_command(tmp_path, monkeypatch):
     assert "no OpenCL device matches" in done.output
 
 
+def test_plans_are_measured_with_the_numbers_that_were_found(monkeypatch, queue):
+    """Local memory beyond what the driver reports, too, as NVIDIA's devices have it; no file says that yet."""
+    much = 4 * queue.device.local_mem_size
+    stages = dict.fromkeys(calibrate.STAGES, dict) | {
+        "local memory": lambda: {"local_memory": Measurement(much, "bytes", 0.0, "by hand")}
+    }
+
+    def rates(bench, profile):
+        kernel = clhist.HistogramKernel(
+            None, clhist.operators.count(), arguments="", map="EMIT(i % 3, 1)", profile=profile
+        )
+        assert profile.local_memory == much
+        assert kernel(size=9, num_bins=3).tolist() == [3, 3, 3]
+        return {"of plans": Measurement(1.0, "G/s", 0.0, "by hand")}
+
+    monkeypatch.setattr(calibrate, "device_kind", lambda device: "gpu")
+    monkeypatch.setattr(calibrate, "_stages", lambda bench: stages)
+    monkeypatch.setattr(calibrate, "plan_rates", rates)
+    found = calibrate.calibrate(queue.device, quick=True, progress=lambda stage: None)
+    assert list(found.rates) == ["of plans"]
+    assert {finding.key: finding.value for finding in found.findings}["local_memory"] == much
+
+
 def test_a_calibrated_profile_is_used(tmp_path, monkeypatch, queue):
     found = calibrate.Calibration(
         queue.device.name.strip(),
