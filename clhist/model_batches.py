@@ -104,9 +104,13 @@ def _batched_global(draft: Draft, update: str) -> Plan:
     found = global_copies(alone, update)
     copies = draft.affordable(min(found.copies, threads), update)
     groups = ceil(histograms * chunks / teams)
-    return draft.finish(
+    plan = draft.finish(
         "global", update, copies, found.passes, group, groups, threads, groups_per_histogram=chunks, teams=teams
     )
+    if plan.update != "private":
+        return plan
+    draft.steps.clear()
+    return _batched_private(draft)  # where each work-item has not only a copy of its own, but also a chunk
 
 
 def _batched_private(draft: Draft) -> Plan:

@@ -94,6 +94,16 @@ def test_several_histograms_in_one_work_group(gpu_like, rng):
     np.testing.assert_array_equal(kernel(bins, num_bins=6, offsets=offsets)[:, 5], np.diff(offsets))
 
 
+@pytest.mark.parametrize("passes", [None, 5])
+def test_as_many_copies_as_work_items(passes, gpu_like, rng):
+    """Long runs of few bins: each work-item has a copy of its own, and so needs a chunk of its own."""
+    kernel = pair_kernel(operators.saturating_add(np.int32, 10**6), gpu_like)
+    for offsets in ([0, 100_000], [0, 30, 30, 50_000, 99_990]):
+        bins = draw(rng, 100_000, 11)
+        result = kernel(bins, np.ones_like(bins), num_bins=11, offsets=offsets, memory="global", passes=passes)
+        np.testing.assert_array_equal(result, counts(bins, offsets, 11))
+
+
 def test_several_passes(gpu_like, rng):
     kernel, bins = counting(gpu_like), draw(rng, 4000, 20_000)
     plan = kernel.plan(4000, 20_000, num_histograms=4)

@@ -192,6 +192,15 @@ def _ragged_batches(at: Setting) -> None:
     for name, offsets in OFFSETS.items():
         same = partial(assert_same, expected=_batched(bins, offsets, 5))
         expect(same, kernel(bins, num_bins=5, offsets=np.array(offsets)), offsets=name)
+    # So many elements of so few bins that each work-item has a copy.
+    kernel = at.kernel(operators.saturating_add(np.int32, 10**6), "const int *bins", "EMIT(bins[i], 1)")
+    bins, offsets = drawn("uniform, some outside", at.rng, 50_000, 5), [0, 30, 30, 49_000]
+    expect(
+        partial(assert_same, expected=_batched(bins, offsets, 5)),
+        kernel(bins, num_bins=5, offsets=offsets, memory="global"),
+        N=50_000,
+        memory="global",
+    )
 
 
 def _vectors(at: Setting) -> None:
