@@ -337,8 +337,10 @@ def test_nothing(slow):
 }
 
 
-@pytest.mark.parametrize("where", HANGING)
-def test_the_watchdog_sees(where, tmp_path):
+@pytest.mark.parametrize(
+    ("where", "processes"), [*((where, 0) for where in HANGING), ("collection", 2), ("a test", 2)]
+)
+def test_the_watchdog_sees(where, processes, tmp_path):
     from pathlib import Path
     from subprocess import run
     from sys import executable
@@ -348,7 +350,7 @@ def test_the_watchdog_sees(where, tmp_path):
     (tmp_path / "conftest.py").write_text(config.replace("LONGEST_TEST = 120", "LONGEST_TEST = 1"), encoding="utf-8")
     (tmp_path / "test_hanging.py").write_text(HANGING[where], encoding="utf-8")
     begin = time.monotonic()
-    command = [executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    command = [executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(processes), str(tmp_path)]
     done = run(command, capture_output=True, text=True, timeout=50, check=False)
     assert time.monotonic() - begin < 50
     assert done.returncode != 0
