@@ -106,6 +106,7 @@ def _forms():
 
 FORMS = tuple(_forms())
 SOME_FORMS = FORMS[::3]
+STREAMED = FORMS[::5]  # by kernels of their own, also for partial results
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ def test_any_order_gives_the_same(subject_of, form, given, number, other):
 
 @checked
 @given(
-    form=st.sampled_from(SOME_FORMS),
+    form=st.sampled_from(STREAMED),
     given=inputs,
     number=numbers,
     cuts=st.lists(st.floats(0, 1), max_size=4),

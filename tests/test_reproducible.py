@@ -102,8 +102,8 @@ PLANS = [
     {"update": "native", "memory": "local", "copies": 3, "passes": 2},
     {"update": "cas", "memory": "global", "passes": 3},
     {"update": "lock", "memory": "local", "locks": 16},
-    {"update": "sort"},
     {"memory": "partitioned", "passes": 3},
+    {"update": "sort"},  # which takes seconds to build
 ]
 
 
@@ -118,7 +118,7 @@ def test_any_order_and_any_plan(dtype, gpu_like, rng):
         profile=gpu_like,
     )
     expected = reduce_by_index(BINS, np.add, bins, values, reproducible=True)
-    for choices in PLANS:
+    for choices in PLANS if dtype == np.float64 else PLANS[:-1]:
         order = rng.permutation(len(bins))
         result = kernel(bins[order], values[order], num_bins=BINS, reproducible=True, **choices)
         same_bits(result, expected)
