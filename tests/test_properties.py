@@ -106,7 +106,7 @@ def _forms():
 
 FORMS = tuple(_forms())
 SOME_FORMS = FORMS[::3]
-STREAMED = FORMS[::5]  # by kernels of their own, also for partial results
+STREAMED = FORMS[: len(SUBJECTS) : 5]  # which takes kernels of their own, for partial results
 
 
 @dataclass(frozen=True)
