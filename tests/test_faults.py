@@ -184,13 +184,13 @@ def test_the_caller_s_own_mistake_is_shown_once(code, gpu_like, bins, monkeypatc
 # Processes and contexts.
 
 
-def test_eight_processes_at_once(monkeypatch, tmp_path):
+def test_four_processes_at_once(monkeypatch, tmp_path):
     """With all caches of compiled programs, which are empty at first."""
     monkeypatch.delenv("PYOPENCL_NO_CACHE")
     for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
-    with multiprocessing.get_context("spawn").Pool(8) as pool:
-        found = pool.map_async(count_in_a_process, range(8), chunksize=1).get(LONGEST)
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        found = pool.map_async(count_in_a_process, range(4), chunksize=1).get(LONGEST)
     assert len({process for process, _ in found}) > 1
     assert all(right for _, right in found)
 
