@@ -29,6 +29,7 @@ _terminal = pytest.StashKey()
 def pytest_configure(config: pytest.Config) -> None:
     # A copy, since a test's own standard error is captured.
     config.stash[_terminal] = os.fdopen(os.dup(sys.stderr.fileno()), "w")
+    config.option.maxworkerrestart = "0"  # of pytest-xdist: what hangs in one process ends the run, too
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -38,9 +38,15 @@ def wide(monkeypatch):
     monkeypatch.setattr("clhist.execute.NARROW_BINS", 1)
 
 
-@pytest.mark.usefixtures("any_profile")
-@pytest.mark.parametrize("dtype", C_NAMES)
-def test_indices_of_each_integer_type(dtype, rng):
+@pytest.mark.parametrize(
+    ("dtype", "any_profile"),
+    [
+        *((dtype, "own profile") for dtype in C_NAMES),
+        *((dtype, "as a GPU") for dtype in ("int8", "uint16", "int32", "uint64")),
+    ],
+    indirect=["any_profile"],
+)
+def test_indices_of_each_integer_type(dtype, any_profile, rng):
     for num_bins in (1, 100, 127, 128, 129, 256, 300, 40_000):
         inside = rng.integers(0, min(num_bins, np.iinfo(dtype).max), 2000).astype(dtype)
         indices = rng.permutation(np.concatenate([inside, bins_at_limits(dtype, num_bins)]))

@@ -54,8 +54,17 @@ def agree(points, init, **options):
     return found, expected
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("name", "k"), [("iris", 3), ("wine", 3), ("digits", 10), ("breast_cancer", 20)])
+@pytest.mark.parametrize(
+    ("name", "k", "dtype"),
+    [
+        ("iris", 3, np.float32),
+        ("iris", 3, np.float64),
+        ("wine", 3, np.float64),
+        ("digits", 10, np.float32),
+        ("breast_cancer", 20, np.float32),
+        ("breast_cancer", 20, np.float64),
+    ],
+)
 def test_real_data_as_scikit_learn(name, k, dtype):
     points = getattr(datasets, f"load_{name}")().data.astype(dtype)
     found, expected = agree(points, some(points, k))

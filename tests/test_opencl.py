@@ -41,7 +41,8 @@ def at_offset(queue, array, offset):
     return cl_array.to_device(queue, np.concatenate([array[:1].repeat(offset), array]))[offset:]
 
 
-@pytest.mark.parametrize("name", CASES)
+# Of values of 4, 16 and 1 bytes, and structs.
+@pytest.mark.parametrize("name", ["add int32", "multiply complex128", "maximum int8", "argmax float32", "two largest"])
 def test_device_arrays(name, profile, queue):
     bins, values, check = problem(name)
     result = pair_kernel(CASES[name].operator, profile)(*to_device(queue, bins, values), num_bins=NUM_BINS)

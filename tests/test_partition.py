@@ -100,8 +100,9 @@ MAPS = {
 }
 
 
-@pytest.mark.parametrize("order", ["cpu", "gpu"])
-@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize(
+    ("name", "order"), [*((name, "gpu") for name in MAPS), ("conditional", "cpu"), ("one value", "cpu")]
+)
 def test_maps(name, order, gpu_like, rng):
     code, expected = MAPS[name]
     profile = dataclasses.replace(gpu_like, kind=order)

@@ -31,7 +31,7 @@ MASK = 2**32 - 1
 FAR = (-(2**31), -1, 2**31 - 1)  # and H: bins that there are not
 MOST_BYTES = 32  # of a bin, with its locks
 ORDERS = ("interleaved", "blocked")
-BATCHED = ("add int32", "add float32", "maximum int8")
+BATCHED = ("add int32", "add float32")
 
 
 def custom(name, combine, neutral):
@@ -106,6 +106,7 @@ def _forms():
 
 FORMS = tuple(_forms())
 SOME_FORMS = FORMS[::3]
+STREAMED = FORMS[1 : len(SUBJECTS) : 9]  # one of each update, since partial results take kernels of their own
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ def test_any_order_gives_the_same(subject_of, form, given, number, other):
 
 @checked
 @given(
-    form=st.sampled_from(SOME_FORMS),
+    form=st.sampled_from(STREAMED),
     given=inputs,
     number=numbers,
     cuts=st.lists(st.floats(0, 1), max_size=4),

@@ -28,12 +28,31 @@ DTYPES = {
 }
 
 
+# As a GPU, what test_conformance.py does not check there.
+AS_A_GPU = {
+    np.add: "? i1 u1 i2 u2 f8 c16",
+    np.multiply: "? u2 c16",
+    np.minimum: "i1",
+    np.maximum: "u1",
+    np.fmin: "i2",
+    np.bitwise_or: "u2",
+    np.logical_and: "?",
+}
+UFUNCS = [
+    (ufunc, dtype, profile)
+    for profile, table in (("own profile", DTYPES), ("as a GPU", AS_A_GPU))
+    for ufunc, dtypes in table.items()
+    for dtype in dtypes.split()
+]
+
+
 @pytest.mark.parametrize(
-    ("ufunc", "dtype"),
-    [(ufunc, dtype) for ufunc, dtypes in DTYPES.items() for dtype in dtypes.split()],
+    ("ufunc", "dtype", "any_profile"),
+    UFUNCS,
+    indirect=["any_profile"],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_ufuncs(ufunc, dtype, rng):
+def test_ufuncs(ufunc, dtype, any_profile, rng):
     case = ufunc_case(ufunc, dtype)
     indices, dest, values = rng.integers(0, 40, 1500), case.draw(rng, 40), case.draw(rng, 1500)
     result = reduce_by_index(dest, ufunc, indices, values)
@@ -46,8 +65,9 @@ def test_ufuncs(ufunc, dtype, rng):
         case.check(groups_of(*everything, 40))(result)
 
 
+@pytest.mark.parametrize("any_profile", ["own profile"], indirect=True)
 @pytest.mark.parametrize("name", CASES)
-def test_operators(name):
+def test_operators(name, any_profile):
     bins, values, check = problem(name)
     operator = CASES[name].operator
     neutral = np.full(37, np.array(operator.neutral).astype(operator.dtype), operator.dtype)
@@ -64,15 +84,26 @@ def test_expressions(expression, ufunc, rng):
     np.testing.assert_array_equal(reduce_by_index(dest, expression, indices, values), expected, strict=True)
 
 
+CONVERTED = [
+    ("i4", "i1"), ("i4", "u2"), ("i4", "?"), ("u1", "?"), ("i1", "i8"), ("u8", "u1"), ("i8", "u4"),
+    ("f4", "i4"), ("f4", "f8"), ("f8", "f4"), ("f8", "u8"), ("f8", "?"),
+    ("c8", "f8"), ("c16", "c8"), ("c8", "c16"), ("c16", "i8"), ("c8", "?"),
+]  # fmt: skip
+
+
+# As a GPU, whose loads are of 16 bytes, values of each width.
+CONVERTED_BY_A_GPU = [("i4", "i1"), ("i4", "u2"), ("f4", "i4"), ("f4", "f8"), ("c8", "c16")]
+
+
 @pytest.mark.parametrize(
-    ("dest", "values"),
+    ("dest", "values", "any_profile"),
     [
-        ("i4", "i1"), ("i4", "u2"), ("i4", "?"), ("u1", "?"), ("i1", "i8"), ("u8", "u1"), ("i8", "u4"),
-        ("f4", "i4"), ("f4", "f8"), ("f8", "f4"), ("f8", "u8"), ("f8", "?"),
-        ("c8", "f8"), ("c16", "c8"), ("c8", "c16"), ("c16", "i8"), ("c8", "?"),
+        *((*pair, "own profile") for pair in CONVERTED),
+        *((*pair, "as a GPU") for pair in CONVERTED_BY_A_GPU),
     ],
-)  # fmt: skip
-def test_values_of_another_dtype(dest, values, rng):
+    indirect=["any_profile"],
+)
+def test_values_of_another_dtype(dest, values, any_profile, rng):
     # Small whole numbers: exact in all of them.
     given = (rng.integers(0, 2 if values == "?" else 100, 500) * (1j if values[0] == "c" else 1)).astype(values)
     indices, before = rng.integers(0, 10, 500), rng.integers(0, 100, 10).astype(dest)

@@ -102,8 +102,8 @@ PLANS = [
     {"update": "native", "memory": "local", "copies": 3, "passes": 2},
     {"update": "cas", "memory": "global", "passes": 3},
     {"update": "lock", "memory": "local", "locks": 16},
-    {"update": "sort"},
     {"memory": "partitioned", "passes": 3},
+    {"update": "sort"},
 ]
 
 

@@ -82,8 +82,15 @@ def test_saturating_sums(dtype, maximum, most, gpu_like, rng):
     np.testing.assert_array_equal(kernel(bins, values, num_bins=64), np.array(expected, dtype))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint64])
-@pytest.mark.parametrize("ufunc", [np.logical_and, np.logical_or, np.logical_xor], ids=lambda u: u.__name__)
+@pytest.mark.parametrize(
+    ("ufunc", "dtype"),
+    [
+        *((ufunc, np.float32) for ufunc in (np.logical_and, np.logical_or, np.logical_xor)),
+        (np.logical_and, np.int8),
+        (np.logical_or, np.uint64),
+    ],
+    ids=lambda value: value.__name__,
+)
 def test_truth_of_numbers(ufunc, dtype, gpu_like, rng):
     bins, values = rng.integers(0, 900, 2000, np.int32), random_values(rng, 2000, dtype)
     values[rng.random(2000) < 0.5] = 0
