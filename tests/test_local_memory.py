@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, Operator, operators
-from clhist.device import device_features
+from clhist.device import device_features, trust
 from clhist.profile import named_profile
 
 RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
@@ -33,6 +33,7 @@ def test_what_the_source_asks_for(name, local_memory, queue):
     profile = dataclasses.replace(
         named_profile("nvidia-h200"), rates={}, local_memory=local_memory, features=device_features(queue.device)
     )
+    trust(profile)  # or a device that has less would refuse it
     kernel = HistogramKernel(
         queue.context,
         OPERATORS[name],

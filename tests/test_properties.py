@@ -296,9 +296,12 @@ def test_a_device_with_little_memory_gives_the_same(subject_of, queue, form, giv
     given=inputs,
     histograms=st.integers(1, 9),
     even=st.booleans(),
+    copies=st.none() | few_or_many(1, 9, 600),
+    memory=st.sampled_from([None, "form", "local", "global"]),  # besides that of the form, without its update
 )
-def test_a_batch_is_its_histograms(subject_of, form, given, histograms, even):
+def test_a_batch_is_its_histograms(subject_of, form, given, histograms, even, copies, memory):
     subject = subject_of(form)
+    forced = (subject.forced if memory == "form" else {"memory": memory}) | {"copies": copies}
     bins, values, _ = given.arrays(subject.case)
     if even:
         each = given.size // histograms
@@ -309,7 +312,7 @@ def test_a_batch_is_its_histograms(subject_of, form, given, histograms, even):
         ends = np.array([0, *np.sort(cuts), given.size])
         which = {"offsets": ends}
     bins, values = bins[: ends[-1]], values[: ends[-1]]
-    found = subject.kernel(bins, values, num_bins=given.num_bins, **subject.forced, **which)
+    found = subject.kernel(bins, values, num_bins=given.num_bins, **forced, **which)
     assert found.shape == (histograms, given.num_bins)
     for row, (begin, end) in zip(found, pairwise(ends), strict=True):
         given.check(subject.case, bins[begin:end], values[begin:end], None)(row)
