@@ -13,11 +13,12 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
+from allocators import Limited
 from processes import LONGEST, count_in_a_process, run_python
 
 import clhist
 from clhist import Accumulator, BuildError, HistogramKernel, Operator, atomics, operators, program
-from clhist.selftest.cases import Limited, pair_kernel
+from clhist.selftest.cases import pair_kernel
 from clhist.selftest.reference import counts_of
 
 COUNT = operators.add(np.int32)

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from allocators import Limited
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clhist import Accumulator, HistogramKernel, Operator
 from clhist.atomics import MEMORIES, UPDATES
-from clhist.selftest.cases import CASES, PRODUCTS, Case, Limited, is_available, pair_kernel, random_values, ufunc_case
+from clhist.selftest.cases import CASES, PRODUCTS, Case, is_available, pair_kernel, random_values, ufunc_case
 from clhist.selftest.reference import groups_of
 
 GIVEN = os.environ.get("CLHIST_EXAMPLES")

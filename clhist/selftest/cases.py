@@ -16,7 +16,6 @@ import pyopencl as cl
 from clhist import HistogramKernel, Operator, Profile, operators
 from clhist.atomics import available_updates
 from clhist.device import device_features
-from clhist.scratch import immediate_allocator
 from clhist.selftest.reference import (
     Group,
     Rational,
@@ -289,19 +288,6 @@ def pair_kernel(
         map="EMIT(bins[i], values[i])",
         profile=profile,
     )
-
-
-class Limited:
-    """An allocator of a device that has so many bytes for each array; knows what it was asked for."""
-
-    def __init__(self, queue, most):
-        self.own, self.most, self.asked = immediate_allocator(queue), most, []
-
-    def __call__(self, size):
-        self.asked.append(size)
-        if size > self.most:
-            raise cl.MemoryError("allocate", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
-        return self.own(size)
 
 
 def is_available(case: Case, update: str, memory: str, queue: cl.CommandQueue) -> bool:
