@@ -68,7 +68,7 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     """Return the bytes of the local array: a quarter, a half or all of local memory, so that few kernels are built."""
     if plan.memory == "global":
         return 0
-    most = profile.local_memory
+    most = profile.local_memory // ALIGNMENT * ALIGNMENT
     if plan.packed:
         return most
     end = locks = 0
@@ -80,7 +80,9 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     end = -(-end // LOCK_BYTES) * LOCK_BYTES + LOCK_BYTES * locks
     if plan.partitions:
         end = -(-end // ALIGNMENT) * ALIGNMENT + RANGE_BYTES
-    return next((size for size in (most // 4, most // 2, most) if size >= end), end)
+    # Words lie at its end, too.
+    sizes = (most // parts // ALIGNMENT * ALIGNMENT for parts in (4, 2, 1))
+    return next((size for size in sizes if size >= end), -(-end // LOCK_BYTES) * LOCK_BYTES)
 
 
 @kept_by_context

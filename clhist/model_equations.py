@@ -71,7 +71,7 @@ def can_pack(draft: Draft, update: str) -> bool:
     """Whether counters of 16 bits, two to a word, are possible and fit local memory in one pass."""
     free = draft.forced.memory in (None, "local") and replace(draft.forced, update=None, memory=None) == Forced()
     plain = free and len(draft.bins) == 1 and draft.profile.kind != "cpu"
-    fits = 2 * draft.num_bins <= draft.profile.local_memory - 4
+    fits = 2 * draft.num_bins <= draft.local_memory("native") - 4
     # Each of these atomics gives back what it found, and waits for those before it: three times as long in one bin.
     return draft.counts and update == "native" and plain and fits and draft.race_factor <= MOST_PACKED_RACE_FACTOR
 

@@ -53,5 +53,25 @@ def test_what_the_source_asks_for(name, local_memory, queue):
                     sizes = [int(size) for size in re.findall(r"clhist_pool\[(\d+)\]", kernel.source(plan, queue))]
                     assert sizes, plan
                     assert max(sizes) <= local_memory, plan
+                    assert all(size % 16 == 0 for size in sizes), "words lie at the end"
                     found += 1
     assert found > 5
+
+
+@pytest.mark.parametrize("local_memory", [4001, 12_345, 65_536])
+def test_counters_of_16_bits(local_memory, queue):
+    profile = dataclasses.replace(
+        named_profile("nvidia-h200"), rates={}, local_memory=local_memory, features=device_features(queue.device)
+    )
+    trust(profile)
+    kernel = HistogramKernel(
+        queue.context, operators.add(np.int32), arguments="const int *b", map="EMIT(b[i], 1)", profile=profile
+    )
+    packed = 0
+    for num_bins in range(local_memory // 2 - 20, local_memory // 2 + 1):
+        plan = kernel.plan(10**7, num_bins)
+        if plan.packed:
+            packed += 1
+            (size,) = (int(size) for size in re.findall(r"clhist_pool\[(\d+)\]", kernel.source(plan, queue)))
+            assert 4 * -(-num_bins // 2) <= size <= local_memory
+    assert packed > 5
