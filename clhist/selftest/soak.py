@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
@@ -34,24 +34,25 @@ _SUMS = [
 ]
 _PAIRS = [(np.float32, np.int32), (np.int64, np.int64)]  # by 64 bits, and by locks
 _OF_A_KERNEL = ("mapped", "fused", "even", "ragged")  # which take a profile
+_GPU, _SMALL_GPU = "a GPU", "a small GPU"  # what a device is taken for
 FORMS = ("plain", "plain", "mapped", "mapped", "fused", "even", "ragged", "vectors", "stream", "bincount", "argmax")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same for many calls: a form, an operator, and what is forced."""
+    """What stays the same for many calls: a form, an operator, what the device is taken for, and what is forced."""
 
     form: str
     ufunc: np.ufunc
     dtype: np.dtype
     pair: tuple[Any, Any]
-    as_gpu: bool
+    like: str
     choices: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         what = f"argmax {np.dtype(self.pair[0])}" if self.form == "argmax" else f"{self.ufunc.__name__} {self.dtype}"
         forced = "".join(f" {key}={value!r}" for key, value in self.choices.items())
-        return f"{self.form} {what}{' as a GPU' * self.as_gpu}{forced}"
+        return f"{self.form} {what}{f' as {self.like}' * bool(self.like)}{forced}"
 
 
 class Soak:
@@ -67,7 +68,10 @@ class Soak:
 
     def __init__(self, queue: cl.CommandQueue, seed: int) -> None:
         self.queue, self.seed = queue, seed
-        self._gpu = as_gpu(device_profile(queue.device))
+        gpu = as_gpu(device_profile(queue.device))
+        # The small one has a copy for each work-item at once, and more passes; its local memory ends anywhere.
+        small = replace(gpu, hardware_threads=64, work_group_size=16, local_memory=min(3001, gpu.local_memory))
+        self._profiles = {"": None, _GPU: gpu, _SMALL_GPU: small}
         self._kernel = lru_cache(maxsize=64)(self._new_kernel)
         self._settings = lru_cache(maxsize=4)(self._new_settings)
         self._fp64 = "fp64" in device_features(queue.device)
@@ -121,13 +125,14 @@ class Soak:
                     choices[name] = str(value) if isinstance(value, np.str_) else int(value)
         if rng.random() < 0.1:
             choices["race_factor"] = str(rng.choice(["sample", "sample once"]))
-        pair, like_a_gpu = _PAIRS[rng.integers(len(_PAIRS))], form in _OF_A_KERNEL and bool(rng.random() < 0.5)
-        return Setting(form, ufunc, np.dtype(dtype), pair, like_a_gpu, choices)
+        pair, like = _PAIRS[rng.integers(len(_PAIRS))], ""
+        if form in _OF_A_KERNEL and (chance := rng.random()) < 0.5:
+            like = _GPU if chance < 0.25 else _SMALL_GPU
+        return Setting(form, ufunc, np.dtype(dtype), pair, like, choices)
 
-    def _new_kernel(self, operator: Any, arguments: str, code: str, like_a_gpu: bool) -> HistogramKernel:
-        profile = self._gpu if like_a_gpu else None
+    def _new_kernel(self, operator: Any, arguments: str, code: str, like: str) -> HistogramKernel:
         found = dict(operator) if isinstance(operator, tuple) else operator
-        return HistogramKernel(self.queue.context, found, arguments=arguments, map=code, profile=profile)
+        return HistogramKernel(self.queue.context, found, arguments=arguments, map=code, profile=self._profiles[like])
 
     def _given(self, on_device: bool, *arrays: np.ndarray) -> list[Any]:
         return [cl_array.to_device(self.queue, array) if on_device else array for array in arrays]
@@ -144,7 +149,7 @@ class Soak:
     def _pairs_of(self, setting: Setting, bins: np.ndarray, values: np.ndarray, on_device: bool, **more: Any) -> Any:
         operator = operators.as_operator(setting.ufunc, setting.dtype)
         arguments = "const int *bins, const value_t *values"
-        kernel = self._kernel(operator, arguments, "EMIT(bins[i], values[i])", setting.as_gpu)
+        kernel = self._kernel(operator, arguments, "EMIT(bins[i], values[i])", setting.like)
         return _host(kernel(*self._given(on_device, bins, values), queue=self.queue, **more, **setting.choices))
 
     def _mapped(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
@@ -184,7 +189,7 @@ class Soak:
             (("n", operators.add(np.int32)), ("v", operators.as_operator(setting.ufunc, setting.dtype))),
             f"const int *bins, const {c_name(setting.dtype)} *values",
             "EMIT_n(bins[i], 1); EMIT_v(bins[i], values[i])",
-            setting.as_gpu,
+            setting.like,
         )
         values = _values(rng, setting.dtype, bins.size)
         given = self._given(on_device, bins, values)
