@@ -18,9 +18,8 @@ from clhist.process import check_process
 Allocator = Callable[[int], Any]
 
 _MOST_POOLS = 8
-_MOST_IDLE = (
-    8  # the part of the device's memory that a pool may keep for later calls: calls of all sizes keep one of each
-)
+# The part of the device's memory that a pool may keep for later calls: calls of all sizes keep one of each.
+_MOST_IDLE = 8
 _REFUSALS = (cl.MemoryError, cl.LogicError, MemoryError)  # too much for the device, or for one buffer
 _BYTE = np.zeros(1, np.uint8)
 
@@ -76,7 +75,7 @@ class _Pool:
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self._lock = queue, threading.Lock()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of allocators that are deferred: see `allocate`
+            warnings.simplefilter("ignore", UserWarning)  # of allocators that are deferred: see `_new`
             self._pool = MemoryPool(DeferredAllocator(queue.context))
 
     def __call__(self, size: int) -> Any:
