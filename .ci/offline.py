@@ -24,19 +24,10 @@ from pathlib import Path
 import numpy as np
 
 from clhist import operators
-from clhist.arguments import parse_arguments
-from clhist.atomics import to_prove
-from clhist.device import features_of
-from clhist.execute import is_wide, local_capacity
-from clhist.map_text import uniform_value
-from clhist.model_draft import Forced
-from clhist.operator import Operator
-from clhist.parameters import held_words
-from clhist.partition import specs
-from clhist.planning import Problem, emits_of, plan_sweeps
-from clhist.planning import Target as Wanted
-from clhist.profile import Profile, Report, load_profiles, merge
-from clhist.render import (
+from clhist.codegen.arguments import parse_arguments
+from clhist.codegen.maps import uniform_value
+from clhist.codegen.parameters import held_words
+from clhist.codegen.render import (
     render_combine,
     render_measure,
     render_pairs,
@@ -45,7 +36,16 @@ from clhist.render import (
     render_segments,
     render_sweep,
 )
-from clhist.specs import DEVICE_FENCE_OPTIONS, CombineSpec, SweepPart, SweepSpec
+from clhist.codegen.specs import DEVICE_FENCE_OPTIONS, CombineSpec, SweepPart, SweepSpec
+from clhist.engine.launch import is_wide, local_capacity
+from clhist.engine.partition import specs
+from clhist.hardware.atomics import to_prove
+from clhist.hardware.profile import Profile, Report, load_profiles, merge
+from clhist.opencl.device import features_of
+from clhist.operators.operator import Operator
+from clhist.planning.plan import Forced
+from clhist.planning.sweeps import Problem, emits_of, plan_sweeps
+from clhist.planning.sweeps import Target as Wanted
 
 WORKERS = 2
 INT64 = "cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"

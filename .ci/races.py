@@ -27,9 +27,11 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 import clhist
-from clhist import HistogramKernel, Operator, operators, scratch, sorting
-from clhist.program import build
-from clhist.render import render_measure
+from clhist import HistogramKernel, Operator, operators
+from clhist.codegen.render import render_measure
+from clhist.engine import sort as sorting
+from clhist.opencl import memory as scratch
+from clhist.opencl.program import build
 
 WORKERS = 2
 LONGEST = 60  # seconds that a case may take: a bad lock hangs

@@ -10,17 +10,17 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
     __path__.append(str(Path(__file__).parents[1]))
 
 from clhist import operators
+from clhist.accumulator import Accumulator
 from clhist.api import bincount, reduce_by_index
-from clhist.device import default_queue, device_profile
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
-from clhist.inspector import RaceFactor
+from clhist.hardware.profile import Profile, named_profile
 from clhist.kernel import HistogramKernel
-from clhist.model import plan
-from clhist.model_draft import Plan
-from clhist.operator import Operator
-from clhist.profile import Profile, named_profile
-from clhist.scratch import free_scratch
-from clhist.stream import Accumulator
+from clhist.opencl.device import default_queue, device_profile
+from clhist.opencl.memory import free_scratch
+from clhist.operators.operator import Operator
+from clhist.planning.choose import plan
+from clhist.planning.plan import Plan
+from clhist.race_factor import RaceFactor
 
 __version__ = "0.1.0"
 

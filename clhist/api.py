@@ -14,15 +14,10 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.arguments import integer
-from clhist.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
-from clhist.device import default_queue
-from clhist.dtypes import supported_dtype
-from clhist.execute import NARROW_BINS, NARROW_ELEMENTS
-from clhist.kernel import HistogramKernel
-from clhist.model_draft import Forced
-from clhist.operator import Operator
-from clhist.pairs import (
+from clhist.codegen.arguments import integer
+from clhist.engine.launch import NARROW_BINS, NARROW_ELEMENTS
+from clhist.engine.magnitude import is_float_sum, largest_magnitude, reproducible_form
+from clhist.engine.plain import (
     PairSpec,
     arguments_of,
     as_array,
@@ -33,8 +28,13 @@ from clhist.pairs import (
     pair_spec,
     row_shape,
 )
-from clhist.process import check_process
-from clhist.reproducible import is_float_sum, largest_magnitude, reproducible_form
+from clhist.kernel import HistogramKernel
+from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
+from clhist.opencl.device import default_queue
+from clhist.opencl.fork_guard import check_process
+from clhist.operators.c_types import supported_dtype
+from clhist.operators.operator import Operator
+from clhist.planning.plan import Forced
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.

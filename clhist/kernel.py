@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.arguments import check_structs, integer, parse_arguments, scalar
-from clhist.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
-from clhist.batch import Batch, batch_of_offsets, check_batch
-from clhist.device import default_queue, profile_names
-from clhist.execute import Events, Launch
-from clhist.fixed_point import check_range
-from clhist.inspector import RaceFactor, counting, sample_race_factor
-from clhist.map_text import is_elementwise, uses_position
-from clhist.model_draft import Forced, Plan
-from clhist.operator import Operator
-from clhist.outputs import Outputs
-from clhist.prepare import FREE, Preparation, Prepared
-from clhist.process import check_process
-from clhist.profile import Profile
-from clhist.program import kept_by_context
-from clhist.repeat import Repeat
-from clhist.reproducible import check_emits, is_float_sum, largest_values, magnitudes, reproducible_form
-from clhist.results import Target as ResultTarget
-from clhist.scratch import Allocator
+from clhist.codegen.arguments import check_structs, integer, parse_arguments, scalar
+from clhist.codegen.maps import is_elementwise, uses_position
+from clhist.engine.batch import Batch, batch_of_offsets, check_batch
+from clhist.engine.bound import Repeat
+from clhist.engine.build import FREE, Preparation, Prepared
+from clhist.engine.launch import Events, Launch
+from clhist.engine.magnitude import check_emits, is_float_sum, largest_values, magnitudes, reproducible_form
+from clhist.engine.outputs import Outputs
+from clhist.engine.results import Target as ResultTarget
+from clhist.hardware.profile import Profile
+from clhist.opencl.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
+from clhist.opencl.device import default_queue, profile_names
+from clhist.opencl.fork_guard import check_process
+from clhist.opencl.memory import Allocator
+from clhist.opencl.program import kept_by_context
+from clhist.operators.fixed_point import check_range
+from clhist.operators.operator import Operator
+from clhist.planning.plan import Forced, Plan
+from clhist.race_factor import RaceFactor, counting, sample_race_factor
 
 if TYPE_CHECKING:
-    from clhist.stream import Accumulator
+    from clhist.accumulator import Accumulator
 
 _LOAD_BYTES = 16
 _NO_CHOICE = (None,) * 6
@@ -68,7 +68,7 @@ class Call:
 class Outcome:
     """What a call gives: its results in order, the events of each stage, and the largest bin if that was asked.
 
-    `after` is that of `clhist.execute.Enqueued`.
+    `after` is that of `clhist.engine.launch.Enqueued`.
     """
 
     results: list[Any]
@@ -411,7 +411,7 @@ class HistogramKernel:
 
     def accumulator(self, num_bins: Any, **options: Any) -> Accumulator:
         """Return an `Accumulator` of this map, for input that comes piece by piece; it has the `options`."""
-        from clhist.stream import Accumulator  # which uses this module
+        from clhist.accumulator import Accumulator  # which uses this module
 
         return Accumulator(self, num_bins, **options)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from clhist.cli.main import table
-from clhist.profile import PARAMETERS
+from clhist.hardware.profile import PARAMETERS
 
 
 @click.command()
@@ -33,8 +33,8 @@ def calibrate(device: str | None, platform: str | None, output: Path | None, qui
     Example:
       clhist calibrate --device H200 --output my-h200.toml
     """
-    import clhist.calibrate as calibration
-    from clhist.device import default_queue, devices
+    import clhist.calibration.calibrate as calibration
+    from clhist.opencl.device import default_queue, devices
 
     chosen = default_queue().device if platform is None and device is None else devices(platform, device)[0]
     name = chosen.name.strip()

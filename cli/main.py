@@ -13,22 +13,22 @@ from typing import Any
 import click
 
 from clhist import __version__
-from clhist.device import PROFILE_VARIABLE
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
-from clhist.profile import named_profile
+from clhist.hardware.profile import named_profile
+from clhist.opencl.device import PROFILE_VARIABLE
 
 COMMANDS = {
     "info": "clhist.cli.info:info",
     "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",
-    "bench": "clhist.cli.bench:bench",
+    "bench": "clhist.cli.bench.command:bench",
     "selftest": "clhist.cli.selftest:selftest",
-    "gromacs": "clhist.cli.gromacs:gromacs",
-    "kmeans": "clhist.cli.kmeans:kmeans_command",
-    "histo": "clhist.cli.histo:histo",
-    "image": "clhist.cli.image:image",
-    "joint": "clhist.cli.joint:joint",
-    "tpacf": "clhist.cli.tpacf:tpacf",
+    "gromacs": "clhist.cli.cases.gromacs:gromacs",
+    "kmeans": "clhist.cli.cases.kmeans:kmeans_command",
+    "histo": "clhist.cli.cases.histo:histo",
+    "image": "clhist.cli.cases.image:image",
+    "joint": "clhist.cli.cases.joint:joint",
+    "tpacf": "clhist.cli.cases.tpacf:tpacf",
 }
 
 

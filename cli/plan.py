@@ -9,15 +9,15 @@ from decimal import Decimal
 
 import click
 
-from clhist import model_equations
-from clhist.atomics import PLACES, STRATEGIES, enough_copies
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError
-from clhist.model import PREDICTED
-from clhist.model import plan as make_plan
-from clhist.model_draft import LOCK_BYTES, Forced, Plan, Step, sort_bytes
-from clhist.planning import grouped, pays
-from clhist.profile import PARAMETERS, Profile, load_profiles, named_profile
+from clhist.hardware.atomics import PLACES, STRATEGIES, enough_copies
+from clhist.hardware.profile import PARAMETERS, Profile, load_profiles, named_profile
+from clhist.planning import equations as model_equations
+from clhist.planning.choose import PREDICTED
+from clhist.planning.choose import plan as make_plan
+from clhist.planning.plan import LOCK_BYTES, Forced, Plan, Step, sort_bytes
+from clhist.planning.sweeps import grouped, pays
 
 _NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)(?:\.\d+)?(?:e\+?\d{1,2})?) ?(?:([kmgt])(i?)b?|b)?", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -285,7 +285,7 @@ def _given(sweep: _Sweep, update: str, arrays: int, histograms: int | None) -> l
 
 def _default_device() -> tuple[Profile, int]:
     """Return the numbers of the default device, and what copies may take of its memory."""
-    from clhist.device import default_queue, device_profile, memory_budget
+    from clhist.opencl.device import default_queue, device_profile, memory_budget
 
     try:
         device = default_queue().device

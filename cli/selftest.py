@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from clhist.cli.case_options import json_option, report
+from clhist.cli.cases.options import json_option, report
 from clhist.cli.main import table
 
 _SHORT = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
@@ -68,7 +68,7 @@ def selftest(
       clhist selftest --soak 30 --seed 1 --threads 4
       clhist selftest --seed 1 --only 4711
     """
-    from clhist.device import default_queue, devices
+    from clhist.opencl.device import default_queue, devices
     from clhist.selftest.suite import queue_of
     from clhist.selftest.watchdog import Watchdog
     from clhist.selftest.workers import default_jobs
@@ -94,7 +94,7 @@ def _hangs(name: str, limit: float, device: Any) -> None:
 
 def _checks(queue: Any, watchdog: Any, *, quick: bool, jobs: int, as_json: bool) -> bool:
     """Run the checks, print what came of them, and return whether something is wrong."""
-    from clhist.device import device_kind, device_profile
+    from clhist.opencl.device import device_kind, device_profile
     from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, advice
     from clhist.selftest.suite import checks, checks_elsewhere
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from clhist.cli.case_options import report
+from clhist.cli.cases.options import report
 
 # Of the time: for the rest of it the last of these calls are made again and again. Nothing new is to be built then, so
 # that memory must be flat but for what allocators waste.
@@ -135,8 +135,8 @@ class _Run:
 
 def _memory() -> dict[str, int]:
     """Return the bytes that this process has in memory and in pools on the device, and how many programs it built."""
-    from clhist.program import programs_built
-    from clhist.scratch import scratch_bytes
+    from clhist.opencl.memory import scratch_bytes
+    from clhist.opencl.program import programs_built
 
     return {"rss": _resident(), "scratch": scratch_bytes(), "programs": programs_built()}
 

@@ -1,1 +1,1 @@
-"""Device profiles as TOML; clhist.profile reads them."""
+"""Device profiles as TOML; clhist.hardware.profile reads them."""

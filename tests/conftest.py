@@ -113,7 +113,7 @@ def any_profile(
     if request.param == "own profile":
         yield
     else:
-        monkeypatch.setattr("clhist.prepare.device_profile", lambda device: gpu_like)
+        monkeypatch.setattr("clhist.engine.build.device_profile", lambda device: gpu_like)
         clhist.api.pair_kernel.cache_clear()  # its kernels keep the plans that they made
         yield
         clhist.api.pair_kernel.cache_clear()

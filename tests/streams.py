@@ -17,7 +17,7 @@ def pretend(monkeypatch, profile):
     """Let all that asks for the device's profile get this one."""
     for module in ("prepare", "pairs", "stream"):
         monkeypatch.setattr(f"clhist.{module}.device_profile", lambda device: profile)
-    clhist.pairs.pair_kernel.cache_clear()
+    clhist.engine.plain.pair_kernel.cache_clear()
 
 
 @pytest.fixture(params=["in place", "staged"])
@@ -27,12 +27,12 @@ def path(request, gpu_like, monkeypatch):
     The last builds kernels of its own: tests take it, by parametrizing this fixture, where those make a difference.
     """
     if request.param != "in place":
-        monkeypatch.setattr("clhist.stream.shares_memory", lambda device: False)
+        monkeypatch.setattr("clhist.accumulator.shares_memory", lambda device: False)
     if request.param == AS_A_GPU:
         pretend(monkeypatch, gpu_like)
-    clhist.pairs.pair_kernel.cache_clear()  # its kernels keep the plans that they made
+    clhist.engine.plain.pair_kernel.cache_clear()  # its kernels keep the plans that they made
     yield request.param
-    clhist.pairs.pair_kernel.cache_clear()
+    clhist.engine.plain.pair_kernel.cache_clear()
 
 
 every_path = pytest.mark.parametrize("path", ["in place", "staged", AS_A_GPU], indirect=True)

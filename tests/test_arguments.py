@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clhist.arguments import check_structs, parse_arguments, scalar
-from clhist.map_text import Argument
+from clhist.codegen.arguments import check_structs, parse_arguments, scalar
+from clhist.codegen.maps import Argument
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 

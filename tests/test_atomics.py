@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.atomics import (
+from clhist.hardware.atomics import (
     ALL_FEATURES,
     FEATURES,
     MEMORIES,
@@ -18,7 +18,7 @@ from clhist.atomics import (
     slowest,
     to_prove,
 )
-from clhist.device import features_of
+from clhist.opencl.device import features_of
 
 NOTHING: frozenset[str] = frozenset()
 BASE = frozenset({"int64_base_atomics"})

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from clhist.cli import bench_plot
-from clhist.cli.bench_inputs import DISTRIBUTIONS, Host, Input, InputSpec, keys, weights
-from clhist.cli.bench_lab import Lab, difference
-from clhist.cli.bench_operators import OPERATORS, SATURATION
-from clhist.cli.bench_timing import Samples, pipelined, repeated
-from clhist.cli.peers import OPERATIONS, peers
+from clhist.cli.bench import plot as bench_plot
+from clhist.cli.bench.inputs import DISTRIBUTIONS, Host, Input, InputSpec, keys, weights
+from clhist.cli.bench.lab import Lab, difference
+from clhist.cli.bench.operators import OPERATORS, SATURATION
+from clhist.cli.bench.peer_functions import OPERATIONS, peers
+from clhist.cli.bench.timing import Samples, pipelined, repeated
 
 N, H = 20_000, 200
 

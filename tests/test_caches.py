@@ -6,7 +6,8 @@ import numpy as np
 import pyopencl as cl
 
 import clhist
-from clhist import program, scratch
+from clhist.opencl import memory as scratch
+from clhist.opencl import program
 
 
 def test_programs(queue, monkeypatch):

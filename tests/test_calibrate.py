@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 import clhist
-from clhist import calibrate, measure
+from clhist.calibration import calibrate, measure
+from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.cli.main import main
-from clhist.device import own_profile
 from clhist.errors import ProfileError
-from clhist.measure import MIB, Bench, Measurement
-from clhist.profile import PARAMETERS, parse_profile
+from clhist.hardware.profile import PARAMETERS, parse_profile
+from clhist.opencl.device import own_profile
 
 
 @pytest.fixture(scope="module")

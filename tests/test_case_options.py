@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import clhist.cases
-from clhist.cli.case_options import report
+from clhist.cli.cases.options import report
 from clhist.cli.main import main
 
 # The arguments that make each compute little.

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from clhist.cli import bench_lab
-from clhist.cli.bench import SUITES
-from clhist.cli.bench_operators import OPERATORS
+from clhist.cli.bench import lab as bench_lab
+from clhist.cli.bench.command import SUITES
+from clhist.cli.bench.operators import OPERATORS
+from clhist.cli.bench.peer_functions import Peer
 from clhist.cli.main import main
-from clhist.cli.peers import Peer
 
 
 def run(*arguments):
@@ -21,8 +21,8 @@ def run(*arguments):
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """Spend little on each thing."""
-    monkeypatch.setattr("clhist.cli.bench_timing._SECONDS", 0.005)
-    monkeypatch.setattr("clhist.cli.bench_timing._LOOP_SECONDS", 0.001)
+    monkeypatch.setattr("clhist.cli.bench.timing._SECONDS", 0.005)
+    monkeypatch.setattr("clhist.cli.bench.timing._LOOP_SECONDS", 0.001)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def measured(tmp_path):
 @pytest.fixture
 def as_gpu(gpu_like, monkeypatch):
     """Let all be planned as for a small GPU, which shares copies."""
-    for module in ("clhist.prepare", "clhist.cli.bench_lab"):
+    for module in ("clhist.engine.build", "clhist.cli.bench.lab"):
         monkeypatch.setattr(f"{module}.device_profile", lambda device: gpu_like)
 
 
@@ -268,7 +268,7 @@ def test_bad_options_are_usage_errors(arguments, text):
 
 
 def test_an_input_that_does_not_fit_the_device(monkeypatch):
-    monkeypatch.setattr("clhist.cli.bench_inputs.InputSpec.nbytes", lambda *_: 2**60)
+    monkeypatch.setattr("clhist.cli.bench.inputs.InputSpec.nbytes", lambda *_: 2**60)
     result = run("-n", "1000")
     assert result.exit_code == 1
     assert "Error: --num-elements: expected an input of at most " in result.output

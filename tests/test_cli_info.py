@@ -8,11 +8,11 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from clhist.atomics import ALL_FEATURES, FEATURES
 from clhist.cli.info import describe, native_atomics, show, updates
 from clhist.cli.main import main
-from clhist.device import devices
-from clhist.profile import load_profiles
+from clhist.hardware.atomics import ALL_FEATURES, FEATURES
+from clhist.hardware.profile import load_profiles
+from clhist.opencl.device import devices
 
 KEYS = {
     "name",

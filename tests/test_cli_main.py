@@ -10,8 +10,8 @@ from click.testing import CliRunner
 import clhist
 from clhist import errors
 from clhist.cli import main as cli
-from clhist.device import device_profile
-from clhist.profile import PARAMETERS
+from clhist.hardware.profile import PARAMETERS
+from clhist.opencl.device import device_profile
 
 
 def run(*arguments):
@@ -62,7 +62,7 @@ def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
     if before:
         monkeypatch.setenv("CLHIST_PROFILE", before)
     used = []
-    monkeypatch.setattr("clhist.prepare.device_profile", lambda dev: used.append(device_profile(dev)) or used[-1])
+    monkeypatch.setattr("clhist.engine.build.device_profile", lambda dev: used.append(device_profile(dev)) or used[-1])
     result = run(*command, "--profile", "small")
     assert result.exit_code == 0, result.output
     assert {profile.name for profile in used} == {"small"}

@@ -13,8 +13,10 @@ import pytest
 from processes import run_python
 
 import clhist
-from clhist import NoDeviceError, device, runtimes
-from clhist.profile import PARAMETERS
+from clhist import NoDeviceError
+from clhist.hardware.profile import PARAMETERS
+from clhist.opencl import device
+from clhist.opencl import icd as runtimes
 
 
 def fake_device(

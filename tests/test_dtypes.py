@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, Operator
-from clhist.dtypes import c_name, declare, dtype_of, literal, same_value, supported_dtype
+from clhist.operators.c_types import c_name, declare, dtype_of, literal, same_value, supported_dtype
 from clhist.selftest.cases import pair_kernel
 
 SCALARS = {

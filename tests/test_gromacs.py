@@ -6,7 +6,7 @@ import pytest
 from clhist.cases.gromacs import PairList, nonbonded_forces
 from clhist.cases.gromacs_data import reference_forces
 from clhist.cases.water import water_box
-from clhist.cli.gromacs_table import missing_atomics
+from clhist.cli.cases.gromacs_table import missing_atomics
 
 EPS = float(np.finfo(np.float32).eps)
 

@@ -11,8 +11,8 @@ from clhist.cases.gro_file import read_gro, write_gro
 from clhist.cases.gromacs import PairList, nonbonded_forces
 from clhist.cases.gromacs_data import load_nonbonded, reference_forces
 from clhist.cases.water import water_box, water_structure
-from clhist.cli import gromacs_table
-from clhist.cli.gromacs_table import missing_atomics
+from clhist.cli.cases import gromacs_table
+from clhist.cli.cases.gromacs_table import missing_atomics
 from clhist.cli.main import main
 
 

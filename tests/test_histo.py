@@ -196,7 +196,7 @@ def test_command_without_points(tmp_path):
 
 
 def test_a_wrong_result_is_exit_status_1(monkeypatch):
-    monkeypatch.setattr("clhist.cli.histo.wafer", lambda n: (np.array([0.2, 0.7]), np.array([0.2, 0.7])))
+    monkeypatch.setattr("clhist.cli.cases.histo.wafer", lambda n: (np.array([0.2, 0.7]), np.array([0.2, 0.7])))
     monkeypatch.setattr("numpy.histogram2d", lambda *_: [np.zeros((2, 2))])
     result = run("--bins", "2")
     assert result.exit_code == 1

@@ -101,7 +101,7 @@ def test_command_with_files(tmp_path, rng):
 
 
 def test_command_with_a_generated_image(monkeypatch):
-    monkeypatch.setattr("clhist.cli.image.photograph", lambda *_: photograph(60, 80))
+    monkeypatch.setattr("clhist.cli.cases.image.photograph", lambda *_: photograph(60, 80))
     result = run()
     assert result.exit_code == 0, result.output
     assert "80 x 60 pixels" in result.output

@@ -224,7 +224,7 @@ def run(*arguments):
 
 
 def test_command_with_a_generated_pair(tmp_path, monkeypatch):
-    monkeypatch.setattr("clhist.cli.joint.image_pair", lambda _, shift: image_pair(120, shift))
+    monkeypatch.setattr("clhist.cli.cases.joint.image_pair", lambda _, shift: image_pair(120, shift))
     files = ("--plot", tmp_path / "a.png", "--output", tmp_path / "a.npz")
     result = run("--bins", 32, "--shifts", 5, *files)
     assert result.exit_code == 0, result.output
@@ -239,7 +239,7 @@ def test_command_with_a_generated_pair(tmp_path, monkeypatch):
 
 
 def test_a_shift_not_found_is_exit_status_1(monkeypatch):
-    monkeypatch.setattr("clhist.cli.joint.image_pair", lambda *_: image_pair(60, (0, 0)))
+    monkeypatch.setattr("clhist.cli.cases.joint.image_pair", lambda *_: image_pair(60, (0, 0)))
     result = run("--bins", 32, "--shifts", 5)
     assert result.exit_code == 1
     assert "WRONG" in result.output

@@ -9,7 +9,7 @@ from processes import run_python
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
-from clhist.atomics import MEMORIES
+from clhist.hardware.atomics import MEMORIES
 from clhist.selftest.reference import counts_of, groups_of
 
 SUM = operators.add(np.int32)
@@ -204,7 +204,7 @@ def test_new_numbers_need_no_new_program(profile, monkeypatch, rng):
     choices = [(100, 10), (3000, 20), (3001, 1), (2999, 50)]
     for size, num_bins in choices[:1]:
         kernel(np.zeros(size, np.int32), 0, num_bins=num_bins)
-    monkeypatch.setattr("clhist.program._build", None)
+    monkeypatch.setattr("clhist.opencl.program._build", None)
     for size, num_bins in choices[1:]:
         bins = rng.integers(0, num_bins, size, np.int32)
         np.testing.assert_array_equal(kernel(bins, 0, num_bins=num_bins), counts_of(bins, num_bins))
@@ -213,7 +213,7 @@ def test_new_numbers_need_no_new_program(profile, monkeypatch, rng):
 def test_plans_and_sources_can_be_read(gpu_like):
     kernel = kernel_of(gpu_like, "const int *x", "EMIT(x[i], 1)")
     chosen = kernel.plan(10**6, 1000)
-    budget = clhist.device.memory_budget(clhist.default_queue().device)
+    budget = clhist.opencl.device.memory_budget(clhist.default_queue().device)
     assert chosen == clhist.plan(10**6, 1000, gpu_like, memory_budget=budget, enough_copies=8)
     assert (chosen.memory, chosen.update) == ("local", "native")
     assert "__local cell0_t" in kernel.source(chosen)

@@ -18,7 +18,7 @@ from clhist.cases import kmeans_kernels
 from clhist.cases.kmeans import blobs, kmeans
 from clhist.cases.kmeans_assign import Tile
 from clhist.cases.kmeans_lloyd import Lloyd
-from clhist.cli import kmeans as command
+from clhist.cli.cases import kmeans as command
 from clhist.cli.main import main
 
 

@@ -9,9 +9,9 @@ import pyopencl as cl
 import pytest
 
 from clhist import HistogramKernel, Operator, operators
-from clhist.dtypes import c_name, declare, literal
-from clhist.model_draft import Forced
-from clhist.planning import Problem, Target, plan_sweeps
+from clhist.operators.c_types import c_name, declare, literal
+from clhist.planning.plan import Forced
+from clhist.planning.sweeps import Problem, Target, plan_sweeps
 from clhist.selftest.cases import Case, is_available, pair_kernel
 
 ORDERS = [operators.minimum, operators.maximum, operators.fmin, operators.fmax]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, Operator, operators
-from clhist.device import device_features, trust
-from clhist.profile import named_profile
+from clhist.hardware.profile import named_profile
+from clhist.opencl.device import device_features, trust
 
 RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 OPERATORS = {

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from clhist import Profile, operators, plan
-from clhist.execute import local_capacity
-from clhist.model_draft import Forced
-from clhist.model_equations import MAX_LOCAL_PASSES
-from clhist.profile import load_profiles, named_profile
-from clhist.specs import Output
+from clhist.codegen.specs import Output
+from clhist.engine.launch import local_capacity
+from clhist.hardware.profile import load_profiles, named_profile
+from clhist.planning.equations import MAX_LOCAL_PASSES
+from clhist.planning.plan import Forced
 
 RTX_2080_TI = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
 

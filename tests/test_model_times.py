@@ -9,13 +9,16 @@ import pytest
 from click.testing import CliRunner
 
 import clhist
-from clhist import measure_plans, model_times, operators
-from clhist.atomics import update_kind
+from clhist import operators
+from clhist.calibration import rates as measure_plans
+from clhist.calibration.measure import Bench
 from clhist.cli.main import main
-from clhist.measure import Bench
-from clhist.model import PREDICTED, plan
-from clhist.model_draft import Forced
-from clhist.model_times import (
+from clhist.hardware.atomics import update_kind
+from clhist.hardware.profile import load_profiles, named_profile
+from clhist.planning import times as model_times
+from clhist.planning.choose import PREDICTED, plan
+from clhist.planning.plan import Forced
+from clhist.planning.times import (
     BANDWIDTH,
     CELLS,
     EVERYWHERE,
@@ -26,7 +29,6 @@ from clhist.model_times import (
     VALUES,
     rate_name,
 )
-from clhist.profile import load_profiles, named_profile
 
 H200 = named_profile("nvidia-h200", load_profiles())
 KIND = "native int32"

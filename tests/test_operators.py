@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.recognition import recognise
+from clhist.operators.recognition import recognise
 from clhist.selftest.cases import neutral_of, pair_kernel
 
 INT, UINT8, FLOAT, COMPLEX = (np.dtype(d) for d in (np.int32, np.uint8, np.float32, np.complex64))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, operators
-from clhist.model import plan
-from clhist.model_draft import Forced
-from clhist.profile import load_profiles, named_profile
+from clhist.hardware.profile import load_profiles, named_profile
+from clhist.planning.choose import plan
+from clhist.planning.plan import Forced
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import counts_of
 

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
+from clhist.accumulator import Accumulator
 from clhist.cli.main import main
-from clhist.map_text import uniform_value
-from clhist.model import plan
-from clhist.model_draft import Forced
-from clhist.partition import division
-from clhist.profile import load_profiles, named_profile
+from clhist.codegen.maps import uniform_value
+from clhist.engine.partition import division
+from clhist.hardware.profile import load_profiles, named_profile
+from clhist.planning.choose import plan
+from clhist.planning.plan import Forced
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
-from clhist.stream import Accumulator
 
 H200 = named_profile("nvidia-h200", load_profiles())
 PARTITIONED = {"memory": "partitioned"}
@@ -165,7 +165,7 @@ def test_arrays_that_the_map_writes_are_written_once(gpu_like, rng):
 
 def test_the_largest_bin_is_reported(count, queue, monkeypatch, rng):
     """As bincount needs it, with the model's own choice."""
-    monkeypatch.setattr("clhist.model.is_worth_partitioning", lambda *args: True)
+    monkeypatch.setattr("clhist.planning.choose.is_worth_partitioning", lambda *args: True)
     x = cl_array.to_device(queue, rng.integers(0, 900, 5000, np.int32))
     kernel = HistogramKernel(None, operators.count(), profile=count._profile, **COUNT)
     assert kernel.plan(5000, 400).partitions
@@ -371,7 +371,7 @@ def test_no_room_for_the_pairs(count, queue, monkeypatch, rng):
     def none_left(size):
         if size > 10**5:
             raise cl.MemoryError("out of memory")
-        return clhist.scratch.scratch_allocator(queue)(size)
+        return clhist.opencl.memory.scratch_allocator(queue)(size)
 
     x = cl_array.to_device(queue, rng.integers(0, 900, 60_000, np.int32))
     with pytest.raises(

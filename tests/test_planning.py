@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from clhist import Operator, Profile, operators
-from clhist.atomics import ALL_FEATURES
-from clhist.batch import Batch
-from clhist.execute import local_capacity
-from clhist.model import plan
-from clhist.model_draft import Forced
-from clhist.planning import Problem, Target, emits_of, plan_sweeps
-from clhist.profile import load_profiles, named_profile
+from clhist.engine.batch import Batch
+from clhist.engine.launch import local_capacity
+from clhist.hardware.atomics import ALL_FEATURES
+from clhist.hardware.profile import load_profiles, named_profile
+from clhist.planning.choose import plan
+from clhist.planning.plan import Forced
+from clhist.planning.sweeps import Problem, Target, emits_of, plan_sweeps
 
 H200 = named_profile("nvidia-h200", load_profiles())
 PROFILES = [

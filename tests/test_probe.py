@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clhist import Operator, operators, probe
-from clhist.atomics import ALL_FEATURES, MEMORIES, NATIVE_ATOMICS, NativeAtomic, native_atomic, to_prove
-from clhist.device import device_features, features_of
-from clhist.execute import sweep_kernel
-from clhist.probe import proven_features
-from clhist.render import render_probe, render_sweep
-from clhist.specs import DEVICE_FENCE, Output, SweepSpec
+from clhist import Operator, operators
+from clhist.codegen.render import render_probe, render_sweep
+from clhist.codegen.specs import DEVICE_FENCE, Output, SweepSpec
+from clhist.engine.launch import sweep_kernel
+from clhist.hardware.atomics import ALL_FEATURES, MEMORIES, NATIVE_ATOMICS, NativeAtomic, native_atomic, to_prove
+from clhist.opencl import probe
+from clhist.opencl.device import device_features, features_of
+from clhist.opencl.probe import proven_features
 
 # What every device can do: the words of floats are exchanged.
 EXCHANGE = """volatile __MEMORY uint *word = (volatile __MEMORY uint *)p;

@@ -8,7 +8,7 @@ import pytest
 
 import clhist
 from clhist import ProfileError
-from clhist.profile import (
+from clhist.hardware.profile import (
     PARAMETERS,
     Profile,
     Report,

@@ -10,10 +10,10 @@ import pytest
 from processes import run_python
 
 from clhist import Operator, operators
-from clhist.arguments import parse_arguments
-from clhist.atomics import MEMORIES, UPDATES
-from clhist.render import _template, render_combine, render_sweep
-from clhist.specs import CombineSpec, Output, SweepSpec
+from clhist.codegen.arguments import parse_arguments
+from clhist.codegen.render import _template, render_combine, render_sweep
+from clhist.codegen.specs import CombineSpec, Output, SweepSpec
+from clhist.hardware.atomics import MEMORIES, UPDATES
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 
@@ -56,9 +56,9 @@ def test_no_device_is_needed():
     printed = run_python(
         """
         import numpy as np
-        from clhist.profile import load_profiles, named_profile
-        from clhist.render import render_combine, render_sweep
-        from clhist.specs import CombineSpec, Output, SweepSpec
+        from clhist.hardware.profile import load_profiles, named_profile
+        from clhist.codegen.render import render_combine, render_sweep
+        from clhist.codegen.specs import CombineSpec, Output, SweepSpec
 
         operator = clhist.operators.add(np.int32)
         plan = clhist.plan(10**6, 100, named_profile("nvidia-h200", load_profiles()))

@@ -10,7 +10,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import HistogramKernel, operators
-from clhist.repeat import Repeat
+from clhist.engine.bound import Repeat
 from clhist.selftest.reference import counts_of
 
 

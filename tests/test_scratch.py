@@ -9,7 +9,8 @@ import pyopencl as cl
 import pytest
 
 import clhist
-from clhist import operators, scratch
+from clhist import operators
+from clhist.opencl import memory as scratch
 from clhist.selftest.cases import pair_kernel
 
 

@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import BuildError, HistogramKernel, Operator, Profile, operators, reduce_by_index
-from clhist.atomics import ALL_FEATURES
 from clhist.cli.main import main
+from clhist.hardware.atomics import ALL_FEATURES
+from clhist.hardware.profile import load_profiles, named_profile
 from clhist.kernel import Call
-from clhist.model import plan
-from clhist.model_draft import Forced, sort_bytes
-from clhist.model_sorting import MOST_SORTED_BINS, MOST_SORTED_PAIRS
-from clhist.planning import Problem, Target, plan_sweeps
-from clhist.profile import load_profiles, named_profile
+from clhist.planning.choose import plan
+from clhist.planning.plan import Forced, sort_bytes
+from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS
+from clhist.planning.sweeps import Problem, Target, plan_sweeps
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 

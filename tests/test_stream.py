@@ -248,7 +248,7 @@ def test_merge_of_another_form(name, monkeypatch, gpu_like, cpu_like):
         others = [Accumulator(operator, 37) for _ in range(2)]
         for k, accumulator in enumerate([*own, *others]):
             accumulator.add(bins[k // 2 :: 2], values[k // 2 :: 2])
-    clhist.pairs.pair_kernel.cache_clear()
+    clhist.engine.plain.pair_kernel.cache_clear()
     assert (own[0].partial().dtype == others[0].partial().dtype) == (not operator.lifted)
     own[0].merge(others[0])
     others[1].merge(own[1])

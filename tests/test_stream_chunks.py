@@ -13,10 +13,10 @@ from streams import SUM, every_path, pieces_of
 
 import clhist
 from clhist import Accumulator, HistogramKernel, operators
-from clhist.arrays import shares_memory
-from clhist.execute import Combine
+from clhist.engine.launch import Combine
+from clhist.opencl.arrays import shares_memory
+from clhist.opencl.staging import InPlace, Staging
 from clhist.selftest.reference import counts_of, groups_of
-from clhist.staging import InPlace, Staging
 
 path, chunks, example = streams.path, streams.chunks, streams.example
 
@@ -69,7 +69,7 @@ def test_arrays_may_be_changed_after_each_piece(path, example):
 
 
 def test_staging_takes_turns_and_ends_with_its_accumulator(monkeypatch, example):
-    monkeypatch.setattr("clhist.stream.shares_memory", lambda device: False)
+    monkeypatch.setattr("clhist.accumulator.shares_memory", lambda device: False)
     slots, original = [], Staging.take
 
     def spy(self, arrays):

@@ -13,7 +13,7 @@ from clhist.cases import tpacf_pairs
 from clhist.cases.tpacf import ESTIMATORS, angular_correlation
 from clhist.cases.tpacf_data import angular_edges, clustered_catalogue, random_catalogue, unit_vectors
 from clhist.cases.tpacf_pairs import pair_counts
-from clhist.cli import tpacf as command
+from clhist.cli.cases import tpacf as command
 from clhist.cli.main import main
 
 EDGES = angular_edges()

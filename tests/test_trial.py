@@ -13,7 +13,9 @@ import pytest
 from processes import run_python
 
 import clhist
-from clhist import HistogramKernel, Operator, execute, operators, reduce_by_index, scratch
+from clhist import HistogramKernel, Operator, operators, reduce_by_index
+from clhist.engine import launch as execute
+from clhist.opencl import memory as scratch
 
 FLOATS = operators.add(np.float32)
 PAIR = np.dtype([("bin", np.int32), ("value", np.float32)])

@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import Accumulator, HistogramKernel, Profile, bincount, operators, reduce_by_index
-from clhist.device import device_kind
+from clhist.opencl.device import device_kind
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, drawn
 from clhist.selftest.reference import assert_same

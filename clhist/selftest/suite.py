@@ -7,9 +7,9 @@ from functools import cache, partial
 
 import pyopencl as cl
 
-from clhist.device import device_profile, devices
 from clhist.errors import NoDeviceError
-from clhist.profile import Profile
+from clhist.hardware.profile import Profile
+from clhist.opencl.device import device_profile, devices
 from clhist.selftest.checks import Check
 from clhist.selftest.forms import form_checks
 from clhist.selftest.inputs import as_gpu

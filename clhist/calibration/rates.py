@@ -1,0 +1,200 @@
+"""Measuring what `clhist.planning.times` predicts from: rates of whole kernels, each planned in one particular way."""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cl_array
+
+from clhist import operators
+from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
+from clhist.errors import BuildError
+from clhist.hardware.profile import Profile
+from clhist.kernel import HistogramKernel
+from clhist.operators.operator import Operator
+from clhist.planning.plan import Plan
+from clhist.planning.times import (
+    BIN_NUMBER_BYTES,
+    CELLS,
+    COUNT,
+    EVERYWHERE,
+    FURTHER_PASS,
+    ONE_PASS,
+    PACKED,
+    PARTITIONED,
+    SHORT,
+    VALUES,
+    Times,
+    rate_name,
+    way_of,
+)
+
+_FEW_ELEMENTS = 1024
+_FEW, _MANY = 2048, 400_000  # bins: with many copies in a work-group, and too many for one pass
+# Whose pairs are partitioned with and without values, with which operator, and the C of these.
+_WITH_VALUES = {
+    "native int32": (operators.add(np.int32), "bins[i]"),
+    "native int64": (operators.argmax(np.int32), "((value_t){bins[i], i})"),  # as one maximum of 64 bits
+}
+
+_RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
+
+# Of each kind an operator, the C of the value that all pairs have, and the update.
+KINDS: dict[str, tuple[Operator, str, str]] = {
+    COUNT: (operators.add(np.int32), "1", "native"),
+    "native int32": (operators.add(np.int32), "three", "native"),
+    "native float32": (operators.add(np.float32), "three", "native"),
+    "native int64": (operators.add(np.int64), "three", "native"),
+    "cas 32": (operators.multiply(np.int32), "three", "cas"),
+    "cas 64": (operators.multiply(np.int64), "three", "cas"),
+    "lock": (
+        Operator(_RECORD, "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a", (0, 0)),
+        "((value_t){i, i})",
+        "lock",
+    ),
+}
+
+
+def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) -> dict[str, Measurement]:
+    """Return the rate of each kind of update in each way that a GPU has, for uniform bins.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device.
+    profile : Profile
+        What is planned with; without rates.
+    num_elements : int, optional
+        By default four times as many as the last-level cache holds of bins.
+
+    Returns
+    -------
+    dict of str to Measurement
+        Elements a nanosecond, by the names of `clhist.planning.times`. Ways that a kind cannot go are left out.
+    """
+    size = num_elements or max(8 * MIB, profile.l2_cache) // (4 if bench.quick else 1)
+    inputs: dict[int, cl_array.Array] = {}
+    found: dict[str, Measurement] = {}
+    for kind, (operator, value, _) in KINDS.items():
+        timer = _Timer.of(bench, profile, kind, operator, value, size, inputs)
+        if kind == COUNT:
+            found |= _overheads(timer, profile)
+        if kind in _WITH_VALUES:
+            found |= _values(timer, _Timer.of(bench, profile, kind, *_WITH_VALUES[kind], size, inputs))
+        for what, bins, choices in (
+            (ONE_PASS, _FEW, {"memory": "local", "passes": 1}),
+            (PACKED, profile.local_memory // 4 + 1, {}),  # too many for counters of 32 bits
+            (PARTITIONED, _MANY, {"memory": "partitioned"}),
+            (EVERYWHERE, _MANY, {"memory": "global"}),
+        ):
+            if kind == COUNT or what != PACKED:
+                found |= timer.rate(what, bins, found, **choices)
+        one, two = (timer.seconds(_FEW, memory="local", passes=passes) for passes in (1, 2))
+        if further := _longer(one, two):
+            samples, method = [size / further / 1e9], f"{size} elements, {_FEW} bins, two passes against one"
+            found[rate_name(kind, FURTHER_PASS)] = Measurement(samples[0], "G/s", 0.0, method)
+    return found
+
+
+def _overheads(timer: _Timer, profile: Profile) -> dict[str, Measurement]:
+    """Return what a kernel takes that has hardly anything to do, and the rate of cells that are filled and combined."""
+    few = replace(timer, size=_FEW_ELEMENTS, inputs={}).seconds(1, memory="local", passes=1)
+    if not few:
+        return {}
+    found = {
+        SHORT: Measurement(1e6 * statistics.median(few) / 2, "us", spread_of(few), f"{_FEW_ELEMENTS} elements, one bin")
+    }
+    bins, choices = profile.local_memory // 8, {"memory": "local", "copies": 1}
+    seconds = _longer(timer.seconds(bins // 8, **choices), timer.seconds(bins, **choices))
+    if seconds:
+        few_cells, many_cells = (timer.plan(n, **choices).global_copies * n for n in (bins // 8, bins))
+        text = f"copies of {bins} bins of 4 bytes in each work-group, against {bins // 8}"
+        found[CELLS] = Measurement((many_cells - few_cells) / seconds / 1e9, "G/s", 0.0, text)
+    return found
+
+
+def _values(timer: _Timer, with_values: _Timer) -> dict[str, Measurement]:
+    """Return the rate of bytes of values that are partitioned with the bins."""
+    seconds = _longer(*(each.seconds(_MANY, memory="partitioned") for each in (timer, with_values)))
+    value_bytes = _WITH_VALUES[timer.kind][0].dtype.itemsize
+    method = f"{timer.size} of them, against pairs without values"
+    found = Measurement(value_bytes * timer.size / seconds / 1e9, "GB/s", 0.0, method) if seconds else None
+    return {VALUES[value_bytes]: found} if found else {}
+
+
+def _longer(few: list[float], many: list[float]) -> float:
+    """Return by how much the median of `many` is longer than that of `few`, if it is."""
+    return max(0.0, statistics.median(many) - statistics.median(few)) if few and many else 0.0
+
+
+@dataclass(frozen=True)
+class _Timer:
+    """Times a kernel with one update on so many elements."""
+
+    bench: Bench
+    kernel: HistogramKernel
+    kind: str
+    size: int
+    inputs: dict[int, cl_array.Array]
+
+    @classmethod
+    def of(
+        cls,
+        bench: Bench,
+        profile: Profile,
+        kind: str,
+        operator: Operator,
+        value: str,
+        size: int,
+        inputs: dict[int, cl_array.Array],
+    ) -> _Timer:
+        """Return it for a kind of update, an operator and the C of its values; `inputs` are those made so far."""
+        arguments = f"const int *bins, const {'int' if operator.dtype.names else 'value_t'} three"
+        code = f"EMIT(bins[i], {value})"
+        kernel = HistogramKernel(bench.context, operator, arguments=arguments, map=code, profile=profile)
+        return cls(bench, kernel, kind, size, inputs)
+
+    def plan(self, num_bins: int, **choices: Any) -> Plan:
+        return self.kernel.plan(self.size, num_bins, queue=self.bench.queue, **self._with_update(choices))
+
+    def seconds(self, num_bins: int, **choices: Any) -> list[float]:
+        """Return the seconds of all kernels, of each run; nothing where this way is impossible."""
+        if num_bins not in self.inputs:
+            random = np.random.default_rng(num_bins).integers(0, num_bins, self.size, dtype=np.int32)
+            self.inputs[num_bins] = cl_array.to_device(self.bench.queue, random)
+        bins = self.inputs[num_bins]
+        given = {"num_bins": num_bins, "queue": self.bench.queue, **self._with_update(choices)}
+        try:
+            runs = [self.kernel.timed(bins, 3, **given)[1] for _ in range(self.bench.runs)]
+        except ValueError:  # the kind cannot go this way
+            return []
+        except (MemoryError, BuildError) as error:
+            way = ", ".join(f"{key} {value}" for key, value in choices.items())
+            warnings.warn(f"not measured: {self.kind}, {num_bins} bins, {way}: {error}", RuntimeWarning, stacklevel=2)
+            return []
+        return [sum(stages.values()) for stages in runs]
+
+    def rate(
+        self, what: str, num_bins: int, rates: Mapping[str, Measurement], **choices: Any
+    ) -> dict[str, Measurement]:
+        """Return how many elements are done in a nanosecond, without the overhead that `clhist.planning.times` adds."""
+        runs = self.seconds(num_bins, **choices)
+        if not runs or way_of(plan := self.plan(num_bins, **choices)) != what:
+            return {}
+        bin_bytes = KINDS[self.kind][0].bin_bytes
+        times = Times(
+            {name: found.value for name, found in rates.items()}, self.kind, bin_bytes, 0, BIN_NUMBER_BYTES, 1
+        )
+        overhead = times.overhead(plan) or 0.0
+        samples = [self.size / max(seconds - overhead, seconds / 10) / 1e9 for seconds in runs]
+        method = f"{self.size} elements, {num_bins} uniform bins, without {1e6 * overhead:.0f} us for kernels and cells"
+        return {rate_name(self.kind, what): Measurement(statistics.median(samples), "G/s", spread_of(samples), method)}
+
+    def _with_update(self, choices: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the choices; counters of 16 bits are only taken where nothing is forced."""
+        return {**choices, "update": KINDS[self.kind][2]} if choices else {}

@@ -1,0 +1,104 @@
+"""The arguments of a map: from their C declaration to what a call may pass for them."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from clhist.codegen.maps import Argument
+from clhist.operators.c_types import IDENTIFIER, c_name, dtype_of, same_value, supported_dtype
+
+_QUALIFIERS = ("__global", "global", "__restrict__", "__restrict", "restrict", "volatile")
+_FORBIDDEN_SPACES = ("__local", "local", "__constant", "constant", "__private", "private")
+_RESERVED = ("i", "EMIT", "min", "max", "barrier", "value_t", "accumulator_t", "cell_t", "word_t")  # the kernel's own
+_DECLARATION = re.compile(r"(?P<type>.*?)(?P<star>\*?)\s*(?P<name>[A-Za-z_]\w*)\s*\Z", re.DOTALL)
+
+
+def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple[Argument, ...]:
+    """Return the arguments that a C parameter list declares, such as ``"__global const int *x, float scale"``.
+
+    Parameters
+    ----------
+    declarations : str
+        Pointers are arrays in global memory, the rest scalars. A pointer to ``const`` is only read.
+    structs : mapping of str to numpy.dtype
+        Structured types by the names that the declarations use.
+
+    Raises
+    ------
+    ValueError
+        If a declaration is not understood, a name is taken or reserved, or a type is unknown; it is named.
+    """
+    found: list[Argument] = []
+    for text in declarations.split(",") if declarations.strip() else ():
+        words = re.sub(r"\*", " * ", text).split()
+        forbidden = [word for word in words if word in _FORBIDDEN_SPACES]
+        if forbidden:
+            raise ValueError(
+                f"arguments: {text.strip()!r} is in {forbidden[0]} memory; expected global arrays and scalars"
+            )
+        is_const = "const" in words
+        plain = " ".join(word for word in words if word != "const" and word not in _QUALIFIERS)
+        match = _DECLARATION.match(plain)
+        if not match or not match["type"].strip() or "*" in match["type"]:
+            raise ValueError(
+                f"arguments: expected C declarations such as 'const float *x' or 'int n', got {text.strip()!r}"
+            )
+        c_type, name = match["type"].strip(), match["name"]
+        dtype = structs.get(c_type, dtype_of(c_type))
+        if dtype is None:
+            raise ValueError(
+                f"arguments: the type {c_type!r} of {name!r} is unknown; structured types are given by "
+                "structs={name: dtype}"
+            )
+        reserved = name in _RESERVED or name.startswith("clhist_") or name.endswith(("__base", "__offset"))
+        if reserved or name in (argument.name for argument in found):
+            raise ValueError(f"arguments: the name {name!r} is taken")
+        c_type = c_type if c_type in structs else c_name(dtype)
+        found.append(Argument(name, c_type, dtype, bool(match["star"]), is_const or not match["star"]))
+    return tuple(found)
+
+
+def check_structs(structs: Mapping[str, object] | None) -> dict[str, np.dtype]:
+    """Return the structured types that a map may name, checked."""
+    checked = {}
+    for name, dtype in (structs or {}).items():
+        if not IDENTIFIER.match(name):
+            raise ValueError(f"structs: expected C identifiers as names, got {name!r}")
+        if name in ("value_t", "accumulator_t") or name.startswith("clhist_"):
+            raise ValueError(f"structs: the name {name!r} is taken")
+        checked[name] = supported_dtype(dtype, f"structs[{name!r}]")  # type: ignore[arg-type]
+    return checked
+
+
+def scalar(argument: Argument, value: object) -> np.generic:
+    """Return `value` as a scalar of the type that `argument` declares.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no number, or does not fit; the argument is named.
+    """
+    if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:
+        raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got {type(value).__name__}")
+    return same_value(value, argument.dtype, argument.name)  # type: ignore[return-value]
+
+
+def integer(name: str, value: object, least: int) -> int:
+    """Return `value` as an int of at least `least`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no integer, or less; it is called `name`.
+    """
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name}: expected at least {least}, got {number}")
+    return number

@@ -1,0 +1,125 @@
+"""The parameters of each kernel, in order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhist.codegen.maps import Parameter
+from clhist.codegen.specs import CombineSpec, PartitionSpec, SweepSpec
+from clhist.operators.operator import Operator
+
+_INT, _UINT, _LONG, _ULONG = (np.dtype(kind) for kind in (np.int32, np.uint32, np.int64, np.uint64))
+
+
+def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_sweep``, in order."""
+    index, bins = (_LONG, _ULONG) if spec.wide else (_INT, _UINT)
+    found = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const clhist_index_t", "clhist_size", index))
+    for output in spec.outputs:
+        found.append(Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins))
+        found.append(Parameter("const clhist_bin_t", f"clhist_bins_per_pass{output.suffix}", bins))
+    found.append(Parameter("const uint", "clhist_copies", _UINT))
+    found.append(Parameter("__global char *", "clhist_scratch", None))
+    for part in spec.parts:
+        found.append(Parameter("const ulong", f"clhist_place{part.n}", _ULONG))
+    if spec.update == "lock":
+        if spec.memory == "global":
+            for part in spec.parts:
+                if part.update == "lock":
+                    found.append(Parameter("const ulong", f"clhist_lock_place{part.n}", _ULONG))
+            found.append(Parameter("const ulong", "clhist_lock_mask", _ULONG))
+        else:
+            found.append(Parameter("const uint", "clhist_lock_mask", _UINT))
+    if spec.reach:
+        found.append(Parameter("volatile __global clhist_bin_t *", "clhist_global_reach", None))
+    if spec.batch in ("even", "table"):
+        found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
+    if spec.batch == "segments":
+        found += segments_parameters()
+    if spec.batch == "flat":
+        found.append(Parameter("const ulong", "clhist_each", _ULONG))
+        for output in spec.outputs:
+            found.append(Parameter("const clhist_bin_t", f"clhist_bins_each{output.suffix}", bins))
+    if spec.batch == "even":
+        found.append(Parameter("const ulong", "clhist_chunks", _ULONG))
+        found.append(Parameter("const ulong", "clhist_each", _ULONG))
+    if spec.batch == "table":
+        found.append(Parameter("__global const clhist_index_t *", "clhist_table", None))
+    return tuple(found)
+
+
+def segments_parameters() -> list[Parameter]:
+    """Return what a sweep over partitioned pairs must know of them."""
+    numbers = ("clhist_partitions", "clhist_tiles", "clhist_region", "clhist_span")
+    return [
+        *(Parameter("__global const uint *", name, None) for name in ("clhist_starts", "clhist_sums", "clhist_totals")),
+        Parameter("__global ulong *", "clhist_whose", None),
+        *(Parameter("const uint", name, _UINT) for name in numbers),
+    ]
+
+
+def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_split``, in order."""
+    found = [parameter for argument in spec.sweep.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const int", "clhist_size", _INT))
+    numbers = ("num_bins", "width", "magic", "shift", "partitions", "tiles")
+    found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in numbers]
+    found.append(Parameter("__global char *", "clhist_pairs", None))
+    found += [Parameter("const ulong", f"clhist_{name}_place", _ULONG) for name in ("bins", "values")]
+    found.append(Parameter("__global uint *", "clhist_starts", None))
+    if spec.sweep.reach:
+        found.append(Parameter("volatile __global uint *", "clhist_global_reach", None))
+    return tuple(found)
+
+
+def index_parameters() -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_index``, in order."""
+    found = [Parameter("__global const uint *", "clhist_starts", None)]
+    found += [Parameter("__global uint *", name, None) for name in ("clhist_sums", "clhist_totals")]
+    return (*found, Parameter("const uint", "clhist_tiles", _UINT))
+
+
+def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_clear``, in order."""
+    found = [Parameter("__global char *", "clhist_scratch", None), Parameter("const ulong", "clhist_num_cells", _ULONG)]
+    for n in range(len(spec.operator.parts)):
+        for name in ("place", "lock_place", "num_locks"):
+            found.append(Parameter("const ulong", f"clhist_{name}{n}", _ULONG))
+    return tuple(found)
+
+
+def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_combine_copies``, in order."""
+    found = [Parameter("__global const char *", "clhist_scratch", None)]
+    found += [Parameter("const ulong", f"clhist_place{n}", _ULONG) for n in range(len(spec.operator.parts))]
+    found += [Parameter("const ulong", name, _ULONG) for name in ("clhist_num_bins", "clhist_bins", "clhist_copies")]
+    if spec.batch == "table":
+        found.append(Parameter("__global const ulong *", "clhist_first", None))
+    found.append(Parameter("const int", "has_dest", _INT))
+    for suffix in [f"_{name}" for name, _ in spec.fields] or [""]:
+        found.append(Parameter("__global const char *", f"dest_base{suffix}", None))
+        found.append(Parameter("const ulong", f"dest_offset{suffix}", _ULONG))
+        found.append(Parameter("__global char *", f"out_base{suffix}", None))
+        found.append(Parameter("const ulong", f"out_offset{suffix}", _ULONG))
+    return tuple(found)
+
+
+def held_words(operator: Operator) -> int:
+    """Return in how many 32-bit words an accumulator lies where pairs are sorted: PyOpenCL scans whole ones."""
+    return -(-operator.accumulator.itemsize // 4)
+
+
+def pairs_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_pairs``, in order."""
+    found = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const int", "clhist_size", _INT))
+    for name in ("clhist_num_bins", "clhist_no_bin"):
+        found.append(Parameter("const uint", name, _UINT))
+    for kind, name in (("uint", "clhist_keys"), ("uint", "clhist_positions"), ("clhist_held_t", "clhist_held")):
+        found.append(Parameter(f"__global {kind} *", name, None))
+    if spec.reach:
+        found.append(Parameter("volatile __global uint *", "clhist_global_reach", None))
+    if spec.batch:
+        found.append(Parameter("const int", "clhist_each", _INT))
+    return tuple(found)

@@ -1,0 +1,143 @@
+"""From a specification to OpenCL C: pure text, no device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from importlib import resources
+
+import numpy as np
+from mako.lookup import TemplateLookup
+from mako.template import Template
+
+from clhist.codegen.maps import is_elementwise, read_ahead, uses_position
+from clhist.codegen.parameters import (
+    clear_parameters,
+    combine_parameters,
+    held_words,
+    index_parameters,
+    pairs_parameters,
+    split_parameters,
+    sweep_parameters,
+)
+from clhist.codegen.specs import DEVICE_FENCE, CombineSpec, Output, PartitionSpec, SweepSpec
+from clhist.hardware.atomics import NativeAtomic
+from clhist.operators.c_types import c_name, declare
+from clhist.operators.operator import Operator
+
+
+def render_sweep(spec: SweepSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_sweep``."""
+    return _render(
+        "sweep.mako",
+        spec=spec,
+        streamed=spec.streamed,
+        parts=spec.parts,
+        kernel_parameters=sweep_parameters(spec),
+        preamble_of=_preambles((*spec.ignored, *spec.outputs)),
+        map_body=read_ahead(spec.map, spec.streamed),
+        bins_are_computed=_may_compute_bins(spec),
+        fence=spec.fence,
+        declare=declare,
+        c_name=c_name,
+    )
+
+
+def _may_compute_bins(spec: SweepSpec) -> bool:
+    """Whether a compiler may know how the bin of one value follows from that of the value before."""
+    elementwise = [argument for argument in spec.arguments if is_elementwise(argument, spec.map, spec.preamble)]
+    loops = re.search(r"\b(for|while|do|goto)\b", f"{spec.map} {spec.preamble}")
+    return loops is not None or uses_position(elementwise, spec.map, spec.preamble)
+
+
+def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
+    """Return the preamble of each operator, without what an earlier one has defined already."""
+    found: dict[Output, str] = {}
+    seen: list[tuple[str, tuple[np.dtype, np.dtype]]] = []
+    for output in outputs:
+        text, types = output.operator.preamble, (output.operator.dtype, output.operator.accumulator)
+        for earlier, of in seen:
+            common = min(text, earlier, key=len)
+            whole_lines = rf"^{re.escape(common)}$"
+            same = of == types or not re.search(r"\b(value_t|accumulator_t)\b", common)
+            if common and same and all(re.search(whole_lines, each, re.MULTILINE) for each in (text, earlier)):
+                text = re.sub(whole_lines, "", text, flags=re.MULTILINE).strip()
+        found[output] = text
+        seen.append((text, types))
+    return found
+
+
+def render_combine(spec: CombineSpec) -> str:
+    """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
+    return _render(
+        "combine.mako",
+        spec=spec,
+        clear_parameters=clear_parameters(spec),
+        combine_parameters=combine_parameters(spec),
+        declare=declare,
+        c_name=c_name,
+    )
+
+
+def render_partition(spec: PartitionSpec) -> str:
+    """Return the OpenCL C program with the kernels ``clhist_split`` and ``clhist_index``."""
+    sweep = spec.sweep
+    return _render(
+        "partition.mako",
+        spec=spec,
+        split_parameters=split_parameters(spec),
+        index_parameters=index_parameters(),
+        preamble_of=_preambles((*sweep.ignored, *sweep.outputs)),
+        map_body=read_ahead(sweep.map, sweep.streamed),
+        declare=declare,
+        c_name=c_name,
+    )
+
+
+def render_pairs(spec: SweepSpec, emits: int) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_pairs``; an element has at most so many values."""
+    return _template("pairs.mako").render(
+        spec=spec,
+        emits=emits,
+        output=spec.outputs[0],
+        words=held_words(spec.outputs[0].operator),
+        kernel_parameters=pairs_parameters(spec),
+        declare=declare,
+        c_name=c_name,
+    )
+
+
+def render_segments(operator: Operator, held: str) -> str:
+    """Return the C that PyOpenCL's scan of sorted pairs begins with; `held` is its type of an accumulator."""
+    return _template("segments.mako").render(
+        operator=operator, held=held, words=held_words(operator), declare=declare, c_name=c_name
+    )
+
+
+def render_measure(kernel: str, *, words: int = 0) -> str:
+    """Return the OpenCL C of one of the kernels that measure a device; see ``measure.mako``."""
+    return _template("measure.mako").render(kernel=kernel, words=words)
+
+
+def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
+    """Return the OpenCL C that shows whether `atomics`, or the device-wide fence if there are none, work."""
+    return _render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else DEVICE_FENCE)
+
+
+def _render(name: str, **values: object) -> str:
+    """Return what the template says, without the empty lines that it leaves; one that ends a macro stays."""
+    return re.sub(r"(?<!\\)\n\s*\n+", "\n", _template(name).render(**values)).lstrip()
+
+
+def _template(name: str) -> Template:
+    return _lookup().get_template(name)
+
+
+@lru_cache(maxsize=1)
+def _lookup() -> TemplateLookup:
+    lookup = TemplateLookup(strict_undefined=True)
+    for item in resources.files("clhist.kernels_cl").iterdir():
+        if item.name.endswith(".mako"):
+            lookup.put_string(item.name, item.read_text(encoding="utf-8"))
+    return lookup

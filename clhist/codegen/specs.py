@@ -1,0 +1,301 @@
+"""What the source of each kernel depends on: the keys of built kernels.
+
+That is what changes the code (types, operator, map, update, memory, work-group size, capacity of the local array); what
+changes only numbers (N, H, M, the bins of a pass) is passed when a kernel is launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from clhist.codegen.maps import Argument, is_streamed
+from clhist.hardware.atomics import NativeAtomic, native_atomic, part_loops, slowest
+from clhist.operators.operator import Operator, Part
+
+# A map longer than this is not written out several times for the sake of wide loads: it is not bound by them.
+_LONGEST_UNROLLED_MAP = 400
+_LOADS_IN_FLIGHT = 4
+_BYTES_OF_A_LOAD = 16
+_PARTITION_ELEMENTS = 16
+
+# Of OpenCL C 3.0; a mem_fence is work-group wide there.
+DEVICE_FENCE = "atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)"
+DEVICE_FENCE_OPTIONS = ("-cl-std=CL3.0",)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One histogram that a sweep fills.
+
+    Attributes
+    ----------
+    operator : Operator
+        Its combining operator.
+    updates : tuple of str
+        How each of the operator's parts is updated, as in `clhist.planning.choose.Plan`.
+    suffix : str
+        What its ``EMIT``, and its types and functions, end in; nothing for the only one of a kernel.
+    """
+
+    operator: Operator
+    updates: tuple[str, ...]
+    suffix: str = ""
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """Everything that the source of a sweep depends on.
+
+    Attributes
+    ----------
+    outputs : tuple of Output
+        The histograms that it fills.
+    arguments : tuple of Argument
+        Inputs of the map.
+    map : str
+        C run for each `i`, with ``EMIT(bin, value)`` of each output.
+    memory : {"local", "global"}
+        Where the copies are.
+    order : {"blocked", "interleaved"}
+        Whether a work-item's elements are neighbours (CPU), or those of neighbouring work-items (GPU).
+    work_group_size, teams : int
+        B, and into how many teams a work-group is divided.
+    capacity : int
+        Bytes of the local array; 0 in global memory.
+    batch : {"", "even", "table", "flat", "segments"}
+        Whether there are histograms of as many elements each, or tasks that a table lists; "flat" if the histograms of
+        as many elements are one of all bins; "segments" if the arguments are pairs that were partitioned.
+    wide : bool
+        Whether elements and bins are counted in 64 bits.
+    aligned : bool
+        Whether the arrays allow loads of 16 bytes.
+    reach : bool
+        Whether the largest bin that was emitted is reported, as an unsigned number.
+    structs : tuple of (str, numpy.dtype)
+        Structured types that the map may name.
+    preamble : str
+        C before the map.
+    features : frozenset of str
+        What the device has, of `clhist.hardware.atomics.ALL_FEATURES`.
+    ignored : tuple of Output
+        Histograms that the map emits to, and another sweep fills.
+    packed : bool
+        Whether counters of 16 bits share words of local memory; the one output then counts.
+    one_pair : bool
+        Whether there is one output, and an element has one value for it at most.
+    """
+
+    outputs: tuple[Output, ...]
+    arguments: tuple[Argument, ...]
+    map: str
+    memory: str
+    order: str
+    work_group_size: int
+    capacity: int = 0
+    teams: int = 1
+    batch: str = ""
+    wide: bool = False
+    aligned: bool = False
+    reach: bool = False
+    structs: tuple[tuple[str, np.dtype], ...] = ()
+    preamble: str = ""
+    features: frozenset[str] = frozenset()
+    ignored: tuple[Output, ...] = ()
+    packed: bool = False
+    one_pair: bool = False
+
+    @property
+    def update(self) -> str:
+        """The slowest of all updates."""
+        return slowest(update for output in self.outputs for update in output.updates)
+
+    @property
+    def team_size(self) -> int:
+        """Work-items that go through the same elements together."""
+        return self.work_group_size // self.teams
+
+    @cached_property
+    def parts(self) -> tuple[SweepPart, ...]:
+        """The parts of all outputs, numbered."""
+        pairs = [(o, p, u) for o in self.outputs for p, u in zip(o.operator.parts, o.updates, strict=True)]
+        return tuple(
+            SweepPart(n, output, part, update, native_atomic(part.operation, part.dtype, self.memory, self.features))
+            for n, (output, part, update) in enumerate(pairs)
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Whether each work-item of a GPU holds one bin that many want, where updates wait for each other.
+
+        In local memory loops do; additions of floats and of 64 bits are loops of NVIDIA's there.
+        """
+        parts = self.parts
+        if not self.one_pair or self.order != "interleaved" or self.update == "private" or self.packed:
+            return False
+        if self.memory == "global":
+            return True
+        loops = parts[0].update in ("cas", "lock") or ("nvidia_ptx" in self.features and part_loops(parts[0].part))
+        return len(parts) == 1 and loops
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the compiler must be told for the sake of these updates."""
+        used = {option for p in self.parts if p.update == "native" and p.atomic for option in p.atomic.options}
+        if self.update == "lock" and self.fence == DEVICE_FENCE:
+            used.update(DEVICE_FENCE_OPTIONS)
+        return tuple(sorted(used))
+
+    @property
+    def fence(self) -> str:
+        """Between a lock and its data; a plain mem_fence reaches only the work-group on GPUs."""
+        if self.memory == "local":
+            return "mem_fence(CLK_LOCAL_MEM_FENCE)"
+        if "nvidia_ptx" in self.features:
+            return '__asm__ volatile("membar.gl;" ::: "memory")'
+        if "amd_builtins" in self.features:
+            return '__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")'
+        if "device_fence" in self.features:
+            return DEVICE_FENCE
+        return "mem_fence(CLK_GLOBAL_MEM_FENCE)"
+
+    @cached_property
+    def streamed(self) -> tuple[Argument, ...]:
+        """The arrays that the map reads only as ``name[i]``: their elements can be loaded ahead, and wide."""
+        return tuple(argument for argument in self.arguments if is_streamed(argument, self.map, self.preamble))
+
+    def map_parameters(self) -> list[str]:
+        """Return what the map sees of the caller's arguments: of a streamed array one element."""
+        streamed = self.streamed
+        return [f"const {a.c_type} clhist_{a.name}" if a in streamed else a.parameter for a in self.arguments]
+
+    def map_arguments(self, element: Callable[[Argument], str]) -> list[str]:
+        """Return the same in a call; `element` gives the C of a streamed array's element."""
+        streamed = self.streamed
+        return [element(a) if a in streamed else a.name for a in self.arguments]
+
+    @property
+    def vector_width(self) -> int:
+        """Elements of one load: 16 bytes of the widest streamed array, or 1."""
+        if not self.streamed or not self.aligned or self.order == "blocked" or len(self.map) > _LONGEST_UNROLLED_MAP:
+            return 1
+        return max(1, _BYTES_OF_A_LOAD // max(argument.dtype.itemsize for argument in self.streamed))
+
+    @property
+    def converges(self) -> bool:
+        """Whether the lanes of an NVIDIA warp wait for each other after each element.
+
+        They do not come together by themselves after a loop of compare and exchange, or after a bin that only some of
+        them have in this pass: left alone, each goes on through the rest of its elements at its own pace.
+        """
+        loops = self.update in ("cas", "lock") or (self.holds and self.memory == "local")
+        return "nvidia_ptx" in self.features and loops and self.team_size % 32 == 0
+
+    @property
+    def loads(self) -> int:
+        """Loads of each streamed array in flight; fewer where one load brings many elements."""
+        return max(1, min(_LOADS_IN_FLIGHT, 32 // self.vector_width)) if self.vector_width > 1 else 1
+
+
+@dataclass(frozen=True)
+class SweepPart:
+    """One part of an output's operator: its number in the sweep, its update, and the hardware atomic for it, if any."""
+
+    n: int
+    output: Output
+    part: Part
+    update: str
+    atomic: NativeAtomic | None
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    """Everything that the source of partitioning depends on.
+
+    Attributes
+    ----------
+    sweep : SweepSpec
+        The map and its arguments; one output, of which an element has one value at most.
+    most : int
+        At most so many partitions: a power of two, no more than work-items of a group.
+    has_values : bool
+        Whether each pair has a value of its own.
+    index_group : int
+        Work-items of a group that goes through the tiles of one partition, a power of two.
+    """
+
+    sweep: SweepSpec
+    most: int
+    has_values: bool
+    index_group: int
+
+    @property
+    def elements(self) -> int:
+        """How many elements a work-item has."""
+        return max(_PARTITION_ELEMENTS, self.sweep.vector_width)
+
+    @property
+    def tile(self) -> int:
+        """How many elements a work-group has."""
+        return self.elements * self.sweep.work_group_size
+
+    @property
+    def counters(self) -> int:
+        """How many counters a partition has, so that neighbouring work-items meet less."""
+        return max(1, min(8, 512 // self.most))
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a pair's value."""
+        return self.sweep.outputs[0].operator.dtype.itemsize if self.has_values else 0
+
+    @property
+    def padding(self) -> int:
+        """To a multiple of what the pairs of a partition in a tile are rounded up, for loads of 16 bytes."""
+        return 16 if self.value_bytes == 1 else 8
+
+    @property
+    def region(self) -> int:
+        """How many pairs a tile has room for."""
+        return self.tile + self.padding * self.most
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory that a work-group takes."""
+        return self.region * (2 + self.value_bytes) + 4 * self.most * (self.counters + 1) + 32
+
+
+@dataclass(frozen=True)
+class CombineSpec:
+    """Everything that the source of the second stage depends on.
+
+    Attributes
+    ----------
+    operator : Operator
+        The combining operator.
+    order : {"blocked", "interleaved"}
+        As in `SweepSpec`.
+    columns, rows : int
+        `rows` work-items of a work-group combine the copies of each of `columns` bins.
+    batch : {"", "even", "table"}
+        As in `SweepSpec`.
+    dest_is_partial, out_is_partial : bool
+        Whether these are arrays of accumulators, neither lifted nor finished.
+    fields : tuple of (str, str)
+        Name and C type of each field of a structured value, if each has an array of its own.
+    whole : bool
+        Whether the copies are arrays of accumulators rather than one array for each part.
+    """
+
+    operator: Operator
+    order: str
+    columns: int = 1
+    rows: int = 1
+    batch: str = ""
+    dest_is_partial: bool = False
+    out_is_partial: bool = False
+    fields: tuple[tuple[str, str], ...] = ()
+    whole: bool = False

@@ -1,0 +1,1 @@
+"""A checked call becomes launches."""

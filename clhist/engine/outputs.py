@@ -1,0 +1,174 @@
+"""The outputs of a kernel: one histogram, or several from one sweep, and how a call speaks of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clhist.codegen.arguments import integer
+from clhist.engine.results import Target, check_disjoint, target
+from clhist.operators.c_types import IDENTIFIER
+from clhist.operators.operator import Operator
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The operators of a kernel, and what its results are called.
+
+    Attributes
+    ----------
+    operators : tuple of Operator
+        One for each histogram.
+    suffixes : tuple of str
+        What the ``EMIT`` of each ends in: nothing for a single one, "0", "1", ... or "_name".
+    names : tuple of str, or None
+        The names, if the operators were given as a mapping.
+    """
+
+    operators: tuple[Operator, ...]
+    suffixes: tuple[str, ...]
+    names: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, operator: Any) -> Outputs:
+        """Return the outputs that an operator, or a sequence or mapping of them, stands for.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is none of these; what is wrong is named.
+        """
+        if isinstance(operator, Operator):
+            return cls((operator,), ("",))
+        if isinstance(operator, Mapping):
+            names = tuple(operator)
+            for name in names:
+                if not isinstance(name, str) or not IDENTIFIER.match(f"_{name}"):
+                    raise ValueError(f"operator: expected names that C identifiers can end in, got {name!r}")
+            found = cls(tuple(operator.values()), tuple(f"_{name}" for name in names), names)
+        elif isinstance(operator, Sequence) and not isinstance(operator, str):
+            found = cls(tuple(operator), tuple(str(k) for k in range(len(operator))))
+        else:
+            raise TypeError(
+                f"operator: expected a clhist.Operator, got {operator!r}; several are given as a sequence or mapping"
+            )
+        if not found.operators:
+            raise ValueError("operator: expected at least one, got none")
+        for label, each in zip(found.labels, found.operators, strict=True):
+            if not isinstance(each, Operator):
+                raise TypeError(f"operator{label}: expected a clhist.Operator, got {each!r}")
+        return found
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a call gives one result rather than a collection."""
+        return self.suffixes == ("",)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What errors add to the name of an argument."""
+        if self.is_single:
+            return ("",)
+        return tuple(f"[{key!r}]" for key in (self.names or range(len(self.operators))))
+
+    def value_types(self) -> dict[str, np.dtype]:
+        """Return the dtypes of values by the C names that a map knows them by."""
+        return {f"value{s}_t": o.dtype for s, o in zip(self.suffixes, self.operators, strict=True)}
+
+    def check_map(self, code: str) -> None:
+        """Raise ValueError if the map does not emit to each output, or emits to one that there is not."""
+        known = [f"EMIT{suffix}" for suffix in self.suffixes]
+        used = set(re.findall(r"\bEMIT\w*", code)) if isinstance(code, str) else set()
+        missing = [name for name in known if name not in used]
+        extra = sorted(used - set(known))
+        calls = " and ".join(f"{name}(bin, value)" for name in known)
+        if missing:
+            raise ValueError(f"map: expected C that calls {calls}, got {code!r}, which lacks {', '.join(missing)}")
+        if extra:
+            raise ValueError(
+                f"map: expected calls of {calls} for {len(known)} operator{'s'[: len(known) != 1]}, "
+                f"got {', '.join(extra)} as well"
+            )
+
+    def shapes(self, num_bins: Any) -> tuple[tuple[int, ...], ...]:
+        """Return the shape of each result: `num_bins` as a call gives it, for each or one for all.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no positive number or shape, or not one for each output.
+        """
+        if self.is_single:
+            return (_shape("num_bins", num_bins),)
+        if isinstance(num_bins, Mapping | list | tuple):
+            each = self._each("num_bins", num_bins)
+        else:
+            each = [num_bins] * len(self.operators)
+        return tuple(_shape(f"num_bins{label}", given) for label, given in zip(self.labels, each, strict=True))
+
+    def targets(self, shapes: Sequence[tuple[int, ...]], dest: Any, out: Any, *, partial: bool) -> list[Target]:
+        """Return `dest` and `out` of each output, checked."""
+        if self.is_single:
+            return [
+                target("", self.operators[0], shapes[0], dest, out, dest_is_partial=partial, out_is_partial=partial)
+            ]
+        missing = [None] * len(self.operators)
+        dests = missing if dest is None else self._each("dest", dest)
+        outs = missing if out is None else self._each("out", out)
+        found = [
+            target(label, operator, shape, given, where, dest_is_partial=partial, out_is_partial=partial)
+            for label, operator, shape, given, where in zip(
+                self.labels, self.operators, shapes, dests, outs, strict=True
+            )
+        ]
+        check_disjoint(found)
+        return found
+
+    def unchecked_target(self, num_bins: int | tuple[int, ...], dest: Any, out: Any, like: Any) -> Target:
+        """Return `dest` and `out` of the only output as `targets` would, of arrays that have been checked before.
+
+        `like` is what a new `out` is like, if that is known.
+        """
+        dests, outs = None if dest is None else (dest,), None if out is None else (out,)
+        shape = num_bins if isinstance(num_bins, tuple) else (num_bins,)
+        return Target("", self.operators[0], shape, (), dests, outs, like=like)
+
+    def like(self, each: list[Any]) -> Any:
+        """Return what stands for `each` output in an argument: itself, a list or a mapping."""
+        if self.is_single:
+            return each[0]
+        return each if self.names is None else dict(zip(self.names, each, strict=True))
+
+    def collect(self, results: list[Any]) -> Any:
+        """Return the results as a call returns them."""
+        if self.is_single:
+            return results[0]
+        return tuple(results) if self.names is None else dict(zip(self.names, results, strict=True))
+
+    def _each(self, argument: str, given: Any) -> list[Any]:
+        if self.names is not None:
+            if not isinstance(given, Mapping) or set(given) - set(self.names):
+                got = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
+                raise TypeError(f"{argument}: expected a mapping of {', '.join(self.names)}, got {got}")
+            lacking = [name for name in self.names if name not in given]
+            if lacking and argument == "num_bins":
+                raise TypeError(f"{argument}: expected a mapping of {', '.join(self.names)}; {lacking[0]} is missing")
+            return [given.get(name) for name in self.names]
+        if not isinstance(given, list | tuple) or len(given) != len(self.operators):
+            got = f"{len(given)}" if isinstance(given, list | tuple) else type(given).__name__
+            raise TypeError(
+                f"{argument}: expected a sequence of {len(self.operators)}, one for each operator, got {got}"
+            )
+        return list(given)
+
+
+def _shape(name: str, num_bins: Any) -> tuple[int, ...]:
+    if isinstance(num_bins, tuple):
+        if not num_bins:
+            raise ValueError(f"{name}: expected at least one dimension, got ()")
+        return tuple(integer(name, n, 1) for n in num_bins)
+    return (integer(name, num_bins, 1),)

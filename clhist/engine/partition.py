@@ -1,0 +1,195 @@
+"""Partitioning in the place of passes: building and enqueuing its kernels; see `clhist.planning.partition`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.codegen.maps import Argument
+from clhist.codegen.parameters import index_parameters, split_parameters
+from clhist.codegen.render import render_partition
+from clhist.codegen.specs import PartitionSpec, SweepSpec
+from clhist.engine.launch import Enqueued, Sweep, sweep_kernel
+from clhist.opencl.memory import Allocator, allocated
+from clhist.opencl.program import Kernel, build, kept_by_context
+from clhist.operators.c_types import c_name
+from clhist.planning.partition import FEW_PARTITIONS, LARGE_TILE_GROUP, LEAST_GROUP, PARTITION_GROUP, power_of_two
+from clhist.planning.plan import Plan
+
+_BINS, _VALUES = "clhist_pair_bins", "clhist_pair_values"
+_ALIGNMENT = 128
+_WARP = 32
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What comes before a sweep over pairs: kernels that group them by partition and find where they are.
+
+    Attributes
+    ----------
+    spec : PartitionSpec
+        What the source was made of.
+    split, index, sweep : Kernel
+        Built; the last one goes through the pairs.
+    lanes : int
+        How many pairs a work-item of the last one loads at a time.
+    stays_together : bool
+        Whether the work-items of a warp should go through as many pairs.
+    """
+
+    spec: PartitionSpec
+    split: Kernel
+    index: Kernel
+    sweep: Kernel
+    lanes: int
+    stays_together: bool
+
+    def __call__(self, enqueued: Enqueued, plan: Plan, values: Mapping[str, object], allocate: Allocator) -> None:
+        """Enqueue all three as parts of the stage "sweep".
+
+        Raises
+        ------
+        MemoryError
+            If the pairs cannot be allocated.
+        """
+        spec, suffix = self.spec, self.spec.sweep.outputs[0].suffix
+        tiles = ceil(plan.num_elements / spec.tile)
+        bins_bytes = -(-tiles * spec.region * 2 // _ALIGNMENT) * _ALIGNMENT
+        size = bins_bytes + tiles * spec.region * spec.value_bytes
+        purpose = f"more to partition {plan.num_elements} (bin, value) pairs; memory='global' needs less"
+        others = (tiles * (plan.partitions + 1), tiles * plan.partitions, plan.partitions)
+        pairs, starts, sums, totals = (
+            allocated(allocate, n, purpose) for n in (size, *(4 * count for count in others))
+        )
+        magic, shift = division(plan.bins_per_pass)
+        given = {
+            **values,
+            "clhist_num_bins": plan.num_bins,
+            "clhist_width": plan.bins_per_pass,
+            "clhist_magic": magic,
+            "clhist_shift": shift,
+            "clhist_partitions": plan.partitions,
+            "clhist_tiles": tiles,
+            "clhist_pairs": pairs,
+            "clhist_bins_place": 0,
+            "clhist_values_place": bins_bytes,
+            "clhist_starts": starts,
+            "clhist_sums": sums,
+            "clhist_totals": totals,
+        }
+        group = spec.sweep.work_group_size
+        enqueued.add("sweep", self.split, (tiles * group,), (group,), given)
+        group = spec.index_group
+        enqueued.add("sweep", self.index, (plan.partitions * group,), (group,), given)
+        given |= {
+            f"clhist_num_bins{suffix}": plan.bins_per_pass,
+            f"clhist_bins_per_pass{suffix}": plan.bins_per_pass,
+            f"{_BINS}__base": pairs,
+            f"{_BINS}__offset": 0,
+            f"{_VALUES}__base": pairs,
+            f"{_VALUES}__offset": bins_bytes,
+            "clhist_region": spec.region,
+            "clhist_span": self._span(plan),
+        }
+        group = plan.work_group_size
+        enqueued.add("sweep", self.sweep, (plan.work_groups * group, 1), (group, 1), given)
+
+    def _span(self, plan: Plan) -> int:
+        """Return how many work-items read the pairs of one partition in one tile: about two loads each."""
+        loads = self.spec.tile / plan.partitions / self.lanes
+        span = 1 << max(0, round(np.log2(max(1.0, loads / 2))))
+        least = _WARP if self.stays_together else 1
+        return int(min(max(span, least), plan.work_group_size))
+
+
+def division(width: int) -> tuple[int, int]:
+    """Return m and s with ``n // width == (n * m >> 32) >> s`` for all n below 2^31; `width` is at least 2.
+
+    m is the smallest number of at most 32 bits that makes n * m / 2^(32 + s) exceed n / width by less than 1 / width.
+    """
+    if width & (width - 1) == 0:
+        return 2**31, width.bit_length() - 2
+    shift = width.bit_length() - 1
+    return -(-(2 ** (32 + shift)) // width), shift
+
+
+def partitioned_sweep(
+    context: cl.Context,
+    plan: Plan,
+    spec: SweepSpec,
+    numbers: tuple[int, ...],
+    options: tuple[str, ...],
+    *,
+    value: str | None,
+    local_memory: int,
+) -> Sweep:
+    """Return the built sweep of a plan that has partitions; `spec` is that of the plan without them.
+
+    `value` is the C of the value of all pairs, if they have one; `local_memory` is what a work-group may use, in bytes.
+
+    Raises
+    ------
+    BuildError
+        If the compiler refuses the operator or the map.
+    """
+    before, over_pairs = specs(plan, spec, value, local_memory)
+    partition = _partition(context, before, over_pairs, options)
+    return Sweep(plan, over_pairs, partition.sweep, numbers, partition)
+
+
+def specs(plan: Plan, spec: SweepSpec, uniform: str | None, local_memory: int) -> tuple[PartitionSpec, SweepSpec]:
+    """Return what the kernels depend on: that which partitions, and that which goes through the pairs."""
+    output = spec.outputs[0]
+    most = 1 << (plan.partitions - 1).bit_length()
+    # Where work-items must stay together the pairs of a partition in a tile should be enough for 32 of them.
+    wanted = (
+        LARGE_TILE_GROUP if spec.update in ("cas", "lock") and plan.partitions > FEW_PARTITIONS else PARTITION_GROUP
+    )
+
+    def before_of(group: int) -> PartitionSpec:
+        mapped = replace(spec, memory="global", work_group_size=group, capacity=0)
+        return PartitionSpec(mapped, most, uniform is None, min(LARGE_TILE_GROUP, power_of_two(spec.work_group_size)))
+
+    group = min(wanted, power_of_two(spec.work_group_size))
+    while group // 2 >= max(most, LEAST_GROUP) and before_of(group).local_bytes > local_memory:
+        group //= 2
+    before = before_of(group)
+    arguments = [Argument(_BINS, "ushort", np.dtype(np.uint16), True, True)]
+    if uniform is None:
+        dtype = output.operator.dtype
+        kind = f"value{output.suffix}_t" if dtype.names is not None else c_name(dtype)
+        arguments.append(Argument(_VALUES, kind, dtype, True, True))
+    else:
+        arguments += [argument for argument in spec.arguments if not argument.is_array]
+    value = uniform or f"{_VALUES}[i]"
+    over_pairs = replace(
+        spec,
+        arguments=tuple(arguments),
+        map=f"EMIT{output.suffix}({_BINS}[i], {value})",
+        batch="segments",
+        aligned=True,
+        reach=False,
+        structs=() if uniform is None else spec.structs,  # scalar arguments may be of these types
+        preamble="",
+        ignored=(),
+    )
+    return before, over_pairs
+
+
+@kept_by_context
+def _partition(
+    context: cl.Context, before: PartitionSpec, over_pairs: SweepSpec, options: tuple[str, ...]
+) -> Partition:
+    program = build(context, render_partition(before), options)
+    return Partition(
+        before,
+        Kernel(program, "clhist_split", split_parameters(before)),
+        Kernel(program, "clhist_index", index_parameters()),
+        sweep_kernel(context, over_pairs, options),
+        over_pairs.vector_width,
+        over_pairs.converges,
+    )

@@ -1,0 +1,188 @@
+"""The kernels of plain arrays: a value for each index, a vector for each index, a value with its position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.kernel import HistogramKernel
+from clhist.opencl.arrays import Array, is_array, is_device_array
+from clhist.opencl.device import device_profile
+from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import c_name, supported_dtype
+from clhist.operators.operator import Operator
+
+
+@dataclass(frozen=True)
+class PairSpec:
+    """What the kernel of plain arrays depends on.
+
+    Attributes
+    ----------
+    operator : Operator
+        How values are combined.
+    index : numpy.dtype
+        Of the indices.
+    values : tuple of numpy.dtype, or None
+        Of the values: one array, or one for each field; None for one value for all.
+    vector : int
+        Components of the value of one index, each a bin of its own.
+    by_rows : bool
+        Whether an element is an index with all its components, rather than one component.
+    with_position : bool
+        Whether the values lack their index, which is their position then.
+    from_first : bool
+        Whether positions begin at the last argument, a scalar called `first`, rather than at 0.
+    """
+
+    operator: Operator
+    index: np.dtype
+    values: tuple[np.dtype, ...] | None
+    vector: int = 1
+    by_rows: bool = False
+    with_position: bool = False
+    from_first: bool = False
+
+
+@kept_by_context
+def pair_kernel(context: cl.Context, spec: PairSpec) -> HistogramKernel:
+    """Return the kernel; its arguments are the indices, the values, and the number of rows if these are vectors."""
+    arguments = [f"const {c_name(spec.index)} *indices"]
+    if spec.values is None:
+        arguments.append("const value_t values")
+    elif len(spec.values) == 1:
+        arguments.append(f"const {_value_type(spec)} *values")
+    else:
+        arguments += [f"const {c_name(dtype)} *values{k}" for k, dtype in enumerate(spec.values)]
+    code = f"EMIT(indices[i], {_value(spec, 'i')})"
+    if spec.vector > 1:
+        arguments.append("const long rows")
+        d = spec.vector
+        if spec.by_rows:
+            code = (
+                "const long row = (long)indices[i]; if (row >= 0 && row < rows) "
+                f"for (int j = 0; j < {d}; ++j) EMIT(row * {d} + j, {_value(spec, f'(size_t)i * {d} + j')})"
+            )
+        else:
+            code = (
+                f"const long row = (long)indices[i / {d}]; "
+                f"EMIT(row >= 0 && row < rows ? row * {d} + i % {d} : -1, {_value(spec, 'i')})"
+            )
+    if spec.from_first:
+        arguments.append("const long first")
+    emits = spec.vector if spec.by_rows else 1
+    return HistogramKernel(context, spec.operator, arguments=", ".join(arguments), map=code, emits=emits)
+
+
+def pair_spec(
+    operator: Operator, indices: Array, values: Any, vector: int, device: cl.Device, with_position: bool
+) -> PairSpec:
+    """Return what the kernel for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
+    dtypes = tuple(native(array.dtype) for array in values) if isinstance(values, tuple) else None
+    by_rows = vector > 1 and device_profile(device).kind == "cpu"
+    return PairSpec(operator, native(indices.dtype), dtypes, vector, by_rows, with_position)
+
+
+def row_shape(dest_shape: tuple[int, ...], batched: bool) -> tuple[int, ...]:
+    """Return the shape of what one index stands for in `dest`."""
+    return dest_shape[2:] if batched else dest_shape[1:]
+
+
+def checked_values(
+    values: Any, operator: Operator, indices_shape: tuple[int, ...], row: tuple[int, ...]
+) -> tuple[tuple[Array, ...] | Any, bool]:
+    """Return the values as a tuple of arrays, or as a scalar, and whether their positions have to be added.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If their shape or dtype is wrong; they are named.
+    """
+    if not isinstance(values, tuple) and not is_array(values) and np.ndim(values) == 0:
+        return values, False
+    names = operator.dtype.names or ()
+    if isinstance(values, tuple):
+        if len(values) != len(names):
+            raise TypeError(
+                f"values: expected one array, or a tuple of one for each field of {operator.dtype}, got {len(values)}"
+            )
+        given = tuple(as_array(f"values[{name!r}]", value) for name, value in zip(names, values, strict=True))
+        targets = tuple(operator.dtype[name] for name in names)
+        labels = tuple(f"values[{name!r}]" for name in names)
+    else:
+        given, targets, labels = (as_array("values", values),), (operator.dtype,), ("values",)
+    with_position = operator.positional and len(given) == 1 and given[0].dtype.names is None
+    if with_position:
+        targets = (operator.dtype["value"],)
+    converted = []
+    for label, array, dtype in zip(labels, given, targets, strict=True):
+        if array.shape != indices_shape + row:
+            raise ValueError(f"{label}: expected shape {indices_shape + row} as of indices, got {array.shape}")
+        if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise TypeError(
+                f"{label}: expected what converts to {dtype} of dest, got {array.dtype}; convert it yourself"
+            )
+        converted.append(_converted(label, array, dtype))
+    return tuple(converted), with_position
+
+
+def arguments_of(spec: PairSpec, indices: Array, values: Any, dest_rows: int) -> tuple[Any, ...]:
+    """Return what the kernel of `spec` takes."""
+    given = values if isinstance(values, tuple) else (values,)
+    return (indices, *given, *([dest_rows] if spec.vector > 1 else []))
+
+
+def elements(spec: PairSpec, indices: Array) -> int:
+    """Return N: the indices, or the components of all."""
+    return int(prod(indices.shape)) * (1 if spec.by_rows else spec.vector)
+
+
+def native(dtype: np.dtype) -> np.dtype:
+    """Return `dtype` in the byte order of the host."""
+    return dtype.newbyteorder("=") if dtype.names is None else dtype
+
+
+def as_array(name: str, value: Any) -> Array:
+    """Return `value` as an array, of PyOpenCL if it is one."""
+    if is_device_array(value):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _value_type(spec: PairSpec) -> str:
+    assert spec.values is not None
+    return "value_t" if spec.values[0] == spec.operator.dtype else c_name(spec.values[0])
+
+
+def _value(spec: PairSpec, element: str) -> str:
+    """Return C of the value of one element."""
+    operator, values = spec.operator, spec.values
+    if values is None:
+        return "values"
+    if len(values) > 1:
+        return f"((value_t){{{', '.join(f'values{k}[{element}]' for k in range(len(values)))}}})"
+    value = f"values[{element}]"
+    if spec.with_position:
+        return f"((value_t){{{value}, {f'first + {element}' if spec.from_first else element}}})"
+    if operator.dtype.kind == "c" and values[0] != operator.dtype:
+        target = c_name(operator.dtype)
+        return f"convert_{target}({value})" if values[0].kind == "c" else f"({target})({value}, 0)"
+    return value
+
+
+def _converted(name: str, values: Array, dtype: np.dtype) -> Array:
+    """Return `values` as they are, or as `dtype` if OpenCL has no type for theirs (such as float16)."""
+    try:
+        supported_dtype(values.dtype, name)
+    except TypeError:
+        if is_device_array(values):
+            raise
+        return values.astype(dtype)
+    return values

@@ -1,0 +1,182 @@
+"""What a call combines with and writes: `dest` and `out` of each of its outputs, as one array or one for each field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from clhist.engine.launch import Result
+from clhist.opencl.arrays import Array, Operand, check_array, empty, operand, overlap
+from clhist.opencl.memory import Allocator
+from clhist.operators.c_types import c_name
+from clhist.operators.operator import Operator
+
+
+@dataclass
+class Target:
+    """`dest` and `out` of one output, checked.
+
+    Attributes
+    ----------
+    name : str
+        What errors add to "dest" and "out".
+    operator : Operator
+        Of the output.
+    shape : tuple of int
+        Of the result.
+    fields : tuple of str
+        If the values' fields have an array each, their names.
+    dest, out : tuple of arrays, or None
+        One array, or one for each field.
+    dest_is_partial, out_is_partial : bool
+        Whether these hold accumulators, neither lifted nor finished.
+    like : array, optional
+        What a new `out` is like; see `clhist.opencl.arrays.empty`.
+    """
+
+    name: str
+    operator: Operator
+    shape: tuple[int, ...]
+    fields: tuple[str, ...]
+    dest: tuple[Array, ...] | None
+    out: tuple[Array, ...] | None
+    dest_is_partial: bool = False
+    out_is_partial: bool = False
+    like: Array | None = None
+
+    @property
+    def named(self) -> list[tuple[str, Array]]:
+        """The arrays with their names."""
+        found: list[tuple[str, Array]] = []
+        if self.dest is not None:
+            found += zip(self._names("dest"), self.dest, strict=True)
+        if self.out is not None:
+            found += zip(self._names("out"), self.out, strict=True)
+        return found
+
+    def allocate(self, queue: cl.CommandQueue, on_device: bool, allocator: Allocator | None) -> None:
+        """Make `out` where there is none."""
+        if self.out is None:
+            self.out = tuple(
+                empty(queue, self.shape, dtype, on_device, allocator, self.like) for dtype in self._dtypes()
+            )
+
+    def result(self) -> Any:
+        """Return what the caller gets."""
+        assert self.out is not None
+        return self.out if self.fields else self.out[0]
+
+    def operands(self, queue: cl.CommandQueue) -> Result:
+        """Return the arrays as kernels take them."""
+        assert self.out is not None
+        out = [
+            operand(array, queue, written=True, read=self.dest is not None and array is self.dest[k])
+            for k, array in enumerate(self.out)
+        ]
+        dest: tuple[Operand, ...] | None = None
+        if self.dest is not None:
+            dest = tuple(
+                out[k] if array is self.out[k] else operand(array, queue, written=False)
+                for k, array in enumerate(self.dest)
+            )
+        fields = tuple((name, c_name(self.operator.dtype[name])) for name in self.fields)
+        return Result(dest, tuple(out), fields, self.dest_is_partial, self.out_is_partial)
+
+    def _names(self, kind: str) -> list[str]:
+        return [f"{kind}{self.name}[{field!r}]" for field in self.fields] or [f"{kind}{self.name}"]
+
+    def _dtypes(self) -> list[Any]:
+        if self.fields:
+            return [self.operator.dtype[field] for field in self.fields]
+        return [self.operator.accumulator if self.out_is_partial else self.operator.dtype]
+
+    def check(self) -> None:
+        """Raise for an array of another kind, dtype or shape; copy a `dest` that `out` overlaps."""
+        if self.out is not None:
+            expected = zip(self._names("out"), self.out, self._dtypes(), strict=True)
+            self.out = tuple(
+                check_array(n, array, dtype, written=True, shape=self.shape) for n, array, dtype in expected
+            )
+            for k, array in enumerate(self.out):
+                if any(overlap(array, other) for other in self.out[:k]):
+                    raise ValueError(
+                        f"out{self.name}: expected arrays that do not overlap, got {self.fields[k]!r} twice"
+                    )
+        if self.dest is not None:
+            if not self.dest_is_partial:
+                check_dest(f"dest{self.name}", self.operator)
+            dtypes = [self.operator.accumulator] if self.dest_is_partial else self._dtypes()
+            found = []
+            for k, (n, array, dtype) in enumerate(zip(self._names("dest"), self.dest, dtypes, strict=True)):
+                if self.out is None or array is not self.out[k]:
+                    array = check_array(n, array, dtype, written=False, shape=self.shape)
+                    if self.out is not None and any(overlap(array, other) for other in self.out):
+                        array = array.copy()
+                found.append(array)
+            self.dest = tuple(found)
+
+
+def check_dest(name: str, operator: Operator) -> None:
+    """Raise ValueError if accumulators of `operator` cannot hold what `dest` may."""
+    if operator.narrows:
+        raise ValueError(
+            f"{name}: expected none for {operator.name}, whose bins are {operator.accumulator} until they are read and "
+            f"cannot hold {operator.dtype}; clhist.operators.add can"
+        )
+
+
+def target(
+    name: str,
+    operator: Operator,
+    shape: tuple[int, ...],
+    dest: Any,
+    out: Any,
+    *,
+    dest_is_partial: bool = False,
+    out_is_partial: bool = False,
+) -> Target:
+    """Return `dest` and `out` of one output, checked; a tuple of arrays stands for the fields of a structured dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one of them is wrong; it is named.
+    """
+    fields: tuple[str, ...] = ()
+    if isinstance(dest, tuple) or isinstance(out, tuple):
+        fields = operator.dtype.names or ()
+        if not fields:
+            kind = "dest" if isinstance(dest, tuple) else "out"
+            raise TypeError(f"{kind}{name}: expected one array of {operator.dtype}, which has no fields, got a tuple")
+        for kind, given in (("dest", dest), ("out", out)):
+            if given is not None and (not isinstance(given, tuple) or len(given) != len(fields)):
+                raise TypeError(
+                    f"{kind}{name}: expected a tuple of {len(fields)} arrays, one for each field of {operator.dtype}, "
+                    f"got {type(given).__name__}{f' of {len(given)}' if isinstance(given, tuple) else ''}"
+                )
+        if any(operator.dtype[field].names or operator.dtype[field].subdtype for field in fields):
+            raise TypeError(
+                f"dest{name}: expected one array of {operator.dtype}, whose fields are no scalars, got a tuple"
+            )
+
+    def arrays(given: Any) -> tuple[Array, ...] | None:
+        return None if given is None else given if fields else (given,)
+
+    found = Target(name, operator, shape, fields, arrays(dest), arrays(out), dest_is_partial, out_is_partial)
+    found.check()
+    return found
+
+
+def check_disjoint(targets: Sequence[Target]) -> None:
+    """Raise ValueError if the results of two outputs share memory."""
+    seen: list[tuple[str, Array]] = []
+    for each in targets:
+        own = [(f"out{each.name}", array) for array in each.out or ()]
+        for name, array in own:
+            for other, before in seen:
+                if overlap(array, before):
+                    raise ValueError(f"{name}: expected an array of its own, got one that overlaps {other}")
+        seen += own

@@ -1,0 +1,1 @@
+"""What a device is: its profile and its atomics. Pure: no OpenCL."""

@@ -1,0 +1,281 @@
+"""What OpenCL says of devices, and the choice of one."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from dataclasses import replace
+from functools import lru_cache
+
+import pyopencl as cl
+
+from clhist.errors import NoDeviceError
+from clhist.hardware.profile import Profile, Report, check_fits, load_profiles, merge, named_profile
+from clhist.opencl.fork_guard import check_process
+from clhist.opencl.icd import register_installed_runtimes
+from clhist.opencl.probe import proven_features
+
+register_installed_runtimes()  # here, so that contexts which the caller makes see them as well
+
+HOW_TO_GET_ONE = (
+    'install a GPU driver with OpenCL, or an OpenCL for the processor: pip install "clhist[cpu]" '
+    "(on Debian and Ubuntu also: apt-get install pocl-opencl-icd)"
+)
+
+PROFILE_VARIABLE = "CLHIST_PROFILE"
+
+# Of the device's memory, what copies may take unless the caller says otherwise.
+MEMORY_FRACTION = 4
+
+# The context is kept as well: on Intel's CPU runtime a queue does not keep its own alive.
+_default: tuple[cl.Context, cl.CommandQueue] | None = None
+_default_lock = threading.Lock()
+
+
+def platforms() -> list[cl.Platform]:
+    """Return the OpenCL platforms that have devices.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is none; the message says how to get one.
+    """
+    check_process()
+    try:
+        found = [platform for platform in cl.get_platforms() if _devices(platform)]
+    except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
+        raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
+    if not found:
+        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}")
+    return found
+
+
+def devices(platform: str | None = None, device: str | None = None) -> list[cl.Device]:
+    """Return the OpenCL devices, best first: GPUs before CPUs, more compute units before fewer.
+
+    Parameters
+    ----------
+    platform, device : str, optional
+        Keep those whose platform's or own name contains this, in any case.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is none; the message lists what there is.
+    """
+    every = [d for p in platforms() for d in _devices(p)]
+    found = [d for d in every if _contains(d.platform.name, platform) and _contains(d.name, device)]
+    if not found:
+        listed = "; ".join(f"{d.name.strip()} ({d.platform.name.strip()})" for d in every)
+        asked = ", ".join(f"{what} {name!r}" for what, name in (("platform", platform), ("device", device)) if name)
+        raise NoDeviceError(f"no OpenCL device matches {asked}; there are: {listed}")
+    return sorted(found, key=_rank)
+
+
+def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
+    # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/performance.md).
+    pocl = device.platform.name.strip() == "Portable Computing Language"
+    return known_problem(device) is not None, device_kind(device) == "cpu", -device.max_compute_units, not pocl
+
+
+def default_queue() -> cl.CommandQueue:
+    """Return the queue that calls without one use; it is made at the first call and kept.
+
+    ``PYOPENCL_CTX`` chooses the device as everywhere in PyOpenCL. Without it the first of `devices` is taken.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no device, or only one that is known not to work.
+    """
+    global _default
+    check_process()
+    with _default_lock:
+        if _default is None:
+            found = platforms()
+            if os.environ.get("PYOPENCL_CTX"):
+                context = _asked_for()
+            else:
+                best = devices()[0]
+                reason = known_problem(best)
+                if reason is not None:
+                    raise NoDeviceError(
+                        f"the only OpenCL device, {best.name.strip()} of {found[0].version.strip()}, "
+                        f"does not work: {reason}"
+                    )
+                context = cl.Context([best])
+            _default = context, cl.CommandQueue(context)
+        return _default[1]
+
+
+def _asked_for() -> cl.Context:
+    try:
+        return cl.create_some_context(interactive=False)
+    except cl.Error as error:
+        raise NoDeviceError(f"PYOPENCL_CTX={os.environ['PYOPENCL_CTX']!r} chooses no device: {error}") from error
+
+
+def device_kind(device: cl.Device) -> str:
+    """Return "cpu" for a CPU, "gpu" for everything else."""
+    return "cpu" if device.type & cl.device_type.CPU else "gpu"
+
+
+def device_profile(device: cl.Device) -> Profile:
+    """Return what the model needs to know of `device`: the profile that ``CLHIST_PROFILE`` names, or its own.
+
+    Raises
+    ------
+    ProfileError
+        If a profile is broken, a number is nowhere to be had, or the named profile is missing or claims more than the
+        device has.
+    """
+    name, directory = profile_names()
+    return _named_profile(name, directory, device) if name else own_profile(device)
+
+
+def profile_names() -> tuple[str | None, str | None]:
+    """Return what the environment says of profiles: the name of the one to use, and the user's directory of them."""
+    return os.environ.get(PROFILE_VARIABLE), os.environ.get("CLHIST_PROFILES")
+
+
+@lru_cache(maxsize=64)
+def own_profile(device: cl.Device) -> Profile:
+    """Return the profile of `device` from the profiles that match it and from what OpenCL reports.
+
+    Raises
+    ------
+    ProfileError
+        If a profile is broken, or a number is nowhere to be had.
+    """
+    return merge(report(device), load_profiles())
+
+
+_measured: set[Profile] = set()
+
+
+def trust(profile: Profile) -> Profile:
+    """Return `profile`, which is taken as it is from now on: calibration has measured it, and no file says so yet."""
+    _measured.add(profile)
+    return profile
+
+
+@lru_cache(maxsize=64)
+def checked_profile(profile: Profile, device: cl.Device) -> Profile:
+    """Return `profile`, with the features of `device` unless it has its own, if `device` has what it claims.
+
+    Raises
+    ------
+    TypeError
+        If it is no profile.
+    ProfileError
+        If its work-groups are larger, their local memory is more, or its features are others than `device` can have;
+        both figures are named.
+    """
+    if not isinstance(profile, Profile):
+        raise TypeError(f"profile: expected a clhist.Profile, such as clhist.named_profile gives, got {profile!r}")
+    if profile not in _measured:
+        check_fits(profile, report(device), load_profiles())
+    return profile if profile.features is not None else replace(profile, features=device_features(device))
+
+
+@lru_cache(maxsize=64)
+def _named_profile(name: str, _directory: str | None, device: cl.Device) -> Profile:
+    """Return what `named_profile` finds, which depends on the user's directory too."""
+    return checked_profile(named_profile(name), device)
+
+
+def report(device: cl.Device) -> Report:
+    """Return what OpenCL reports of `device`."""
+    return Report(
+        name=device.name.strip(),
+        vendor=device.vendor.strip(),
+        kind=device_kind(device),
+        compute_units=device.max_compute_units,
+        max_work_group_size=device.max_work_group_size,
+        local_memory=device.local_mem_size,
+        cache=device.global_mem_cache_size,
+        cache_line=device.global_mem_cacheline_size,
+        aliases=_aliases(device),
+        features=device_features(device),
+    )
+
+
+def _aliases(device: cl.Device) -> tuple[str, ...]:
+    """Return what else a device is called; queries that its driver does not know are errors."""
+    try:
+        return (device.board_name_amd.strip(),)
+    except cl.Error:
+        pass
+    try:
+        return (f"sm_{device.compute_capability_major_nv}{device.compute_capability_minor_nv}",)
+    except cl.Error:
+        return ()
+
+
+def device_features(device: cl.Device, context: cl.Context | None = None) -> frozenset[str]:
+    """Return what `device` has, of `clhist.hardware.atomics.ALL_FEATURES`; what needs proof is tried at the first call.
+
+    Parameters
+    ----------
+    device : pyopencl.Device
+        To be looked at.
+    context : pyopencl.Context, optional
+        One of its contexts, which saves making one.
+    """
+    with _features_lock:
+        if device not in _features:
+            said = features_of(device.extensions, device.platform.name, device.opencl_c_version)
+            _features[device] = said
+            if known_problem(device) is None:
+                _features[device] = proven_features(context or cl.Context([device]), device, said)
+        return _features[device]
+
+
+_features: dict[cl.Device, frozenset[str]] = {}
+_features_lock = threading.Lock()
+
+
+def features_of(extensions: str, platform_name: str, c_version: str) -> frozenset[str]:
+    """Return the features that a device with these `extensions` on this platform says it has; pure."""
+    names = extensions.split()
+    newest = re.match(r"OpenCL C (\d+)", c_version)
+    found = {
+        "int64_base_atomics": "cl_khr_int64_base_atomics" in names,
+        "int64_extended_atomics": "cl_khr_int64_extended_atomics" in names,
+        "fp64": "cl_khr_fp64" in names,
+        "nvidia_ptx": platform_name.startswith("NVIDIA"),
+        "ext_float_atomics": "cl_ext_float_atomics" in names,
+        "amd_builtins": platform_name.startswith("AMD Accelerated Parallel Processing"),
+        "device_fence": newest is not None and int(newest[1]) >= 3,
+    }
+    return frozenset(name for name, has in found.items() if has)
+
+
+def memory_budget(device: cl.Device) -> int:
+    """Return the bytes that copies may take on `device` by default: a quarter of its memory, in one buffer."""
+    return min(device.global_mem_size // MEMORY_FRACTION, device.max_mem_alloc_size)
+
+
+def known_problem(device: cl.Device) -> str | None:
+    """Return why `device` is known not to work, with what to do, or None."""
+    # PoCL before 3.1 hands the name of a processor that its LLVM does not know to a compiler that refuses it.
+    pocl = re.search(r"PoCL (\d+)\.(\d+)", device.platform.version)
+    if pocl and (int(pocl[1]), int(pocl[2])) < (3, 1) and device.version.rstrip().endswith("-generic"):
+        return (
+            f"PoCL {pocl[1]}.{pocl[2]} does not know this processor (github.com/pocl/pocl/issues/1049). "
+            'Intel\'s OpenCL does, whoever made the processor: pip install "clhist[cpu]"; '
+            "on Debian and Ubuntu also: apt-get install pocl-opencl-icd"
+        )
+    return None
+
+
+def _devices(platform: cl.Platform) -> list[cl.Device]:
+    try:
+        return platform.get_devices()
+    except cl.Error:  # how PyOpenCL reports a platform without devices
+        return []
+
+
+def _contains(name: str, part: str | None) -> bool:
+    return part is None or part.lower() in name.lower()

@@ -1,0 +1,146 @@
+"""Device memory of calls: copies, pairs and tables, kept for the next call where a queue runs in order."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+from pyopencl.tools import DeferredAllocator, MemoryPool
+
+from clhist.opencl.arrays import held_results
+from clhist.opencl.fork_guard import check_process
+
+Allocator = Callable[[int], Any]
+
+_MOST_POOLS = 8
+# The part of the device's memory that a pool may keep for later calls: calls of all sizes keep one of each.
+_MOST_IDLE = 8
+_REFUSALS = (cl.MemoryError, cl.LogicError, MemoryError)  # too much for the device, or for one buffer
+_BYTE = np.zeros(1, np.uint8)
+
+
+class OutOfMemoryError(MemoryError):
+    """The device refused so many bytes; nothing but scratch memory has been written since."""
+
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size
+
+
+def allocated(allocate: Allocator, size: int, purpose: str) -> Any:
+    """Return `size` bytes of the device; raises OutOfMemoryError where there are none, with what they were for."""
+    try:
+        try:
+            return allocate(size)
+        except _REFUSALS:
+            if not held_results.release():
+                raise
+            return allocate(size)
+    except _REFUSALS as error:
+        raise OutOfMemoryError(f"the device has no {size} bytes {purpose}", size) from error
+
+
+def in_order(queue: cl.CommandQueue) -> bool:
+    """Return whether commands begin when those before them have ended."""
+    return not queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+
+
+def immediate_allocator(queue: cl.CommandQueue) -> Allocator:
+    """Return what allocates at once, so that a plan that needs less can take the place of one that is refused.
+
+    OpenCL may put it off until a command needs the memory. PyOpenCL's ImmediateAllocator asks for it by
+    clEnqueueMigrateMemObjects, which crashes NVIDIA's driver (580) while other threads use the queue; this writes.
+    """
+
+    def allocate(size: int) -> cl.Buffer:
+        buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size)
+        _touch(queue, buffer)
+        return buffer
+
+    return allocate
+
+
+def _touch(queue: cl.CommandQueue, buffer: Any) -> None:
+    cl.enqueue_copy(queue, buffer, _BYTE, is_blocking=True)  # or a queue out of order might do it last
+
+
+class _Pool:
+    """Memory of one queue, which must run in order: what its last holder lets go of the next call may have."""
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue, self._lock = queue, threading.Lock()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of allocators that are deferred: see `_new`
+            self._pool = MemoryPool(DeferredAllocator(queue.context))
+
+    def __call__(self, size: int) -> Any:
+        """Return at least `size` bytes; those that are new are allocated at once, as by `immediate_allocator`."""
+        idle = self._pool.managed_bytes - self._pool.active_bytes
+        if idle > self._queue.device.global_mem_size // _MOST_IDLE:
+            self.free()
+        with suppress(cl.MemoryError):
+            return self._new(size)
+        self.free()
+        return self._new(size)
+
+    def _new(self, size: int) -> Any:
+        with self._lock:
+            before = self._pool.managed_bytes
+            block = self._pool.allocate(size)
+            is_new = self._pool.managed_bytes > before
+        if is_new:
+            try:
+                _touch(self._queue, block)
+            except cl.MemoryError:
+                block.release()
+                self.free()  # or the next call would have it untouched
+                raise
+        return block
+
+    @property
+    def size(self) -> int:
+        """Bytes that it has from the device, in use or not."""
+        return self._pool.managed_bytes
+
+    def free(self) -> None:
+        """Give back what has no holder."""
+        self._queue.finish()  # what is enqueued may still use it
+        self._pool.free_held()
+
+
+_pools: dict[int, tuple[cl.CommandQueue, _Pool]] = {}
+_pools_lock = threading.Lock()
+
+
+def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
+    """Return where the memory of a call on `queue` comes from: a pool if it runs in order, for the next call's sake."""
+    if not in_order(queue):
+        return immediate_allocator(queue)
+    with _pools_lock:
+        # Kept is the queue too, whose pointer would be used again; and only so many.
+        if queue.int_ptr not in _pools:
+            _pools[queue.int_ptr] = queue, _Pool(queue)
+            while len(_pools) > _MOST_POOLS:
+                del _pools[next(iter(_pools))]
+        return _pools[queue.int_ptr][1]
+
+
+def scratch_bytes() -> int:
+    """Return the bytes of device memory that all pools have, of calls that are running and for later ones."""
+    with _pools_lock:
+        return sum(pool.size for _, pool in _pools.values())
+
+
+def free_scratch() -> None:
+    """Give back to the devices the memory that is kept for later calls: of copies, and of results that are gone."""
+    check_process()
+    held_results.release()
+    with _pools_lock:
+        for _, pool in _pools.values():
+            pool.free()
+        _pools.clear()

@@ -1,0 +1,154 @@
+"""Building OpenCL programs: each once for a context, with errors that show the source."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial, update_wrapper
+from typing import Any, Generic, TypeVar
+
+import pyopencl as cl
+
+from clhist.codegen.maps import Parameter
+from clhist.errors import BuildError
+
+T = TypeVar("T")
+
+_MOST_CONTEXTS = 16  # whose programs and kernels are kept; programs that call for more contexts rarely go back to one
+_MOST_VALUES = 1024  # of one function and one context
+
+_caches: OrderedDict[cl.Context, dict[Callable[..., Any], Callable[..., Any]]] = OrderedDict()
+_caches_lock = threading.Lock()
+_builds = 0
+_lock = threading.Lock()
+
+
+class kept_by_context(Generic[T]):
+    """Keep what a function returns, as `functools.lru_cache` does, for the contexts that were used last.
+
+    What is made for a context keeps it alive, so the caches of all functions for one go together. The context is the
+    first argument, and is kept with them: its pointer is not used for another meanwhile.
+    """
+
+    def __init__(self, function: Callable[..., T]) -> None:
+        self._function = function
+        update_wrapper(self, function)
+
+    def __call__(self, context: cl.Context, *key: Any) -> T:
+        """Return what the function does for these arguments."""
+        with _caches_lock:
+            caches = _caches.setdefault(context, {})
+            _caches.move_to_end(context)
+            gone = [_caches.popitem(last=False) for _ in range(len(_caches) - _MOST_CONTEXTS)]
+            if self._function not in caches:
+                caches[self._function] = lru_cache(maxsize=_MOST_VALUES)(partial(self._function, context))
+            cached = caches[self._function]
+        del gone  # outside of the lock: what is let go of may end in code that calls for it
+        return cached(*key)
+
+    def cache_clear(self) -> None:
+        """Forget what it returned."""
+        with _caches_lock:
+            gone = [caches.pop(self._function, None) for caches in _caches.values()]
+        del gone
+
+
+class Kernel:
+    """One kernel of a built program, safe to enqueue from several threads.
+
+    Parameters
+    ----------
+    program : pyopencl.Program
+        Built.
+    name : str
+        The kernel's.
+    parameters : sequence of Parameter
+        Its parameters, in order. PyOpenCL sets arguments five times faster when it knows their types.
+    """
+
+    def __init__(self, program: cl.Program, name: str, parameters: Sequence[Parameter]) -> None:
+        self._lock = threading.Lock()
+        self.context = program.context
+        self._parameters = tuple(parameters)
+        self._names = tuple(parameter.name for parameter in parameters)
+        dtypes = [parameter.dtype for parameter in parameters]
+        self._convert = any(dtype is not None and dtype.names for dtype in dtypes)
+        with _lock:  # PyOpenCL writes code for each kernel, and cannot for two at once
+            self._kernel = cl.Kernel(program, name)
+            if not self._convert:  # of structs PyOpenCL cannot be told
+                self._kernel.set_scalar_arg_dtypes(dtypes)
+
+    def enqueue(
+        self,
+        queue: cl.CommandQueue,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+        arguments: Mapping[str, object],
+        wait_for: Sequence[cl.Event],
+    ) -> cl.Event:
+        """Set the arguments, by name, and enqueue; the kernel keeps them, so only one thread may be between the two."""
+        given = [arguments[name] for name in self._names]
+        if self._convert:
+            given = [
+                value if p.dtype is None or p.dtype.names else p.dtype.type(value)
+                for value, p in zip(given, self._parameters, strict=True)
+            ]
+        with self._lock:
+            self._kernel.set_args(*given)  # type: ignore[arg-type]
+            return cl.enqueue_nd_range_kernel(queue, self._kernel, global_size, local_size, wait_for=wait_for or None)
+
+
+def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:
+    """Return the program of `source` for `context`, built at the first call, and again only after many others.
+
+    Raises
+    ------
+    BuildError
+        If the compiler refuses it; with the numbered source and the compiler's words.
+    """
+    with building():
+        return _built(context, source, tuple(options))
+
+
+def programs_built() -> int:
+    """Return how many programs this process has built."""
+    return _builds
+
+
+@contextmanager
+def building() -> Iterator[None]:
+    """Let one thread at a time build, without what some compilers always say.
+
+    PyOpenCL warns of that unless it is asked to show it.
+    """
+    with _lock, warnings.catch_warnings():
+        if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+        yield
+
+
+@kept_by_context
+def _built(context: cl.Context, source: str, options: tuple[str, ...]) -> cl.Program:
+    global _builds
+    program = _build(context, source, options)
+    _builds += 1
+    return program
+
+
+def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:
+    try:
+        return cl.Program(context, source).build(options=list(options))
+    except cl.Error as error:
+        numbered = "\n".join(f"{number:4d}  {line}" for number, line in enumerate(source.splitlines(), start=1))
+        words = _compiler_words(error)
+        raise BuildError(f"{words}\n\nin this OpenCL C:\n{numbered}\n\n{words}") from error
+
+
+def _compiler_words(error: cl.Error) -> str:
+    noise = ("(options:", "Build on ", "clBuildProgram failed")
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(noise)]
+    return "\n".join(["the OpenCL compiler refused the kernel:", *lines])

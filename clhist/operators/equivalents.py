@@ -1,0 +1,159 @@
+"""Operators lifted to others of the same results that hardware updates better (design: order-preserving integers).
+
+A float is ordered as an integer by its bits, with all of them turned if it is negative and the sign bit alone if not.
+A (value, index) pair of 32 bits each is ordered as one integer of 64. A saturating sum is an exact one, clamped when it
+is read. All that is decided here is how; whether it pays is decided where an update is chosen
+(`clhist.hardware.atomics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from clhist.operators.c_types import c_name, literal
+from clhist.operators.operator import Lifted, Operator
+
+_ALL, _SIGN = 0xFFFFFFFF, 0x80000000
+
+
+def minimum(dtype: np.dtype) -> Operator:
+    """`clhist.operators.minimum` of floats: NaN below all, -0 below +0."""
+    return _ordered("minimum", dtype, "min(a, b)", _key(np.inf, dtype), nan=0)
+
+
+def maximum(dtype: np.dtype) -> Operator:
+    """`clhist.operators.maximum` of floats: NaN above all, -0 below +0."""
+    return _ordered("maximum", dtype, "max(a, b)", _key(-np.inf, dtype), nan=_ones(dtype))
+
+
+def fmin(dtype: np.dtype) -> Operator:
+    """`clhist.operators.fmin` of floats: NaN, the neutral element, above all."""
+    return _ordered("fmin", dtype, "min(a, b)", _ones(dtype), nan=_ones(dtype))
+
+
+def fmax(dtype: np.dtype) -> Operator:
+    """`clhist.operators.fmax` of floats: NaN, the neutral element, below all."""
+    return _ordered("fmax", dtype, "max(a, b)", 0, nan=0)
+
+
+def arg(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable[Lifted]:
+    """`clhist.operators.argmin` and `argmax` of 32 bits each: the order of values above, that of indices below.
+
+    Of equal values the lower index must win: where the largest integer does, the order of indices is turned.
+    """
+    value, index = pair["value"], pair["index"]
+    if value.itemsize > 4 or index.itemsize > 4:
+        return ()
+    largest = name == "argmax"
+    turned = "~" if largest else ""
+    nan = _ALL if largest else 0
+    if value.kind == "f":
+        high = f"(v.value != v.value ? 0x{nan:x}u : {_encode('v.value + 0.0f', value)})"
+        back = _decode("(uint)(a >> 32)", value)
+    else:
+        high, back = _ordered_integer("v.value", value), _restored_integer("(uint)(a >> 32)", value)
+    low, restored = _ordered_integer("v.index", index), _restored_integer(f"{turned}(uint)a", index)
+    key = _key(neutral[0], value) << 32 | (_key(neutral[1], index) ^ (_ALL if largest else 0))
+    operator = Operator(
+        pair,
+        "max(a, b)" if largest else "min(a, b)",
+        key,
+        name,
+        accumulator=np.uint64,
+        lift=f"(ulong){high} << 32 | (uint){turned}{low}",
+        finish=f"(value_t){{{back}, {restored}}}",
+    )
+    return (Lifted(operator),)
+
+
+def position(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable[Lifted]:
+    """`clhist.operators.first` and `last` of 32 bits each: the order of indices above, the value's bits below."""
+    value, index = pair["value"], pair["index"]
+    if value.itemsize > 4 or index.itemsize > 4:
+        return ()
+    # An index may be that of the neutral element, which must lose: it has the largest bits, or for the last the least.
+    turned = "~" if name == "first" else ""
+    low = "as_uint(v.value)" if value.kind == "f" else "(uint)v.value"
+    back = f"as_float({turned}(uint)a)" if value.kind == "f" else f"({c_name(value)})({turned}(uint)a)"
+    operator = Operator(
+        pair,
+        "min(a, b)" if name == "first" else "max(a, b)",
+        _key(neutral[1], index) << 32 | (_ALL if turned else 0),
+        name,
+        accumulator=np.uint64,
+        lift=f"(ulong){_ordered_integer('v.index', index)} << 32 | (uint){turned}{low}",
+        finish=f"(value_t){{{back}, {_restored_integer('(uint)(a >> 32)', index)}}}",
+    )
+    return (Lifted(operator),)
+
+
+def exact_sums(dtype: np.dtype, limit: int) -> tuple[Lifted, ...]:
+    """`clhist.operators.saturating_add` of integers: exact sums, as long as so many terms cannot wrap."""
+    found = []
+    for held, suffix in ((np.dtype(np.uint32), "u"), (np.dtype(np.uint64), "ul")):
+        most = np.iinfo(held).max // limit
+        if most > 1:
+            kind = c_name(held)
+            operator = Operator(
+                dtype,
+                "a + b",
+                0,
+                "saturating_add",
+                accumulator=held,
+                lift=f"({kind})min(v, {literal(limit, dtype)})",
+                finish=f"({c_name(dtype)})min(a, ({kind}){limit}{suffix})",
+            )
+            found.append(Lifted(operator, int(most)))
+    return tuple(found)
+
+
+def _ordered(name: str, dtype: np.dtype, combine: str, neutral: int, nan: int) -> Operator:
+    bits = np.dtype(f"u{dtype.itemsize}")
+    return Operator(
+        dtype,
+        combine,
+        neutral,
+        name,
+        accumulator=bits,
+        lift=f"v != v ? ({c_name(bits)})0x{nan:x}ul : {_encode('v', dtype)}",
+        finish=_decode("a", dtype),
+    )
+
+
+def _words(dtype: np.dtype) -> tuple[str, str, str, str]:
+    return (
+        ("uint", "int", "0x80000000u", "31") if dtype.itemsize == 4 else ("ulong", "long", "0x8000000000000000ul", "63")
+    )
+
+
+def _encode(number: str, dtype: np.dtype) -> str:
+    unsigned, signed, sign, shift = _words(dtype)
+    return f"(as_{unsigned}({number}) ^ (({unsigned})(as_{signed}({number}) >> {shift}) | {sign}))"
+
+
+def _decode(key: str, dtype: np.dtype) -> str:
+    unsigned, signed, sign, shift = _words(dtype)
+    return f"as_{c_name(dtype)}({key} ^ (~({unsigned})(({signed})({key}) >> {shift}) | {sign}))"
+
+
+def _ordered_integer(number: str, dtype: np.dtype) -> str:
+    return f"((uint){number} ^ 0x{_SIGN:x}u)" if dtype.kind == "i" else f"((uint){number})"
+
+
+def _restored_integer(key: str, dtype: np.dtype) -> str:
+    return f"({c_name(dtype)})({key} ^ 0x{_SIGN:x}u)" if dtype.kind == "i" else f"({c_name(dtype)})({key})"
+
+
+def _key(number: object, dtype: np.dtype) -> int:
+    """Return what the C above makes of `number`."""
+    if dtype.kind == "f":
+        width = 8 * dtype.itemsize
+        bits = int(np.asarray(number, dtype).view(f"u{dtype.itemsize}"))
+        return bits ^ ((1 << width) - 1 if bits >> (width - 1) else 1 << (width - 1))
+    return int(number) & _ALL ^ (_SIGN if dtype.kind == "i" else 0)  # type: ignore[call-overload]
+
+
+def _ones(dtype: np.dtype) -> int:
+    return (1 << 8 * dtype.itemsize) - 1

@@ -1,0 +1,327 @@
+"""The combining operator of a histogram: what a bin holds and how two of them become one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhist.operators.c_types import (
+    IDENTIFIER,
+    c_alignment,
+    literal,
+    needs_fp64,
+    same_value,
+    struct_of,
+    supported_dtype,
+)
+from clhist.operators.recognition import recognise
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is updated by itself: a whole accumulator, or one field of a product of operators (SC'20, section IV-D).
+
+    Attributes
+    ----------
+    accessor : str
+        What C appends to an accumulator to name it: nothing for the whole, ``".x"`` or ``".count"`` for a field.
+    dtype : numpy.dtype
+        Its type.
+    combine : str
+        C expression of `a` and `b`.
+    neutral_literal : str
+        C of the neutral element.
+    operation : str or None
+        NumPy's name of `combine`, if it is recognised.
+    """
+
+    accessor: str
+    dtype: np.dtype
+    combine: str
+    neutral_literal: str
+    operation: str | None
+
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes of it in a copy: at least one 32-bit word, since nothing smaller is updated atomically."""
+        size = self.dtype.itemsize
+        return 4 if size <= 4 else 8 if size <= 8 else size
+
+    @property
+    def alignment(self) -> int:
+        """To what C aligns it, in bytes; NumPy need not say so of a structured type."""
+        return c_alignment(self.dtype)
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """Another operator with the same results, and how many values of one bin it can take before it goes wrong."""
+
+    operator: Operator
+    most_values: int | None = None
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Operator:
+    """An associative and commutative operator with its neutral element (SC'20, Fig. 1b).
+
+    Values and results are of `dtype`; while the histogram is computed a bin holds an `accumulator`, made from a value
+    by `lift`, joined with another by `combine` and turned into a result by `finish`. Mostly the two types are one.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Type of the values and of the bins: a boolean, an integer, a float, a complex number or a structured dtype laid
+        out as C does it.
+    combine : str, or mapping of str to Operator
+        C expression of two accumulators `a` and `b`. Must be associative and commutative: the order in which values
+        meet is not defined. A mapping makes a product: each field of the accumulator has its own operator, and is
+        updated by itself; see `clhist.operators.product`.
+    neutral : scalar or tuple
+        The accumulator that changes nothing: ``combine(neutral, b) == b``. Bins that get no value hold it. Not given
+        for a product.
+    name : str, optional
+        What to call it in plans and errors; defaults to the recognised operation, or to "custom".
+    accumulator : dtype-like, optional
+        Type of an accumulator. Defaults to `dtype`, or to 32 bits where `combine` is a known operation on narrower
+        integers, which no hardware updates atomically. Not given for a product, which derives it.
+    lift : str, optional
+        C expression of a value `v` that gives its accumulator. Defaults to conversion.
+    finish : str, optional
+        C expression of an accumulator `a` that gives the result. Defaults to conversion; must be given if `lift` is
+        and the two types differ.
+    preamble : str, optional
+        C functions and types that the expressions use. The types of values and accumulators are called ``value_t`` and
+        ``accumulator_t`` there.
+    lifted : Operator or sequence of Lifted, optional
+        Operators on the same `dtype` with the same results, whose accumulators hardware can update better. One is
+        taken where work-items share copies and its update is the better one.
+    positional : bool
+        Whether a value is a (value, index) pair whose index `clhist.reduce_by_index` may take from the position.
+    most_values : int, optional
+        How many values one bin can take before its accumulator goes wrong. Calls that may give it more are refused;
+        of a product it is the least of its operators'.
+    largest : float, optional
+        The largest magnitude of a value. Of a larger one `finish` must make the NaN that
+        `clhist.operators.fixed_point.check_range` knows.
+
+    Raises
+    ------
+    TypeError
+        If a dtype has no counterpart in OpenCL C.
+    ValueError
+        If `combine`, `lift` or `finish` does not use its operands, if `neutral` does not fit, or if `lift` or `finish`
+        is missing where the two types differ.
+
+    Examples
+    --------
+    >>> Operator(np.int32, "a > b ? a : b", neutral=-(2**31)).operation
+    'maximum'
+
+    Notes
+    -----
+    The expressions are code that runs on the device: do not take them from someone you do not trust.
+    """
+
+    dtype: np.dtype
+    combine: str
+    neutral: object = field(compare=False)
+    name: str
+    accumulator: np.dtype
+    lift: str
+    finish: str
+    preamble: str
+    parts: tuple[Part, ...]
+    lifted: tuple[Lifted, ...]
+    positional: bool
+    most_values: int | None
+    largest: float | None
+
+    def __init__(
+        self,
+        dtype: DTypeLike,
+        combine: str | Mapping[str, Operator],
+        neutral: object = None,
+        name: str = "",
+        *,
+        accumulator: DTypeLike | None = None,
+        lift: str = "",
+        finish: str = "",
+        preamble: str = "",
+        lifted: Operator | Iterable[Lifted] = (),
+        positional: bool = False,
+        most_values: int | None = None,
+        largest: float | None = None,
+    ) -> None:
+        dtype = supported_dtype(dtype)
+        if not isinstance(combine, Mapping):
+            _check_expression("combine", combine, "a", "b")
+            held = _accumulator_of(dtype, combine, accumulator)
+            _check_conversions(dtype, held, lift, finish)
+            if neutral is None:
+                raise ValueError(f"neutral: None does not fit {dtype}; expected what changes nothing under {combine!r}")
+            neutral = same_value(neutral, dtype if accumulator is None else held, "neutral")
+            operation = recognise(combine, held)
+            if operation in _NEUTRAL and neutral != held.type(_NEUTRAL[operation]):
+                raise ValueError(f"neutral: expected {_NEUTRAL[operation]} for {combine!r}, got {neutral}")
+            parts = _parts_of(held, combine, neutral, operation)
+            finish = finish or ("a != 0" if dtype.kind == "b" else "a")
+        else:
+            if neutral is not None or accumulator is not None:
+                raise ValueError("neutral, accumulator: a product of operators has those of its operators; got one")
+            product = _Product(dtype, combine, lift, finish)
+            held, parts, neutral, lift, finish = (
+                product.accumulator,
+                product.parts,
+                product.neutral,
+                product.lift,
+                product.finish,
+            )
+            preamble = "\n".join(dict.fromkeys([*(o.preamble for o in combine.values() if o.preamble), preamble]))
+            limits = (o.most_values for o in combine.values() if o.most_values is not None)
+            most_values = min(limits, default=None) if most_values is None else most_values
+            operation = None
+            combine = "; ".join(f"{part.accessor}: {part.combine}" for part in parts)
+        for attribute, value in {
+            "dtype": dtype,
+            "combine": combine,
+            "neutral": neutral,
+            "name": name or operation or ("product" if len(parts) > 1 else "custom"),
+            "accumulator": held,
+            "lift": lift or "v",
+            "finish": finish,
+            "preamble": preamble,
+            "parts": parts,
+            "lifted": (Lifted(lifted),) if isinstance(lifted, Operator) else tuple(lifted),
+            "positional": positional,
+            "most_values": most_values,
+            "largest": largest,
+        }.items():
+            object.__setattr__(self, attribute, value)
+        for other in self.lifted:
+            if other.operator.dtype != dtype:
+                raise TypeError(f"lifted: expected an operator on {dtype}, got one on {other.operator.dtype}")
+
+    @property
+    def operation(self) -> str | None:
+        """NumPy's name of what `combine` is, if it is recognised."""
+        return self.parts[0].operation if self.accumulator.names is None else None
+
+    @property
+    def bin_bytes(self) -> int:
+        """Bytes of one bin in a copy, without locks."""
+        return sum(part.cell_bytes for part in self.parts)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether an accumulator is a narrower integer than a result, as of `clhist.operators.count`."""
+        whole = self.dtype.kind in "iu" and self.accumulator.kind in "iu" and self.lift == "v"
+        return whole and self.accumulator.itemsize < self.dtype.itemsize
+
+    @property
+    def needs_fp64(self) -> bool:
+        """Whether the device must have double precision."""
+        return needs_fp64(self.dtype) or needs_fp64(self.accumulator)
+
+    def fixed(self, *, shared: bool) -> Operator:
+        """Return the one form of it that accumulators of any number of values can have from one call to the next.
+
+        Where work-items share copies (`shared`) that is the first lifted one that takes any number, if there is one.
+        """
+        forms = (lifted.operator for lifted in self.lifted if lifted.most_values is None)
+        found = copy(next(forms, self) if shared else self)
+        object.__setattr__(found, "lifted", ())
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Operator {self.name} on {self.dtype}: {self.combine}>"
+
+
+_NEUTRAL = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
+
+
+class _Product:
+    """The accumulator, parts and conversions of a product: a structured accumulator with an operator for each field."""
+
+    def __init__(self, dtype: np.dtype, operators: Mapping[str, Operator], lift: str, finish: str) -> None:
+        if not operators:
+            raise ValueError("combine: expected a C expression or a mapping of at least one field to its operator")
+        for name, operator in operators.items():
+            if not isinstance(operator, Operator):
+                raise TypeError(f"combine[{name!r}]: expected a clhist.Operator, got {operator!r}")
+            if not isinstance(name, str) or not IDENTIFIER.match(name):
+                raise ValueError(f"combine: expected C identifiers as names of fields, got {name!r}")
+            if operator.accumulator.names or re.search(r"\b(value_t|accumulator_t)\b", operator.preamble):
+                raise ValueError(f"combine[{name!r}]: expected an operator on numbers, got {operator!r}")
+        fields = {name: operator.accumulator for name, operator in operators.items()}
+        self.accumulator = supported_dtype(struct_of(fields, "combine"), "combine")
+        self.parts = tuple(
+            Part(f".{name}{part.accessor}", part.dtype, part.combine, part.neutral_literal, part.operation)
+            for name, operator in operators.items()
+            for part in operator.parts
+        )
+        neutral = np.zeros((), self.accumulator)
+        for name, operator in operators.items():
+            neutral[name] = operator.neutral
+        self.neutral = neutral[()]
+        if dtype.names == tuple(operators):
+            wrong = next((n for n in operators if operators[n].dtype != dtype[n]), None)
+            if wrong is not None and not (lift and finish):
+                raise TypeError(
+                    f"combine[{wrong!r}]: expected an operator on {dtype[wrong]}, got one on {operators[wrong].dtype}"
+                )
+            lift = lift or _fields("accumulator_t", "v", {name: o.lift for name, o in operators.items()})
+            finish = finish or _fields("value_t", "a", {name: o.finish for name, o in operators.items()})
+        _check_conversions(dtype, self.accumulator, lift, finish)
+        self.lift, self.finish = lift, finish
+
+
+def _fields(c_type: str, operand: str, expressions: Mapping[str, str]) -> str:
+    """Return C of a struct whose fields are `expressions` of the operand's own."""
+    each = (re.sub(rf"\b{operand}\b", f"{operand}.{name}", text) for name, text in expressions.items())
+    return f"({c_type}){{{', '.join(each)}}}"
+
+
+def _parts_of(held: np.dtype, combine: str, neutral: object, operation: str | None) -> tuple[Part, ...]:
+    if held.kind == "c" and operation == "add":  # a sum of two-vectors is two sums
+        half = np.dtype(f"f{held.itemsize // 2}")
+        zero = literal(0, half)
+        return tuple(Part(accessor, half, "a + b", zero, "add") for accessor in (".x", ".y"))
+    return (Part("", held, combine, literal(neutral, held, "accumulator_t"), operation),)
+
+
+def _accumulator_of(dtype: np.dtype, combine: str, given: DTypeLike | None) -> np.dtype:
+    if given is not None:
+        return supported_dtype(given, "accumulator")
+    if recognise(combine, dtype) is not None and dtype.kind in "iub" and dtype.itemsize < 4:
+        return np.dtype(np.int32 if dtype.kind == "i" else np.uint32)
+    return dtype
+
+
+def _check_conversions(dtype: np.dtype, held: np.dtype, lift: str, finish: str) -> None:
+    """Raise if `lift` and `finish` do not lead from values to accumulators and back."""
+    for argument, expression, operand in (("lift", lift, "v"), ("finish", finish, "a")):
+        if expression:
+            _check_expression(argument, expression, operand)
+        elif dtype != held and (dtype.kind in "Vc" or held.kind in "Vc"):
+            raise ValueError(
+                f"{argument}: expected a C expression of {operand}, since no conversion between "
+                f"{dtype} and {held} exists; got none"
+            )
+    if lift and not finish and dtype != held:
+        raise ValueError(
+            f"finish: expected a C expression of a, which makes {dtype} of the accumulator's {held}, since lift is "
+            "given; got none"
+        )
+
+
+def _check_expression(argument: str, expression: object, *operands: str) -> None:
+    names = set(re.findall(r"[A-Za-z_]\w*", expression)) if isinstance(expression, str) else set()
+    missing = [operand for operand in operands if operand not in names]
+    if missing:
+        raise ValueError(f"{argument}: expected a C expression of {' and '.join(operands)}, got {expression!r}")

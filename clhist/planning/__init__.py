@@ -1,0 +1,1 @@
+"""How a histogram is computed. Pure: no OpenCL."""

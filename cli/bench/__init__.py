@@ -1,0 +1,1 @@
+"""`clhist bench`: its suites."""

@@ -1,0 +1,77 @@
+"""Timing for `clhist bench`: what the device took by its events, and whole calls in a pipelined loop."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from clhist.calibration.measure import spread_of
+
+_SECONDS = 0.5  # about what is spent on one thing, between the least and the most runs
+_LOOP_SECONDS = 0.02
+_MOST_CALLS = 100
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The seconds of several runs."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """Their median."""
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """The largest less the smallest, relative to the median."""
+        return spread_of(self.seconds)
+
+    def record(self) -> dict[str, Any]:
+        """Return what JSON has of them."""
+        return {"median": self.median, "spread": self.spread, "samples": list(self.seconds)}
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The seconds of a call in a pipelined loop: until the last is complete, and until it returns to the caller."""
+
+    whole: Samples
+    host: Samples
+
+
+def repeated(once: Callable[[], float], about: float, *, least: int = 3, most: int = 15) -> Samples:
+    """Return what `once` returns, of as many runs as fit half a second if each takes `about` so many seconds."""
+    runs = max(least, min(most, int(_SECONDS / max(about, 1e-9))))
+    return Samples(tuple(once() for _ in range(runs)))
+
+
+def pipelined(call: Callable[[], Any], finish: Callable[[Any], Any]) -> Calls:
+    """Return the seconds of a call: many are enqueued, then one `finish` waits for all of them, divided.
+
+    Parameters
+    ----------
+    call : callable
+        Enqueues, or computes; must have been called before, so that all is built.
+    finish : callable
+        Gets what the last call returned, and comes back when everything is complete.
+    """
+    start = time.perf_counter()
+    finish(call())
+    about = max(1e-9, time.perf_counter() - start)
+    calls = max(1, min(_MOST_CALLS, int(_LOOP_SECONDS / about)))
+    host = []
+
+    def loop() -> float:
+        begin = time.perf_counter()
+        for _ in range(calls):
+            last = call()
+        host.append((time.perf_counter() - begin) / calls)
+        finish(last)
+        return (time.perf_counter() - begin) / calls
+
+    return Calls(repeated(loop, about * calls, most=9), Samples(tuple(host)))

@@ -1,0 +1,176 @@
+"""`clhist gromacs`: the loop inl1100 of 435.gromacs, checked against NumPy and timed beside the paper's table."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from clhist.cases.gromacs import PairList
+from clhist.cases.gromacs_data import NonbondedInput, Reference
+from clhist.cli.cases import gromacs_plot, gromacs_table
+from clhist.cli.cases.gromacs_input import CUTOFF, QUICK_MOLECULES, Source
+from clhist.cli.cases.options import (
+    DATA,
+    json_option,
+    messages,
+    output_option,
+    plan_text,
+    plot_option,
+    report,
+    times_text,
+)
+from clhist.cli.main import profile_option
+
+_UNITS = {"length": "nm", "charge": "e", "energy": "kJ/mol", "force": "kJ/(mol nm)", "time": "s"}
+
+
+class _RaceFactor(click.ParamType):
+    """A number from 1 on, or "sample"."""
+
+    name = "RF"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "sample" else click.FloatRange(1).convert(value, param, ctx)
+
+
+@click.command()
+@click.option(
+    "--data",
+    type=DATA,
+    help="An .npz file of jindex, iinr, jjnr, shift, types, ntype, facel, shiftvec, pos, faction, charge and nbfp. "
+    "Without it: a box of water of the paper's size.",
+)
+@click.option(
+    "--structure",
+    type=DATA,
+    help="A .gro file: its pairs are found on the device. Water (SOL, HOH) and ions (NA, CL, K, MG, CA, ZN) are known.",
+)
+@click.option("--cutoff", type=float, help=f"Of the --structure's pairs of atoms, in nm.  [default: {CUTOFF}]")
+@click.option(
+    "--types",
+    type=DATA,
+    help="Other atoms of the --structure: lines of residue, atom, charge in e, c6 in kJ nm^6/mol, c12 in kJ nm^12/mol.",
+)
+@click.option(
+    "--scale", type=click.IntRange(1, 1000), default=1, show_default=True, help="So many times the box of water."
+)
+@click.option("--quick", is_flag=True, help=f"A box of {QUICK_MOLECULES} molecules only.")
+@click.option(
+    "--update",
+    type=click.Choice(["auto", "native", "cas", "lock"]),
+    default="auto",
+    show_default=True,
+    help="How a force is added: as the model chooses and both of the paper's scenarios beside it, or one alone. An AMD "
+    "GPU under OpenCL has cas where NVIDIA has native.",
+)
+@click.option(
+    "--race-factor",
+    type=_RaceFactor(),
+    default="sample",
+    show_default=True,
+    help="RF of the neighbours, for the model, or sample: measure it on the device.",
+)
+@profile_option
+@plot_option("the distributions of forces and of updates per particle")
+@output_option("the pair list and the forces, or the structure", ".gro")
+@json_option
+def gromacs(
+    update: str,
+    race_factor: float | str,
+    plot: Path | None,
+    as_json: bool,
+    **source: Any,
+) -> None:
+    """Compute the forces of a pair list: SC'20's case study of a generalized histogram.
+
+    The map (distance, Coulomb and Lennard-Jones force of a pair) runs inside the histogram: three components for each
+    side of a pair, nothing else stored. The table has the paper's scenarios: atomic additions as the hardware has them
+    (native) or by compare-exchange (cas); flat, where every pair updates one array in global memory; as the model plans
+    it for uniform data (RF = 1); and for the race factor of these data. Every result is compared with NumPy in float64;
+    exit status 1 if one is off. All is in nm, e, kJ/mol; forces in kJ/(mol nm).
+
+    \b
+    Example: the paper's case on ten times as many particles, and the forces in a structure of one's own
+        clhist gromacs --scale 10
+        clhist gromacs --structure water.gro --cutoff 0.9 --output forces.npz --plot forces.png
+    """
+    given = Source(**source)
+    begin = time.perf_counter()
+    with messages():
+        pair_list, structure = given.read()
+        built = time.perf_counter() - begin
+        reference = given.reference(pair_list)
+    if not pair_list.num_pairs:
+        raise click.ClickException(f"{given.name}: expected pairs within the cut-off, got none")
+    device = PairList.upload(pair_list)
+    if race_factor == "sample":
+        device.race_factor()  # builds its kernels, which is not what sampling takes
+    sampled = device.race_factor() if race_factor == "sample" else None
+    chosen = float(race_factor if sampled is None else sampled)
+    rows, forces = _measured(device, pair_list, reference, gromacs_table.versions(device, update, chosen))
+    headline = next(row for row in rows if row["update"] == update and row["version"] == gromacs_table.SAMPLED)
+    values = {
+        "device": device.queue.device.name.strip(),
+        "data": given.name,
+        "units": _UNITS,
+        "num_particles": pair_list.num_particles,
+        "num_pairs": pair_list.num_pairs,
+        "num_bins": headline["plan"]["num_bins"],
+        "input_seconds": built,
+        "race_factor": {"value": chosen} if sampled is None else asdict(sampled),
+        "plan": headline["plan"],
+        "seconds": headline["seconds"],
+        "errors": headline["errors"],
+        "passed": all(row["passed"] for row in rows),
+        "native_missing_in": sorted(gromacs_table.missing_atomics(device)),
+        "table": rows,
+        "speedups": gromacs_table.speedups(rows),
+    }
+    given.write(pair_list, structure, forces)
+    if plot:
+        title = f"{given.name}: {pair_list.num_particles:,} particles, {pair_list.num_pairs:,} pairs"
+        gromacs_plot.draw(plot, forces, device.partners().get(), title)
+    report(values, _text(values, update), as_json=as_json)
+
+
+def _measured(
+    device: PairList, data: NonbondedInput, reference: Reference, versions: list[gromacs_table.Version]
+) -> tuple[list[gromacs_table.Row], np.ndarray]:
+    """Return a row for each version, and the forces by the first."""
+    rows, found = [], []
+    with click.progressbar(
+        versions, label="versions", file=sys.stderr, item_show_func=lambda v: v and f"{v.update}, {v.kind}"
+    ) as bar:
+        for version in bar:
+            row, forces = gromacs_table.measure(device, version, data, reference)
+            rows.append(row)
+            found.append(forces)
+    return rows, found[0]
+
+
+def _text(values: dict[str, Any], update: str) -> str:
+    plan, factor = values["plan"], values["race_factor"]
+    origin = f", sampled in {factor['seconds'] * 1e3:.1f} ms" if "seconds" in factor else ""
+    lines = [
+        f"{values['data']}: {values['num_particles']:,} particles, {values['num_pairs']:,} pairs; "
+        f"read or made in {values['input_seconds']:.2f} s",
+        f"on {values['device']}; nm, e, kJ/mol, forces in kJ/(mol nm)",
+        f"{plan_text(plan)}, race factor {plan['race_factor']:.3g}{origin}",
+        times_text(values["seconds"]),
+    ]
+    for name in values["errors"]:
+        error = max((row["errors"][name] for row in values["table"]), key=lambda error: error["value"])
+        verdict = "ok" if error["value"] <= error["tolerance"] else "TOO LARGE"
+        within = f"tolerance {error['tolerance']:.0e}"
+        lines.append(f"error   {error['value']:.2e} of {error['of']}, against {name} ({within}): {verdict}")
+    lines += ["", "Milliseconds; the paper's are of an RTX 2080 Ti (SC'20, Table III):"]
+    lines += [gromacs_table.text(values["table"])]
+    if update == "auto" and "global" in values["native_missing_in"]:
+        lines.append("  native  not here: this device has no atomic addition of float32 in global memory (clhist info)")
+    return "\n".join([*lines, *gromacs_table.findings(values["table"], values["num_pairs"])])

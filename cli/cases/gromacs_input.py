@@ -1,0 +1,83 @@
+"""What `clhist gromacs` computes: a file of pairs, a structure whose pairs are found, or a box of water."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import click
+import numpy as np
+
+from clhist.cases.atom_types import BUILT_IN, read_atom_types
+from clhist.cases.gro_file import Structure, read_gro, write_gro
+from clhist.cases.gromacs import structure_pairs
+from clhist.cases.gromacs_data import NonbondedInput, Reference, load_nonbonded, reference_forces
+from clhist.cases.water import water_box, water_structure
+from clhist.cli.cases.options import save
+
+MOLECULES, QUICK_MOLECULES = 7726, 500  # the paper's size, and one that takes a second
+CUTOFF = 0.9  # nm, of the atoms of a structure
+
+
+@dataclass(frozen=True)
+class Source:
+    """The options that say what is computed; those that do not go together are refused."""
+
+    data: Path | None
+    structure: Path | None
+    cutoff: float | None
+    types: Path | None
+    scale: int
+    quick: bool
+    output: Path | None
+
+    def __post_init__(self) -> None:
+        file = self.data or self.structure
+        refused = {
+            "--data: expected either that or --structure, got both": self.data and self.structure,
+            "--cutoff: expected only with --structure": self.cutoff is not None and not self.structure,
+            "--types: expected only with --structure": self.types and not self.structure,
+            "--scale: expected only for the generated box, a file cannot be scaled": self.scale > 1 and file,
+            "--quick: expected only for the generated box, and not with --scale": self.quick
+            and (file or self.scale > 1),
+            "--output: expected an .npz file with --data, which has no names of atoms": self.data
+            and self.output
+            and self.output.suffix.lower() == ".gro",
+        }
+        for text, wrong in refused.items():
+            if wrong:
+                raise click.UsageError(text)
+
+    def read(self) -> tuple[NonbondedInput, Structure | None]:
+        """Return the pair list, and the structure if the atoms have names."""
+        if self.data:
+            return load_nonbonded(self.data), None
+        if not self.structure:
+            molecules = QUICK_MOLECULES if self.quick else self.scale * MOLECULES
+            return water_box(molecules), water_structure(molecules)
+        atoms = read_gro(self.structure)
+        known = {**BUILT_IN, **(read_atom_types(self.types) if self.types else {})}
+        try:
+            return structure_pairs(atoms, CUTOFF if self.cutoff is None else self.cutoff, known), atoms
+        except ValueError as error:
+            raise ValueError(f"{self.structure}: {error}") from error
+
+    def reference(self, pairs: NonbondedInput) -> Reference:
+        """Return the forces by NumPy in float64."""
+        try:
+            return reference_forces(pairs)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from error
+
+    @property
+    def name(self) -> str:
+        """What to call it: the file, or what is generated."""
+        return str(self.data or self.structure or "box of SPC water")
+
+    def write(self, pairs: NonbondedInput, structure: Structure | None, forces: np.ndarray) -> None:
+        """Write what ``--output`` asks for."""
+        if self.output and self.output.suffix.lower() == ".npz":
+            arrays = {field.name: getattr(pairs, field.name) for field in fields(pairs)}
+            save(self.output, forces=forces, **{name: a for name, a in arrays.items() if a is not None})
+        elif self.output and structure:
+            write_gro(self.output, structure)

@@ -1,0 +1,186 @@
+"""The table of `clhist gromacs`: SC'20, Table III, measured here beside what the paper measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clhist import device_profile
+from clhist.cases.gromacs import PairList
+from clhist.cases.gromacs_data import NonbondedInput, Reference
+from clhist.cli.bench.timing import pipelined
+from clhist.cli.cases.options import plan_values
+from clhist.cli.main import table
+
+Row = dict[str, Any]
+
+FLAT, UNIFORM, SAMPLED = "flat", "RF = 1", "with RF"
+_SECONDS = 0.5  # about what is spent on the kernels of one version
+_FLAT_OPTIONS = {"memory": "global", "copies": 1, "passes": 1}
+# Microseconds on an RTX 2080 Ti (SC'20, Table III and V-C); the time without the race factor is 1.6 x that with it.
+PAPER = {
+    ("native", FLAT): 333.0,
+    ("native", SAMPLED): 362.0,
+    ("cas", FLAT): 2432.0,
+    ("cas", UNIFORM): 1.6 * 919,
+    ("cas", SAMPLED): 919.0,
+}
+_SAME = ("update", "memory", "copies", "cooperation", "passes")  # what makes plans the same
+PAPER_PAIRS = 1_380_160
+# Rounding of float32: so many units in the last place of the sum of absolute contributions of a component. A pair's
+# force is a high power of a small difference of coordinates and has lost dozens of units before it is added: the more,
+# the larger the coordinates are, which reach 13 nm in the box of the paper's size.
+_UNITS, _COORDINATES = 256, 16.0
+_EXPECTED_TOLERANCE = 1e-3  # relative to max(1, |f|), against another's float32 result
+
+
+@dataclass(frozen=True)
+class Version:
+    """One way to compute the forces.
+
+    Attributes
+    ----------
+    update : str
+        "auto", or how a bin is updated: a scenario of the paper's.
+    kind : str
+        FLAT, the straightforward one: every pair updates one array in global memory. UNIFORM and SAMPLED: the model's
+        plan, told that the race factor is 1, or what it is.
+    options : dict
+        Of `PairList.forces`.
+    """
+
+    update: str
+    kind: str
+    options: dict[str, Any]
+
+
+def versions(pairs: PairList, update: str, race_factor: float) -> list[Version]:
+    """Return what is measured for ``--update``; with "auto" the model's own choice and both scenarios of the paper."""
+    found = [Version("auto", SAMPLED, {"race_factor": race_factor})] if update == "auto" else []
+    for scenario in ("native", "cas") if update == "auto" else (update,):
+        options: dict[str, Any] = {"update": scenario}
+        if scenario == "native":
+            missing = missing_atomics(pairs)
+            if "global" in missing and update == "auto":
+                continue  # not even the flat version
+            if "local" in missing and "global" not in missing:
+                options["memory"] = "global"
+        found += [
+            Version(scenario, FLAT, options | _FLAT_OPTIONS),
+            Version(scenario, UNIFORM, options | {"race_factor": 1.0}),
+            Version(scenario, SAMPLED, options | {"race_factor": race_factor}),
+        ]
+    return found
+
+
+def missing_atomics(pairs: PairList) -> set[str]:
+    """Return in which memories the device has no atomic addition of float32."""
+    atomics = device_profile(pairs.queue.device).atomics
+    return {memory for memory in ("local", "global") if ("add", "float32", memory) not in atomics}
+
+
+def measure(pairs: PairList, version: Version, data: NonbondedInput, reference: Reference) -> tuple[Row, np.ndarray]:
+    """Check and time one version; return its row and the forces."""
+    options = version.options
+    forces = pairs.forces(**options).get().reshape(-1, 3)
+    begin = time.perf_counter()
+    stages = [pairs.timed(**options)]
+    about = time.perf_counter() - begin
+    stages += [pairs.timed(**options) for _ in range(max(2, min(14, int(_SECONDS / about))))]
+    kernels = {stage: float(np.median([run[stage] for run in stages])) for stage in stages[0]}
+    call = pipelined(lambda: pairs.forces(**options), lambda result: result.queue.finish()).whole
+    errors = compare(forces, data, reference)
+    row = {
+        "update": version.update,
+        "version": version.kind,
+        "plan": plan_values(pairs.plan(**options)),
+        "seconds": {"call": call.median, "kernels": sum(kernels.values()), **kernels},
+        "errors": errors,
+        "passed": all(error["value"] <= error["tolerance"] for error in errors.values()),
+        "paper_seconds": None if (paper := PAPER.get((version.update, version.kind))) is None else paper * 1e-6,
+    }
+    return row, forces
+
+
+def compare(forces: np.ndarray, data: NonbondedInput, reference: Reference) -> dict[str, dict[str, Any]]:
+    """Return the errors of `forces` against each reference there is, with the tolerance that each has."""
+    eps = float(np.finfo(np.float32).eps)
+    scale = np.maximum(reference.magnitude, np.finfo(np.float32).tiny)
+    largest = _largest(data.pos) + _largest(data.shiftvec)
+    errors = {
+        "float64 reference": {
+            "value": _largest((forces - reference.forces) / scale),
+            "tolerance": _UNITS * eps * max(1.0, largest / _COORDINATES),
+            "of": "the sum of absolute contributions",
+        }
+    }
+    if data.expected_faction is not None:
+        expected = data.expected_faction.astype(np.float64)
+        errors["expected_faction"] = {
+            "value": _largest((forces - expected) / np.maximum(1, np.abs(expected))),
+            "tolerance": _EXPECTED_TOLERANCE,
+            "of": "max(1, |f|)",
+        }
+    return errors
+
+
+def _largest(values: np.ndarray) -> float:
+    """Return the largest absolute value; NaN counts as infinite."""
+    return float(np.nan_to_num(np.abs(values), nan=np.inf, posinf=np.inf).max(initial=0))
+
+
+def speedups(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Return for each scenario how many times faster than the flat version, and than with RF = 1, the kernels are."""
+    seconds = {(row["update"], row["version"]): row["seconds"]["kernels"] for row in rows}
+    found: dict[str, dict[str, float]] = {}
+    for update in dict.fromkeys(update for update, kind in seconds if kind == FLAT):
+        flat, uniform, sampled = (seconds[update, kind] for kind in (FLAT, UNIFORM, SAMPLED))
+        found[update] = {"over_flat": flat / sampled, "by_race_factor": uniform / sampled}
+    return found
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Return the table for people: kernels' and calls' milliseconds, and multiples of the flat version's speed."""
+    flat = {row["update"]: row["seconds"]["kernels"] for row in rows if row["version"] == FLAT}
+    lines = [("update", "version", "RF", "copies", "memory", "kernels", "call", "x flat", "paper", "x flat there")]
+    for row in rows:
+        plan, seconds, paper = row["plan"], row["seconds"], row["paper_seconds"]
+        base = flat.get(row["update"])
+        paper_flat = PAPER.get((row["update"], FLAT), 0) * 1e-6
+        lines.append(
+            (
+                row["update"] if row["update"] == plan["update"] else f"{row['update']} ({plan['update']})",
+                row["version"],
+                f"{plan['race_factor']:.3g}" if row["version"] != FLAT else "",
+                f"{plan['copies']}",
+                plan["memory"],
+                f"{seconds['kernels'] * 1e3:.3f}",
+                f"{seconds['call'] * 1e3:.3f}",
+                f"{base / seconds['kernels']:.2f}" if base else "",
+                f"{'~' * (row['version'] == UNIFORM)}{paper * 1e3:.3f}" if paper else "",
+                f"{paper_flat / paper:.2f}" if paper else "",
+            )
+        )
+    return table(lines, right=range(2, 9))
+
+
+def findings(rows: Sequence[Row], num_pairs: int) -> list[str]:
+    """Return sentences: what was found here, beside what the paper found."""
+    found = speedups(rows)
+    lines = []
+    if "native" in found:
+        lines.append(f"native  {found['native']['over_flat']:.2f} x the flat version's speed; the paper 0.91 x")
+    if "cas" in found:
+        plans = [[row["plan"][key] for key in _SAME] for row in rows if row["update"] == "cas"]
+        same = " (which does not change the plan here)" if plans[-1] == plans[-2] else ""
+        lines.append(
+            f"cas     {found['cas']['over_flat']:.2f} x the flat version's speed, of which "
+            f"{found['cas']['by_race_factor']:.2f} x by the race factor{same}; the paper 2.65 x and 1.6 x"
+        )
+    if lines and abs(num_pairs / PAPER_PAIRS - 1) > 0.1:
+        lines.append(f"The paper measured {PAPER_PAIRS:,} pairs, these are {num_pairs:,}.")
+    return lines

@@ -1,0 +1,209 @@
+"""`clhist kmeans`: Lloyd's algorithm on the points of a file or on generated ones, checked and timed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist import default_queue
+from clhist.cases.files import read_table
+from clhist.cases.kmeans import KMeansResult, blobs, kmeans
+from clhist.cases.kmeans_lloyd import Lloyd
+from clhist.cli.cases.options import (
+    DATA,
+    figure,
+    json_option,
+    messages,
+    only_generated,
+    output_option,
+    plan_text,
+    plan_values,
+    plot_option,
+    report,
+    save,
+)
+from clhist.cli.main import profile_option
+
+_PAPER = (100_000, 256, 1024)  # n, d, k of SC'20, section V-D
+_QUICK = (20_000, 64, 100)
+_RUNS = 5
+_TOLERANCE = 1e-4  # relative, of the inertia and of each distance, against float64
+_SHOWN = 20_000  # points in the plot
+
+
+@click.command("kmeans")
+@click.argument("data", type=DATA, required=False)
+@click.option("-k", type=click.IntRange(1), help="Clusters.  [default: 8, or as many as were generated]")
+@click.option("--iterations", type=click.IntRange(1), default=300, show_default=True, help="The most iterations.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    default=1e-4,
+    show_default=True,
+    help="Stop when the squared shifts of the centers sum up to this times the mean variance of the features.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first centers.")
+@click.option(
+    "--init",
+    type=click.Choice(["k-means++", "random"]),
+    default="k-means++",
+    show_default=True,
+    help="Which points the centers begin with.",
+)
+@click.option("--quick", is_flag=True, help="Generate {:,} points of {} features around {} centers.".format(*_QUICK))
+@profile_option
+@plot_option("the clusters in the two leading principal components, and the inertia of each iteration")
+@output_option("labels, centers, inertia, n_iter and history")
+@json_option
+def kmeans_command(
+    data: Path | None,
+    k: int | None,
+    iterations: int,
+    tolerance: float,
+    seed: int,
+    init: str,
+    output: Path | None,
+    quick: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Cluster the rows of DATA (.npy, .npz or .csv), or generated points, by k-means.
+
+    Assignment and update run on the device; the update, counts and sums of the clusters, is one histogram. Without
+    DATA there are 100,000 points of 256 features around 1024 centers, as in SC'20. The result is checked in float64;
+    exit status 1 if it is off.
+
+    \b
+    Example:
+        clhist kmeans --quick --plot clusters.png
+        clhist kmeans points.csv -k 5 --output clusters.npz
+    """
+    only_generated(quick, data)
+    if data is not None:
+        with messages():
+            points = read_table(data)
+    else:
+        points = blobs(*(_QUICK if quick else _PAPER))
+    k = k or (8 if data is not None else _QUICK[2] if quick else _PAPER[2])
+    start = time.perf_counter()
+    progress = click.progressbar(
+        length=iterations, label="iterations", file=sys.stderr, item_show_func=lambda item: item
+    )
+    with messages(data), progress as bar:
+        result = kmeans(
+            points,
+            k,
+            init=init,
+            max_iter=iterations,
+            tol=tolerance,
+            seed=seed,
+            progress=lambda _, inertia: bar.update(1, f"inertia {inertia:.6g}"),
+        )
+    seconds = time.perf_counter() - start
+    errors = compare(points, result)
+    plan, times = _timed(points, result)
+    found = {
+        "device": default_queue().device.name.strip(),
+        "data": str(data) if data else "generated",
+        "n": points.shape[0],
+        "d": points.shape[1],
+        "k": k,
+        "inertia": result.inertia,
+        "n_iter": result.n_iter,
+        "plan": plan,
+        "seconds": {"call": seconds, **times},
+        "errors": errors,
+        "passed": all(error <= _TOLERANCE for error in errors.values()),
+    }
+    if output is not None:
+        save(output, **asdict(result))
+    if plot is not None:
+        _draw(points, result, plot)
+    report(found, _text(found), as_json=as_json)
+
+
+def compare(points: np.ndarray, result: KMeansResult) -> dict[str, float]:
+    """Return the relative errors of the inertia, and of the distance to the nearest center for a thousand points."""
+    inertia, mean = 0.0, points.mean(0, dtype=np.float64)
+    centers = result.centers - mean
+    for part in np.array_split(np.arange(len(points)), max(1, points.size >> 20)):
+        inertia += float(np.square(points[part] - mean - centers[result.labels[part]]).sum())
+    some = np.linspace(0, len(points) - 1, min(len(points), 1000)).astype(int)
+    near = points[some] - mean
+    squares = np.square(near).sum(1)[:, None] - 2 * near @ centers.T + np.square(centers).sum(1)
+    beyond = squares[np.arange(len(some)), result.labels[some]] - squares.min(1)
+    scale = max(float(np.square(near).mean(0).sum()), np.finfo(float).tiny)
+    return {
+        "inertia": abs(result.inertia - inertia) / max(inertia, 1e-9 * scale * len(points)),
+        "nearest": float(beyond.max()) / scale,
+    }
+
+
+def _timed(points: np.ndarray, result: KMeansResult) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Return the plans of the update, and the seconds of an iteration: whole, in a loop, and of each kernel."""
+    device = default_queue()
+    queue = cl.CommandQueue(device.context, device.device, cl.command_queue_properties.PROFILING_ENABLE)
+    dtype = points.dtype if points.dtype == np.float32 else np.float64
+    lloyd = Lloyd(cl_array.to_device(queue, np.ascontiguousarray(points, dtype)), len(result.centers), queue)
+    before, step = lloyd.start(result.centers), lloyd.new_step()
+    runs = [lloyd.timed(before, step) for _ in range(_RUNS)]
+    start = time.perf_counter()
+    for _ in range(_RUNS):
+        lloyd.iterate(before, step)
+    queue.finish()
+    times = {"iteration": (time.perf_counter() - start) / _RUNS}
+    times |= {name: float(np.median([run[name] for run in runs])) for name in runs[0]}
+    return [plan_values(plan) for plan in lloyd.plan()], times
+
+
+def _text(found: dict[str, Any]) -> str:
+    seconds = found["seconds"]
+    kernels = {name: value for name, value in seconds.items() if name not in ("call", "iteration")}
+    lines = [
+        f"{found['data']}: {found['n']:,} points, {found['d']} features, k = {found['k']}",
+        f"on {found['device']}",
+        f"inertia {found['inertia']:.6g} after {found['n_iter']} iterations",
+        *map(plan_text, found["plan"]),
+        f"times   {seconds['call']:.3f} s the call; {seconds['iteration'] * 1e3:.3f} ms an iteration",
+        f"        on the device {sum(kernels.values()) * 1e3:.3f} ms: "
+        + ", ".join(f"{name} {value * 1e3:.3f}" for name, value in kernels.items()),
+    ]
+    for name, error in found["errors"].items():
+        verdict = "ok" if error <= _TOLERANCE else "TOO LARGE"
+        lines.append(f"error   {error:.1e} of {name}, against float64 (tolerance {_TOLERANCE:.0e}): {verdict}")
+    return "\n".join(lines)
+
+
+def _draw(points: np.ndarray, result: KMeansResult, path: Path) -> None:
+    shown = np.linspace(0, len(points) - 1, min(len(points), _SHOWN)).astype(int)
+    mean = points[shown].mean(0, dtype=np.float64)
+    centred = points[shown] - mean
+    components = np.linalg.eigh(centred.T @ centred)[1][:, :-3:-1]  # of the largest variances; one, if d = 1
+    flat, centers = (
+        np.pad(a @ components, ((0, 0), (0, 2 - components.shape[1]))) for a in (centred, result.centers - mean)
+    )
+    k = len(centers)
+    with figure(path, figsize=(11, 5)) as drawing:
+        left, right = drawing.subplots(1, 2, width_ratios=(3, 2))
+        left.scatter(*flat.T, c=result.labels[shown] % 20, cmap="tab20", s=4, linewidths=0, rasterized=True)
+        left.plot(*centers.T, "kx", markersize=8 if k <= 50 else 3, label="centers")
+        left.set(xlabel="first principal component", ylabel="second principal component")
+        left.set_title(f"{len(points):,} points, {points.shape[1]} features, k = {k}")
+        left.legend(loc="best")
+        right.plot(range(len(result.history)), result.history, "o-", markersize=3)
+        right.set(
+            xlabel="iterations",
+            ylabel="inertia",
+            title=f"inertia {result.inertia:.6g} after {result.n_iter} iterations",
+        )
+        right.grid(alpha=0.3)
+        right.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
+        right.xaxis.get_major_locator().set_params(integer=True)
