@@ -101,7 +101,7 @@ def test_the_least_time_is_taken():
 def test_what_is_slow_is_avoided(slow, memory, partitions):
     rates = RATES | ({rate_name(KIND, slow): 0.01} if slow else {})
     found = chosen(1_000_000, rates=rates)
-    assert (found.memory, found.partitions > 0) == (memory, partitions)
+    assert (found.memory, found.strategy == "partitioned") == (memory, partitions)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_rules_where_a_rate_is_missing(missing):
 
 def test_choices_are_obeyed():
     assert forced(1000, "global").memory == "global"
-    assert chosen(1_000_000, choices=Choices(copies=1)).partitions == 0
+    assert chosen(1_000_000, choices=Choices(copies=1)).strategy != "partitioned"
     assert chosen(1_000_000, choices=Choices(copies=1)).steps[-1].symbol not in PREDICTED
 
 
@@ -161,7 +161,7 @@ def test_the_shipped_rates_are_used():
         (98_290, 117, {"counts": True, "value_bytes": 0}),
         (300_000, 234, {"counts": True, "value_bytes": 0}),
     ):
-        found = plan(50_000_000, bins, H200, kinds=(KIND, KIND), max_pairs=1, **more)
+        found = plan(50_000_000, bins, H200, rate_kinds=(KIND, KIND), max_pairs=1, **more)
         assert found.seconds * 1e6 == pytest.approx(microseconds, rel=1 / 3)
     result = CliRunner().invoke(main, ["plan", "-n", "50M", "-H", "98290", "--counts", "--profile", "nvidia-h200"])
     assert result.exit_code == 0, result.output

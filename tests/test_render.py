@@ -61,12 +61,10 @@ def test_no_device_is_needed():
         from clhist.hardware.profile import load_profiles, named_profile
         from clhist.codegen.render import render_combine, render_sweep
         from clhist.codegen.specs import CombineSpec, SweepSpec
-from clhist.planning.plan import Output
 
         operator = clhist.operators.add(np.int32)
-        plan = clhist.plan(10**6, 100, named_profile("nvidia-h200", load_profiles()))
-        outputs = (Output(operator, (plan.update,)),)
-        print(render_sweep(SweepSpec(outputs, (), "EMIT(i, 1)", plan.memory, "blocked", 1, 100)))
+        plan = clhist.plan(clhist.Problem.of(operator, 100, 10**6), named_profile("nvidia-h200", load_profiles()))
+        print(render_sweep(SweepSpec(plan.outputs, (), "EMIT(i, 1)", plan.memory, "blocked", 1, 100)))
         print(render_combine(CombineSpec(operator, "blocked")))
         try:
             clhist.default_queue()
