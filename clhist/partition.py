@@ -103,7 +103,10 @@ class Partition:
         loads = self.spec.tile / plan.partitions / self.lanes
         span = 1 << max(0, round(np.log2(max(1.0, loads / 2))))
         least = _WARP if self.stays_together else 1
-        return int(min(max(span, least), plan.work_group_size))
+        span = int(min(max(span, least), plan.work_group_size))
+        while plan.work_group_size % span:  # no work-items are left over, to read what others read
+            span //= 2
+        return span
 
 
 def division(width: int) -> tuple[int, int]:
@@ -154,7 +157,8 @@ def specs(plan: Plan, spec: SweepSpec, uniform: str | None, local_memory: int) -
         mapped = replace(spec, memory="global", work_group_size=group, capacity=0)
         return PartitionSpec(mapped, most, uniform is None, min(LARGE_TILE_GROUP, power_of_two(spec.work_group_size)))
 
-    group = min(wanted, power_of_two(spec.work_group_size))
+    # Each partition has a work-item of its own, however few a group of the sweep has.
+    group = max(most, min(wanted, power_of_two(spec.work_group_size)))
     while group // 2 >= max(most, LEAST_GROUP) and before_of(group).local_bytes > local_memory:
         group //= 2
     before = before_of(group)
