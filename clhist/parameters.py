@@ -106,8 +106,12 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
 
 
 def held_words(operator: Operator) -> int:
-    """Return in how many 32-bit words an accumulator lies where pairs are sorted: PyOpenCL scans whole ones."""
-    return -(-operator.accumulator.itemsize // 4)
+    """Return in how many 32-bit words an accumulator lies where pairs are sorted: an odd number.
+
+    On GPUs PyOpenCL's scan packs items of whole multiples of 8 bytes with one more word each, for the sake of local
+    memory's banks; NVIDIA's compiler then takes some of them for better aligned than they are.
+    """
+    return -(-operator.accumulator.itemsize // 4) | 1
 
 
 def pairs_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
