@@ -4,8 +4,8 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 ${operators.types(operator, "", declare, {})}
-## PyOpenCL keeps accumulators in local memory at any multiple of 4 bytes, whatever they are aligned to: so they are words,
-## and are accumulators only in the private memory of a work-item.
+## Between work-items accumulators are words, whose alignment is right wherever PyOpenCL's scan keeps them, and of which
+## PoCL's compiler loses none across its barriers, as it does of larger structs.
 typedef struct { uint words[${words}]; } ${held};
 typedef union { accumulator_t value; uint words[${words}]; } clhist_union_t;
 <%operators:functions operator="${operator}" suffix="" preamble="${operator.preamble}">

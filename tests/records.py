@@ -11,24 +11,17 @@ RECORDS = {
     name: np.dtype([(f"f{n}", kind) for n, kind in enumerate(name.split())], align=True)
     for name in (
         "u1",
-        "i2",
         "u1 u1 u1",
         "i1 i2",
         "u2 u2 u2",
         "i2 i4",
-        "i4 u1",
-        "i4 i4",
         "f4 i4",
         "i4 i4 i4",
-        "u1 i4 i2 i4",
         "u1 i8",
-        "i8 i8",
         "i4 i4 i4 i4 i4",
         "i4 i4 i8 u1",
-        "f8 i4 i8",
         "i8 u1 i8 i2",
         "u1 i8 i8 i8 i8",
-        "i8 i8 i8 i8 i8 i8",
     )
 }
 
