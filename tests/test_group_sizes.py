@@ -34,9 +34,7 @@ def test_partitioned(group, update, gpu_like, rng):
 @pytest.mark.parametrize("group", GROUPS)
 def test_partitioned_counts(group, gpu_like, rng):
     """One value for all pairs; and all elements in one bin."""
-    kernel = HistogramKernel(
-        None, operators.count(), arguments="const int *x", map="EMIT(x[i], 1)", profile=gpu_like
-    )
+    kernel = HistogramKernel(None, operators.count(), arguments="const int *x", map="EMIT(x[i], 1)", profile=gpu_like)
     choices = {"memory": "partitioned", "work_group_size": group}
     for partitions in (2, 64):
         for x in (rng.integers(0, 5000, 9_999, np.int32), np.full(9_999, 4999, np.int32), np.zeros(0, np.int32)):
