@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pyopencl as cl
 import pytest
+from records import RECORDS, largest, largest_of, random_records
 
 from clhist import operators, sorting
 from clhist.parameters import held_words
 from clhist.selftest.cases import pair_kernel
-from records import RECORDS, largest, largest_of, random_records
 
 SIZES = (1, 20_011)
 BINS = 500
