@@ -19,8 +19,8 @@ from clhist.opencl.device import default_queue, device_profile
 from clhist.opencl.memory import free_scratch
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
-from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sweeps import plan, plan_sweeps
+from clhist.planning.sweeps.problem import Choices, Histogram, Problem
 from clhist.race_factor import RaceFactor
 
 __version__ = "0.1.0"

@@ -40,7 +40,7 @@ from clhist.opencl.fork_guard import check_process
 from clhist.opencl.staging import InPlace, Staging
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
-from clhist.planning.problem import Choices
+from clhist.planning.sweeps.problem import Choices
 
 _CHUNK_BYTES = 64 << 20
 _MULTIPLE = 128  # elements: chunks begin as their arrays do at an address for wide loads

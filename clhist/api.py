@@ -34,7 +34,7 @@ from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
-from clhist.planning.problem import Choices
+from clhist.planning.sweeps.problem import Choices
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.

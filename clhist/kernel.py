@@ -29,7 +29,7 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
-from clhist.planning.problem import FREE, Choices
+from clhist.planning.sweeps.problem import FREE, Choices
 from clhist.race_factor import RaceFactor, counting, sample_race_factor
 
 if TYPE_CHECKING:

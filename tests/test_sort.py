@@ -18,9 +18,9 @@ from clhist.cli.main import main
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile import load_profiles, named_profile
 from clhist.kernel import Call
-from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_bytes
 from clhist.planning.sweeps import plan_sweeps
+from clhist.planning.sweeps.problem import Choices, Histogram, Problem
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 
@@ -385,7 +385,7 @@ def test_sorted_where_many_wait_for_few_locks():
     assert steps["t_sort"] == pytest.approx(0.25 + 30 * 0.035)  # ms: 20 bits, 3 launches for each two
     assert steps["pairs"] == 10**6
     assert steps["bits"] == 20
-    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (16 + 40 + 16)
+    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (20 + 40 + 16)
     assert "sort updates in global memory" in str(found)
 
 

@@ -16,7 +16,7 @@ from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import NativeAtomic, native_atomic
 from clhist.operators.operator import Operator, Part
 from clhist.planning.plan import Output
-from clhist.planning.updates import part_loops, slowest
+from clhist.planning.sweeps.updates import part_loops, slowest
 
 # A map longer than this is not written out several times for the sake of wide loads: it is not bound by them.
 _LONGEST_UNROLLED_MAP = 400
@@ -237,8 +237,8 @@ class PartitionSpec:
 
     @property
     def padding(self) -> int:
-        """To a multiple of what the pairs of a partition in a tile are rounded up, for loads of 16 bytes."""
-        return 16 if self.value_bytes == 1 else 8
+        """To a multiple of what the pairs of a partition in a tile are rounded up, for loads and stores of 16 bytes."""
+        return 16 if self.value_bytes % 2 else 8
 
     @property
     def region(self) -> int:

@@ -25,13 +25,13 @@ from clhist.errors import BuildError, UnsupportedError
 from clhist.hardware.profile import Profile
 from clhist.opencl.device import checked_profile, device_features, device_profile, memory_budget, profile_names
 from clhist.operators.c_types import needs_fp64
-from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Output, Plan
-from clhist.planning.problem import FREE, Choices, Histogram, Problem
 from clhist.planning.sort import SortedPlan
 from clhist.planning.sweeps import plan_sweeps
-from clhist.planning.updates import REPLACEABLE
+from clhist.planning.sweeps.packed import PackedPlan
+from clhist.planning.sweeps.problem import FREE, Choices, Histogram, Problem
+from clhist.planning.sweeps.updates import REPLACEABLE
 
 _MOST_RECENT = 256
 

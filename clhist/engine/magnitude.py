@@ -14,7 +14,7 @@ from clhist.opencl.arrays import Array, is_device_array
 from clhist.operators.c_types import c_name
 from clhist.operators.fixed_point import FORMATS, MOST_VALUES, magnitude
 from clhist.operators.operator import Operator
-from clhist.planning.problem import Histogram
+from clhist.planning.sweeps.problem import Histogram
 from clhist.race_factor import counting
 
 if TYPE_CHECKING:
