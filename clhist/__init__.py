@@ -9,6 +9,11 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
     # In a checkout, which hides what is installed, the other parts of the package lie beside this folder.
     __path__.append(str(Path(__file__).parents[1]))
 
+from clhist.caches import replace_caches, unwritable_caches
+
+if unwritable := unwritable_caches():
+    replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
+
 from clhist import operators
 from clhist.api import bincount, reduce_by_index
 from clhist.device import default_queue, device_profile

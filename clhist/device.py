@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import pyopencl as cl
 
+from clhist.caches import is_writable, pocl_cache
 from clhist.errors import NoDeviceError
 from clhist.probe import proven_features
 from clhist.process import check_process
@@ -47,8 +48,17 @@ def platforms() -> list[cl.Platform]:
     except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
         raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
     if not found:
-        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}")
+        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}{_about_caches()}")
     return found
+
+
+def _about_caches() -> str:
+    if is_writable(pocl_cache()):
+        return ""
+    return (
+        f". PoCL, if that is installed, has no device without a cache, and {pocl_cache()} cannot be written: let "
+        "POCL_CACHE_DIR name a directory that can"
+    )
 
 
 def devices(platform: str | None = None, device: str | None = None) -> list[cl.Device]:

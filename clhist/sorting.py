@@ -9,13 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from pyopencl.algorithm import RadixSort
-from pyopencl.scan import GenericScanKernel
 from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register_dtype
 
 from clhist.errors import BuildError
@@ -27,6 +25,10 @@ from clhist.program import Kernel, build, building, kept_by_context
 from clhist.render import render_pairs, render_segments
 from clhist.scratch import Allocator, allocated
 from clhist.specs import SweepSpec
+
+if TYPE_CHECKING:
+    from pyopencl.algorithm import RadixSort
+    from pyopencl.scan import GenericScanKernel
 
 # PyOpenCL's kernels keep their arguments: only one thread may be between setting and enqueuing them.
 _enqueuing = threading.Lock()
@@ -147,6 +149,8 @@ def _sorting(context: cl.Context, spec: SweepSpec, emits: int, options: tuple[st
 @kept_by_context
 def _sort(context: cl.Context) -> RadixSort:
     arguments = [VectorArg(_UINT, "keys"), VectorArg(_UINT, "positions")]
+    from pyopencl.algorithm import RadixSort  # here, since it takes a tenth of a second, and caches that can be written
+
     with building():
         return RadixSort(context, arguments, key_expr="keys[i]", sort_arg_names=["keys", "positions"])
 
@@ -154,6 +158,8 @@ def _sort(context: cl.Context) -> RadixSort:
 @kept_by_context
 def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
     """Return the scan over sorted pairs; what has no bin takes no part, its accumulator may be anything."""
+    from pyopencl.scan import GenericScanKernel  # as above
+
     dtype = _held_dtype(operator)
     parts = range(len(operator.parts))
     names = ("clhist_keys", "clhist_positions", "clhist_held", "clhist_scratch")
