@@ -24,10 +24,11 @@ from clhist.execute import Result, combine_partials
 from clhist.fixed_point import check_range
 from clhist.kernel import Call, HistogramKernel, check_number
 from clhist.map_text import Argument
+from clhist.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.model_draft import Forced
 from clhist.operator import Operator
 from clhist.outputs import Outputs
-from clhist.pairs import arguments_of, as_array, checked_values, pair_kernel, pair_spec
+from clhist.pairs import arguments_of, as_indices, checked_values, pair_kernel, pair_spec
 from clhist.process import check_process
 from clhist.results import check_dest
 from clhist.staging import InPlace, Staging
@@ -157,7 +158,8 @@ class Accumulator:
         *args : array or scalar
             For an operator the indices and the values, as `clhist.reduce_by_index` takes them: where the operator is on
             (value, index) pairs, as `clhist.operators.argmax` is, values alone have their position in the whole stream
-            for an index. For a kernel the map's arguments, without `first_index`. All NumPy's or all PyOpenCL's.
+            for an index. For a kernel the map's arguments, without `first_index`, none of them masked. All NumPy's or
+            all PyOpenCL's.
         size : int, optional
             N, as in `HistogramKernel.__call__`; only for a kernel.
 
@@ -285,10 +287,13 @@ class Accumulator:
 
     def _pairs(self, indices: Any, values: Any) -> tuple[HistogramKernel, list[Any], Argument | None, int]:
         """Return the kernel of (index, value) pairs, and its arguments."""
-        indices = as_array("indices", indices)
-        if indices.dtype.kind not in "iu":
-            raise TypeError(f"indices: expected integers, got {indices.dtype}")
+        of_indices, of_values = mask_of(indices), mask_of_values(values)
+        indices = as_indices(indices)
         values, with_position = checked_values(values, self._outputs.operators[0], indices.shape, ())
+        if of_indices is not None or of_values is not None:
+            arrays = values if isinstance(values, tuple) else ()
+            common_kind([("indices", indices), *(("values", v) for v in arrays)])
+            indices, values = leave_out(indices, values, of_indices, of_values)
         spec = pair_spec(self._forms[0], indices, values, 1, self._queue.device, with_position)
         kernel = pair_kernel(self._queue.context, replace(spec, from_first=with_position))
         given = list(arguments_of(spec, indices, values, 0))
@@ -336,6 +341,7 @@ class Accumulator:
         if not argument.is_array:
             return scalar(argument, value)
         if isinstance(value, np.ndarray) and argument.is_const and argument in kernel._elementwise:
+            check_unmasked(argument.name, value)
             check_array(argument.name, _flat(value)[:0], argument.dtype, written=False)
             return value  # and no copy of all of it
         return check_array(argument.name, value, argument.dtype, written=not argument.is_const)
