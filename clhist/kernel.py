@@ -272,7 +272,9 @@ class HistogramKernel:
             Forces where the copies are; "partitioned" groups the pairs by ranges of bins first, for each of which one
             pass in local memory does. Only for maps that emit one value for an element.
         copies, passes, work_group_size : int, optional
-            Force M, S and B; with ``memory="partitioned"`` `passes` are the fewest partitions.
+            Force M, S and B; with ``memory="partitioned"`` `passes` are the fewest partitions. There are no more copies
+            than work-items to share them, nor than `memory_budget` allows: where that is fewer than `copies`, a
+            UserWarning says so once, and these are made; `plan` shows how many.
         locks : int, optional
             How many locks the bins of all copies share, a power of two; defaults to one for each bin.
         memory_budget : int, optional

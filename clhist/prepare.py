@@ -13,6 +13,7 @@ import pyopencl as cl
 
 from clhist.arguments import integer
 from clhist.atomics import REPLACEABLE
+from clhist.caution import warn_of_fewer_copies
 from clhist.device import checked_profile, device_features, device_profile, memory_budget, profile_names
 from clhist.dtypes import needs_fp64
 from clhist.errors import BuildError, UnsupportedError
@@ -161,7 +162,9 @@ class Preparation:
             less = replace(problem, memory_budget=min(budget, problem.memory_budget))
             return self._with_some_update(device, less, built, sweep.numbers)
 
-        return Prepared(profile, self._with_some_update(device, problem, built), smaller)
+        sweeps = self._with_some_update(device, problem, built)
+        warn_of_fewer_copies(problem.forced.copies, [sweep.plan for sweep in sweeps])
+        return Prepared(profile, sweeps, smaller)
 
     def _with_some_update(
         self,
