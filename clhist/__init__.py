@@ -17,7 +17,7 @@ if unwritable := unwritable_caches():
 from clhist import operators
 from clhist.api import bincount, reduce_by_index
 from clhist.device import default_queue, device_profile
-from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
+from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.inspector import RaceFactor
 from clhist.kernel import HistogramKernel
 from clhist.model import plan
@@ -32,6 +32,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Accumulator",
     "BuildError",
+    "DeviceLostError",
     "HistogramKernel",
     "NoDeviceError",
     "Operator",

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist import operators
+from clhist import lost, operators
 from clhist.arguments import integer
 from clhist.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
 from clhist.device import default_queue
@@ -43,7 +43,8 @@ from clhist.reproducible import is_float_sum, largest_magnitude, reproducible_fo
 _SAMPLES = 2048
 _SAMPLE_MARGIN = 128
 
-_MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy
+_MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words follow
+_TOO_BIG = "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
 
 # What a call may be given besides; see `HistogramKernel.__call__`.
 _OPTIONS = {each.name for each in fields_of(Forced)} | {
@@ -299,23 +300,25 @@ def _into(out: Array | None, result: Array) -> Array:
 
 def _count(kernel: HistogramKernel, x: Array, values: Any, minlength: int, queue: cl.CommandQueue) -> Array:
     """Count into as many bins as a sample suggests, and once more if that was too few."""
-    sampled = int(_sample(x, queue).max())
+    try:
+        sampled = int(_sample(x, queue).max())
+    except cl.Error as error:
+        lost.settle(queue, error)
+        raise
     room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
     if room < NARROW_BINS and x.size < NARROW_ELEMENTS:
         result, reached = kernel.count_with_reach(x, values, num_bins=room, queue=queue)
         if reached < room:
             return result[: max(minlength, reached + 1)]
     largest, smallest = (
-        (int(cl_array.max(x, queue).get()), int(cl_array.min(x, queue).get()))
+        (int(lost.fetched(cl_array.max(x, queue), queue)), int(lost.fetched(cl_array.min(x, queue), queue)))
         if is_device_array(x)
         else (int(x.max()), int(x.min()))
     )
     if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")
     if largest >= _MOST_BINS:
-        raise ValueError(
-            "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
-        )  # in NumPy's words
+        raise ValueError(_TOO_BIG)
     return kernel(x, values, num_bins=max(minlength, largest + 1), queue=queue)
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import pyopencl as cl
 
+from clhist import lost
 from clhist.caches import is_writable, pocl_cache
 from clhist.errors import NoDeviceError
 from clhist.probe import proven_features
@@ -98,6 +99,8 @@ def default_queue() -> cl.CommandQueue:
     ------
     NoDeviceError
         If there is no device, or only one that is known not to work.
+    DeviceLostError
+        If the device was lost to a fault.
     """
     global _default
     check_process()
@@ -116,6 +119,7 @@ def default_queue() -> cl.CommandQueue:
                     )
                 context = cl.Context([best])
             _default = context, cl.CommandQueue(context)
+        lost.check_queue(_default[1])
         return _default[1]
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
+from clhist import lost
 from clhist.arguments import check_structs, integer, parse_arguments, scalar
 from clhist.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
 from clhist.batch import Batch, batch_of_offsets, check_batch
 from clhist.device import default_queue, profile_names
+from clhist.errors import BuildError
 from clhist.execute import Events, Launch
 from clhist.fixed_point import check_range
 from clhist.inspector import RaceFactor, counting, sample_race_factor
@@ -162,6 +164,7 @@ class HistogramKernel:
         self._sizing = next(iter([*self._sized, *(n for n, a in enumerate(self.arguments) if a.is_array)]), None)
         self._outputs.check_map(map)
         self.context = default_queue().context if context is None else context
+        lost.check_devices(self.context.devices)
         self.operator = operator
         self._given_emits = None if emits is None else integer("emits", emits, 1)
         self._map, self._preamble, self._options, self._profile = map, preamble, tuple(options), profile
@@ -308,6 +311,8 @@ class HistogramKernel:
             If not even one copy fits the budget or the device; where fewer copies than planned fit, these are made.
         BuildError
             If the compiler refuses the operator or the map.
+        DeviceLostError
+            If a kernel failed on the device, in this call or before, and the process must be restarted.
         """
         choices = (update, memory, copies, passes, work_group_size, locks)
         forced = FREE if choices == _NO_CHOICE else Forced(*choices)
@@ -363,7 +368,11 @@ class HistogramKernel:
         names = {each.name for each in fields(Forced)}
         forced = Forced(**{name: choices.pop(name) for name in names & choices.keys()})
         outcome = self.run(args, Call(num_bins, queue=queue, forced=forced, **choices))
-        cl.wait_for_events([events[-1] for events in outcome.events.values()])
+        try:
+            cl.wait_for_events([events[-1] for events in outcome.events.values()])
+        except cl.Error as error:
+            lost.settle(queue, error)
+            raise
 
         def start(event: cl.Event) -> int:
             return outcome.after[event].profile.end if event in outcome.after else event.profile.start
@@ -458,6 +467,14 @@ class HistogramKernel:
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; what `__call__` and its relatives do."""
         check_process()
+        try:
+            return self._run(args, call)
+        except (cl.Error, MemoryError, BuildError) as error:  # what a lost device answers as well
+            given = next((array.queue for array in args if is_device_array(array)), None)
+            lost.settle(self._queue(call.queue, given), error)
+            raise
+
+    def _run(self, args: Sequence[Any], call: Call) -> Outcome:
         numbers, given_to_call = self._repeatable(call), (*args, call.dest, call.out)
         again = self._repeat
         if numbers is not None and again is not None and again.fits(numbers, given_to_call):
@@ -536,6 +553,8 @@ class HistogramKernel:
         on_device: bool,
     ) -> Outcome:
         """Enqueue what was checked and prepared."""
+        lost.check_queue(queue)
+        lost.last_call = prepared.call
         for each in targets:
             each.allocate(queue, on_device, call.allocator)
         operands = {}
@@ -555,8 +574,8 @@ class HistogramKernel:
             events = launch.run(queue, call.allocator, wait_for)
             if waits:
                 events["combine"][-1].wait()
-        except BaseException:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
-            queue.finish()
+        except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
+            lost.settle(queue, error)
             raise
         if on_device:
             written = [v for a, v in zip(self.arguments, values, strict=True) if a.is_array and not a.is_const]
@@ -647,12 +666,14 @@ class HistogramKernel:
         if queue is not None and not isinstance(queue, cl.CommandQueue):
             raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
         if queue is None and of_arrays is not None:
+            lost.check_queue(of_arrays)
             return of_arrays  # of this context, since the array is
         if queue is None:
             default = default_queue()
             queue = default if default.context == self.context else _queue_of(self.context)
         if queue.context != self.context:
             raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
+        lost.check_queue(queue)
         return queue
 
 

@@ -39,6 +39,7 @@ class Prepared:
     profile: Profile
     sweeps: tuple[Sweep, ...]
     smaller: Callable[[Sweep, int], tuple[Sweep, ...]]  # as `clhist.execute.Launch` takes it
+    call: tuple[str, tuple[Plan, ...]]  # as `clhist.lost` shows it
 
 
 class Preparation:
@@ -163,8 +164,10 @@ class Preparation:
             return self._with_some_update(device, less, built, sweep.numbers)
 
         sweeps = self._with_some_update(device, problem, built)
-        warn_of_fewer_copies(problem.forced.copies, [sweep.plan for sweep in sweeps])
-        return Prepared(profile, sweeps, smaller)
+        plans = tuple(sweep.plan for sweep in sweeps)
+        warn_of_fewer_copies(problem.forced.copies, plans)
+        operators = ", ".join(str(operator) for operator in self._outputs.operators)
+        return Prepared(profile, sweeps, smaller, (operators, plans))
 
     def _with_some_update(
         self,

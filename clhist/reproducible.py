@@ -14,6 +14,7 @@ from clhist.arrays import Array, is_device_array
 from clhist.dtypes import c_name
 from clhist.fixed_point import FORMATS, MOST_VALUES, magnitude
 from clhist.inspector import counting
+from clhist.lost import fetched
 from clhist.operator import Operator
 from clhist.planning import Target
 
@@ -83,7 +84,7 @@ def largest_magnitude(
             kernel = _largest(queue.context, dtype, np.dtype(array.dtype).newbyteorder("="))
             flat = array.reshape(-1) if not is_device_array(array) or array.ndim > 1 else array
             result = kernel(flat, num_bins=1, queue=queue, wait_for=wait_for)
-            found = max(found, float((result.get() if is_device_array(result) else result)[0]))
+            found = max(found, float((fetched(result, queue) if is_device_array(result) else result)[0]))
     return found
 
 

@@ -13,6 +13,7 @@ import pyopencl as cl
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
 from clhist.arrays import held_results
+from clhist.lost import settle
 from clhist.process import check_process
 
 Allocator = Callable[[int], Any]
@@ -109,7 +110,7 @@ class _Pool:
 
     def free(self) -> None:
         """Give back what has no holder."""
-        self._queue.finish()  # what is enqueued may still use it
+        settle(self._queue)  # what is enqueued may still use it
         self._pool.free_held()
 
 

@@ -16,7 +16,7 @@ import click
 import numpy as np
 import pyopencl as cl
 
-from clhist import operators
+from clhist import lost, operators
 from clhist.arguments import integer, scalar
 from clhist.arrays import Array, check_array, check_context, common_kind, empty, is_device_array, operand, shares_memory
 from clhist.device import default_queue, device_profile
@@ -181,7 +181,7 @@ class Accumulator:
         returns, NumPy arrays may be changed. If anything is raised while chunks are computed, Ctrl-C included, the
         chunks before stay added and the device is waited for.
         """
-        check_process()
+        self._check_device()
         if self._kernel is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
@@ -226,7 +226,7 @@ class Accumulator:
             Of the operator's dtype, and PyOpenCL's if what was added last was. With several operators a tuple, or a
             dict if they are a mapping.
         """
-        check_process()
+        self._check_device()
         found = self._finished(self._on_device)
         for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
             if not self._on_device and form.largest is not None:
@@ -242,8 +242,8 @@ class Accumulator:
             Of the operator's accumulators' dtype; on devices other than CPUs that of a form of it which hardware
             updates better. With several operators a tuple, or a dict if they are a mapping.
         """
-        check_process()
-        return self._outputs.collect([held.get(self._queue) for held in self._held])
+        self._check_device()
+        return self._outputs.collect([lost.fetched(held, self._queue) for held in self._held])
 
     def merge(self, other: Any) -> None:
         """Add what another accumulator has been given, on whatever device; `size` stays as it is.
@@ -261,7 +261,7 @@ class Accumulator:
         OverflowError
             If a bin may have more values then than its operator can take; of arrays it is not known how many there are.
         """
-        check_process()
+        self._check_device()
         merged = self._merged
         if not isinstance(other, Accumulator):
             partials = self._each("other", other, [form.accumulator for form in self._forms])
@@ -278,12 +278,17 @@ class Accumulator:
             elif other._queue.context == self._queue.context:
                 partials = other._held
             else:
-                partials = [held.get(other._queue) for held in other._held]
+                partials = [lost.fetched(held, other._queue) for held in other._held]
         for form, emits in zip(self._forms, self._emits, strict=True):
             check_number(form, (self.size + merged) * emits)
         for form, given, held in zip(self._forms, partials, self._held, strict=True):
             self._combine(form, held, held, dest_is_partial=True, out_is_partial=True, more=given)
         self._merged = merged
+
+    def _check_device(self) -> None:
+        """Raise in a process that was forked, or whose device was lost."""
+        check_process()
+        lost.check_queue(self._queue)
 
     def _pairs(self, indices: Any, values: Any) -> tuple[HistogramKernel, list[Any], Argument | None, int]:
         """Return the kernel of (index, value) pairs, and its arguments."""
@@ -333,8 +338,8 @@ class Accumulator:
                 events = self._continue(kernel, taken, end - begin)
                 pieces.done(events)
             whole.done(events)
-        except BaseException:  # the memory of NumPy arrays must not go while a kernel may use it
-            self._queue.finish()
+        except BaseException as error:  # the memory of NumPy arrays must not go while a kernel may use it
+            lost.settle(self._queue, error)
             raise
 
     def _checked(self, kernel: HistogramKernel, argument: Argument, value: Any) -> Any:
@@ -400,8 +405,8 @@ class Accumulator:
             event = combine_partials(self._queue, self._profile, form, prod(out.shape), result, added, wait_for)
             if not all(is_device_array(array) for array in arrays):
                 event.wait()
-        except BaseException:
-            self._queue.finish()
+        except BaseException as error:
+            lost.settle(self._queue, error)
             raise
         into.retrieve()
         for array in arrays:
