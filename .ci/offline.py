@@ -43,11 +43,11 @@ from clhist.hardware.atomics import to_prove
 from clhist.hardware.profile import Profile, Report, load_profiles, merge
 from clhist.opencl.device import features_of
 from clhist.operators.operator import Operator
+from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan
+from clhist.planning.problem import Choices, Problem
 from clhist.planning.sweeps import plan
-from clhist.planning.sweeps.packed import PackedPlan
-from clhist.planning.sweeps.problem import Choices, Problem
 
 WORKERS = 2
 INT64 = "cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"

@@ -9,18 +9,23 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
     # In a checkout, which hides what is installed, the other parts of the package lie beside this folder.
     __path__.append(str(Path(__file__).parents[1]))
 
+from clhist.opencl.caches import replace_caches, unwritable_caches
+
+if unwritable := unwritable_caches():
+    replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
+
 from clhist import operators
 from clhist.accumulator import Accumulator
 from clhist.api import bincount, reduce_by_index
-from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
+from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.hardware.profile import Profile, named_profile
 from clhist.kernel import HistogramKernel
 from clhist.opencl.device import default_queue, device_profile
 from clhist.opencl.memory import free_scratch
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
+from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sweeps import plan, plan_sweeps
-from clhist.planning.sweeps.problem import Choices, Histogram, Problem
 from clhist.race_factor import RaceFactor
 
 __version__ = "0.1.0"
@@ -29,6 +34,7 @@ __all__ = [
     "Accumulator",
     "BuildError",
     "Choices",
+    "DeviceLostError",
     "Histogram",
     "HistogramKernel",
     "NoDeviceError",

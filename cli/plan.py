@@ -18,10 +18,10 @@ from clhist.hardware.profile import Profile, load_profiles, named_profile
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
 from clhist.planning.plan import Plan
+from clhist.planning.problem import PLACES, Choices, Histogram, Problem
 from clhist.planning.sweeps import is_worth_joining, join_sweeps, plan_sweeps
-from clhist.planning.sweeps.problem import PLACES, Choices, Histogram, Problem
-from clhist.planning.sweeps.updates import FORCEABLE, SORT, useful_copies
-from clhist.planning.sweeps.workload import Workload
+from clhist.planning.updates import FORCEABLE, SORT, useful_copies
+from clhist.planning.workload import Workload
 
 _NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)(?:\.\d+)?(?:e\+?\d{1,2})?) ?(?:([kmgt])(i?)b?|b)?", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields
 
 from clhist.cli.main import bytes_text, table
 from clhist.hardware.profile import PARAMETERS, Profile
+from clhist.planning import global_memory
 from clhist.planning.batch import BatchedPlan
 from clhist.planning.choose import PREDICTED
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan, Step
 from clhist.planning.sort import sort_bytes
-from clhist.planning.sweeps import global_memory
-from clhist.planning.sweeps.updates import BY_NAME, SORT, SORT_WORDS
-from clhist.planning.sweeps.workload import LOCK_BYTES
+from clhist.planning.updates import BY_NAME, SORT, SORT_WORDS
+from clhist.planning.workload import LOCK_BYTES
 
 UPDATE_WORDS = {name: update.words for name, update in BY_NAME.items()} | {SORT: SORT_WORDS}
 

@@ -16,7 +16,7 @@ from clhist.hardware.atomics import (
     to_prove,
 )
 from clhist.opencl.device import features_of
-from clhist.planning.sweeps.updates import available_updates, choose_updates, slowest
+from clhist.planning.updates import available_updates, choose_updates, slowest
 
 NOTHING: frozenset[str] = frozenset()
 BASE = frozenset({"int64_base_atomics"})

@@ -10,8 +10,8 @@ import pytest
 
 from clhist import HistogramKernel, Operator, operators
 from clhist.operators.c_types import c_name, declare, literal
+from clhist.planning.problem import Choices, Problem
 from clhist.planning.sweeps import plan
-from clhist.planning.sweeps.problem import Choices, Problem
 from clhist.selftest.cases import Case, is_available, pair_kernel
 
 ORDERS = [operators.minimum, operators.maximum, operators.fmin, operators.fmax]

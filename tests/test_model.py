@@ -12,8 +12,8 @@ from clhist import Profile, operators
 from clhist.codegen.layout import local_capacity
 from clhist.hardware.profile import load_profiles, named_profile
 from clhist.planning.plan import Output
-from clhist.planning.sweeps.problem import Choices
-from clhist.planning.sweeps.updates import BY_NAME
+from clhist.planning.problem import Choices
+from clhist.planning.updates import BY_NAME
 
 RTX_2080_TI = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
 

@@ -16,9 +16,8 @@ from clhist.calibration.measure import Bench
 from clhist.cli.main import main
 from clhist.hardware.profile import load_profiles, named_profile
 from clhist.planning.choose import PREDICTED
+from clhist.planning.problem import Choices
 from clhist.planning.sweeps import times as model_times
-from clhist.planning.sweeps.problem import Choices
-from clhist.planning.sweeps.updates import rate_kind
 from clhist.planning.times import (
     BANDWIDTH,
     CELLS,
@@ -30,6 +29,7 @@ from clhist.planning.times import (
     VALUES,
     rate_name,
 )
+from clhist.planning.updates import rate_kind
 
 H200 = named_profile("nvidia-h200", load_profiles())
 KIND = "native int32"

@@ -10,7 +10,7 @@ from plans import plan
 
 from clhist import HistogramKernel, operators
 from clhist.hardware.profile import load_profiles, named_profile
-from clhist.planning.sweeps.problem import Choices
+from clhist.planning.problem import Choices
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import counts_of
 

@@ -22,7 +22,7 @@ from clhist.cli.main import main
 from clhist.codegen.maps import uniform_value
 from clhist.engine.partition import division
 from clhist.hardware.profile import load_profiles, named_profile
-from clhist.planning.sweeps.problem import Choices
+from clhist.planning.problem import Choices
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 

@@ -16,8 +16,8 @@ from clhist.codegen.maps import max_pairs_of
 from clhist.engine.batch import Batch
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile import load_profiles, named_profile
+from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sweeps import plan_sweeps
-from clhist.planning.sweeps.problem import Choices, Histogram, Problem
 
 H200 = named_profile("nvidia-h200", load_profiles())
 PROFILES = [

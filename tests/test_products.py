@@ -8,7 +8,7 @@ import pytest
 
 from clhist import HistogramKernel, Operator, operators
 from clhist.hardware.atomics import MEMORIES
-from clhist.planning.sweeps.updates import UPDATES
+from clhist.planning.updates import UPDATES
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, is_available, pair_kernel, problem, ufunc_case
 from clhist.selftest.reference import groups_of
 

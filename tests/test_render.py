@@ -15,7 +15,7 @@ from clhist.codegen.render import _template, render_combine, render_sweep
 from clhist.codegen.specs import CombineSpec, SweepSpec
 from clhist.hardware.atomics import MEMORIES
 from clhist.planning.plan import Output
-from clhist.planning.sweeps.updates import UPDATES
+from clhist.planning.updates import UPDATES
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 

@@ -18,9 +18,9 @@ from clhist.cli.main import main
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile import load_profiles, named_profile
 from clhist.kernel import Call
+from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_bytes
 from clhist.planning.sweeps import plan_sweeps
-from clhist.planning.sweeps.problem import Choices, Histogram, Problem
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 

@@ -18,7 +18,7 @@ from clhist.hardware.profile import Profile
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
-from clhist.planning.sweeps.problem import BIN_NUMBER_BYTES
+from clhist.planning.problem import BIN_NUMBER_BYTES
 from clhist.planning.times import (
     CELLS,
     COUNT,

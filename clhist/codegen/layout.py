@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clhist.hardware.profile import Profile
 from clhist.planning.plan import Output, Plan
-from clhist.planning.sweeps.workload import ALIGNMENT, LOCK_BYTES
+from clhist.planning.workload import ALIGNMENT, LOCK_BYTES
 
 # Below these, elements and bins are counted in 32 bits; a work-item's next element must not overflow either.
 NARROW_ELEMENTS = 2**31 - 2**24

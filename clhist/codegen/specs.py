@@ -16,7 +16,7 @@ from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import NativeAtomic, native_atomic
 from clhist.operators.operator import Operator, Part
 from clhist.planning.plan import Output
-from clhist.planning.sweeps.updates import part_loops, slowest
+from clhist.planning.updates import part_loops, slowest
 
 # A map longer than this is not written out several times for the sake of wide loads: it is not bound by them.
 _LONGEST_UNROLLED_MAP = 400

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from clhist.engine.stages import Sweep
-from clhist.planning.sweeps.packed import PackedPlan
+from clhist.planning.packed import PackedPlan
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

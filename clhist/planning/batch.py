@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import ClassVar
 
+from clhist.planning import private
+from clhist.planning.global_memory import GlobalPlan, global_copies
+from clhist.planning.local import local_passes
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
-from clhist.planning.sweeps import private
-from clhist.planning.sweeps.global_memory import GlobalPlan, global_copies
-from clhist.planning.sweeps.local import local_passes
-from clhist.planning.sweeps.problem import FREE
-from clhist.planning.sweeps.updates import BY_NAME
-from clhist.planning.sweeps.workload import Workload
+from clhist.planning.problem import FREE
+from clhist.planning.updates import BY_NAME
+from clhist.planning.workload import Workload
 
 # The least work-items that share a batched histogram, and the elements that a work-item of a GPU should have at least
 # before several histograms share a work-group: a team of a warp does not wait for others, and clears and flushes less.

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from clhist.planning.batch import BatchedPlan, FlattenedPlan, batched
+from clhist.planning.global_memory import GlobalPlan, global_copies
+from clhist.planning.local import LocalPlan, local_copies, needs_passes
+from clhist.planning.packed import PackedPlan, can_pack, packed_counters
 from clhist.planning.partition import MOST_PREDICTED, PartitionedPlan, is_worth_partitioning, partitioned
 from clhist.planning.plan import Plan, Trace, after
+from clhist.planning.private import PrivatePlan, private_copies
+from clhist.planning.problem import FREE
 from clhist.planning.sort import SortedPlan, global_or_sorted, sorted_pairs
-from clhist.planning.sweeps.global_memory import GlobalPlan, global_copies
-from clhist.planning.sweeps.local import LocalPlan, local_copies, needs_passes
-from clhist.planning.sweeps.packed import PackedPlan, can_pack, packed_counters
-from clhist.planning.sweeps.private import PrivatePlan, private_copies
-from clhist.planning.sweeps.problem import FREE
-from clhist.planning.sweeps.updates import BY_NAME, SORT
-from clhist.planning.sweeps.workload import Workload
 from clhist.planning.times import Times, times_of
+from clhist.planning.updates import BY_NAME, SORT
+from clhist.planning.workload import Workload
 
 # Every strategy has one file here, and where it is more than a plain sweep one in engine/ and one in kernels_cl/.
 STRATEGIES: dict[str, type[Plan]] = {

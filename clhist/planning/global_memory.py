@@ -7,9 +7,9 @@ from math import ceil, floor
 from typing import ClassVar
 
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
-from clhist.planning.sweeps.updates import BY_NAME
-from clhist.planning.sweeps.workload import Workload
 from clhist.planning.times import EVERYWHERE
+from clhist.planning.updates import BY_NAME
+from clhist.planning.workload import Workload
 
 # The paper's constants (section III-D).
 K_RF = 0.75

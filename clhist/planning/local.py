@@ -7,8 +7,8 @@ from math import ceil, floor
 from typing import ClassVar
 
 from clhist.planning.plan import Plan, Trace, make_plan
-from clhist.planning.sweeps.workload import Workload
 from clhist.planning.times import ONE_PASS
+from clhist.planning.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
+from clhist.planning.local import resident_groups
 from clhist.planning.plan import Plan, Trace, make_plan
-from clhist.planning.sweeps.local import resident_groups
-from clhist.planning.sweeps.problem import FREE
-from clhist.planning.sweeps.workload import Workload
+from clhist.planning.problem import FREE
 from clhist.planning.times import PACKED
+from clhist.planning.workload import Workload
 
 COUNTER_BITS = 16
 # Each of these atomics returns what it found, and waits for those before it: three times as long in one bin.

@@ -11,10 +11,10 @@ from math import ceil
 from typing import ClassVar
 
 from clhist.planning.plan import Plan, Trace, make_plan
-from clhist.planning.sweeps.problem import FREE
-from clhist.planning.sweeps.updates import BY_NAME
-from clhist.planning.sweeps.workload import Workload
+from clhist.planning.problem import FREE
 from clhist.planning.times import PARTITIONED
+from clhist.planning.updates import BY_NAME
+from clhist.planning.workload import Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
 LEAST_GROUP = 64

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, ClassVar, TypeVar
 
 from clhist.operators.operator import Operator
-from clhist.planning.sweeps.workload import Workload
+from clhist.planning.workload import Workload
 
 GLOBAL_WORK_GROUP = 256  # section V-A: "block sizes 1024 and 256 for shared and global memory"
 

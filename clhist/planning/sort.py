@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
+from clhist.planning.global_memory import global_copies
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
-from clhist.planning.sweeps.global_memory import global_copies
-from clhist.planning.sweeps.problem import FREE
-from clhist.planning.sweeps.workload import Workload
+from clhist.planning.problem import FREE
+from clhist.planning.workload import Workload
 
 # Sorting pairs and combining neighbours (Listing 4), measured on an H200 (docs/performance.md): what a pair costs for
 # each 8 bits of the number of bins, what one of three launches for each two bits costs, and what an update costs that

@@ -13,8 +13,8 @@ from clhist.hardware.profile import Profile
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
 from clhist.planning.plan import Output, Plan
-from clhist.planning.sweeps.problem import MEMORIES, Histogram, Problem
-from clhist.planning.sweeps.updates import (
+from clhist.planning.problem import MEMORIES, Histogram, Problem
+from clhist.planning.updates import (
     SORT,
     UPDATES,
     choose_updates,
@@ -23,7 +23,7 @@ from clhist.planning.sweeps.updates import (
     slowest,
     useful_copies,
 )
-from clhist.planning.sweeps.workload import Workload
+from clhist.planning.workload import Workload
 
 # On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums, an addition of
 # 64 bits 191; in three passes and more the addition in global memory is ahead (docs/performance.md).

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clhist.planning.plan import Plan
-from clhist.planning.sweeps.problem import BIN_NUMBER_BYTES, MEMORIES
-from clhist.planning.sweeps.workload import Workload
+from clhist.planning.problem import BIN_NUMBER_BYTES, MEMORIES
+from clhist.planning.workload import Workload
 
 # What is measured of each kind of update, and then of all: names of the tables `[measured."..."]` in a profile.
 ONE_PASS, FURTHER_PASS, PACKED, PARTITIONED, EVERYWHERE = (
@@ -43,7 +43,7 @@ class Times:
     rates : mapping of str to float
         Of a profile.
     kind : str
-        Of `clhist.planning.sweeps.updates.rate_kind`, or `COUNT`.
+        Of `clhist.planning.updates.rate_kind`, or `COUNT`.
     bin_bytes, value_bytes, read_bytes : int
         Of a bin; of a value in memory, 0 if all pairs have the same; and of what the map reads for each element.
     max_pairs : int or None

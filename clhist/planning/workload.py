@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from clhist.hardware.profile import Profile
-from clhist.planning.sweeps.problem import BIN_NUMBER_BYTES, FREE, Choices, check_numbers
-from clhist.planning.sweeps.updates import check_update
+from clhist.planning.problem import BIN_NUMBER_BYTES, FREE, Choices, check_numbers
+from clhist.planning.updates import check_update
 
 LOCK_BYTES = 4
 ALIGNMENT = 16  # bytes: where each of several arrays begins in local memory
@@ -61,7 +61,7 @@ class Workload:
     counts : bool
         Whether 32-bit integers are added of which each is 1: narrower counters may then share a word.
     rate_kinds : tuple of str
-        `clhist.planning.sweeps.updates.rate_kind` of the update in local and in global memory; empty if not known.
+        `clhist.planning.updates.rate_kind` of the update in local and in global memory; empty if not known.
     read_bytes : int
         Bytes that the map reads for an element.
 

@@ -15,7 +15,7 @@ import pyopencl as cl
 
 from clhist import HistogramKernel, Operator, Profile, operators
 from clhist.opencl.device import device_features
-from clhist.planning.sweeps.updates import available_updates
+from clhist.planning.updates import available_updates
 from clhist.selftest.reference import (
     Group,
     Rational,

@@ -12,8 +12,8 @@ import pyopencl as cl
 from clhist import Profile
 from clhist.hardware.atomics import native_atomic
 from clhist.operators.operator import Operator
-from clhist.planning.sweeps.problem import PLACES
-from clhist.planning.sweeps.updates import available_updates
+from clhist.planning.problem import PLACES
+from clhist.planning.updates import available_updates
 from clhist.selftest.cases import CASES, MORE, NUM_BINS, PRODUCTS, Case, pair_kernel, ufunc_case
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import drawn

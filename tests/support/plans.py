@@ -7,8 +7,8 @@ from typing import Any
 from clhist.hardware.profile import Profile
 from clhist.planning.choose import plan_sweep
 from clhist.planning.plan import Plan
-from clhist.planning.sweeps.problem import FREE, Choices
-from clhist.planning.sweeps.workload import Workload
+from clhist.planning.problem import FREE, Choices
+from clhist.planning.workload import Workload
 
 
 def plan(
