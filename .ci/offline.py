@@ -30,10 +30,10 @@ from clhist.codegen.parameters import held_words
 from clhist.codegen.render import (
     render_combine,
     render_measure,
-    render_pairs,
     render_partition,
     render_probe,
-    render_segments,
+    render_sort_pairs,
+    render_sort_scan,
     render_sweep,
 )
 from clhist.codegen.specs import DEVICE_FENCE_OPTIONS, CombineSpec, SweepPart, SweepSpec
@@ -320,10 +320,10 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
             )
     spec = SweepSpec((), parse_arguments(X, {}), "EMIT(x[i], ((value_t){x[i], i}))", "global", "interleaved", 256)
     output = next(iter(plan(profile, LARGER, X, spec.map, 500, Forced(), None)))[0].outputs
-    yield Program("pairs to sort", render_pairs(replace(spec, outputs=output, features=features), 1))
+    yield Program("pairs to sort", render_sort_pairs(replace(spec, outputs=output, features=features), 1))
     scan = "__kernel void scan(__global held_t *a, __global uchar *to) { clhist_publish("
     scan += "clhist_joined(clhist_neutral(), clhist_joined(a[0], a[1], 0), 0), 3, to, 0); }"
-    yield Program(f"sorted pairs of {held_words(LARGER)} words", f"{render_segments(LARGER, 'held_t')}\n{scan}")
+    yield Program(f"sorted pairs of {held_words(LARGER)} words", f"{render_sort_scan(LARGER, 'held_t')}\n{scan}")
     for name in ("local_memory", "local_argument", "read", "scatter", "stride", "residents", "nothing"):
         yield Program(f"measure {name}", render_measure(name, words=4096))
 
@@ -351,7 +351,7 @@ def sweep(
     spec = SweepSpec(
         planned.outputs, declared, code, chosen.memory, "interleaved", chosen.work_group_size,
         local_capacity(planned.outputs, chosen, profile), chosen.teams, batch, is_wide(chosen), True,
-        features=features, packed=chosen.packed, one_pair=True,
+        features=features, packed=chosen.packed, single_pair=True,
     )  # fmt: skip
     title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
     if chosen.partitions:
@@ -368,13 +368,13 @@ def sweep(
         cas = replace(spec.parts[0], update="cas")
         wanted.add(instruction(target.vendor, cas, "local"))
         assert name == "counters of 16 bits"
-    elif all(part.update == "native" for part in spec.parts) and not (spec.holds and spec.memory == "local"):
+    elif all(part.update == "native" for part in spec.parts) and not (spec.hot_bin and spec.memory == "local"):
         unwanted.add(LOOPS[target.vendor])
     if spec.update == "lock" and spec.memory == "global":
         wanted.add(FENCE[target.vendor])
-    if spec.converges:
+    if spec.reconvergence:
         wanted.add(r"bar\.warp\.sync")
-    how = f"{spec.memory} {spec.update}{', holds' if spec.holds else ''}{', packed' if spec.packed else ''}"
+    how = f"{spec.memory} {spec.update}{', holds' if spec.hot_bin else ''}{', packed' if spec.packed else ''}"
     yield Program(f"{title}, {how}", render_sweep(spec), spec.options, tuple(wanted), tuple(unwanted))
 
 

@@ -66,9 +66,9 @@ class SweepSpec:
         B, and into how many teams a work-group is divided.
     capacity : int
         Bytes of the local array; 0 in global memory.
-    batch : {"", "even", "table", "flat", "segments"}
+    batch : {"", "even", "table", "flat", "partitioned"}
         Whether there are histograms of as many elements each, or tasks that a table lists; "flat" if the histograms of
-        as many elements are one of all bins; "segments" if the arguments are pairs that were partitioned.
+        as many elements are one of all bins; "partitioned" if the arguments are pairs grouped by partition.
     wide : bool
         Whether elements and bins are counted in 64 bits.
     aligned : bool
@@ -85,7 +85,7 @@ class SweepSpec:
         Histograms that the map emits to, and another sweep fills.
     packed : bool
         Whether counters of 16 bits share words of local memory; the one output then counts.
-    one_pair : bool
+    single_pair : bool
         Whether there is one output, and an element has one value for it at most.
     """
 
@@ -106,7 +106,7 @@ class SweepSpec:
     features: frozenset[str] = frozenset()
     ignored: tuple[Output, ...] = ()
     packed: bool = False
-    one_pair: bool = False
+    single_pair: bool = False
 
     @property
     def update(self) -> str:
@@ -128,13 +128,13 @@ class SweepSpec:
         )
 
     @property
-    def holds(self) -> bool:
+    def hot_bin(self) -> bool:
         """Whether each work-item of a GPU holds one bin that many want, where updates wait for each other.
 
         In local memory loops do; additions of floats and of 64 bits are loops of NVIDIA's there.
         """
         parts = self.parts
-        if not self.one_pair or self.order != "interleaved" or self.update == "private" or self.packed:
+        if not self.single_pair or self.order != "interleaved" or self.update == "private" or self.packed:
             return False
         if self.memory == "global":
             return True
@@ -185,14 +185,16 @@ class SweepSpec:
         return max(1, _BYTES_OF_A_LOAD // max(argument.dtype.itemsize for argument in self.streamed))
 
     @property
-    def converges(self) -> bool:
-        """Whether the lanes of an NVIDIA warp wait for each other after each element.
+    def reconvergence(self) -> str:
+        """C after each element of an unrolled tile that makes the lanes of a warp wait for each other, or nothing.
 
-        They do not come together by themselves after a loop of compare and exchange, or after a bin that only some of
-        them have in this pass: left alone, each goes on through the rest of its elements at its own pace.
+        NVIDIA lanes do not reconverge by themselves after a divergent compare-exchange loop, nor when only some of
+        their bins belong to this pass: the rest of the tile would run one lane at a time.
         """
-        loops = self.update in ("cas", "lock") or (self.holds and self.memory == "local")
-        return "nvidia_ptx" in self.features and loops and self.team_size % 32 == 0
+        loops = self.update in ("cas", "lock") or (self.hot_bin and self.memory == "local")
+        if "nvidia_ptx" in self.features and loops and self.team_size % 32 == 0:
+            return '__asm__ volatile("bar.warp.sync 0xffffffff;")'
+        return ""
 
     @property
     def loads(self) -> int:

@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from clhist.codegen.arguments import integer
 from clhist.codegen.maps import Argument, is_streamed, uniform_value
-from clhist.codegen.render import render_pairs, render_partition, render_sweep
+from clhist.codegen.render import render_partition, render_sort_pairs, render_sweep
 from clhist.codegen.specs import Output, SweepSpec
 from clhist.engine.launch import Sweep, is_wide, local_capacity, order_of, sweep_kernel
 from clhist.engine.outputs import Outputs
@@ -304,7 +304,7 @@ class Preparation:
         batch = "even" if chosen.is_batch or chosen.flat else ""
         spec = self._spec(found, device, aligned=True, reach=False, batch=batch)
         if chosen.update == "sort":
-            return render_pairs(spec, targets[0].emits or 1)
+            return render_sort_pairs(spec, targets[0].emits or 1)
         if chosen.partitions:
             before, over_pairs = specs(chosen, spec, targets[0].value, self.profile_of(device).local_memory)
             return f"{render_partition(before)}\n{render_sweep(over_pairs)}"

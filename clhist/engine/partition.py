@@ -170,7 +170,7 @@ def specs(plan: Plan, spec: SweepSpec, uniform: str | None, local_memory: int) -
         spec,
         arguments=tuple(arguments),
         map=f"EMIT{output.suffix}({_BINS}[i], {value})",
-        batch="segments",
+        batch="partitioned",
         aligned=True,
         reach=False,
         structs=() if uniform is None else spec.structs,  # scalar arguments may be of these types
@@ -191,5 +191,5 @@ def _partition(
         Kernel(program, "clhist_index", index_parameters()),
         sweep_kernel(context, over_pairs, options),
         over_pairs.vector_width,
-        over_pairs.converges,
+        bool(over_pairs.reconvergence),
     )

@@ -19,7 +19,7 @@ from pyopencl.scan import GenericScanKernel
 from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register_dtype
 
 from clhist.codegen.parameters import held_words, pairs_parameters
-from clhist.codegen.render import render_pairs, render_segments
+from clhist.codegen.render import render_sort_pairs, render_sort_scan
 from clhist.codegen.specs import SweepSpec
 from clhist.engine.launch import Enqueued, Sweep
 from clhist.errors import BuildError
@@ -139,7 +139,7 @@ def sorted_sweep(
 @kept_by_context
 def _sorting(context: cl.Context, spec: SweepSpec, emits: int, options: tuple[str, ...]) -> Sorting:
     output = spec.outputs[0]
-    program = build(context, render_pairs(spec, emits), options)
+    program = build(context, render_sort_pairs(spec, emits), options)
     pairs = Kernel(program, "clhist_pairs", pairs_parameters(spec))
     return Sorting(pairs, _sort(context), _scan(context, output.operator), output.operator, emits)
 
@@ -178,7 +178,7 @@ def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
                     "if (clhist_keys[i] < clhist_no_bin && (i + 1 == N || clhist_keys[i + 1] != clhist_keys[i])) "
                     f"clhist_publish(item, clhist_keys[i], clhist_scratch, {places});"
                 ),
-                preamble=render_segments(operator, dtype_to_ctype(dtype)),
+                preamble=render_sort_scan(operator, dtype_to_ctype(dtype)),
                 name_prefix="clhist_scan",
             )
     except cl.Error as error:

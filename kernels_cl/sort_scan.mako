@@ -1,15 +1,15 @@
-## What PyOpenCL's scan of sorted pairs calls (SC'20, Listing 4): accumulators are read, combined and written to the bins.
-<%namespace name="operators" file="operator.mako"/>
+## Functions for PyOpenCL's segmented scan of the sorted pairs (SC'20, Listing 4): read, combine and write accumulators.
+<%namespace name="types" file="types.mako"/>
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
-${operators.types(operator, "", declare, {})}
+${types.values(operator, "", declare, {})}
 typedef union { accumulator_t value; uint words[${words}]; } ${held};
-<%operators:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
+<%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
-${operators.part(part, n, c_name)}
+${types.part(part, n, c_name)}
 % endfor
-</%operators:functions>
+</%types:functions>
 ${held} clhist_neutral(void)
 {
     ${held} neutral;
