@@ -36,12 +36,12 @@ from clhist.codegen.render import (
     render_sort_scan,
     render_sweep,
 )
-from clhist.codegen.specs import DEVICE_FENCE_OPTIONS, CombineSpec, SweepPart, SweepSpec
+from clhist.codegen.specs import CombineSpec, SweepPart, SweepSpec
 from clhist.engine.launch import is_wide, local_capacity
 from clhist.engine.partition import specs
 from clhist.hardware.atomics import to_prove
 from clhist.hardware.profile import Profile, Report, load_profiles, merge
-from clhist.opencl.device import features_of
+from clhist.hardware.vendors import PROVEN_FENCE, features_of
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Forced
 from clhist.planning.sweeps import Problem, emits_of, plan_sweeps
@@ -225,7 +225,7 @@ def profile_of(target: Target, tools: Tools) -> Profile:
     """Return the profile, with the features that such a device shows."""
     vendor, extensions, platform, version = target.driver
     said = features_of(f"{extensions} {target.more}", platform, version)
-    found, fence = set(said), "device_fence"
+    found, fence = set(said), PROVEN_FENCE.feature
     for atomic in to_prove(said):
         if atomic.word != "double" or "fp64" in said:
             code, _ = tools.compile(target, render_probe([atomic], 3), atomic.options)
@@ -233,7 +233,7 @@ def profile_of(target: Target, tools: Tools) -> Profile:
                 found.add(str(atomic.feature))
     if (
         fence in found
-        and "clhist_prove_fence" not in tools.compile(target, render_probe([], 3), DEVICE_FENCE_OPTIONS)[0]
+        and "clhist_prove_fence" not in tools.compile(target, render_probe([], 3), PROVEN_FENCE.fence_options)[0]
     ):
         found.remove(fence)
     aliases = (target.name,) if vendor == NVIDIA[0] else ()

@@ -21,9 +21,9 @@ from clhist.codegen.parameters import (
     split_parameters,
     sweep_parameters,
 )
-from clhist.codegen.specs import DEVICE_FENCE, CombineSpec, Output, PartitionSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, SweepSpec
 from clhist.codegen.state import SweepState
-from clhist.hardware.atomics import NativeAtomic
+from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
 from clhist.operators.c_types import c_name, declare
 from clhist.operators.operator import Operator
 
@@ -123,7 +123,7 @@ def render_measure(kernel: str, *, words: int = 0) -> str:
 
 def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
     """Return the OpenCL C that shows whether `atomics`, or the device-wide fence if there are none, work."""
-    return _render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else DEVICE_FENCE)
+    return _render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else PROVEN_FENCE.fence)
 
 
 def _render(name: str, **values: object) -> str:

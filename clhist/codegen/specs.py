@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from clhist.codegen.maps import Argument, is_streamed
-from clhist.hardware.atomics import NativeAtomic, native_atomic, part_loops, slowest
+from clhist.hardware.atomics import native_atomic, part_loops, slowest
+from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
 
 # A map longer than this is not written out several times for the sake of wide loads: it is not bound by them.
@@ -21,10 +22,6 @@ _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
 _PARTITION_ELEMENTS = 16
-
-# Of OpenCL C 3.0; a mem_fence is work-group wide there.
-DEVICE_FENCE = "atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)"
-DEVICE_FENCE_OPTIONS = ("-cl-std=CL3.0",)
 
 
 @dataclass(frozen=True)
@@ -129,38 +126,30 @@ class SweepSpec:
 
     @property
     def hot_bin(self) -> bool:
-        """Whether each work-item of a GPU holds one bin that many want, where updates wait for each other.
+        """Whether work-items cache one hot bin in registers; only for updates that serialise under contention.
 
-        In local memory loops do; additions of floats and of 64 bits are loops of NVIDIA's there.
+        Any in global memory; in local memory compare-exchange, locks, and additions that are loops themselves.
         """
         parts = self.parts
         if not self.single_pair or self.order != "interleaved" or self.update == "private" or self.packed:
             return False
         if self.memory == "global":
             return True
-        loops = parts[0].update in ("cas", "lock") or ("nvidia_ptx" in self.features and part_loops(parts[0].part))
+        loops = parts[0].update in ("cas", "lock") or (local_adds_loop(self.features) and part_loops(parts[0].part))
         return len(parts) == 1 and loops
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What the compiler must be told for the sake of these updates."""
+        """Compiler options that the updates need."""
         used = {option for p in self.parts if p.update == "native" and p.atomic for option in p.atomic.options}
-        if self.update == "lock" and self.fence == DEVICE_FENCE:
-            used.update(DEVICE_FENCE_OPTIONS)
+        if self.update == "lock" and self.memory == "global":
+            used.update(device_fence(self.features)[1])
         return tuple(sorted(used))
 
     @property
     def fence(self) -> str:
-        """Between a lock and its data; a plain mem_fence reaches only the work-group on GPUs."""
-        if self.memory == "local":
-            return "mem_fence(CLK_LOCAL_MEM_FENCE)"
-        if "nvidia_ptx" in self.features:
-            return '__asm__ volatile("membar.gl;" ::: "memory")'
-        if "amd_builtins" in self.features:
-            return '__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")'
-        if "device_fence" in self.features:
-            return DEVICE_FENCE
-        return "mem_fence(CLK_GLOBAL_MEM_FENCE)"
+        """C of the fence between a lock and its data."""
+        return "mem_fence(CLK_LOCAL_MEM_FENCE)" if self.memory == "local" else device_fence(self.features)[0]
 
     @cached_property
     def streamed(self) -> tuple[Argument, ...]:
@@ -192,9 +181,7 @@ class SweepSpec:
         their bins belong to this pass: the rest of the tile would run one lane at a time.
         """
         loops = self.update in ("cas", "lock") or (self.hot_bin and self.memory == "local")
-        if "nvidia_ptx" in self.features and loops and self.team_size % 32 == 0:
-            return '__asm__ volatile("bar.warp.sync 0xffffffff;")'
-        return ""
+        return reconvergence(self.features, self.team_size) if loops else ""
 
     @property
     def loads(self) -> int:

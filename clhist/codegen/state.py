@@ -1,4 +1,4 @@
-"""C snippets of one sweep: the state that its functions pass on, where cells and locks are, and the calls of the map."""
+"""C snippets of one sweep: the state that functions pass on, where cells and locks are, and calls of the map."""
 
 from __future__ import annotations
 
