@@ -40,7 +40,8 @@ from clhist.codegen.specs import CombineSpec, SweepPart, SweepSpec
 from clhist.engine.launch import is_wide, local_capacity
 from clhist.engine.partition import specs
 from clhist.hardware.atomics import to_prove
-from clhist.hardware.profile import Profile, Report, load_profiles, merge
+from clhist.hardware.profile import Profile, Report, merge
+from clhist.hardware.profile_files import load_profiles
 from clhist.hardware.vendors import PROVEN_FENCE, features_of
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Forced

@@ -17,7 +17,8 @@ from clhist import __version__, operators
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError, ProfileError
 from clhist.hardware.atomics import available_updates, native_atomic, native_table
-from clhist.hardware.profile import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, matching, user_directory
+from clhist.hardware.profile import matching
+from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, user_directory
 from clhist.hardware.vendors import FEATURES, MEMORIES, VENDOR_PATHS
 from clhist.opencl import device
 from clhist.operators.operator import Operator

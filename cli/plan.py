@@ -12,7 +12,8 @@ import click
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError
 from clhist.hardware.atomics import PLACES, STRATEGIES, enough_copies
-from clhist.hardware.profile import PARAMETERS, Profile, load_profiles, named_profile
+from clhist.hardware.profile import Profile, named_profile
+from clhist.hardware.profile_files import PARAMETERS, load_profiles
 from clhist.planning import equations as model_equations
 from clhist.planning.choose import PREDICTED
 from clhist.planning.choose import plan as make_plan

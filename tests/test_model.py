@@ -10,7 +10,8 @@ import pytest
 from clhist import Profile, operators, plan
 from clhist.codegen.specs import Output
 from clhist.engine.launch import local_capacity
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning.equations import MAX_LOCAL_PASSES
 from clhist.planning.plan import Forced
 

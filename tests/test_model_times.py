@@ -14,7 +14,8 @@ from clhist.calibration import rates as measure_plans
 from clhist.calibration.measure import Bench
 from clhist.cli.main import main
 from clhist.hardware.atomics import update_kind
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning import times as model_times
 from clhist.planning.choose import PREDICTED, plan
 from clhist.planning.plan import Forced

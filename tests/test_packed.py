@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, operators
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning.choose import plan
 from clhist.planning.plan import Forced
 from clhist.selftest.inputs import drawn

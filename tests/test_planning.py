@@ -13,7 +13,8 @@ from clhist import Operator, Profile, operators
 from clhist.engine.batch import Batch
 from clhist.engine.launch import local_capacity
 from clhist.hardware.atomics import ALL_FEATURES
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning.choose import plan
 from clhist.planning.plan import Forced
 from clhist.planning.sweeps import Problem, Target, emits_of, plan_sweeps

@@ -11,7 +11,8 @@ from functools import lru_cache
 import pyopencl as cl
 
 from clhist.errors import NoDeviceError
-from clhist.hardware.profile import Profile, Report, check_fits, load_profiles, merge, named_profile
+from clhist.hardware.profile import Profile, Report, check_fits, merge, named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.hardware.vendors import features_of
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.icd import register_installed_runtimes
