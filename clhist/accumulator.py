@@ -19,10 +19,11 @@ import pyopencl as cl
 from clhist import operators
 from clhist.codegen.arguments import integer, scalar
 from clhist.codegen.maps import Argument
-from clhist.engine.launch import Result, combine_partials
+from clhist.engine.launch import combine_partials
 from clhist.engine.outputs import Outputs
 from clhist.engine.plain import arguments_of, as_array, checked_values, pair_kernel, pair_spec
 from clhist.engine.results import check_dest
+from clhist.engine.stages import Result
 from clhist.kernel import Call, HistogramKernel, check_number
 from clhist.opencl.arrays import (
     Array,
@@ -39,7 +40,7 @@ from clhist.opencl.fork_guard import check_process
 from clhist.opencl.staging import InPlace, Staging
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
-from clhist.planning.plan import Forced
+from clhist.planning.problem import Choices
 
 _CHUNK_BYTES = 64 << 20
 _MULTIPLE = 128  # elements: chunks begin as their arrays do at an address for wide loads
@@ -108,12 +109,12 @@ class Accumulator:
         **choices: Any,
     ) -> None:
         check_process()
-        known = {each.name for each in fields(Forced)}
+        known = {each.name for each in fields(Choices)}
         unknown = choices.keys() - known - {"memory_budget"}
         if unknown:
             raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(known))} or memory_budget")
         self._budget = choices.pop("memory_budget", None)
-        self._forced, self._race_factor = Forced(**choices), race_factor
+        self._forced, self._race_factor = Choices(**choices), race_factor
         self._chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._position = self._start = integer("start", start, 0)
         self._merged = 0
@@ -132,7 +133,7 @@ class Accumulator:
         shared = self._profile.kind != "cpu"
         self._forms = [each.fixed(shared=shared) for each in self._outputs.operators]
         self._kernel, self._first = None, None
-        self._emits = [1] if kernel is None else [target.emits or 1 for target in kernel._preparation.targets]
+        self._emits = [1] if kernel is None else [target.max_pairs or 1 for target in kernel._preparation.histograms]
         if kernel is not None:
             self._kernel, self._first = kernel.with_operators(self._forms), _first_argument(kernel, first_index)
         elif first_index is not None:

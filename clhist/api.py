@@ -15,7 +15,7 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.codegen.arguments import integer
-from clhist.engine.launch import NARROW_BINS, NARROW_ELEMENTS
+from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.magnitude import is_float_sum, largest_magnitude, reproducible_form
 from clhist.engine.plain import (
     PairSpec,
@@ -34,7 +34,7 @@ from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
-from clhist.planning.plan import Forced
+from clhist.planning.problem import Choices
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
@@ -42,7 +42,7 @@ _SAMPLES = 2048
 _SAMPLE_MARGIN = 128
 
 # What a call may be given besides; see `HistogramKernel.__call__`.
-_OPTIONS = {each.name for each in fields_of(Forced)} | {
+_OPTIONS = {each.name for each in fields_of(Choices)} | {
     *("allocator", "wait_for", "return_event", "race_factor", "memory_budget"),
 }
 

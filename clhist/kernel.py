@@ -14,11 +14,12 @@ from clhist.codegen.arguments import check_structs, integer, parse_arguments, sc
 from clhist.codegen.maps import is_elementwise, uses_position
 from clhist.engine.batch import Batch, batch_of_offsets, check_batch
 from clhist.engine.bound import Repeat
-from clhist.engine.build import FREE, Preparation, Prepared
-from clhist.engine.launch import Events, Launch
+from clhist.engine.build import Preparation, Prepared
+from clhist.engine.launch import Launch
 from clhist.engine.magnitude import check_emits, is_float_sum, largest_values, magnitudes, reproducible_form
 from clhist.engine.outputs import Outputs
 from clhist.engine.results import Target as ResultTarget
+from clhist.engine.stages import Events
 from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
 from clhist.opencl.device import default_queue, profile_names
@@ -27,7 +28,8 @@ from clhist.opencl.memory import Allocator
 from clhist.opencl.program import kept_by_context
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
-from clhist.planning.plan import Forced, Plan
+from clhist.planning.plan import Plan
+from clhist.planning.problem import FREE, Choices
 from clhist.race_factor import RaceFactor, counting, sample_race_factor
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class Call:
     allocator: Allocator | None = None
     wait_for: Sequence[cl.Event] = ()
     race_factor: float | str = 1.0
-    forced: Forced = FREE
+    forced: Choices = FREE
     memory_budget: int | None = None
     num_histograms: int | None = None
     offsets: Any = None
@@ -204,13 +206,13 @@ class HistogramKernel:
         """
         check_process()
         device = (queue or self._queue(None)).device
-        forced = Forced(update, memory, copies, passes, work_group_size, locks)
+        forced = Choices(update, memory, copies, passes, work_group_size, locks)
         shapes = self._outputs.shapes(num_bins)
         if num_histograms is not None:
             num_histograms = integer("num_histograms", num_histograms, 1)
         size = integer("size", size, 0)
         asked = (size, shapes, num_histograms, race_factor, forced, memory_budget, device)
-        plans = tuple(sweep.plan for sweep in self._preparation.plan(device, self._preparation.problem(*asked)))
+        plans = self._preparation.plan(device, self._preparation.problem(*asked))
         return plans[0] if self._outputs.is_single else plans
 
     def __call__(
@@ -308,7 +310,7 @@ class HistogramKernel:
             If the compiler refuses the operator or the map.
         """
         choices = (update, memory, copies, passes, work_group_size, locks)
-        forced = FREE if choices == _NO_CHOICE else Forced(*choices)
+        forced = FREE if choices == _NO_CHOICE else Choices(*choices)
         call = Call(
             num_bins,
             size,
@@ -358,8 +360,8 @@ class HistogramKernel:
         """
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
-        names = {each.name for each in fields(Forced)}
-        forced = Forced(**{name: choices.pop(name) for name in names & choices.keys()})
+        names = {each.name for each in fields(Choices)}
+        forced = Choices(**{name: choices.pop(name) for name in names & choices.keys()})
         outcome = self.run(args, Call(num_bins, queue=queue, forced=forced, **choices))
         cl.wait_for_events([events[-1] for events in outcome.events.values()])
 
@@ -474,8 +476,8 @@ class HistogramKernel:
             check_batch(batch, size)
             shapes = tuple((batch.num_histograms, *shape) for shape in shapes)
         longest = size if batch is None else batch.longest(size)
-        for asked in self._preparation.targets:
-            check_number(asked.operator, longest * (asked.emits or 1))
+        for asked in self._preparation.histograms:
+            check_number(asked.operator, longest * (asked.max_pairs or 1))
         targets = self._outputs.targets(shapes, call.dest, call.out, partial=call.partial)
         given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
         given += [pair for each in targets for pair in each.named]
@@ -589,7 +591,7 @@ class HistogramKernel:
 
     def _reproducible(self, args: Sequence[Any], call: Call, max_abs: float | None) -> HistogramKernel:
         """Return the kernel whose results depend on nothing but the values."""
-        check_emits(self._preparation.targets)
+        check_emits(self._preparation.histograms)
         values, batch = self._check_arguments(args), _batch(call)
         size = self._size(call.size, values, batch)
         shapes = self._outputs.shapes(call.num_bins)

@@ -141,7 +141,7 @@ def test_one_iteration_is_brute_force(queue, rng, n, d, k, fused, tile, dtype):
 )
 def test_sums_in_slices_are_brute_force(queue, rng, gpu_like, monkeypatch, d, k, room, sums, dtype):
     profile = dataclasses.replace(gpu_like, local_memory=room * np.dtype(dtype).itemsize)
-    for place in ("cases.kmeans_lloyd", "prepare"):  # as a GPU also in how the histograms are planned
+    for place in ("cases.kmeans_lloyd", "engine.build"):  # as a GPU also in how the histograms are planned
         monkeypatch.setattr(f"clhist.{place}.device_profile", lambda device: profile)
     for cached in (kmeans_kernels.kernels, kmeans_kernels.sums_of_slices):
         monkeypatch.setattr(f"clhist.cases.kmeans_lloyd.{cached.__name__}", cached.__wrapped__)

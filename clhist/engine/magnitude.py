@@ -14,7 +14,7 @@ from clhist.opencl.arrays import Array, is_device_array
 from clhist.operators.c_types import c_name
 from clhist.operators.fixed_point import FORMATS, MOST_VALUES, magnitude
 from clhist.operators.operator import Operator
-from clhist.planning.sweeps import Target
+from clhist.planning.problem import Histogram
 from clhist.race_factor import counting
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ def largest_values(
     ]
 
 
-def check_emits(targets: Sequence[Target]) -> None:
+def check_emits(histograms: Sequence[Histogram]) -> None:
     """Raise ValueError if it is not known how many values a bin may get of a sum of floats."""
-    for target in targets:
-        if is_float_sum(target.operator) and target.emits is None:
+    for histogram in histograms:
+        if is_float_sum(histogram.operator) and histogram.max_pairs is None:
             raise ValueError(
                 "reproducible: expected a kernel that says by emits= how many values an element has at most, since "
                 "that is not plain from its map"

@@ -15,7 +15,7 @@ AS_A_GPU = "staged, as a GPU"
 
 def pretend(monkeypatch, profile):
     """Let all that asks for the device's profile get this one."""
-    for module in ("prepare", "pairs", "stream"):
+    for module in ("engine.build", "engine.plain", "accumulator"):
         monkeypatch.setattr(f"clhist.{module}.device_profile", lambda device: profile)
     clhist.engine.plain.pair_kernel.cache_clear()
 
