@@ -24,9 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from clhist import operators
-from clhist.codegen.arguments import parse_arguments
-from clhist.codegen.layout import is_wide, local_capacity
-from clhist.codegen.maps import max_pairs_of, uniform_value
+from clhist.codegen.from_plan import partition_specs, sweep_spec
 from clhist.codegen.parameters import held_words
 from clhist.codegen.render import (
     render_combine,
@@ -37,17 +35,16 @@ from clhist.codegen.render import (
     render_sort_scan,
     render_sweep,
 )
-from clhist.codegen.specs import CombineSpec, SweepPart, SweepSpec
-from clhist.engine.partition import specs
+from clhist.codegen.source import Source
+from clhist.codegen.specs import CombineSpec, SweepPart
 from clhist.hardware.atomics import to_prove
 from clhist.hardware.profile import Profile, Report, merge
 from clhist.hardware.profile_files import load_profiles
 from clhist.hardware.vendors import PROVEN_FENCE, features_of
 from clhist.operators.operator import Operator
-from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan
-from clhist.planning.problem import Choices, Problem
+from clhist.planning.problem import FREE, Choices, Problem
 from clhist.planning.sweeps import plan
 
 WORKERS = 2
@@ -321,9 +318,9 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
             yield Program(
                 f"combine {operator.name}, {rows} rows", render_combine(CombineSpec(operator, "interleaved", 32, rows))
             )
-    spec = SweepSpec((), parse_arguments(X, {}), "EMIT(x[i], ((value_t){x[i], i}))", "global", "interleaved", 256)
-    output = planned(profile, LARGER, X, spec.map, 500, Choices(), None).outputs
-    yield Program("pairs to sort", render_sort_pairs(replace(spec, outputs=output, features=features), 1))
+    source = Source.of(X, "EMIT(x[i], ((value_t){x[i], i}))", [LARGER])
+    spec = replace(sweep_spec(planned(source, profile, 500), source, profile, aligned=False), work_group_size=256)
+    yield Program("pairs to sort", render_sort_pairs(spec, 1))
     scan = "__kernel void scan(__global held_t *a, __global uchar *to) { clhist_publish("
     scan += "clhist_joined(clhist_neutral(), clhist_joined(a[0], a[1], 0), 0), 3, to, 0); }"
     yield Program(f"sorted pairs of {held_words(LARGER)} words", f"{render_sort_scan(LARGER, 'held_t')}\n{scan}")
@@ -332,16 +329,17 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
 
 
 def planned(
-    profile: Profile, operator: Operator, arguments: str, code: str, bins: int, choices: Choices,
-    histograms: int | None, equal_shares: bool = True,
+    source: Source, profile: Profile, bins: int, choices: Choices = FREE, histograms: int | None = None,
+    equal_shares: bool = True,
 ) -> Plan:  # fmt: skip
-    """Return the plan of a call."""
-    problem = Problem.of(
-        operator, bins, 10_000_000, value=uniform_value("", code, parse_arguments(arguments, {})),
-        max_pairs=max_pairs_of("EMIT", code), choices=choices, num_histograms=histograms, equal_shares=equal_shares,
-        memory_budget=2**33,
+    """Return the plan of a call with one operator."""
+    return plan(
+        Problem(
+            source.histograms([bins]), 10_000_000, histograms, equal_shares, choices=choices, memory_budget=2**33,
+            read_bytes=source.read_bytes,
+        ),
+        profile,
     )  # fmt: skip
-    return plan(problem, profile)
 
 
 def sweep(
@@ -350,17 +348,12 @@ def sweep(
     name: str = "",
 ) -> Iterator[Program]:  # fmt: skip
     """Yield the programs of one sweep, with the instructions that its parts must become."""
-    declared, features = parse_arguments(arguments, {}), profile.features or frozenset()
-    value = uniform_value("", code, declared)
-    chosen = planned(profile, operator, arguments, code, bins, Choices(update, memory), histograms, batch != "table")
-    spec = SweepSpec(
-        chosen.outputs, declared, code, chosen.memory, "interleaved", chosen.work_group_size,
-        local_capacity(chosen.outputs, chosen, profile), chosen.teams, batch, is_wide(chosen), True,
-        features=features, packed=isinstance(chosen, PackedPlan), single_pair=True,
-    )  # fmt: skip
+    source = Source.of(arguments, code, [operator])
+    chosen = planned(source, profile, bins, Choices(update, memory), histograms, batch != "table")
+    spec = sweep_spec(chosen, source, profile, aligned=True)
     title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
     if isinstance(chosen, PartitionedPlan):
-        before, spec = specs(chosen, spec, value, profile.local_memory)
+        before, spec = partition_specs(chosen, spec, source.values[0], profile.local_memory)
         increment = {
             "amd": r"ds_(inc|add)_rtn_u32", "nvidia": r"atom\.shared\.(inc|add)\.[us]32",
             "intel": r"atomic int32 integer (increment|add)",
