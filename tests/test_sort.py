@@ -16,7 +16,8 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool
 from clhist import BuildError, HistogramKernel, Operator, Profile, operators, reduce_by_index
 from clhist.cli.main import main
 from clhist.hardware.atomics import ALL_FEATURES
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.kernel import Call
 from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_bytes
