@@ -20,7 +20,7 @@ LAYOUTS = ("flat", "vectors", "rows", "ragged")
 ARRAYS = ("plain", "view", "strided", "read-only", "byte-swapped", "device", "device view")
 VALUES = ("array", "scalar", "fields", "positions", "narrow")
 WORK_GROUPS = (1, 2, 3, 7, 16, 32, 48, 64, 100, 128, 256)
-SAME_KERNELS = 8  # calls one after the other
+SAME_KERNELS = 12  # calls one after the other
 _FORM_WEIGHTS = (30, 35, 10, 20, 3)
 _LARGE_BINS = 300_000
 
