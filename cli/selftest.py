@@ -40,7 +40,7 @@ _LEGEND = (
 )
 @click.option("--soak", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), help="Random calls instead.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random calls.")
-@click.option("--only", metavar="K", type=click.IntRange(min=0), help="Only random call K of the seed, and its program.")
+@click.option("--only", metavar="K", type=click.IntRange(min=0), help="Only random call K of the seed.")
 @click.option(
     "--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Threads that make each random call."
 )
@@ -64,7 +64,7 @@ def selftest(
     Takes less than a minute, nearly all of it for building kernels. The exit status is 1 if anything is wrong; then
     please send us what it prints. A device that hangs ends the command, which names the check.
 
-    Random calls that fail are printed as programs. They run in processes, so that a crash or a lost device ends only one.
+    Random calls that fail are printed as programs. They run in processes, so a crash or a lost device ends only one.
 
     \b
     Example: a new device; then half an hour of random calls by four processes, and the one that failed again

@@ -78,9 +78,9 @@ def soak_calls(
         f"{made} calls by {jobs} process{'es' * (jobs > 1)} in {took:.0f} s, seed {seed}: "
         f"{totals.counts[HOLDS]} right, {totals.counts[REFUSED]} refused, {wrong}"
     ]
-    for what, which in covered.items():
+    for what, counts in covered.items():
         if what != "index":
-            lines.append(f"{what}: " + ", ".join(f"{times} {each}" for each, times in which.most_common()))
+            lines.append(f"{what}: " + ", ".join(f"{times} {each}" for each, times in counts.most_common()))
     for marks in totals.memory:
         first, last = (f"{marks[when]['rss'] / 2**20:,.0f} MiB" for when in ("warm", "end"))
         lines.append(f"memory of a process: {first} before its calls were made again, {last} at the end")

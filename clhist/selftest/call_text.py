@@ -102,21 +102,25 @@ def _reduce(at: Setting) -> Program:
 
 
 def _kernel(at: Setting) -> Program:
-    prepare = [*_head(at), *_data(at), *_expected(at)]
+    prepare, bins = [*_head(at), *_data(at), *_expected(at)], "H"
     shape = "H" if at.layout == "flat" else f"({at.count}, H)"
+    if at.layout == "shape":
+        prepare.append(f"dest, expected = dest.reshape({at.count}, -1), expected.reshape({at.count}, -1)")
+        bins = shape = f"({at.count}, H // {at.count})"
     prepare += [*_dest_and_out(at, shape), *_arrays(at, "indices"), *_arrays(at, "values")]
     code = "EMIT(indices[i], values[i])"
     if at.emits > 1:
         code = f"for (int k = 0; k < {at.emits}; ++k) EMIT((long)indices[i] + k, values[i])"
     prepare += [*_profile(at), *_pair_kernel(at, "operator", code, at.emits)]
     where = {"rows": [f"num_histograms={at.count}"], "ragged": ["offsets=offsets"]}.get(at.layout, [])
-    options = ", ".join(["num_bins=H", *where, *["dest=dest"] * at.dest, *_options(at)])
+    options = ", ".join([f"num_bins={bins}", *where, *["dest=dest"] * at.dest, *_options(at)])
     return _program(at, prepare, _repeated(at, f"found = kernel(indices, values, {options})"))
 
 
 def _several(at: Setting) -> Program:
     prepare = [*_head(at), f"indices = {_BINS[at.distribution]}.astype('{at.index}')"]
     types, emits, numbers = [], [], range(len(at.operators))
+    names = [f"_f{k}" if at.mapped else f"{k}" for k in numbers]
     for k in numbers:
         prepare.append(f"values{k} = draw{k}(N)")
         given, more = f"indices.astype(np.int64) // {k + 1}", f"values{k}"
@@ -126,24 +130,25 @@ def _several(at: Setting) -> Program:
             if at.operators[k].kind in ("first", "last"):  # no index twice
                 prepare[-2:] = [f"values{k} = draw{k}(N + H)", f"values{k}, dest{k} = values{k}[:N], values{k}[N:]"]
         prepare.append(f"expected{k} = reference{k}(H, {given}, {more})")
-        types.append(f"const value{k}_t *values{k}")
-        emits.append(f"EMIT{k}(clhist_floor((long)indices[i], {k + 1}), values{k}[i]);")
+        types.append(f"const value{names[k]}_t *values{k}")
+        emits.append(f"EMIT{names[k]}(own_floor((long)indices[i], {k + 1}), values{k}[i]);")
     for name in ("indices", *(f"values{k}" for k in numbers), *(f"dest{k}" for k in numbers if at.dest)):
         prepare += _arrays(at, name)
-    listed = ", ".join(f"operator{k}" for k in numbers)
-    floor = "long clhist_floor(long a, long b) { return a / b - (a % b < 0); }"
+    each = [f'"f{k}": operator{k}' if at.mapped else f"operator{k}" for k in numbers]
+    listed = f"{{{', '.join(each)}}}" if at.mapped else f"[{', '.join(each)}]"
+    floor = "long own_floor(long a, long b) { return a / b - (a % b < 0); }"
     prepare += [
         *_profile(at),
         "kernel = clhist.HistogramKernel(",
-        f"    queue.context, [{listed}], profile=profile, preamble=\"{floor.replace('clhist_', 'own_')}\",",
+        f'    queue.context, {listed}, profile=profile, preamble="{floor}",',
         f'    arguments="const {_c(at.index)} *indices, {", ".join(types)}",',
-        f'    map="{" ".join(emits).replace("clhist_", "own_")}")',
+        f'    map="{" ".join(emits)}")',
     ]
     given = ", ".join(f"values{k}" for k in numbers)
-    dests = [f"dest=[{', '.join(f'dest{k}' for k in numbers)}]"] * at.dest
+    dests = [f"dest={listed.replace('operator', 'dest')}"] * at.dest
     options = ", ".join(["num_bins=H", *dests, *_options(at)])
     call = _repeated(at, f"found = kernel(indices, {given}, {options})")
-    check = "\n".join(f"check(found[{k}], expected{k})" for k in numbers)
+    check = "\n".join(f"check(found[{repr(f'f{k}') if at.mapped else k}], expected{k})" for k in numbers)
     return Program("\n".join([*prepare, *_checking(at)]), call, check)
 
 
@@ -180,18 +185,19 @@ def _stream(at: Setting) -> Program:
 
 
 def _bincount(at: Setting) -> Program:
-    (_, least), reproducible = at.choices[0], f", reproducible={bool(at.reproducible)}"
+    (_, least) = at.choices[0]
     low, high = "0", f"min(H, np.iinfo('{at.index}').max)"
     prepare = [*_head(at), f"indices = np.clip({_BINS[at.distribution]}, {low}, {high}).astype('{at.index}')"]
-    weights = ""
+    weights = reproducible = ""
     if at.values:
+        reproducible = f", reproducible={bool(at.reproducible)}"
         prepare.append(f"values = rng.integers(0, 10, N).astype('{at.values}')")
         if at.special:
             prepare.append("values[N // 2 :][:2] = [np.nan, np.inf][: min(2, N - N // 2)]")
         weights = ", values"
     prepare.append(f"expected = np.bincount(indices{weights}, minlength={least})")
     prepare += [*_arrays(at, "indices"), *(_arrays(at, "values") if at.values else [])]
-    call = f"found = clhist.bincount(indices{weights}, minlength={least}, queue=queue{reproducible if at.values else ''})"
+    call = f"found = clhist.bincount(indices{weights}, minlength={least}, queue=queue{reproducible})"
     return _program(at, prepare, call)
 
 
@@ -199,14 +205,15 @@ _WRITERS = {"reduce": _reduce, "kernel": _kernel, "several": _several, "stream":
 
 
 def _head(at: Setting) -> list[str]:
-    ones = [op for op in at.operators]
-    texts = [operator_text(op, at.special, str(k) if at.form == "several" else "") for k, op in enumerate(ones)]
+    suffixes = [str(k) if at.form == "several" else "" for k in range(len(at.operators))]
+    texts = [operator_text(op, at.special, k) for op, k in zip(at.operators, suffixes, strict=True)]
     if at.arrays == "read-only":
         given = "def given(x):\n    x = x.copy()\n    x.flags.writeable = False\n    return x"
     else:
         given = f"def given(x):\n    return {_GIVEN[at.arrays]}"
-    np_errors = 'np.seterr(all="ignore")'
-    return [np_errors, f"rng = np.random.default_rng({at.seed})", f"N, H = {at.size}, {at.bins}", "", *texts, "", given, ""]
+    bins = f"{at.count} * {at.bins}" if at.layout == "shape" else at.bins
+    numbers = [f"rng = np.random.default_rng({at.seed})", f"N, H = {at.size}, {bins}"]
+    return ['np.seterr(all="ignore")', *numbers, "", *texts, "", given, ""]
 
 
 def _data(at: Setting) -> list[str]:
@@ -233,7 +240,7 @@ def _data(at: Setting) -> list[str]:
         lines.append(f"values, dest = values.reshape(N, {at.count}), dest.reshape(H, {at.count})")
         if at.values == "fields":
             lines.append(f"given_values = tuple(field.reshape(N, {at.count}) for field in given_values)")
-    elif at.layout != "flat":
+    elif at.layout in ("rows", "ragged"):
         lines.append(f"dest = dest.reshape({at.count}, H)")
     return lines
 
@@ -244,13 +251,13 @@ def _expected(at: Setting) -> list[str]:
     if at.layout == "vectors":
         pairs = ("indices", f"{values}[:, k]", "dest[:, k]")
         each = f"np.stack([{_of(at, *pairs)} for k in range({at.count})], axis=1)"
-    elif at.layout == "flat":
+    elif at.layout in ("flat", "shape"):
         each = _of(at, "indices", values, "dest")
         if at.emits > 1:
             shifted = f"np.concatenate([indices.astype(np.int64) + k for k in range({at.emits})])"
             each = _of(at, shifted, f"np.concatenate([{values}] * {at.emits})", "dest")
     else:
-        lines = ["offsets = np.linspace(0, N, {} + 1).astype(int)".format(at.count)] if at.layout == "rows" else []
+        lines = [f"offsets = np.linspace(0, N, {at.count} + 1).astype(int)"] if at.layout == "rows" else []
         each = _of(at, "indices[a:b]", f"{values}[a:b]", "dest[k]")
         return [*lines, f"expected = np.stack([{each} for k, (a, b) in enumerate(zip(offsets, offsets[1:]))])"]
     return [f"expected = {each}"]
@@ -259,7 +266,8 @@ def _expected(at: Setting) -> list[str]:
 def _of(at: Setting, indices: str, values: str, dest: str) -> str:
     if not at.dest:
         return f"reference(H, {indices}, {values})"
-    return f"reference(H, np.concatenate([np.arange(H), {indices}.astype(np.int64)]), np.concatenate([{dest}, {values}]))"
+    indices = f"np.concatenate([np.arange(H), {indices}.astype(np.int64)])"
+    return f"reference(H, {indices}, np.concatenate([{dest}, {values}]))"
 
 
 def _dest_and_out(at: Setting, shape: str) -> list[str]:

@@ -16,13 +16,14 @@ from clhist.selftest.random_operators import CUSTOM, INTEGERS, KINDS, STRUCTS, U
 FORMS = ("reduce", "kernel", "several", "stream", "bincount")
 UPDATES = ("private", "native", "cas", "lock", "sort")
 MEMORIES = ("local", "global", "partitioned")
-LAYOUTS = ("flat", "vectors", "rows", "ragged")
+LAYOUTS = ("flat", "vectors", "rows", "ragged", "shape")
 ARRAYS = ("plain", "view", "strided", "read-only", "byte-swapped", "device", "device view")
 VALUES = ("array", "scalar", "fields", "positions", "narrow")
 WORK_GROUPS = (1, 2, 3, 7, 16, 32, 48, 64, 100, 128, 256)
 SAME_KERNELS = 12  # calls one after the other
 _FORM_WEIGHTS = (30, 35, 10, 20, 3)
 _LARGE_BINS = 300_000
+_WIDENED = ("add", "minimum", "maximum", "fmin", "fmax", "mean")
 
 Choices = tuple[tuple[str, Any], ...]
 
@@ -58,7 +59,7 @@ class Setting:
     arrays : str
         One of `ARRAYS`.
     count : int
-        Components of a vector, or histograms of a batch.
+        Components of a vector, histograms of a batch, or the first dimension of a shape.
     emits : int
         Values of an element, of a "kernel".
     dest : bool
@@ -70,7 +71,8 @@ class Setting:
     chunks, chunk_bytes : int
         Pieces of a "stream".
     mapped, merged : bool
-        Whether a stream is that of a kernel with a map, and in two parts that are merged.
+        Whether a stream is that of a kernel with a map, and in two parts that are merged. Whether several operators
+        are a mapping.
     reproducible : str
         "", "found" or "given": whether sums are reproducible, and where their largest value comes from.
     """
@@ -154,13 +156,15 @@ def draw(seed: int, number: int, fp64: bool = True) -> Setting:
     first = operators[0]
     layout = "flat"
     if form in ("reduce", "kernel"):
-        layout = family.choices(LAYOUTS, (70, 12 * (form == "reduce"), 9, 9))[0]
+        weights = (70, 12, 9, 9, 0) if form == "reduce" else (70, 0, 9, 9, 6)
+        layout = family.choices(LAYOUTS, weights)[0]
     index = "int32" if family.random() < 0.5 else family.choice(INTEGERS)
     values = _values(family, form, first, layout)
     profile = _profile(family) if form in ("kernel", "several", "stream") and family.random() < 0.6 else ()
-    mapped = form == "stream" and (bool(profile) or family.random() < 0.3)
-    values = "array" if mapped else values
-    if form != "reduce" and form != "stream" or mapped:
+    mapped = bool(profile) or family.random() < 0.3
+    if form == "stream" and mapped:
+        values = "array"
+    if form != "reduce" and (form != "stream" or mapped):
         operators = tuple(_ready(op) for op in operators)
     emits = family.choice([1, 1, 1, 1, 3]) if form == "kernel" and layout == "flat" else 1
     choices = {**_forced(family), **_numbers(own)} if family.random() < 0.85 else {}
@@ -220,7 +224,7 @@ def _values(rng: Random, form: str, op: DrawnOperator, layout: str) -> str:
     if form in ("reduce", "stream"):
         possible += ["fields"] * 3 * op.is_struct + ["positions"] * 3 * (op.kind.startswith("arg"))
         possible += ["positions"] * (op.kind in ("first", "last"))
-        possible += ["narrow"] * (op.kind in ("add", "maximum", "mean") and op.types[0] in ("float64", "int64"))
+        possible += ["narrow"] * 3 * (op.kind in _WIDENED and op.types[0] in ("float64", "int64"))
     if layout == "vectors":
         possible = [name for name in possible if name not in ("positions", "scalar")]
     return rng.choice(possible)
@@ -250,7 +254,7 @@ def _forced(rng: Random) -> dict[str, Any]:
 
 def _numbers(rng: Random) -> dict[str, Any]:
     """Draw choices that are only numbers to a kernel."""
-    drawn = {
+    drawn: dict[str, tuple[float, list[Any]]] = {
         "copies": (0.12, [1, 2, 3, 7, 1000]),
         "passes": (0.2, [1, 2, 3, 5, 17, 1000]),
         "locks": (0.15, [1, 2, 64, 1024]),
@@ -270,6 +274,8 @@ def _sizes(rng: Random, operators: tuple[DrawnOperator, ...], layout: str) -> tu
     count = 1
     if layout == "vectors":
         count, size, bins = rng.choice([2, 3, 8]), size // 8, -(-bins // 8)
+    elif layout == "shape":
+        count, bins = rng.choice([2, 7]), -(-bins // 8)
     elif layout != "flat":
         count, bins = rng.choice([1, 2, 7, 50]), min(bins, 300)
         size = min(size, 50_000) // count * count
@@ -280,6 +286,7 @@ def _sizes(rng: Random, operators: tuple[DrawnOperator, ...], layout: str) -> tu
 def _bincount(rng: Random, fp64: bool) -> Setting:
     weights = rng.choice(["", "", "float32", "float64", "int32", "bool"]) if fp64 else ""
     size, bins, _ = _sizes(rng, (), "flat")
+    size = max(size, 1) if weights else size  # NumPy's result has another dtype then
     names = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
     index, special = rng.choice(names), weights.startswith("f") and rng.random() < 0.2
     arrays = rng.choice([name for name in ARRAYS if name != "byte-swapped"])

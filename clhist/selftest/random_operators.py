@@ -87,7 +87,8 @@ class DrawnOperator:
 def draw_operator(rng: Random, fp64: bool = True, kinds: tuple[str, ...] = KINDS) -> DrawnOperator:
     """Draw an operator of one of `kinds`."""
     kind = rng.choices(kinds, [_WEIGHTS.get(kind, 1) for kind in kinds])[0]
-    types, number, spelling = ("float32",), 0, "operator"
+    types: tuple[str, ...]
+    number, spelling = 0, "operator"
 
     def pick(names: tuple[str, ...]) -> str:
         return rng.choice([name for name in names if fp64 or name not in ("float64", "complex128")])
@@ -177,7 +178,7 @@ def _operator(op: DrawnOperator, k: str) -> str:
         wins = _lexicographic(len(types), sign)
         return f'clhist.Operator({dtype}, "{wins} ? b : a", {_neutral(op)})'
     if kind == "struct of operators":
-        parts = (_in_c(*t.split(), n) for n, t in enumerate(types))
+        parts = (_in_c(t, n) for n, t in enumerate(types))
         return f'clhist.Operator({dtype}, "(value_t){{{", ".join(parts)}}}", {_neutral(op)})'
     return f"operators.{kind}({dtype})"
 
@@ -201,11 +202,11 @@ def _lexicographic(fields: int, sign: str) -> str:
     return f"({text})"
 
 
-def _in_c(name: str, dtype: str, n: int) -> str:
+def _in_c(field: str, n: int) -> str:
     """Return C of one field of a struct whose fields have an operator each."""
-    a, b = f"a.f{n}", f"b.f{n}"
+    (name, dtype), a, b = field.split(), f"a.f{n}", f"b.f{n}"
     if name.startswith("logical"):  # of numbers that are 0 or 1
-        return f"({a} != 0) {dict(and_='&', or_='|', xor='^')[name[8:] + '_' * (name[8:] != 'xor')]} ({b} != 0)"
+        return f"({a} != 0) {EXPRESSIONS[name.replace('logical', 'bitwise')][2]} ({b} != 0)"
     if name in ("minimum", "maximum", "fmin", "fmax"):
         if dtype in FLOATS and name in ("minimum", "maximum"):
             return f"{a} != {a} || {a} {'<' if name == 'minimum' else '>'} {b} ? {a} : {b}"
@@ -218,7 +219,8 @@ def _neutral(op: DrawnOperator) -> str:
     if op.kind in PAIRS:
         index = np.iinfo(op.types[1])
         value = _neutral_of("maximum" if op.kind == "argmax" else "minimum", op.types[0])
-        return f"({value}, {index.max})" if op.kind.startswith("arg") else f"(0, {(index.max, index.min)[op.kind == 'last']})"
+        value = value if op.kind.startswith("arg") else "0"
+        return f"({value}, {index.min if op.kind == 'last' else index.max})"
     if op.kind in STRUCTS[:2]:
         name = "maximum" if op.kind.startswith("largest") else "minimum"
         return "(" + "".join(f"{_neutral_of(name, t)}, " for t in op.types) + ")"

@@ -139,11 +139,13 @@ class Totals:
     covered: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
     memory: list[dict[str, dict[str, int]]] = field(default_factory=list)
+    stopped: str = ""
 
     @property
     def problems(self) -> list[str]:
-        """What is said of processes that grew while they built nothing new."""
-        return [words for marks in self.memory for words in _growth(marks["warm"], marks["end"])]
+        """Why it stopped early, and which processes grew while they built nothing new."""
+        found = [words for marks in self.memory for words in _growth(marks["warm"], marks["end"])]
+        return [self.stopped, *found] if self.stopped else found
 
 
 class _Process:
@@ -226,6 +228,8 @@ class Soak:
                         processes.remove(process)
                         if "end" in process.marks:
                             self.totals.memory.append(process.marks)
+        except NoDeviceError as error:
+            self.totals.stopped = f"no process can use the device any more: {error}"
         finally:
             for process in processes:
                 process.worker.end(0)
