@@ -19,9 +19,9 @@ MEMORIES = ("local", "global", "partitioned")
 LAYOUTS = ("flat", "vectors", "rows", "ragged", "shape")
 ARRAYS = ("plain", "view", "strided", "read-only", "byte-swapped", "device", "device view")
 VALUES = ("array", "scalar", "fields", "positions", "narrow")
-WORK_GROUPS = (1, 2, 3, 7, 16, 32, 48, 64, 100, 128, 256)
+WORK_GROUPS = (1, 1, 2, 2, 3, 7, 16, 32, 48, 64, 100, 128, 256)
 SAME_KERNELS = 12  # calls one after the other
-_FORM_WEIGHTS = (30, 35, 10, 20, 3)
+_FORM_WEIGHTS = (30, 40, 8, 20, 2)
 _LARGE_BINS = 300_000
 _WIDENED = ("add", "minimum", "maximum", "fmin", "fmax", "mean")
 
@@ -160,7 +160,7 @@ def draw(seed: int, number: int, fp64: bool = True) -> Setting:
         layout = family.choices(LAYOUTS, weights)[0]
     index = "int32" if family.random() < 0.5 else family.choice(INTEGERS)
     values = _values(family, form, first, layout)
-    profile = _profile(family) if form in ("kernel", "several", "stream") and family.random() < 0.6 else ()
+    profile = _profile(family) if form in ("kernel", "several", "stream") and family.random() < 0.65 else ()
     mapped = bool(profile) or family.random() < 0.3
     if form == "stream" and mapped:
         values = "array"
@@ -207,8 +207,8 @@ def _operators(rng: Random, form: str, fp64: bool) -> tuple[DrawnOperator, ...]:
     if form == "several":
         return tuple(draw_operator(rng, fp64) for _ in range(rng.choice([2, 2, 3, 4])))
     kinds = KINDS
-    if rng.random() < 0.3:
-        kinds = rng.choice([tuple(UFUNCS), CUSTOM, STRUCTS])
+    if rng.random() < 0.5:
+        kinds = rng.choice([tuple(UFUNCS), CUSTOM, STRUCTS, STRUCTS])
     return (draw_operator(rng, fp64, kinds),)
 
 
@@ -235,7 +235,7 @@ def _profile(rng: Random) -> Choices:
         ("kind", rng.choice(["gpu", "gpu", "gpu", "cpu"])),
         ("hardware_threads", rng.choice([1, 16, 64, 512, 4096])),
         ("work_group_size", rng.choice([1, 2, 16, 32, 64, 64, 256])),
-        ("local_memory", rng.choice([257, 1000, 3001, 16384, 32768, 32768])),
+        ("local_memory", rng.choice([1000, 3001, 16384, 32768, 32768])),
         ("without", rng.choice(["", "", "", "int64_base_atomics", "int64_extended_atomics"])),
     )
 
@@ -244,10 +244,10 @@ def _forced(rng: Random) -> dict[str, Any]:
     """Draw choices that kernels are compiled for."""
     choices: dict[str, Any] = {}
     if rng.random() < 0.5:
-        choices["update"] = rng.choices(UPDATES, (1, 3, 3, 4, 3))[0]
-    if rng.random() < 0.6 and choices.get("update") != "sort":
-        choices["memory"] = rng.choices(MEMORIES, (2, 2, 0 if choices.get("update") == "private" else 4))[0]
-    if rng.random() < 0.4:
+        choices["update"] = rng.choices(UPDATES, (1, 3, 3, 5, 4))[0]
+    if rng.random() < 0.75 and choices.get("update") != "sort":
+        choices["memory"] = rng.choices(MEMORIES, (2, 2, 0 if choices.get("update") == "private" else 8))[0]
+    if rng.random() < 0.5:
         choices["work_group_size"] = rng.choice(WORK_GROUPS)
     return choices
 

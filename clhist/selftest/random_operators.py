@@ -115,9 +115,9 @@ def draw_operator(rng: Random, fp64: bool = True, kinds: tuple[str, ...] = KINDS
     elif kind in CUSTOM:
         types, number = (rng.choice(UNSIGNED),), rng.randrange(1, 2**16)
     elif kind in STRUCTS[:2]:
-        types = tuple(pick(REAL) for _ in range(rng.randint(1, 5)))
+        types = tuple(pick(REAL) for _ in range(rng.randint(1, 6)))
     else:  # fields with an operator each, or one for all
-        each = [rng.choice(list(UFUNCS)) for _ in range(rng.randint(1, 4))]
+        each = [rng.choice(list(UFUNCS)) for _ in range(rng.randint(1, 5))]
         if kind == "ufunc of a struct":
             each = [rng.choice(["add", "maximum", "multiply"])] * len(each)
         allowed = {name: tuple(t for t in UFUNCS[name] if t in REAL) for name in each}
