@@ -205,11 +205,13 @@ class Soak:
 
     def run(self, seconds: float) -> Iterator[Failure | None]:
         """Make calls for so many seconds; yield each failure when it was tried again, and now and then None."""
-        start = monotonic()
+        start: float | None = None  # when the first process is ready
         processes: list[_Process] = []
         try:
             while True:
-                elapsed = monotonic() - start
+                if start is None and any(process.started for process in processes):
+                    start = monotonic()
+                elapsed = 0.0 if start is None else monotonic() - start
                 over, again = elapsed >= seconds, elapsed >= _NEW_CALLS * seconds
                 while len(processes) < (min(self.jobs, len(self._suspects)) if over else self.jobs):
                     processes.append(_Process(Worker(self.make, self.limit, run_call)))
@@ -261,6 +263,8 @@ class Soak:
                     self.totals.covered.update(set(self.setting_of(number).covers()))
             if suspect is not None and suspect.status:
                 suspect.alone = False
+                if suspect.before:  # whose fault it may be
+                    self._suspects.append(Failure(suspect.before[-1], "", "", elapsed, ()))
                 self.totals.failures.append(suspect)
                 yield suspect
             return
