@@ -152,22 +152,29 @@ def draw(seed: int, number: int, fp64: bool = True) -> Setting:
     form = family.choices(FORMS, _FORM_WEIGHTS)[0]
     if form == "bincount":
         return _bincount(own, fp64)
+    forced = _forced(family) if family.random() < 0.85 else {}
+    # Partitioning refuses much, and what it refuses says nothing of it: mostly such calls are not drawn.
+    partitioned = forced.get("memory") == "partitioned" and family.random() < 0.8
+    form = "kernel" if form == "several" and partitioned else form
     operators = _operators(family, form, fp64)
     first = operators[0]
     layout = "flat"
     if form in ("reduce", "kernel"):
         weights = (70, 12, 9, 9, 0) if form == "reduce" else (70, 0, 9, 9, 6)
-        layout = family.choices(LAYOUTS, weights)[0]
+        layout = family.choices(LAYOUTS, (70, *weights[1:2], 0, 0, weights[-1]) if partitioned else weights)[0]
     index = "int32" if family.random() < 0.5 else family.choice(INTEGERS)
     values = _values(family, form, first, layout)
     profile = _profile(family) if form in ("kernel", "several", "stream") and family.random() < 0.65 else ()
+    if profile and partitioned:  # wide pairs take much local memory
+        profile = tuple((name, 10**6 if name == "local_memory" else value) for name, value in profile)
     mapped = bool(profile) or family.random() < 0.3
     if form == "stream" and mapped:
         values = "array"
     if form != "reduce" and (form != "stream" or mapped):
         operators = tuple(_ready(op) for op in operators)
     emits = family.choice([1, 1, 1, 1, 3]) if form == "kernel" and layout == "flat" else 1
-    choices = {**_forced(family), **_numbers(own)} if family.random() < 0.85 else {}
+    emits = 1 if partitioned else emits
+    choices = {**forced, **_numbers(own)} if forced or family.random() < 0.5 else {}
     reproducible = ""
     if any(op.is_float_sum for op in operators) and form != "stream" and family.random() < 0.3:
         reproducible = family.choice(["found", "given"])
