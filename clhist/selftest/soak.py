@@ -5,12 +5,14 @@ A call that fails is made again, alone in a new process. A process whose call fa
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
@@ -256,7 +258,8 @@ class Soak:
         self.totals.counts[status] += 1
         suspect = self._tried.pop(number, None)
         if status in (HOLDS, REFUSED):
-            process.marks["end" if process.again >= 0 else "warm"] = memory
+            # Allocators waste less once all has been made again.
+            process.marks["end" if process.again > len(process.made) else "warm"] = memory
             if process.again < 0:
                 process.made.append(number)
                 if status == HOLDS:
@@ -330,6 +333,8 @@ def _words(error: BaseException) -> str:
 
 def memory_now() -> dict[str, int]:
     """Return the bytes that this process has in memory and in pools on the device, and how many programs it built."""
+    with suppress(OSError, AttributeError):  # of glibc: else what is free counts as used
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
     return {"rss": _resident(), "scratch": scratch_bytes(), "programs": programs_built()}
 
 
