@@ -6,6 +6,8 @@ A call that fails is made again, alone in a new process. A process whose call fa
 from __future__ import annotations
 
 import ctypes
+import gc
+import itertools
 import os
 import re
 import sys
@@ -41,6 +43,8 @@ _NEW_CALLS, _CALLS_AGAIN = 0.75, 1000  # of the time; then each process makes it
 _MOST_GROWTH = 64 * 2**20
 _MOST_WORDS = 500
 _START, _GRACE = 60.0, 10.0
+_MEMORY_EACH = 40  # calls
+_made = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,9 @@ def _calls_of(number: int, name: str, seed: int, threads: int) -> Calls:
 
 
 def run_call(calls: Calls, number: int) -> tuple[str, str, dict[str, int]]:
-    """Make the call of this number in a worker: a status, words, and the memory of the process."""
-    return *calls.run(number), memory_now()
+    """Make the call of this number in a worker: a status, words, and now and then the memory of the process."""
+    found = calls.run(number)
+    return *found, memory_now() if next(_made) % _MEMORY_EACH == 0 else {}
 
 
 @dataclass
@@ -259,7 +264,8 @@ class Soak:
         suspect = self._tried.pop(number, None)
         if status in (HOLDS, REFUSED):
             # Allocators waste less once all has been made again.
-            process.marks["end" if process.again > len(process.made) else "warm"] = memory
+            if memory:
+                process.marks["end" if process.again > len(process.made) else "warm"] = memory
             if process.again < 0:
                 process.made.append(number)
                 if status == HOLDS:
@@ -333,6 +339,7 @@ def _words(error: BaseException) -> str:
 
 def memory_now() -> dict[str, int]:
     """Return the bytes that this process has in memory and in pools on the device, and how many programs it built."""
+    gc.collect()  # cycles may hold arrays
     with suppress(OSError, AttributeError):  # of glibc: else what is free counts as used
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     return {"rss": _resident(), "scratch": scratch_bytes(), "programs": programs_built()}
