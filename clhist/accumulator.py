@@ -20,7 +20,6 @@ from clhist import operators
 from clhist.codegen.arguments import integer, scalar
 from clhist.codegen.maps import Argument
 from clhist.engine.launch import combine_partials
-from clhist.engine.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.engine.outputs import Outputs
 from clhist.engine.plain import arguments_of, as_indices, checked_values, pair_kernel, pair_spec
 from clhist.engine.results import check_dest
@@ -39,6 +38,7 @@ from clhist.opencl.arrays import (
 )
 from clhist.opencl.device import default_queue, device_profile
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.opencl.staging import InPlace, Staging
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator

@@ -17,7 +17,6 @@ from clhist import operators
 from clhist.codegen.arguments import integer
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.magnitude import is_float_sum, largest_magnitude, reproducible_form
-from clhist.engine.masks import check_unmasked, leave_out, mask_of, mask_of_values, without_masked
 from clhist.engine.plain import (
     PairSpec,
     arguments_of,
@@ -35,6 +34,7 @@ from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
 from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values, without_masked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.planning.problem import Choices
