@@ -12,6 +12,7 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
 from clhist import operators
 from clhist.accumulator import Accumulator
 from clhist.api import bincount, reduce_by_index
+from clhist.engine.bound import Bound
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.hardware.profile import Profile, named_profile
 from clhist.kernel import HistogramKernel
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accumulator",
+    "Bound",
     "BuildError",
     "HistogramKernel",
     "NoDeviceError",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator as python_operator
 from collections.abc import Sequence
-from dataclasses import fields as fields_of
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -15,8 +14,10 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.codegen.arguments import integer
+from clhist.engine.engine import Engine
+from clhist.engine.given import FORCED, Call, call_of, queue_for, queue_of
 from clhist.engine.launch import NARROW_BINS, NARROW_ELEMENTS
-from clhist.engine.magnitude import is_float_sum, largest_magnitude, reproducible_form
+from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import (
     PairSpec,
     arguments_of,
@@ -24,17 +25,16 @@ from clhist.engine.plain import (
     checked_values,
     elements,
     native,
-    pair_kernel,
+    pair_engine,
     pair_spec,
     row_shape,
 )
-from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
-from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
-from clhist.planning.plan import Forced
+from clhist.operators.reproducible import is_float_sum, reproducible_form
+from clhist.race_factor import run
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
@@ -42,9 +42,7 @@ _SAMPLES = 2048
 _SAMPLE_MARGIN = 128
 
 # What a call may be given besides; see `HistogramKernel.__call__`.
-_OPTIONS = {each.name for each in fields_of(Forced)} | {
-    *("allocator", "wait_for", "return_event", "race_factor", "memory_budget"),
-}
+_OPTIONS = FORCED | {"allocator", "wait_for", "return_event", "race_factor", "memory_budget"}
 
 
 def reduce_by_index(
@@ -152,31 +150,28 @@ def reduce_by_index(
     arrays = values if isinstance(values, tuple) else ()
     named = [("dest", array) for array in dests] + [("indices", indices)] + [("values", array) for array in arrays]
     on_device = common_kind(named)
-    if queue is None and not on_device:
-        queue = default_queue()
-    context = indices.context if on_device else queue.context  # type: ignore[union-attr]
-    queues = (queue, *(array.queue for _, array in named if on_device))
-    given_queue = next((found for found in queues if found is not None), None) or default_queue()
-    device = given_queue.device
+    context = indices.context if on_device else None
+    queue = queue_for(queue, context, queue_of(*(array for _, array in named)))
     if reproducible:
         if is_float_sum(operator) and max_abs is None:
             looked = [*(values if isinstance(values, tuple) else (values,)), *dests]
-            max_abs = largest_magnitude(looked, operator.dtype, given_queue, options.get("wait_for") or ())
+            max_abs = largest_magnitude(looked, operator.dtype, queue, options.get("wait_for") or ())
         operator = reproducible_form(operator, max_abs, int(prod(indices.shape)) + 1)
     elif max_abs is not None:
         raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
-    spec = pair_spec(operator, indices, values, prod(row), device, with_position)
-    kernel = pair_kernel(context, spec)
-    given = arguments_of(spec, indices, values, shape[1] if batched else shape[0])
-    size = elements(spec, indices)
-    where: dict[str, Any] = {}
+    spec = pair_spec(operator, indices, values, prod(row), queue.device, with_position)
+    with_event = options.pop("return_event", False)
+    call = call_of(shape[1:] if batched else shape, options)
+    call.size, call.out, call.queue = elements(spec, indices), out, queue
+    call.dest = dests if fields else dests[0] if dests else None
     if offsets is not None:
-        where["offsets"] = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
+        call.offsets = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
     elif batched:
-        where["num_histograms"] = shape[0]
-    bins = shape[1:] if batched else shape
-    target = dests if fields else dests[0] if dests else None
-    return kernel(*given, num_bins=bins, size=size, dest=target, out=out, queue=queue, **where, **options)
+        call.num_histograms = shape[0]
+    engine = pair_engine(queue.context, spec)
+    outcome = run(engine, arguments_of(spec, indices, values, shape[1] if batched else shape[0]), call)
+    (result,) = outcome.results
+    return (result, outcome.event) if with_event else result
 
 
 def bincount(
@@ -236,10 +231,8 @@ def bincount(
         if weights is not None:
             check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
             check_context([("weights", weights)], x.context)
-        if queue is not None:
-            check_context([("x", x)], queue.context)
     minlength = python_operator.index(minlength)
-    queue = queue or (x.queue if on_device else None) or default_queue()
+    queue = queue_for(queue, x.context if on_device else None, queue_of(x))
     values: Any
     if weights is None:
         # Ones sum up in 32 bits: as long as there are fewer than 2^32 of them.
@@ -254,8 +247,8 @@ def bincount(
     if not x.size:
         return _into(out, cl_array.zeros(queue, minlength, operator.dtype))
     dtypes = None if weights is None else (native(values.dtype),)
-    kernel = pair_kernel(queue.context, PairSpec(operator, native(x.dtype), dtypes))
-    return _into(out, _count(kernel, x, values, minlength, queue))
+    engine = pair_engine(queue.context, PairSpec(operator, native(x.dtype), dtypes))
+    return _into(out, _count(engine, x, values, minlength, queue))
 
 
 def _is_countable(x: Array, weights: Array | None, minlength: Any) -> bool:
@@ -280,14 +273,14 @@ def _into(out: Array | None, result: Array) -> Array:
     return out
 
 
-def _count(kernel: HistogramKernel, x: Array, values: Any, minlength: int, queue: cl.CommandQueue) -> Array:
+def _count(engine: Engine, x: Array, values: Any, minlength: int, queue: cl.CommandQueue) -> Array:
     """Count into as many bins as a sample suggests, and once more if that was too few."""
     sampled = int(_sample(x, queue).max())
     room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
     if room < NARROW_BINS and x.size < NARROW_ELEMENTS:
-        result, reached = kernel.count_with_reach(x, values, num_bins=room, queue=queue)
-        if reached < room:
-            return result[: max(minlength, reached + 1)]
+        outcome = engine.run([x, values], Call(room, queue=queue, largest_bin=True))
+        if outcome.largest_bin < room:
+            return outcome.results[0][: max(minlength, outcome.largest_bin + 1)]
     largest, smallest = (
         (int(cl_array.max(x, queue).get()), int(cl_array.min(x, queue).get()))
         if is_device_array(x)
@@ -295,7 +288,7 @@ def _count(kernel: HistogramKernel, x: Array, values: Any, minlength: int, queue
     )
     if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")
-    return kernel(x, values, num_bins=max(minlength, largest + 1), queue=queue)
+    return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]
 
 
 def _sample(x: Array, queue: cl.CommandQueue) -> np.ndarray:

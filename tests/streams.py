@@ -22,7 +22,7 @@ def path(request, gpu_like, monkeypatch):
     The last builds kernels of its own: tests take it, by parametrizing this fixture, where those make a difference.
     """
     if request.param != "in place":
-        monkeypatch.setattr("clhist.accumulator.shares_memory", lambda device: False)
+        monkeypatch.setattr("clhist.engine.chunks.shares_memory", lambda device: False)
     with profile_context(gpu_like) if request.param == AS_A_GPU else nullcontext():
         yield request.param
 
@@ -36,9 +36,9 @@ def chunks(monkeypatch):
     """The numbers of elements of all chunks, in order."""
     seen, original = [], Accumulator._continue
 
-    def spy(self, kernel, given, size):
+    def spy(self, engine, given, size):
         seen.append(size)
-        return original(self, kernel, given, size)
+        return original(self, engine, given, size)
 
     monkeypatch.setattr(Accumulator, "_continue", spy)
     return seen
