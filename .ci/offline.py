@@ -25,7 +25,8 @@ import numpy as np
 
 from clhist import operators
 from clhist.codegen.arguments import parse_arguments
-from clhist.codegen.maps import uniform_value
+from clhist.codegen.layout import is_wide, local_capacity
+from clhist.codegen.maps import max_pairs_of, uniform_value
 from clhist.codegen.parameters import held_words
 from clhist.codegen.render import (
     render_combine,
@@ -37,15 +38,16 @@ from clhist.codegen.render import (
     render_sweep,
 )
 from clhist.codegen.specs import DEVICE_FENCE_OPTIONS, CombineSpec, SweepPart, SweepSpec
-from clhist.engine.launch import is_wide, local_capacity
 from clhist.engine.partition import specs
 from clhist.hardware.atomics import to_prove
 from clhist.hardware.profile import Profile, Report, load_profiles, merge
 from clhist.opencl.device import features_of
 from clhist.operators.operator import Operator
-from clhist.planning.plan import Forced
-from clhist.planning.sweeps import Problem, emits_of, plan_sweeps
-from clhist.planning.sweeps import Target as Wanted
+from clhist.planning.packed import PackedPlan
+from clhist.planning.partition import PartitionedPlan
+from clhist.planning.plan import Plan
+from clhist.planning.problem import Choices, Problem
+from clhist.planning.sweeps import plan
 
 WORKERS = 2
 INT64 = "cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"
@@ -319,7 +321,7 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
                 f"combine {operator.name}, {rows} rows", render_combine(CombineSpec(operator, "interleaved", 32, rows))
             )
     spec = SweepSpec((), parse_arguments(X, {}), "EMIT(x[i], ((value_t){x[i], i}))", "global", "interleaved", 256)
-    output = next(iter(plan(profile, LARGER, X, spec.map, 500, Forced(), None)))[0].outputs
+    output = planned(profile, LARGER, X, spec.map, 500, Choices(), None).outputs
     yield Program("pairs to sort", render_pairs(replace(spec, outputs=output, features=features), 1))
     scan = "__kernel void scan(__global held_t *a, __global uchar *to) { clhist_publish("
     scan += "clhist_joined(clhist_neutral(), clhist_joined(a[0], a[1], 0), 0), 3, to, 0); }"
@@ -328,14 +330,17 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
         yield Program(f"measure {name}", render_measure(name, words=4096))
 
 
-def plan(
-    profile: Profile, operator: Operator, arguments: str, code: str, bins: int, forced: Forced, histograms: int | None
-):
-    """Return the planned sweeps, and the map's arguments."""
-    declared = parse_arguments(arguments, {})
-    target = Wanted(operator, "", emits_of("EMIT", code), uniform_value("", code, declared))
-    problem = Problem(10_000_000, (bins,), histograms, 1.0, forced, 2**33)
-    yield plan_sweeps([target], problem, profile, profile.features or ())[0], declared, target.value
+def planned(
+    profile: Profile, operator: Operator, arguments: str, code: str, bins: int, choices: Choices,
+    histograms: int | None, equal_shares: bool = True,
+) -> Plan:  # fmt: skip
+    """Return the plan of a call."""
+    problem = Problem.of(
+        operator, bins, 10_000_000, value=uniform_value("", code, parse_arguments(arguments, {})),
+        max_pairs=max_pairs_of("EMIT", code), choices=choices, num_histograms=histograms, equal_shares=equal_shares,
+        memory_budget=2**33,
+    )  # fmt: skip
+    return plan(problem, profile)
 
 
 def sweep(
@@ -344,17 +349,16 @@ def sweep(
     name: str = "",
 ) -> Iterator[Program]:  # fmt: skip
     """Yield the programs of one sweep, with the instructions that its parts must become."""
-    planned, declared, value = next(
-        iter(plan(profile, operator, arguments, code, bins, Forced(update, memory), histograms))
-    )
-    chosen, features = planned.plan, profile.features or frozenset()
+    declared, features = parse_arguments(arguments, {}), profile.features or frozenset()
+    value = uniform_value("", code, declared)
+    chosen = planned(profile, operator, arguments, code, bins, Choices(update, memory), histograms, batch != "table")
     spec = SweepSpec(
-        planned.outputs, declared, code, chosen.memory, "interleaved", chosen.work_group_size,
-        local_capacity(planned.outputs, chosen, profile), chosen.teams, batch, is_wide(chosen), True,
-        features=features, packed=chosen.packed, one_pair=True,
+        chosen.outputs, declared, code, chosen.memory, "interleaved", chosen.work_group_size,
+        local_capacity(chosen.outputs, chosen, profile), chosen.teams, batch, is_wide(chosen), True,
+        features=features, packed=isinstance(chosen, PackedPlan), one_pair=True,
     )  # fmt: skip
     title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
-    if chosen.partitions:
+    if isinstance(chosen, PartitionedPlan):
         before, spec = specs(chosen, spec, value, profile.local_memory)
         increment = {
             "amd": r"ds_(inc|add)_rtn_u32", "nvidia": r"atom\.shared\.(inc|add)\.[us]32",

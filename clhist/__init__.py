@@ -19,8 +19,9 @@ from clhist.kernel import HistogramKernel
 from clhist.opencl.device import default_queue, device_profile
 from clhist.opencl.memory import free_scratch
 from clhist.operators.operator import Operator
-from clhist.planning.choose import plan
 from clhist.planning.plan import Plan
+from clhist.planning.problem import Choices, Histogram, Problem
+from clhist.planning.sweeps import plan, plan_sweeps
 from clhist.race_factor import RaceFactor
 
 __version__ = "0.1.0"
@@ -29,10 +30,13 @@ __all__ = [
     "Accumulator",
     "Bound",
     "BuildError",
+    "Choices",
+    "Histogram",
     "HistogramKernel",
     "NoDeviceError",
     "Operator",
     "Plan",
+    "Problem",
     "Profile",
     "ProfileError",
     "RaceFactor",
@@ -44,5 +48,6 @@ __all__ = [
     "named_profile",
     "operators",
     "plan",
+    "plan_sweeps",
     "reduce_by_index",
 ]

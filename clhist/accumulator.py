@@ -17,7 +17,7 @@ from clhist.codegen.arguments import integer
 from clhist.codegen.maps import Argument
 from clhist.engine.chunks import Chunks
 from clhist.engine.engine import Engine, check_number
-from clhist.engine.given import FORCED, Call, queue_for
+from clhist.engine.given import Call, queue_for
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
 from clhist.engine.plain import arguments_of, as_array, checked_values, pair_engine, pair_spec
@@ -28,7 +28,7 @@ from clhist.opencl.device import device_profile
 from clhist.opencl.fork_guard import check_process
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
-from clhist.planning.plan import Forced
+from clhist.planning.problem import CHOICES, Choices
 from clhist.race_factor import run
 
 _CHUNK_BYTES = 64 << 20
@@ -95,11 +95,11 @@ class Accumulator:
         **choices: Any,
     ) -> None:
         check_process()
-        unknown = choices.keys() - FORCED - {"memory_budget"}
+        unknown = choices.keys() - set(CHOICES) - {"memory_budget"}
         if unknown:
-            raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(FORCED))} or memory_budget")
+            raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(CHOICES))} or memory_budget")
         self._budget = choices.pop("memory_budget", None)
-        self._forced, self._race_factor = Forced(**choices), race_factor
+        self._forced, self._race_factor = Choices(**choices), race_factor
         chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._position = self._start = integer("start", start, 0)
         self._merged = 0

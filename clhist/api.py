@@ -14,9 +14,9 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.codegen.arguments import integer
+from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.engine import Engine
-from clhist.engine.given import FORCED, Call, call_of, queue_for, queue_of
-from clhist.engine.launch import NARROW_BINS, NARROW_ELEMENTS
+from clhist.engine.given import Call, call_of, queue_for, queue_of
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import (
     PairSpec,
@@ -34,6 +34,7 @@ from clhist.opencl.fork_guard import check_process
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
+from clhist.planning.problem import CHOICES
 from clhist.race_factor import run
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
@@ -42,7 +43,7 @@ _SAMPLES = 2048
 _SAMPLE_MARGIN = 128
 
 # What a call may be given besides; see `HistogramKernel.__call__`.
-_OPTIONS = FORCED | {"allocator", "wait_for", "return_event", "race_factor", "memory_budget"}
+_OPTIONS = {*CHOICES, "allocator", "wait_for", "return_event", "race_factor", "memory_budget"}
 
 
 def reduce_by_index(

@@ -10,7 +10,6 @@ import pyopencl as cl
 from clhist.accumulator import Accumulator
 from clhist.codegen.arguments import integer
 from clhist.engine.bound import Bound
-from clhist.engine.build import FREE
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Outcome, call_of, queue_for
 from clhist.engine.magnitude import reproducible as reproducible_engine
@@ -19,7 +18,8 @@ from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import Allocator
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum
-from clhist.planning.plan import Forced, Plan
+from clhist.planning.plan import Plan
+from clhist.planning.problem import FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
 
 _NO_CHOICE = (None,) * 6
@@ -135,7 +135,7 @@ class HistogramKernel:
         """
         check_process()
         engine = self.engine
-        forced = Forced(update, memory, copies, passes, work_group_size, locks)
+        forced = Choices(update, memory, copies, passes, work_group_size, locks)
         shapes = engine.outputs.shapes(num_bins)
         if num_histograms is not None:
             num_histograms = integer("num_histograms", num_histograms, 1)
@@ -238,7 +238,7 @@ class HistogramKernel:
             If the compiler refuses the operator or the map.
         """
         choices = (update, memory, copies, passes, work_group_size, locks)
-        forced = FREE if choices == _NO_CHOICE else Forced(*choices)
+        forced = FREE if choices == _NO_CHOICE else Choices(*choices)
         call = Call(
             num_bins,
             size,

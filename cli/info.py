@@ -16,10 +16,11 @@ import pyopencl as cl
 from clhist import __version__, operators
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError, ProfileError
-from clhist.hardware.atomics import FEATURES, MEMORIES, available_updates, native_atomic, native_table
+from clhist.hardware.atomics import FEATURES, MEMORIES, native_atomic, native_table
 from clhist.hardware.profile import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, matching, user_directory
 from clhist.opencl import device
 from clhist.operators.operator import Operator
+from clhist.planning.updates import available_updates
 
 DTYPES = ("int32", "int64", "float32", "float64", "complex64", "complex128")
 ATOMIC_DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")

@@ -11,14 +11,12 @@ from clhist.hardware.atomics import (
     FEATURES,
     MEMORIES,
     NATIVE_ATOMICS,
-    available_updates,
-    choose_updates,
     native_atomic,
     native_table,
-    slowest,
     to_prove,
 )
 from clhist.opencl.device import features_of
+from clhist.planning.updates import available_updates, choose_updates, slowest
 
 NOTHING: frozenset[str] = frozenset()
 BASE = frozenset({"int64_base_atomics"})

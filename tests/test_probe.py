@@ -10,7 +10,7 @@ import pytest
 from clhist import Operator, operators
 from clhist.codegen.render import render_probe, render_sweep
 from clhist.codegen.specs import DEVICE_FENCE, Output, SweepSpec
-from clhist.engine.launch import sweep_kernel
+from clhist.engine.stages import sweep_kernel
 from clhist.hardware.atomics import ALL_FEATURES, MEMORIES, NATIVE_ATOMICS, NativeAtomic, native_atomic, to_prove
 from clhist.opencl import probe
 from clhist.opencl.device import device_features, features_of

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from processes import LONGEST, crash, hang, no_checks, three_checks
 
-import clhist.engine.launch
+import clhist.engine.stages
 from clhist import device_profile
 from clhist.cli.main import main
 from clhist.errors import BuildError, NoDeviceError
@@ -73,9 +73,9 @@ def broken_atomic(monkeypatch, queue):
     key = ("add", "uint64", "local")
     (row,) = atomics._BY_KEY[key]
     monkeypatch.setitem(atomics._BY_KEY, key, [dataclasses.replace(row, code="atom_add(p, v + 1);")])
-    clhist.engine.launch.sweep_kernel.cache_clear()
+    clhist.engine.stages.sweep_kernel.cache_clear()
     yield
-    clhist.engine.launch.sweep_kernel.cache_clear()
+    clhist.engine.stages.sweep_kernel.cache_clear()
 
 
 @pytest.mark.usefixtures("only_uint64", "broken_atomic")
@@ -103,17 +103,17 @@ def test_a_broken_atomic_is_noticed(queue):
 @pytest.mark.usefixtures("only_uint64")
 def test_a_broken_template_is_noticed(monkeypatch):
     """A lock whose holder overwrites."""
-    original = clhist.engine.launch.render_sweep
+    original = clhist.engine.stages.render_sweep
 
     def broken(spec):
         return original(spec).replace("held.value = clhist_combine0(held.value, value)", "held.value = value")
 
-    monkeypatch.setattr("clhist.engine.launch.render_sweep", broken)
-    clhist.engine.launch.sweep_kernel.cache_clear()
+    monkeypatch.setattr("clhist.engine.stages.render_sweep", broken)
+    clhist.engine.stages.sweep_kernel.cache_clear()
     try:
         result = run("--quick", "--jobs", "1")
     finally:
-        clhist.engine.launch.sweep_kernel.cache_clear()
+        clhist.engine.stages.sweep_kernel.cache_clear()
     assert result.exit_code == 1
     assert re.search(r"native, local +1", result.output)
     assert re.search(r"lock, local +FAILS", result.output)

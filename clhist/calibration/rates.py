@@ -18,8 +18,8 @@ from clhist.hardware.profile import Profile
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
+from clhist.planning.problem import BIN_NUMBER_BYTES
 from clhist.planning.times import (
-    BIN_NUMBER_BYTES,
     CELLS,
     COUNT,
     EVERYWHERE,
@@ -31,7 +31,6 @@ from clhist.planning.times import (
     VALUES,
     Times,
     rate_name,
-    way_of,
 )
 
 _FEW_ELEMENTS = 1024
@@ -184,7 +183,7 @@ class _Timer:
     ) -> dict[str, Measurement]:
         """Return how many elements are done in a nanosecond, without the overhead that `clhist.planning.times` adds."""
         runs = self.seconds(num_bins, **choices)
-        if not runs or way_of(plan := self.plan(num_bins, **choices)) != what:
+        if not runs or (plan := self.plan(num_bins, **choices)).rate != what:
             return {}
         bin_bytes = KINDS[self.kind][0].bin_bytes
         times = Times(

@@ -103,6 +103,23 @@ def read_ahead(code: str, streamed: Collection[Argument]) -> str:
     return code
 
 
+def max_pairs_of(name: str, code: str, preamble: str = "") -> int | None:
+    """Return how often the map `code` calls the macro `name` for one element at most.
+
+    None if a loop, or a macro or function of the preamble, may repeat it.
+    """
+    loop, used = r"\b(for|while|do|goto)\b", rf"\b{name}\b"
+    macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
+    if re.search(loop, code) or re.search(r"#\s*define\b", code) or re.search(used, preamble):
+        return None
+    if any(re.search(rf"{loop}|##", macro) for macro in macros):
+        return None
+    wrappers = [found for macro in macros for found in re.findall(r"#\s*define\s+(\w+)\(", macro)]
+    if any(re.search(rf"\b{wrapper}\s*\([^;]*{used}", code) for wrapper in wrappers):
+        return None
+    return len(re.findall(rf"\b{name}\b", code))
+
+
 def uniform_value(suffix: str, code: str, arguments: Iterable[Argument], preamble: str = "") -> str | None:
     """Return the value that the map `code` gives to every pair, if it is of scalar arguments and literals alone.
 

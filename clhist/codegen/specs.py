@@ -13,8 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from clhist.codegen.maps import Argument, is_streamed
-from clhist.hardware.atomics import NativeAtomic, native_atomic, part_loops, slowest
+from clhist.hardware.atomics import NativeAtomic, native_atomic
 from clhist.operators.operator import Operator, Part
+from clhist.planning.plan import Output
+from clhist.planning.updates import part_loops, slowest
 
 # A map longer than this is not written out several times for the sake of wide loads: it is not bound by them.
 _LONGEST_UNROLLED_MAP = 400
@@ -25,25 +27,6 @@ _PARTITION_ELEMENTS = 16
 # Of OpenCL C 3.0; a mem_fence is work-group wide there.
 DEVICE_FENCE = "atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)"
 DEVICE_FENCE_OPTIONS = ("-cl-std=CL3.0",)
-
-
-@dataclass(frozen=True)
-class Output:
-    """One histogram that a sweep fills.
-
-    Attributes
-    ----------
-    operator : Operator
-        Its combining operator.
-    updates : tuple of str
-        How each of the operator's parts is updated, as in `clhist.planning.choose.Plan`.
-    suffix : str
-        What its ``EMIT``, and its types and functions, end in; nothing for the only one of a kernel.
-    """
-
-    operator: Operator
-    updates: tuple[str, ...]
-    suffix: str = ""
 
 
 @dataclass(frozen=True)

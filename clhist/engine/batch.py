@@ -9,7 +9,7 @@ import numpy as np
 
 from clhist.codegen.arguments import integer
 from clhist.opencl.arrays import is_device_array
-from clhist.planning.plan import Plan
+from clhist.planning.batch import BatchedPlan
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Batch:
             return -(-size // self.num_histograms)
         return int((self.ends - self.begins).max(initial=0))
 
-    def tasks(self, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    def tasks(self, plan: BatchedPlan) -> tuple[np.ndarray, np.ndarray]:
         """Return the chunks that work-groups go through, about equally long.
 
         Returns

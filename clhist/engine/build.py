@@ -12,22 +12,27 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
-from clhist.codegen.maps import Argument, is_streamed, uniform_value
+from clhist.codegen.layout import is_wide, local_capacity, order_of
+from clhist.codegen.maps import Argument, is_streamed, max_pairs_of, uniform_value
 from clhist.codegen.render import render_pairs, render_partition, render_sweep
-from clhist.codegen.specs import Output, SweepSpec
-from clhist.engine.launch import Sweep, is_wide, local_capacity, order_of, sweep_kernel
+from clhist.codegen.specs import SweepSpec
 from clhist.engine.outputs import Outputs
+from clhist.engine.packed import PackedSweep
 from clhist.engine.partition import partitioned_sweep, specs
 from clhist.engine.sort import sorted_sweep
+from clhist.engine.stages import Sweep, sweep_kernel
 from clhist.errors import BuildError, UnsupportedError
-from clhist.hardware.atomics import REPLACEABLE
 from clhist.hardware.profile import Profile
 from clhist.opencl.device import checked_profile, device_features, device_profile, memory_budget, profile_names
 from clhist.operators.c_types import needs_fp64
-from clhist.planning.plan import Forced, Plan
-from clhist.planning.sweeps import PlannedSweep, Problem, Target, emits_of, plan_sweeps
+from clhist.planning.packed import PackedPlan
+from clhist.planning.partition import PartitionedPlan
+from clhist.planning.plan import Output, Plan
+from clhist.planning.problem import FREE, Choices, Histogram, Problem
+from clhist.planning.sort import SortedPlan
+from clhist.planning.sweeps import plan_sweeps
+from clhist.planning.updates import REPLACEABLE
 
-FREE = Forced()
 _MOST_RECENT = 256
 
 
@@ -80,14 +85,15 @@ class Preparation:
         self._outputs, self._map, self._preamble = outputs, map, preamble
         self._structs, self._options, self._profile = structs, tuple(options), profile
         seen = "\n".join([preamble, *(o.preamble for o in outputs.operators)])
-        self.targets = [
-            Target(
-                o,
+        self.histograms = [
+            Histogram(
+                operator,
+                1,  # until a call says how many
                 suffix,
-                emits_of(f"EMIT{suffix}", map, seen) if emits is None else emits,
+                max_pairs_of(f"EMIT{suffix}", map, seen) if emits is None else emits,
                 uniform_value(suffix, map, self.arguments, seen),
             )
-            for o, suffix in zip(outputs.operators, outputs.suffixes, strict=True)
+            for operator, suffix in zip(outputs.operators, outputs.suffixes, strict=True)
         ]
         self._prepared = lru_cache(maxsize=256)(self._prepare)
         self._recent: dict[tuple[Any, ...], Prepared] = {}
@@ -96,7 +102,7 @@ class Preparation:
     @property
     def emits(self) -> int:
         """How many values an element has at most for one histogram, as far as that is known; at least 1."""
-        return max(1, *(target.emits or 1 for target in self.targets))
+        return max(1, *(histogram.max_pairs or 1 for histogram in self.histograms))
 
     @cached_property
     def read_bytes(self) -> int:
@@ -111,7 +117,7 @@ class Preparation:
         shapes: tuple[tuple[int, ...], ...],
         histograms: int | None,
         factor: Any,
-        forced: Forced,
+        choices: Choices,
         budget: int | None,
         *,
         aligned: bool,
@@ -124,7 +130,7 @@ class Preparation:
         ----------
         device : pyopencl.Device
             Where it runs.
-        size, shapes, histograms, factor, forced, budget
+        size, shapes, histograms, factor, choices, budget
             As in `problem`.
         aligned : bool
             Whether all arrays begin where loads of 16 bytes may.
@@ -134,32 +140,31 @@ class Preparation:
             Of a batch, as `clhist.engine.batch.Batch.kind`; nothing without one.
         """
         key = None
-        if forced is FREE and type(factor) is float and budget is None:
+        if choices is FREE and type(factor) is float and budget is None:
             key = (device.int_ptr, size, shapes, histograms, factor, aligned, reach, kind, *profile_names())
             if (found := self._recent.get(key)) is not None:
                 return found
         even = kind != "table"
-        problem = self.problem(size, shapes, histograms, factor, forced, budget, device, even)
-        found = self._prepared(self.profile_of(device), device, problem, aligned, reach, kind)
+        problem = self.problem(size, shapes, histograms, factor, choices, budget, device, even)
+        found = self._prepared(self.profile_of(device), device, problem, aligned, reach)
         if key is not None:
             if len(self._recent) >= _MOST_RECENT:
                 self._recent.clear()
             self._recent[key] = found
         return found
 
-    def _prepare(
-        self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, reach: bool, batch: str
-    ) -> Prepared:
+    def _prepare(self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, reach: bool) -> Prepared:
         """Plan and build; what a call with the same numbers needs again is kept by `_prepared`."""
 
-        def built(sweep: PlannedSweep) -> Sweep:
-            return self._built(sweep, self._spec(sweep, device, aligned=aligned, reach=reach, batch=batch), profile)
+        def built(plan: Plan) -> Sweep:
+            return self._built(plan, self._spec(plan, device, aligned=aligned, reach=reach), profile)
 
         def smaller(sweep: Sweep, budget: int) -> tuple[Sweep, ...]:
-            if problem.forced.copies is not None:
+            if problem.choices.copies is not None:
                 raise ValueError("copies: they are forced")
-            less = replace(problem, memory_budget=min(budget, problem.memory_budget))
-            return self._with_some_update(device, less, built, sweep.numbers)
+            most = budget if problem.memory_budget is None else min(budget, problem.memory_budget)
+            less = replace(problem, memory_budget=most)
+            return self._with_some_update(device, less, built, sweep.plan.output_indices)
 
         return Prepared(profile, self._with_some_update(device, problem, built), smaller)
 
@@ -167,8 +172,8 @@ class Preparation:
         self,
         device: cl.Device,
         problem: Problem,
-        built: Callable[[PlannedSweep], Sweep],
-        numbers: tuple[int, ...] | None = None,
+        built: Callable[[Plan], Sweep],
+        indices: tuple[int, ...] | None = None,
     ) -> tuple[Sweep, ...]:
         """Return the sweeps, built; where the compiler refuses an update that was not forced the next takes its place.
 
@@ -177,7 +182,7 @@ class Preparation:
         before, first = self._refused, None
         while True:
             found: list[Sweep] = []
-            planned = self.plan(device, problem, numbers)
+            planned = self.plan(device, problem, indices)
             try:
                 for sweep in planned:
                     found.append(built(sweep))
@@ -186,34 +191,26 @@ class Preparation:
                 first = first or error
             failed = planned[len(found)]
             refused = next((u for u in REPLACEABLE if any(u in output.updates for output in failed.outputs)), None)
-            if problem.forced.update is not None or refused is None:
+            if problem.choices.update is not None or refused is None:
                 self._refused = before
                 raise first
-            self._refused = (*self._refused, (refused, failed.plan.memory))
+            self._refused = (*self._refused, (refused, failed.memory))
 
-    def _built(self, sweep: PlannedSweep, spec: SweepSpec, profile: Profile) -> Sweep:
-        number = sweep.numbers[0]
-        if sweep.plan.update == "sort":
-            emits = self.targets[number].emits or 1
-            return sorted_sweep(self.context, sweep.plan, spec, emits, sweep.numbers, self._options)
-        if sweep.plan.partitions:
-            return partitioned_sweep(
-                self.context,
-                sweep.plan,
-                spec,
-                sweep.numbers,
-                self._options,
-                value=self.targets[number].value,
-                local_memory=profile.local_memory,
-            )
-        return Sweep(sweep.plan, spec, sweep_kernel(self.context, spec, self._options), sweep.numbers)
+    def _built(self, plan: Plan, spec: SweepSpec, profile: Profile) -> Sweep:
+        histogram, options = self.histograms[plan.output_indices[0]], self._options
+        if isinstance(plan, SortedPlan):
+            return sorted_sweep(self.context, plan, spec, options, pairs_per_element=histogram.max_pairs or 1)
+        if isinstance(plan, PartitionedPlan):
+            room = profile.local_memory
+            return partitioned_sweep(self.context, plan, spec, options, value=histogram.value, local_memory=room)
+        kernel = sweep_kernel(self.context, spec, options)
+        if isinstance(plan, PackedPlan):
+            return PackedSweep(plan=plan, spec=spec, kernel=kernel)
+        return Sweep(plan=plan, spec=spec, kernel=kernel)
 
-    def plan(
-        self, device: cl.Device, problem: Problem, numbers: tuple[int, ...] | None = None
-    ) -> tuple[PlannedSweep, ...]:
-        """Return the sweeps over the input that compute everything, or the results of these `numbers`."""
-        known = replace(problem, refused=self._refused)
-        return plan_sweeps(self.targets, known, *self._device_numbers(device), numbers)
+    def plan(self, device: cl.Device, problem: Problem, indices: tuple[int, ...] | None = None) -> tuple[Plan, ...]:
+        """Return the sweeps over the input that compute everything, or the results of these `indices`."""
+        return plan_sweeps(replace(problem, refused=self._refused), self.profile_of(device), indices)
 
     def problem(
         self,
@@ -221,94 +218,78 @@ class Preparation:
         shapes: Sequence[tuple[int, ...]],
         num_histograms: int | None,
         race_factor: object,
-        forced: Forced,
+        choices: Choices,
         budget: int | None,
         device: cl.Device,
         even: bool = True,
     ) -> Problem:
         """Return what is to be planned; raises for choices that are no numbers, or that the device cannot have."""
         for name in ("copies", "passes", "work_group_size", "locks"):
-            if getattr(forced, name) is not None:
-                integer(name, getattr(forced, name), 1)
-        if forced.locks is not None and forced.locks & (forced.locks - 1):
-            raise ValueError(f"locks: expected a power of two, got {forced.locks}")
+            if getattr(choices, name) is not None:
+                integer(name, getattr(choices, name), 1)
+        if choices.locks is not None and choices.locks & (choices.locks - 1):
+            raise ValueError(f"locks: expected a power of two, got {choices.locks}")
         if not isinstance(race_factor, int | float | np.integer | np.floating):
             raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {race_factor!r}")
         most = device.max_work_group_size
-        if forced.work_group_size is not None and forced.work_group_size > most:
+        if choices.work_group_size is not None and choices.work_group_size > most:
             name = device.name.strip()
-            raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {forced.work_group_size}")
+            raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {choices.work_group_size}")
         bins = tuple(prod(shape) for shape in shapes)
         room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
-        return Problem(size, bins, num_histograms, float(race_factor), forced, room, self.emits, even, self.read_bytes)
+        histograms = tuple(replace(each, bins=n) for each, n in zip(self.histograms, bins, strict=True))
+        return Problem(histograms, size, num_histograms, even, float(race_factor), choices, room, self.read_bytes)
 
     def profile_of(self, device: cl.Device) -> Profile:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
         return device_profile(device) if self._profile is None else checked_profile(self._profile, device)
 
-    def _device_numbers(self, device: cl.Device) -> tuple[Profile, frozenset[str]]:
+    def _spec(self, plan: Plan, device: cl.Device, *, aligned: bool, reach: bool) -> SweepSpec:
         profile = self.profile_of(device)
-        return profile, profile.features or frozenset()
-
-    def _spec(self, sweep: PlannedSweep, device: cl.Device, *, aligned: bool, reach: bool, batch: str) -> SweepSpec:
-        (profile, features), chosen = self._device_numbers(device), sweep.plan
-        ignored = [target for n, target in enumerate(self.targets) if n not in sweep.numbers]
+        ignored = [each for n, each in enumerate(self.histograms) if n not in plan.output_indices]
         return SweepSpec(
-            sweep.outputs,
+            plan.outputs,
             self.arguments,
             self._map,
-            chosen.memory,
+            plan.memory,
             order_of(profile),
-            chosen.work_group_size,
-            local_capacity(sweep.outputs, chosen, profile),
-            chosen.teams,
-            "flat" if chosen.flat else batch,
-            is_wide(chosen),
+            plan.work_group_size,
+            local_capacity(plan.outputs, plan, profile),
+            plan.teams,
+            plan.layout,
+            is_wide(plan),
             aligned,
             reach,
             tuple(self._structs.items()),
             self._preamble,
-            features,
-            tuple(Output(target.operator, (), target.suffix) for target in ignored),
-            chosen.packed,
-            len(self.targets) == 1 and self.targets[0].emits == 1,
+            profile.features or frozenset(),
+            tuple(Output(each.operator, (), each.suffix) for each in ignored),
+            isinstance(plan, PackedPlan),
+            len(self.histograms) == 1 and self.histograms[0].max_pairs == 1,
         )
 
-    def source(self, chosen: Plan, device: cl.Device) -> str:
-        """Return the OpenCL C of the sweep that `chosen` plan leads to on `device`."""
-        known = [suffix.removeprefix("_") for suffix in self._outputs.suffixes]
-        numbers = tuple(known.index(name) for name in chosen.outputs or known)
-        targets, found = [self.targets[n] for n in numbers], None
-        for update in (None, chosen.update):  # parts of one sweep may have different updates, unless one is forced
-            rest = {"update": update, "work_group_size": chosen.work_group_size, "locks": chosen.locks}
-            forced = Forced(**(chosen.choices | rest))
-            problem = Problem(
-                chosen.num_elements,
-                chosen.bins,
-                chosen.num_histograms if chosen.is_batch else None,
-                chosen.race_factor,
-                forced,
-                2**62,
-                self.emits,
-                read_bytes=self.read_bytes,
-            )
-            try:
-                sweeps = plan_sweeps(targets, problem, *self._device_numbers(device))
-            except ValueError:  # what is chosen by itself needs more local memory
-                continue
-            if len(sweeps) == 1 and (sweeps[0].plan.memory, sweeps[0].plan.update) == (chosen.memory, chosen.update):
-                found = replace(sweeps[0], plan=chosen, numbers=numbers)
-                break
-        if found is None:
-            raise ValueError(f"chosen: expected a plan of this kernel, got {chosen}")
-        batch = "even" if chosen.is_batch or chosen.flat else ""
-        spec = self._spec(found, device, aligned=True, reach=False, batch=batch)
-        if chosen.update == "sort":
-            return render_pairs(spec, targets[0].emits or 1)
-        if chosen.partitions:
-            before, over_pairs = specs(chosen, spec, targets[0].value, self.profile_of(device).local_memory)
+    def source(self, plan: Plan, device: cl.Device) -> str:
+        """Return the OpenCL C of the sweep that `plan` leads to on `device`."""
+        if not self._is_own(plan):
+            raise ValueError(f"chosen: expected a plan of this kernel, got {plan}")
+        spec = self._spec(plan, device, aligned=True, reach=False)
+        histogram = self.histograms[plan.output_indices[0]]
+        if isinstance(plan, SortedPlan):
+            return render_pairs(spec, histogram.max_pairs or 1)
+        if isinstance(plan, PartitionedPlan):
+            before, over_pairs = specs(plan, spec, histogram.value, self.profile_of(device).local_memory)
             return f"{render_partition(before)}\n{render_sweep(over_pairs)}"
         return render_sweep(spec)
+
+    def _is_own(self, plan: Plan) -> bool:
+        """Whether `plan` fills histograms of this kernel."""
+        asked = {each.suffix: each.operator for each in self.histograms}
+
+        def is_form(output: Output) -> bool:
+            operator = asked.get(output.suffix)
+            return operator is not None and output.operator in (operator, *(each.operator for each in operator.lifted))
+
+        return bool(plan.outputs) and all(is_form(output) for output in plan.outputs)
 
     def check_fp64(self) -> None:
         """Raise UnsupportedError if an operator or argument needs double precision and a device has none."""

@@ -17,7 +17,7 @@ from clhist.codegen.maps import uses_position
 from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, batch_of, check_batch
 from clhist.engine.bound import Bound, Repeat
-from clhist.engine.build import FREE, Preparation, Prepared
+from clhist.engine.build import Preparation, Prepared
 from clhist.engine.given import Call, Given, Outcome, fresh_targets, named_arrays, queue_for
 from clhist.engine.launch import Launch
 from clhist.engine.outputs import Outputs
@@ -28,7 +28,8 @@ from clhist.opencl.fork_guard import check_process
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import counting
-from clhist.planning.plan import Forced, Plan
+from clhist.planning.plan import Plan
+from clhist.planning.problem import FREE, Choices
 
 _LOAD_BYTES = 16
 _MOST_OTHERS = 64
@@ -111,7 +112,7 @@ class Engine:
     @property
     def output_emits(self) -> tuple[int | None, ...]:
         """The same for each output; None where it is not known."""
-        return tuple(target.emits for target in self._preparation.targets)
+        return tuple(histogram.max_pairs for histogram in self._preparation.histograms)
 
     @property
     def uses_position(self) -> bool:
@@ -142,12 +143,12 @@ class Engine:
         shapes: Sequence[tuple[int, ...]],
         num_histograms: int | None = None,
         race_factor: float = 1.0,
-        forced: Forced = FREE,
+        forced: Choices = FREE,
         memory_budget: int | None = None,
     ) -> tuple[Plan, ...]:
         """Return the plan of each sweep over the input that a call with these numbers makes."""
         asked = (size, shapes, num_histograms, race_factor, forced, memory_budget, device)
-        return tuple(sweep.plan for sweep in self._preparation.plan(device, self._preparation.problem(*asked)))
+        return self._preparation.plan(device, self._preparation.problem(*asked))
 
     def text(self, plan: Plan, device: cl.Device) -> str:
         """Return the OpenCL C of the sweep of `plan` on `device`."""
@@ -190,8 +191,8 @@ class Engine:
 
     def check_counts(self, size: int) -> None:
         """Raise OverflowError if a bin may get more values from `size` elements than its operator can take."""
-        for asked in self._preparation.targets:
-            check_number(asked.operator, size * (asked.emits or 1))
+        for histogram in self._preparation.histograms:
+            check_number(histogram.operator, size * (histogram.max_pairs or 1))
 
     def check(self, args: Sequence[Any], call: Call) -> Given:
         """Return the arguments of a call, checked.

@@ -6,24 +6,21 @@ The queue of a call is resolved here, for all functions and classes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import pyopencl as cl
 
 from clhist.codegen.maps import Argument
 from clhist.engine.batch import Batch
-from clhist.engine.build import FREE
-from clhist.engine.launch import Events
 from clhist.engine.results import Target
+from clhist.engine.stages import Events
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.device import default_queue
 from clhist.opencl.memory import Allocator
 from clhist.opencl.program import kept_by_context
 from clhist.operators.operator import Operator
-from clhist.planning.plan import Forced
-
-FORCED = frozenset(each.name for each in fields(Forced))  # the choices of the model that a call can force
+from clhist.planning.problem import CHOICES, FREE, Choices
 
 
 @dataclass(slots=True)
@@ -42,7 +39,7 @@ class Call:
     allocator: Allocator | None = None
     wait_for: Sequence[cl.Event] = ()
     race_factor: float | str = 1.0
-    forced: Forced = FREE
+    forced: Choices = FREE
     memory_budget: int | None = None
     num_histograms: int | None = None
     offsets: Any = None
@@ -52,11 +49,11 @@ class Call:
 
 
 # What the public classes let callers choose by keyword besides `num_bins`.
-_CHOICES = (
-    FORCED
-    | {"size", "dest", "out", "queue", "allocator", "wait_for", "race_factor", "memory_budget"}
-    | {"num_histograms", "offsets"}
-)
+_CHOICES = {
+    *CHOICES,
+    *("size", "dest", "out", "queue", "allocator", "wait_for", "race_factor", "memory_budget"),
+    *("num_histograms", "offsets"),
+}
 
 
 def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
@@ -72,10 +69,10 @@ def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
     unknown = sorted(choices.keys() - _CHOICES)
     if unknown:
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_CHOICES))}")
-    forced = {name: value for name, value in choices.items() if name in FORCED and value is not None}
-    rest = {name: value for name, value in choices.items() if name not in FORCED}
+    forced = {name: value for name, value in choices.items() if name in CHOICES and value is not None}
+    rest = {name: value for name, value in choices.items() if name not in CHOICES}
     rest["wait_for"] = rest.get("wait_for") or ()
-    return Call(num_bins, forced=Forced(**forced) if forced else FREE, **rest)
+    return Call(num_bins, forced=Choices(**forced) if forced else FREE, **rest)
 
 
 @dataclass(slots=True)

@@ -10,13 +10,13 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.engine.build import FREE
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Given, fresh_targets
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.reproducible import counting, is_float_sum, magnitude, reproducible_form
+from clhist.planning.problem import FREE
 
 
 def reproducible(engine: Engine, given: Given, call: Call, max_abs: float | None) -> tuple[Engine, Given]:

@@ -6,7 +6,8 @@ from math import prod
 
 import pyopencl as cl
 
-from clhist.engine.launch import Result, combine_partials
+from clhist.engine.launch import combine_partials
+from clhist.engine.stages import Result
 from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Array, is_device_array, operand
 from clhist.operators.operator import Operator

@@ -13,42 +13,51 @@ from clhist.codegen.maps import Argument
 from clhist.codegen.parameters import index_parameters, split_parameters
 from clhist.codegen.render import render_partition
 from clhist.codegen.specs import PartitionSpec, SweepSpec
-from clhist.engine.launch import Enqueued, Sweep, sweep_kernel
+from clhist.engine.batch import Batch
+from clhist.engine.launch import purpose
+from clhist.engine.stages import NO_BATCH, Enqueued, Sweep, Tasks, sweep_kernel
 from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import Kernel, build, kept_by_context
 from clhist.operators.c_types import c_name
-from clhist.planning.partition import FEW_PARTITIONS, LARGE_TILE_GROUP, LEAST_GROUP, PARTITION_GROUP, power_of_two
-from clhist.planning.plan import Plan
+from clhist.planning.partition import (
+    FEW_PARTITIONS,
+    LARGE_TILE_GROUP,
+    LEAST_GROUP,
+    PARTITION_GROUP,
+    PartitionedPlan,
+    power_of_two,
+)
 
 _BINS, _VALUES = "clhist_pair_bins", "clhist_pair_values"
 _ALIGNMENT = 128
 _WARP = 32
 
 
-@dataclass(frozen=True)
-class Partition:
-    """What comes before a sweep over pairs: kernels that group them by partition and find where they are.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartitionedSweep(Sweep):
+    """A sweep over pairs that kernels before it group by partition.
 
     Attributes
     ----------
-    spec : PartitionSpec
-        What the source was made of.
-    split, index, sweep : Kernel
-        Built; the last one goes through the pairs.
-    lanes : int
-        How many pairs a work-item of the last one loads at a time.
-    stays_together : bool
-        Whether the work-items of a warp should go through as many pairs.
+    partition : PartitionSpec
+        What the source of these was made of.
+    split, index : Kernel
+        Built: they group the pairs, and find where those of each partition are.
     """
 
-    spec: PartitionSpec
+    plan: PartitionedPlan
+    partition: PartitionSpec
     split: Kernel
     index: Kernel
-    sweep: Kernel
-    lanes: int
-    stays_together: bool
 
-    def __call__(self, enqueued: Enqueued, plan: Plan, values: Mapping[str, object], allocate: Allocator) -> None:
+    def tasks(self, batch: Batch | None, queue: cl.CommandQueue, allocate: Allocator) -> Tasks:
+        plan = self.plan
+        if not plan.num_elements:
+            return NO_BATCH
+        first = allocated(allocate, 8 * (plan.partitions + 1), purpose(plan))
+        return Tasks("table", first=first, slots=plan.work_groups + plan.partitions)
+
+    def enqueue(self, enqueued: Enqueued, tasks: Tasks, values: Mapping[str, object], allocate: Allocator) -> None:
         """Enqueue all three as parts of the stage "sweep".
 
         Raises
@@ -56,15 +65,13 @@ class Partition:
         MemoryError
             If the pairs cannot be allocated.
         """
-        spec, suffix = self.spec, self.spec.sweep.outputs[0].suffix
+        plan, spec, suffix = self.plan, self.partition, self.partition.sweep.outputs[0].suffix
         tiles = ceil(plan.num_elements / spec.tile)
         bins_bytes = -(-tiles * spec.region * 2 // _ALIGNMENT) * _ALIGNMENT
         size = bins_bytes + tiles * spec.region * spec.value_bytes
-        purpose = f"more to partition {plan.num_elements} (bin, value) pairs; memory='global' needs less"
+        what = f"more to partition {plan.num_elements} (bin, value) pairs; memory='global' needs less"
         others = (tiles * (plan.partitions + 1), tiles * plan.partitions, plan.partitions)
-        pairs, starts, sums, totals = (
-            allocated(allocate, n, purpose) for n in (size, *(4 * count for count in others))
-        )
+        pairs, starts, sums, totals = (allocated(allocate, n, what) for n in (size, *(4 * count for count in others)))
         magic, shift = division(plan.bins_per_pass)
         given = {
             **values,
@@ -93,16 +100,17 @@ class Partition:
             f"{_VALUES}__base": pairs,
             f"{_VALUES}__offset": bins_bytes,
             "clhist_region": spec.region,
-            "clhist_span": self._span(plan),
+            "clhist_span": self._span(),
         }
         group = plan.work_group_size
-        enqueued.add("sweep", self.sweep, (plan.work_groups * group, 1), (group, 1), given)
+        enqueued.add("sweep", self.kernel, (plan.work_groups * group, 1), (group, 1), given)
 
-    def _span(self, plan: Plan) -> int:
+    def _span(self) -> int:
         """Return how many work-items read the pairs of one partition in one tile: about two loads each."""
-        loads = self.spec.tile / plan.partitions / self.lanes
+        plan = self.plan
+        loads = self.partition.tile / plan.partitions / self.spec.vector_width
         span = 1 << max(0, round(np.log2(max(1.0, loads / 2))))
-        least = _WARP if self.stays_together else 1
+        least = _WARP if self.spec.converges else 1
         return int(min(max(span, least), plan.work_group_size))
 
 
@@ -119,9 +127,8 @@ def division(width: int) -> tuple[int, int]:
 
 def partitioned_sweep(
     context: cl.Context,
-    plan: Plan,
+    plan: PartitionedPlan,
     spec: SweepSpec,
-    numbers: tuple[int, ...],
     options: tuple[str, ...],
     *,
     value: str | None,
@@ -137,11 +144,14 @@ def partitioned_sweep(
         If the compiler refuses the operator or the map.
     """
     before, over_pairs = specs(plan, spec, value, local_memory)
-    partition = _partition(context, before, over_pairs, options)
-    return Sweep(plan, over_pairs, partition.sweep, numbers, partition)
+    split, index = _kernels(context, before, options)
+    sweep = sweep_kernel(context, over_pairs, options)
+    return PartitionedSweep(plan=plan, spec=over_pairs, kernel=sweep, partition=before, split=split, index=index)
 
 
-def specs(plan: Plan, spec: SweepSpec, uniform: str | None, local_memory: int) -> tuple[PartitionSpec, SweepSpec]:
+def specs(
+    plan: PartitionedPlan, spec: SweepSpec, uniform: str | None, local_memory: int
+) -> tuple[PartitionSpec, SweepSpec]:
     """Return what the kernels depend on: that which partitions, and that which goes through the pairs."""
     output = spec.outputs[0]
     most = 1 << (plan.partitions - 1).bit_length()
@@ -181,15 +191,7 @@ def specs(plan: Plan, spec: SweepSpec, uniform: str | None, local_memory: int) -
 
 
 @kept_by_context
-def _partition(
-    context: cl.Context, before: PartitionSpec, over_pairs: SweepSpec, options: tuple[str, ...]
-) -> Partition:
-    program = build(context, render_partition(before), options)
-    return Partition(
-        before,
-        Kernel(program, "clhist_split", split_parameters(before)),
-        Kernel(program, "clhist_index", index_parameters()),
-        sweep_kernel(context, over_pairs, options),
-        over_pairs.vector_width,
-        over_pairs.converges,
-    )
+def _kernels(context: cl.Context, spec: PartitionSpec, options: tuple[str, ...]) -> tuple[Kernel, Kernel]:
+    program = build(context, render_partition(spec), options)
+    split = Kernel(program, "clhist_split", split_parameters(spec))
+    return split, Kernel(program, "clhist_index", index_parameters())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist.engine.launch import Result
+from clhist.engine.stages import Result
 from clhist.opencl.arrays import Array, Operand, check_array, empty, operand, overlap
 from clhist.opencl.memory import Allocator
 from clhist.operators.c_types import c_name

@@ -21,7 +21,7 @@ from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register
 from clhist.codegen.parameters import held_words, pairs_parameters
 from clhist.codegen.render import render_pairs, render_segments
 from clhist.codegen.specs import SweepSpec
-from clhist.engine.launch import Enqueued, Sweep
+from clhist.engine.stages import Enqueued, Sweep, Tasks
 from clhist.errors import BuildError
 from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import Kernel, build, building, kept_by_context
@@ -34,31 +34,27 @@ _enqueuing = threading.Lock()
 _UINT = np.dtype(np.uint32)
 
 
-@dataclass(frozen=True)
-class Sorting:
-    """What takes the place of a sweep: a kernel that writes the pairs, their sort, and the scan of the sorted.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SortedSweep(Sweep):
+    """A kernel that writes the pairs, their sort, and the scan of the sorted ones.
 
     Attributes
     ----------
-    pairs : Kernel
+    kernel : Kernel
         Writes bins, positions and accumulators.
     sort : pyopencl.algorithm.RadixSort
         Sorts bins, and the positions with them.
     scan : pyopencl.scan.GenericScanKernel
         Combines the accumulators of each bin and writes the last of each.
-    operator : Operator
-        How they are combined.
-    emits : int
+    pairs_per_element : int
         How many pairs each element has.
     """
 
-    pairs: Kernel
     sort: RadixSort
     scan: GenericScanKernel
-    operator: Operator
-    emits: int
+    pairs_per_element: int
 
-    def __call__(self, enqueued: Enqueued, plan: Plan, values: Mapping[str, object], allocate: Allocator) -> None:
+    def enqueue(self, enqueued: Enqueued, tasks: Tasks, values: Mapping[str, object], allocate: Allocator) -> None:
         """Enqueue all three as parts of the stage "sweep"; the cells in the scratch memory have been cleared.
 
         Raises
@@ -66,7 +62,8 @@ class Sorting:
         MemoryError
             If the pairs cannot be allocated.
         """
-        pairs = plan.num_elements * self.emits
+        plan, operator = self.plan, self.spec.outputs[0].operator
+        pairs = plan.num_elements * self.pairs_per_element
 
         def room(size: int) -> Any:
             purpose = f"more to sort {pairs} (bin, value) pairs; another update= than 'sort' needs less"
@@ -77,7 +74,7 @@ class Sorting:
 
         queue, size = enqueued.queue, plan.work_group_size
         no_bin = plan.num_bins * plan.num_histograms
-        keys, positions, held = (array(dtype) for dtype in (_UINT, _UINT, _held_dtype(self.operator)))
+        keys, positions, held = (array(dtype) for dtype in (_UINT, _UINT, _held_dtype(operator)))
         arguments = {
             **values,
             "clhist_num_bins": plan.num_bins,
@@ -86,8 +83,8 @@ class Sorting:
             "clhist_positions": positions.base_data,
             "clhist_held": held.base_data,
         }
-        enqueued.add("sweep", self.pairs, (plan.work_groups * size,), (size,), arguments)
-        places = [values[f"clhist_place{n}"] for n in range(len(self.operator.parts))]
+        enqueued.add("sweep", self.kernel, (plan.work_groups * size,), (size,), arguments)
+        places = [values[f"clhist_place{n}"] for n in range(len(operator.parts))]
         scratch = cl_array.Array(queue, 1, np.uint8, data=values["clhist_scratch"])
         with _enqueuing:
             (keys, positions), event = self.sort(
@@ -114,12 +111,7 @@ class Sorting:
 
 
 def sorted_sweep(
-    context: cl.Context,
-    plan: Plan,
-    spec: SweepSpec,
-    emits: int,
-    numbers: tuple[int, ...],
-    options: tuple[str, ...],
+    context: cl.Context, plan: Plan, spec: SweepSpec, options: tuple[str, ...], *, pairs_per_element: int
 ) -> Sweep:
     """Return the built sweep of a plan whose update is "sort".
 
@@ -132,16 +124,20 @@ def sorted_sweep(
     """
     if spec.batch == "table":
         raise ValueError("update: 'sort' takes batches of equal shares, by num_histograms=, got others, by offsets=")
-    sorting = _sorting(context, spec, emits, options)
-    return Sweep(plan, spec, sorting.pairs, numbers, sorting)
+    return SortedSweep(
+        plan=plan,
+        spec=spec,
+        kernel=_pairs(context, spec, pairs_per_element, options),
+        sort=_sort(context),
+        scan=_scan(context, spec.outputs[0].operator),
+        pairs_per_element=pairs_per_element,
+    )
 
 
 @kept_by_context
-def _sorting(context: cl.Context, spec: SweepSpec, emits: int, options: tuple[str, ...]) -> Sorting:
-    output = spec.outputs[0]
-    program = build(context, render_pairs(spec, emits), options)
-    pairs = Kernel(program, "clhist_pairs", pairs_parameters(spec))
-    return Sorting(pairs, _sort(context), _scan(context, output.operator), output.operator, emits)
+def _pairs(context: cl.Context, spec: SweepSpec, pairs_per_element: int, options: tuple[str, ...]) -> Kernel:
+    program = build(context, render_pairs(spec, pairs_per_element), options)
+    return Kernel(program, "clhist_pairs", pairs_parameters(spec))
 
 
 @kept_by_context

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil, floor
+from typing import ClassVar
 
-from clhist.planning.equations import MAX_LOCAL_PASSES, PRIVATE_ELEMENTS_PER_BIN, global_copies, local_passes
-from clhist.planning.plan import GLOBAL_WORK_GROUP, Draft, Forced, Plan
+from clhist.planning import private
+from clhist.planning.global_memory import GlobalPlan, global_copies
+from clhist.planning.local import local_passes
+from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
+from clhist.planning.problem import FREE
+from clhist.planning.updates import BY_NAME
+from clhist.planning.workload import Workload
 
 # The least work-items that share a batched histogram, and the elements that a work-item of a GPU should have at least
 # before several histograms share a work-group: a team of a warp does not wait for others, and clears and flushes less.
@@ -16,144 +22,210 @@ ELEMENTS_PER_WORK_ITEM = 16
 FEWEST_ELEMENTS = 128
 
 
-def batched(draft: Draft, local_update: str, global_update: str) -> Plan:
+@dataclass(frozen=True, kw_only=True)
+class BatchedPlan(Plan):
+    """Chunks of each histogram's elements, each for a team of work-items.
+
+    Attributes
+    ----------
+    groups_per_histogram : int
+        K: chunks of one histogram.
+    most_tasks : int or None
+        For how many chunks of all histograms the memory budget has copies.
+    """
+
+    strategy: ClassVar[str] = "batch"
+
+    groups_per_histogram: int
+    most_tasks: int | None
+
+    def what(self) -> str:
+        bins = " + ".join(f"{bins:,}" for bins in self.bins)
+        return (
+            f"{self.num_histograms:,} histograms of {bins} bins, {self.groups_per_histogram} chunks each, "
+            f"{self.teams} in a work-group,"
+        )
+
+    @property
+    def global_copies(self) -> int:
+        return self.copies if self.memory == "global" else self.groups_per_histogram
+
+    @property
+    def tasks(self) -> int:
+        """Chunks of all histograms."""
+        return self.num_histograms * self.groups_per_histogram
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlattenedPlan(GlobalPlan):
+    """A batch of `flattened` histograms of as many elements each, computed as one histogram of all their bins."""
+
+    strategy: ClassVar[str] = "flattened"
+    rate: ClassVar[str | None] = None
+
+    flattened: int
+
+    def what(self) -> str:
+        return f"{super().what()} of {self.flattened:,} histograms"
+
+    @property
+    def layout(self) -> str:
+        return "flat"
+
+    @property
+    def bins_each(self) -> tuple[int, ...]:
+        return tuple(bins // self.flattened for bins in self.bins)
+
+
+def batched(load: Workload, local_update: str, global_update: str) -> Plan:
     """Section IV-C: K work-groups for each histogram; where they are many and small, several in one work-group."""
-    forced = draft.forced
-    if forced.memory != "local" and (
-        forced.update == "private" or (forced.update is None and forced.copies is None and draft.profile.kind == "cpu")
+    choices = load.choices
+    if choices.memory != "local" and (
+        choices.update == "private" or (choices.update is None and choices.copies is None and load.on_cpu)
     ):
-        return _batched_private(draft)
-    each = draft.num_elements // (draft.num_histograms or 1)
-    if draft.even and forced == Forced() and each < FEWEST_ELEMENTS:
-        draft.step("n", each, "IV-C", f"elements of a histogram: fewer than {FEWEST_ELEMENTS} do not keep a team busy")
-        return _flat(draft, global_update)
-    if forced.memory != "global":
-        update = forced.update or local_update
+        return _batched_private(load)
+    each = load.size // load.histograms
+    if load.equal_shares and choices == FREE and each < FEWEST_ELEMENTS:
+        trace = Trace()
+        trace.step("n", each, "IV-C", f"elements of a histogram: fewer than {FEWEST_ELEMENTS} do not keep a team busy")
+        return after(trace.steps, _flat(load, global_update))
+    if choices.memory != "global":
+        update = choices.update or local_update
         try:
-            local = _batched_local(draft, update)
+            local = _batched_local(load, update)
         except ValueError:  # what is forced does not fit local memory
-            if forced.memory == "local":
+            if choices.memory == "local":
                 raise
-            draft.steps.clear()
         else:
-            if forced.memory == "local" or local.passes <= MAX_LOCAL_PASSES.get(update, 1):
+            if choices.memory == "local" or local.passes <= BY_NAME[update].most_local_passes:
                 return local
-            draft.steps.clear()
-    update = forced.update or global_update
-    return _flat(draft, update) if draft.even else _batched_global(draft, update)
+    update = choices.update or global_update
+    return _flat(load, update) if load.equal_shares else _batched_global(load, update)
 
 
-def _flat(draft: Draft, update: str) -> Plan:
+def _flat(load: Workload, update: str) -> Plan:
     """One histogram of N_out H bins: neighbouring work-items are at the same few histograms, whose bins are cached."""
-    histograms = draft.num_histograms or 1
-    draft.step("N_out", histograms, "IV-C", "histograms, as one of N_out H bins")
-    whole = replace(draft, bins=tuple(histograms * bins for bins in draft.bins), num_histograms=None)
-    return replace(global_copies(whole, update), flat=histograms)
+    trace = Trace()
+    trace.step("N_out", load.histograms, "IV-C", "histograms, as one of N_out H bins")
+    whole = replace(load, bins=tuple(load.histograms * bins for bins in load.bins), num_histograms=None)
+    as_one = vars(global_copies(whole, update))
+    return after(trace.steps, FlattenedPlan(**as_one, flattened=load.histograms))
 
 
-def _batched_local(draft: Draft, update: str) -> Plan:
-    forced, memory = draft.forced, draft.local_memory(update)
-    size, _ = draft.element_bytes(update)
-    group, each, chunks = _chunks(draft, forced.work_group_size or draft.profile.work_group_size)
-    one = size * draft.num_bins
+def _batched_local(load: Workload, update: str) -> Plan:
+    choices, memory, trace = load.choices, load.local_memory(update), Trace()
+    size, _ = load.element_bytes(update)
+    group = choices.work_group_size or load.profile.work_group_size
+    each, chunks = _chunks(load, trace, group)
+    one = size * load.num_bins
     teams = 1
-    if chunks == 1 and forced.passes is None:
-        most = memory // (one * (forced.copies or 1))
-        teams = _teams(draft, group, each, int(min(most, draft.num_histograms or 1)))
+    if chunks == 1 and choices.passes is None:
+        most = memory // (one * (choices.copies or 1))
+        teams = _teams(trace, group, each, int(min(most, load.histograms)))
     team = group // teams
     copies = team
     if update != "private":
-        fitting = draft.step(
-            "m'", min(memory / teams / size, each) / draft.num_bins, "(1)", "min(L / P / elsize, n / K) / H"
-        )
-        copies = int(draft.step("M", max(1, min(floor(fitting), team)), "(2)", "max(1, min(floor(m'), B / P))"))
-        if forced.copies is not None:
-            copies = int(draft.step("M", min(forced.copies, team), "", "forced, at most B / P"))
-    draft.step("C", ceil(team / copies), "(2)", "ceil(B / P / M)")
-    passes = local_passes(draft, update, copies * teams)
-    affordable = draft.affordable(chunks, "native")
-    groups = ceil((draft.num_histograms or 1) * affordable / teams)
-    return draft.finish(
-        "local", update, copies, passes, group, groups, team, groups_per_histogram=affordable, teams=teams
-    )
+        fitting = min(memory / teams / size, each) / load.num_bins
+        fitting = trace.step("m'", fitting, "(1)", "min(L / P / elsize, n / K) / H")
+        copies = int(trace.step("M", max(1, min(floor(fitting), team)), "(2)", "max(1, min(floor(m'), B / P))"))
+        if choices.copies is not None:
+            copies = int(trace.step("M", min(choices.copies, team), "", "forced, at most B / P"))
+    trace.step("C", ceil(team / copies), "(2)", "ceil(B / P / M)")
+    passes = local_passes(load, trace, update, copies * teams)
+    affordable = load.affordable(chunks, "native")
+    groups = ceil(load.histograms * affordable / teams)
+    return _batch(load, trace, "local", update, copies, passes, group, groups, team, affordable, teams)
 
 
-def _batched_global(draft: Draft, update: str) -> Plan:
-    histograms = draft.num_histograms or 1
-    group, each, chunks = _chunks(
-        draft, draft.forced.work_group_size or min(GLOBAL_WORK_GROUP, draft.profile.work_group_size)
-    )
-    teams = _teams(draft, group, each, histograms) if chunks == 1 else 1
+def _batched_global(load: Workload, update: str) -> Plan:
+    choices, trace = load.choices, Trace()
+    group = choices.work_group_size or min(GLOBAL_WORK_GROUP, load.profile.work_group_size)
+    each, chunks = _chunks(load, trace, group)
+    teams = _teams(trace, group, each, load.histograms) if chunks == 1 else 1
     # As if each were alone, with the share of the work-items that it gets; in one pass, since few are open at a time.
     threads = chunks * (group // teams)
-    one = replace(draft.profile, hardware_threads=threads)
-    alone = Draft(
-        ceil(draft.num_elements / histograms),
-        draft.bins,
-        one,
-        draft.bin_bytes,
-        draft.arrays,
-        draft.locked,
-        draft.race_factor,
-        replace(draft.forced, passes=draft.forced.passes or 1, work_group_size=None),
-        None,
-        None,
-        draft.emits,
-        draft.steps,
+    alone = replace(
+        load,
+        size=ceil(load.size / load.histograms),
+        profile=replace(load.profile, hardware_threads=threads),
+        choices=replace(choices, passes=choices.passes or 1, work_group_size=None),
+        memory_budget=None,
+        num_histograms=None,
     )
     found = global_copies(alone, update)
-    copies = draft.affordable(min(found.copies, threads), update)
-    groups = ceil(histograms * chunks / teams)
-    plan = draft.finish(
-        "global", update, copies, found.passes, group, groups, threads, groups_per_histogram=chunks, teams=teams
-    )
-    if plan.update != "private":
-        return plan
-    draft.steps.clear()
-    return _batched_private(draft)  # where each work-item has not only a copy of its own, but also a chunk
+    copies = load.affordable(min(found.copies, threads), update)
+    groups = ceil(load.histograms * chunks / teams)
+    plan = _batch(load, trace, "global", update, copies, found.passes, group, groups, threads, chunks, teams)
+    if plan.update == "private":
+        return _batched_private(load)  # where each work-item has not only a copy of its own, but also a chunk
+    return replace(plan, steps=(*plan.steps, *found.steps))
 
 
-def _batched_private(draft: Draft) -> Plan:
+def _batched_private(load: Workload) -> Plan:
     """A copy in global memory for each chunk, and a work-item for each."""
-    group, each, chunks = _chunks(
-        draft,
-        draft.forced.work_group_size or min(GLOBAL_WORK_GROUP, draft.profile.work_group_size),
-        work_items=True,
-    )
-    useful = int(each * chunks * draft.emits / (draft.num_bins * PRIVATE_ELEMENTS_PER_BIN))
+    choices, trace = load.choices, Trace()
+    group = choices.work_group_size or min(GLOBAL_WORK_GROUP, load.profile.work_group_size)
+    each, chunks = _chunks(load, trace, group, work_items=True)
+    useful = int(each * chunks * load.pairs_per_element / (load.num_bins * private.ELEMENTS_PER_BIN))
     chunks = max(1, min(chunks, useful))
-    if draft.forced.copies is not None:
-        chunks = draft.forced.copies
-    chunks = int(draft.step("M", draft.affordable(chunks, "private"), "", "K, as far as elements and memory go"))
-    passes = int(draft.step("S", min(draft.forced.passes or 1, max(draft.bins)), "", "one, or forced"))
-    tasks = (draft.num_histograms or 1) * chunks
-    groups = ceil(min(tasks, 4 * max(1, draft.profile.hardware_threads)) / group)
-    return draft.finish(
-        "global", "private", chunks, passes, group, groups, chunks, groups_per_histogram=chunks, teams=group
+    if choices.copies is not None:
+        chunks = choices.copies
+    chunks = int(trace.step("M", load.affordable(chunks, "private"), "", "K, as far as elements and memory go"))
+    passes = int(trace.step("S", min(choices.passes or 1, max(load.bins)), "", "one, or forced"))
+    tasks = load.histograms * chunks
+    groups = ceil(min(tasks, 4 * max(1, load.profile.hardware_threads)) / group)
+    return _batch(load, trace, "global", "private", chunks, passes, group, groups, chunks, chunks, group)
+
+
+def _batch(
+    load: Workload,
+    trace: Trace,
+    memory: str,
+    update: str,
+    copies: int,
+    passes: int,
+    group: int,
+    groups: int,
+    sharers: int,
+    chunks: int,
+    teams: int,
+) -> BatchedPlan:
+    copy = load.copy_bytes("native" if memory == "local" else update)
+    return make_plan(
+        BatchedPlan,
+        load,
+        trace,
+        memory=memory,
+        update=update,
+        copies=copies,
+        passes=passes,
+        group=group,
+        groups=groups,
+        sharers=sharers,
+        teams=teams,
+        groups_per_histogram=chunks,
+        most_tasks=None if load.memory_budget is None else load.memory_budget // copy,
     )
 
 
-def _chunks(draft: Draft, group: int, *, work_items: bool = False) -> tuple[int, int, int]:
-    """Return B, the elements of one chunk, and K, the chunks of one histogram."""
-    histograms = draft.num_histograms or 1
-    draft.step("B", group, "III-C", "work-group size")
-    threads = draft.work_items()
-    draft.step("N_out", histograms, "IV-C", "histograms")
+def _chunks(load: Workload, trace: Trace, group: int, *, work_items: bool = False) -> tuple[int, int]:
+    """Return the elements of one chunk, and K, the chunks of one histogram."""
+    trace.step("B", group, "III-C", "work-group size")
+    threads = int(trace.step("T", load.threads, "Fig. 2", "min(Thw, N)"))
+    trace.step("N_out", load.histograms, "IV-C", "histograms")
     if work_items:
-        chunks = int(draft.step("K", ceil(threads / histograms), "IV-C", "ceil(T / N_out): a work-item for each"))
+        chunks = trace.step("K", ceil(threads / load.histograms), "IV-C", "ceil(T / N_out): a work-item for each")
     else:
-        chunks = int(draft.step("K", ceil(ceil(threads / group) / histograms), "IV-C", "ceil(ceil(T / B) / N_out)"))
-    return group, ceil(draft.num_elements / histograms / chunks), chunks
+        chunks = ceil(ceil(threads / group) / load.histograms)
+        trace.step("K", chunks, "IV-C", "ceil(ceil(T / B) / N_out)")
+    return ceil(load.size / load.histograms / chunks), int(chunks)
 
 
-def _teams(draft: Draft, group: int, each: int, most: int) -> int:
+def _teams(trace: Trace, group: int, each: int, most: int) -> int:
     """Return P, a power of two: how many histograms of `each` elements one work-group has."""
     wanted = ELEMENTS_PER_WORK_ITEM * group / max(1, each)
     teams = 1
     while 2 * teams <= min(most, group // LEAST_TEAM) and teams < wanted and group % (2 * teams) == 0:
         teams *= 2
-    return int(
-        draft.step(
-            "P", teams, "", "histograms in a work-group: the fewest that give a work-item 16 elements, in teams of 32"
-        )
-    )
+    formula = "histograms in a work-group: the fewest that give a work-item 16 elements, in teams of 32"
+    return int(trace.step("P", teams, "", formula))

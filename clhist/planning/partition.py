@@ -6,10 +6,15 @@ and when it was measured to win.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
+from typing import ClassVar
 
-from clhist.planning.plan import Draft, Forced, Plan
+from clhist.planning.plan import Plan, Trace, make_plan
+from clhist.planning.problem import FREE
+from clhist.planning.times import PARTITIONED
+from clhist.planning.updates import BY_NAME
+from clhist.planning.workload import Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
 LEAST_GROUP = 64
@@ -19,100 +24,145 @@ MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, a
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
 MOST_PARTITIONED_BINS = 2**31 - 1
 
-# With as many passes over the input as these, partitioning was ahead on an H200 (docs/performance.md).
-PASSES_WORTH_PARTITIONING = {"native": 4, "cas": 2, "lock": 4}
-MOST_WORTH = {"native": 256, "cas": 128, "lock": 160}  # partitions
 MOST_PREDICTED = 256  # beyond which the segments of a tile get short, and predicted times wrong
 MOST_NATIVE_VALUE_BYTES = 4
 
 
-def cannot_partition(draft: Draft, update: str) -> Exception | None:
+@dataclass(frozen=True, kw_only=True)
+class PartitionedPlan(Plan):
+    """Pairs grouped by `partitions` (P) ranges of `bins_per_pass` bins, each of which is filled in local memory."""
+
+    strategy: ClassVar[str] = "partitioned"
+    rate: ClassVar[str | None] = PARTITIONED
+    kernels: ClassVar[int] = 4
+    more_local_bytes: ClassVar[int] = RANGE_BYTES
+
+    partitions: int
+
+    def how(self) -> str:
+        return f" of pairs in {self.partitions:,} partitions"
+
+    @property
+    def global_copies(self) -> int:
+        """Copies of each partition: one for each work-group that has pairs of it."""
+        return ceil(self.work_groups / self.partitions) + 1
+
+    @property
+    def filled_cells(self) -> int:
+        return self.partitions * super().filled_cells
+
+    @property
+    def choices(self) -> dict[str, object]:
+        return {"memory": "partitioned", "passes": self.partitions}
+
+    @property
+    def copy_bins(self) -> tuple[int, ...]:
+        return self.chunks()
+
+    def chunks(self) -> tuple[int, ...]:
+        return (self.bins_per_pass,)
+
+
+def cannot_partition(load: Workload, update: str) -> Exception | None:
     """Return why the pairs cannot be partitioned, if so."""
-    if draft.forced.update in ("private", "sort"):
-        return ValueError(f"memory: 'partitioned' takes native, cas and lock updates, got {draft.forced.update!r}")
-    if draft.most_emits != 1:
+    if load.choices.update in ("private", "sort"):
+        return ValueError(f"memory: 'partitioned' takes native, cas and lock updates, got {load.choices.update!r}")
+    if load.max_pairs != 1:
         return ValueError("memory: 'partitioned' takes maps that emit one value for an element at most")
-    if len(draft.bins) > 1 or draft.num_histograms is not None:
+    if len(load.bins) > 1 or load.num_histograms is not None:
         return ValueError("memory: 'partitioned' makes one histogram, and no batch")
-    if draft.num_elements > MOST_PARTITIONED_ELEMENTS or draft.num_bins > MOST_PARTITIONED_BINS:
+    if load.size > MOST_PARTITIONED_ELEMENTS or load.num_bins > MOST_PARTITIONED_BINS:
         return ValueError(
             f"memory: 'partitioned' takes at most {MOST_PARTITIONED_ELEMENTS} elements and {MOST_PARTITIONED_BINS} "
-            f"bins, got {draft.num_elements} and {draft.num_bins}"
+            f"bins, got {load.size} and {load.num_bins}"
         )
-    size, _ = draft.element_bytes(update)
-    if 2 * size + RANGE_BYTES > draft.local_memory(update):
+    size, _ = load.element_bytes(update)
+    if 2 * size + RANGE_BYTES > load.local_memory(update):
         return ValueError(f"memory: 'partitioned' needs local memory for 2 bins of {size:g} bytes")
-    if partition_count(draft, update) > work_items(draft):
+    if partition_count(load, update) > work_items(load):
         return ValueError(
-            f"memory: 'partitioned' makes at most {work_items(draft)} partitions, "
-            f"{draft.num_bins} bins need {partition_count(draft, update)}"
+            f"memory: 'partitioned' makes at most {work_items(load)} partitions, "
+            f"{load.num_bins} bins need {partition_count(load, update)}"
         )
-    if least_tile_bytes(draft, update) > draft.profile.local_memory:
+    if least_tile_bytes(load, update) > load.profile.local_memory:
         return ValueError(
-            f"memory: 'partitioned' takes {least_tile_bytes(draft, update)} bytes of local memory for a tile of pairs "
-            f"where {draft.profile.name} has {draft.profile.local_memory}"
+            f"memory: 'partitioned' takes {least_tile_bytes(load, update)} bytes of local memory for a tile of pairs "
+            f"where {load.profile.name} has {load.profile.local_memory}"
         )
-    if draft.memory_budget is not None and pair_bytes(draft) > draft.memory_budget:
+    if load.memory_budget is not None and pair_bytes(load) > load.memory_budget:
         return MemoryError(
-            f"memory_budget: partitioning {draft.num_elements} pairs takes {pair_bytes(draft)} bytes, "
-            f"got {draft.memory_budget} bytes"
+            f"memory_budget: partitioning {load.size} pairs takes {pair_bytes(load)} bytes, "
+            f"got {load.memory_budget} bytes"
         )
     return None
 
 
-def is_worth_partitioning(draft: Draft, update: str, passes: int) -> bool:
+def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int) -> bool:
     """Whether partitioning is predicted to beat `passes` passes over local memory and updates in global memory."""
-    forced = replace(draft.forced, update=None)
-    if draft.profile.kind == "cpu" or forced != Forced() or passes < PASSES_WORTH_PARTITIONING.get(update, passes + 1):
+    known, forced = BY_NAME[update], replace(load.choices, update=None)
+    least = known.passes_worth_partitioning
+    if load.on_cpu or forced != FREE or least is None or passes < least:
         return False
-    if cannot_partition(draft, update) is not None:
+    if cannot_partition(load, update) is not None:
         return False
-    count = partition_count(draft, update)
-    if count > MOST_WORTH[update] or (update == "native" and draft.value_bytes > MOST_NATIVE_VALUE_BYTES):
+    count = partition_count(load, update)
+    if count > known.most_partitions or (update == "native" and load.value_bytes > MOST_NATIVE_VALUE_BYTES):
         return False
-    cells = (work_groups(draft, update) + count) * ceil(draft.num_bins / count)
-    enough = draft.step("N_min", 2 * cells, "", "2 (groups + P) H / P: fewer elements are not worth all copies")
-    return draft.num_elements >= enough
+    cells = (work_groups(load, update) + count) * ceil(load.num_bins / count)
+    enough = trace.step("N_min", 2 * cells, "", "2 (groups + P) H / P: fewer elements are not worth all copies")
+    return load.size >= enough
 
 
-def partitioned(draft: Draft, update: str) -> Plan:
+def partitioned(load: Workload, update: str) -> PartitionedPlan:
     """One copy of each range of bins for each work-group that has pairs of it, in local memory."""
-    reason = cannot_partition(draft, update)
+    reason = cannot_partition(load, update)
     if reason is not None:
         raise reason
-    forced = draft.forced
-    if forced.copies not in (None, 1):
-        raise ValueError(f"copies: expected 1 with memory='partitioned', got {forced.copies}")
-    count = int(draft.step("P", partition_count(draft, update), "", "partitions, whose bins fit local memory"))
-    width = int(draft.step("H_chk", max(2, ceil(draft.num_bins / count)), "", "ceil(H / P), 2 at least"))
-    group = forced.work_group_size or draft.profile.work_group_size
-    draft.step("B", group, "III-C", "work-group size")
-    groups = int(draft.step("groups", work_groups(draft, update), "", "as many as are resident"))
-    draft.step("bytes", pair_bytes(draft), "", "of the pairs, about")
-    plan = draft.finish("local", update, 1, 1, group, groups, group)
-    return replace(plan, partitions=ceil(draft.num_bins / width), bins_per_pass=width)
+    choices, trace = load.choices, Trace()
+    if choices.copies not in (None, 1):
+        raise ValueError(f"copies: expected 1 with memory='partitioned', got {choices.copies}")
+    count = int(trace.step("P", partition_count(load, update), "", "partitions, whose bins fit local memory"))
+    width = int(trace.step("H_chk", max(2, ceil(load.num_bins / count)), "", "ceil(H / P), 2 at least"))
+    group = choices.work_group_size or load.profile.work_group_size
+    trace.step("B", group, "III-C", "work-group size")
+    groups = int(trace.step("groups", work_groups(load, update), "", "as many as are resident"))
+    trace.step("bytes", pair_bytes(load), "", "of the pairs, about")
+    plan = make_plan(
+        PartitionedPlan,
+        load,
+        trace,
+        memory="local",
+        update=update,
+        copies=1,
+        passes=1,
+        group=group,
+        groups=groups,
+        sharers=group,
+        partitions=ceil(load.num_bins / width),
+    )
+    return replace(plan, bins_per_pass=width)
 
 
-def partition_count(draft: Draft, update: str) -> int:
+def partition_count(load: Workload, update: str) -> int:
     """Return how many ranges of bins, each of which fits local memory, all bins make; more if passes are forced."""
-    size, _ = draft.element_bytes(update)
-    room = draft.local_memory(update) - draft.alignment_bytes(update) - RANGE_BYTES
-    needed = ceil(draft.num_bins / max(2, min(MOST_PARTITION_BINS, int(room // size))))
-    return max(needed, min(draft.forced.passes or 1, ceil(draft.num_bins / 2)))
+    size, _ = load.element_bytes(update)
+    room = load.local_memory(update) - load.alignment_bytes(update) - RANGE_BYTES
+    needed = ceil(load.num_bins / max(2, min(MOST_PARTITION_BINS, int(room // size))))
+    return max(needed, min(load.choices.passes or 1, ceil(load.num_bins / 2)))
 
 
-def work_groups(draft: Draft, update: str) -> int:
+def work_groups(load: Workload, update: str) -> int:
     """Return how many work-groups go through the pairs: those that are resident together, by their local memory."""
-    group = draft.forced.work_group_size or draft.profile.work_group_size
-    groups = ceil(min(draft.profile.hardware_threads, max(1, draft.num_elements)) / group)
-    size, _ = draft.element_bytes(update)
-    width = ceil(draft.num_bins / partition_count(draft, update))
-    return draft.resident(groups, int(width * size))
+    group = load.choices.work_group_size or load.profile.work_group_size
+    groups = ceil(min(load.profile.hardware_threads, max(1, load.size)) / group)
+    size, _ = load.element_bytes(update)
+    width = ceil(load.num_bins / partition_count(load, update))
+    return load.resident(groups, int(width * size))
 
 
-def work_items(draft: Draft) -> int:
+def work_items(load: Workload) -> int:
     """Return the work-items of a group that partitions one tile."""
-    return min(PARTITION_GROUP, power_of_two(draft.profile.work_group_size))
+    return min(PARTITION_GROUP, power_of_two(load.profile.work_group_size))
 
 
 def power_of_two(number: int) -> int:
@@ -120,13 +170,13 @@ def power_of_two(number: int) -> int:
     return 1 << (number.bit_length() - 1)
 
 
-def pair_bytes(draft: Draft) -> int:
+def pair_bytes(load: Workload) -> int:
     """Return the bytes of the pairs, about: 16 bits for the bin, and the value if each pair has its own."""
-    return draft.num_elements * (2 + draft.value_bytes) * 9 // 8
+    return load.size * (2 + load.value_bytes) * 9 // 8
 
 
-def least_tile_bytes(draft: Draft, update: str) -> int:
+def least_tile_bytes(load: Workload, update: str) -> int:
     """Return the most bytes of local memory that the smallest tile takes; see `clhist.codegen.specs.PartitionSpec`."""
-    most = 2 * power_of_two(partition_count(draft, update))
-    items = max(min(LEAST_GROUP, work_items(draft)), most)
-    return (16 * items + 16 * most) * (2 + draft.value_bytes) + 4 * 9 * most + 32
+    most = 2 * power_of_two(partition_count(load, update))
+    items = max(min(LEAST_GROUP, work_items(load)), most)
+    return (16 * items + 16 * most) * (2 + load.value_bytes) + 4 * 9 * most + 32

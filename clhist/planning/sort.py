@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
+from typing import ClassVar
 
-from clhist.planning.equations import global_copies
-from clhist.planning.plan import GLOBAL_WORK_GROUP, Draft, Forced, Plan
+from clhist.planning.global_memory import global_copies
+from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
+from clhist.planning.problem import FREE
+from clhist.planning.workload import Workload
 
 # Sorting pairs and combining neighbours (Listing 4), measured on an H200 (docs/performance.md): what a pair costs for
 # each 8 bits of the number of bins, what one of three launches for each two bits costs, and what an update costs that
@@ -20,75 +23,103 @@ MOST_SORTED_PAIRS = 2**30 - 1  # PyOpenCL's scans count in 32 bits, and beyond t
 MOST_SORTED_BINS = 2**31 - 1
 
 
-def global_or_sorted(draft: Draft, update: str) -> Plan:
+@dataclass(frozen=True, kw_only=True)
+class SortedPlan(Plan):
+    """Pairs sorted by bin, those of each bin combined by a segmented scan."""
+
+    strategy: ClassVar[str] = "sort"
+
+
+def global_or_sorted(load: Workload, update: str) -> Plan:
     """In global memory; by sorting where no copy with its locks fits the budget, or where many wait for few locks."""
-    left_to_us = update == "lock" and draft.forced == Forced() and draft.profile.kind != "cpu"
-    may_sort = left_to_us and cannot_sort(draft) is None
+    left_to_us = update == "lock" and load.choices == FREE and not load.on_cpu
+    may_sort = left_to_us and cannot_sort(load) is None
+    trace = Trace()
     try:
-        found = global_copies(draft, update)
+        found = global_copies(load, update)
     except MemoryError:
         if not may_sort:
             raise
-        draft.step("M", 0, "", "not even one copy with its locks fits the memory budget: pairs are sorted")
-        return sorted_pairs(draft)
+        trace.step("M", 0, "", "not even one copy with its locks fits the memory budget: pairs are sorted")
+        return after(trace.steps, sorted_pairs(load))
     if not may_sort or found.update != "lock":
         return found
-    threads = min(draft.profile.hardware_threads, max(1, draft.num_elements))
-    distinct = max(1.0, found.copies * draft.num_bins / draft.race_factor)
-    if draft.step("X", threads / distinct, "III-A", "T RF / (M H) work-items at each distinct bin") > 1:
-        pairs = draft.num_elements * draft.pairs_each
-        locked = draft.step(
-            "t_lock", 1e-6 * pairs * LOCK_NANOSECONDS / distinct, "", f"ms: {LOCK_NANOSECONDS:g} ns N RF / (M H)"
+    distinct = max(1.0, found.copies * load.num_bins / load.race_factor)
+    if trace.step("X", load.threads / distinct, "III-A", "T RF / (M H) work-items at each distinct bin") > 1:
+        locked = trace.step(
+            "t_lock", 1e-6 * load.pairs * LOCK_NANOSECONDS / distinct, "", f"ms: {LOCK_NANOSECONDS:g} ns N RF / (M H)"
         )
-        bits = draft.sorted_bins.bit_length()
+        bits = load.all_bins.bit_length()
         launches = 3 * ceil(bits / SORT_BITS) * SORT_LAUNCH_NANOSECONDS
-        sorting = draft.step(
+        sorting = trace.step(
             "t_sort",
-            1e-6 * (pairs * SORT_NANOSECONDS * bits / 8 + launches),
+            1e-6 * (load.pairs * SORT_NANOSECONDS * bits / 8 + launches),
             "",
             f"ms: {SORT_NANOSECONDS:g} ns N bits / 8, and 3 launches of {SORT_LAUNCH_NANOSECONDS:g} ns for 2 bits",
         )
         if locked > SORT_ADVANTAGE * sorting:
-            return sorted_pairs(draft)
-    return replace(found, steps=tuple(draft.steps))
+            return after((*found.steps, *trace.steps), sorted_pairs(load))
+    return replace(found, steps=(*found.steps, *trace.steps))
 
 
-def cannot_sort(draft: Draft) -> Exception | None:
+def cannot_sort(load: Workload) -> Exception | None:
     """Return why the pairs cannot be sorted, if so."""
-    if draft.most_emits is None:
+    if load.max_pairs is None:
         return ValueError(
             "update: 'sort' needs to know how many values an element has at most: expected a map without loops, goto "
             "and macros of its own, or emits= for the kernel"
         )
-    if len(draft.bins) > 1:
-        return ValueError(f"update: 'sort' makes one histogram at a time, got {len(draft.bins)}")
-    pairs = draft.num_elements * draft.pairs_each
-    if pairs > MOST_SORTED_PAIRS:
-        return ValueError(f"update: 'sort' takes at most {MOST_SORTED_PAIRS} (bin, value) pairs, got {pairs}")
-    if draft.sorted_bins > MOST_SORTED_BINS:
-        return ValueError(f"update: 'sort' takes at most {MOST_SORTED_BINS} bins, got {draft.sorted_bins}")
-    if draft.memory_budget is not None and draft.sort_bytes > draft.memory_budget:
+    if len(load.bins) > 1:
+        return ValueError(f"update: 'sort' makes one histogram at a time, got {len(load.bins)}")
+    if load.pairs > MOST_SORTED_PAIRS:
+        return ValueError(f"update: 'sort' takes at most {MOST_SORTED_PAIRS} (bin, value) pairs, got {load.pairs}")
+    if load.all_bins > MOST_SORTED_BINS:
+        return ValueError(f"update: 'sort' takes at most {MOST_SORTED_BINS} bins, got {load.all_bins}")
+    needed = sort_bytes(load.pairs, load.all_bins, load.bin_bytes[0])
+    if load.memory_budget is not None and needed > load.memory_budget:
         return MemoryError(
-            f"memory_budget: sorting {pairs} pairs into {draft.sorted_bins} bins takes {draft.sort_bytes} bytes, "
-            f"got {draft.memory_budget} bytes"
+            f"memory_budget: sorting {load.pairs} pairs into {load.all_bins} bins takes {needed} bytes, "
+            f"got {load.memory_budget} bytes"
         )
     return None
 
 
-def sorted_pairs(draft: Draft) -> Plan:
+def sort_bytes(pairs: int, bins: int, bin_bytes: int) -> int:
+    """Return the bytes of global memory that sorting takes at its peak, about.
+
+    For a pair its accumulator and, while it is sorted, bin and position three times and 16 bytes of PyOpenCL's scan;
+    or, while it is scanned, bin and position twice and another accumulator. And one copy of the bins.
+    """
+    return pairs * (bin_bytes + max(40, 16 + bin_bytes)) + bins * bin_bytes
+
+
+def sorted_pairs(load: Workload) -> Plan:
     """Listing 4: the pairs are sorted by bin, and a segmented scan combines those of each bin."""
-    forced, threads = draft.forced, draft.work_items()
-    reason = cannot_sort(draft)
+    choices, trace = load.choices, Trace()
+    threads = int(trace.step("T", load.threads, "Fig. 2", "min(Thw, N)"))
+    reason = cannot_sort(load)
     if reason is not None:
         raise reason
-    if forced.memory == "local":
+    if choices.memory == "local":
         raise ValueError("memory: expected 'global' with update='sort', got 'local'")
-    for name, value in (("copies", forced.copies), ("passes", forced.passes)):
+    for name, value in (("copies", choices.copies), ("passes", choices.passes)):
         if value not in (None, 1):
             raise ValueError(f"{name}: expected 1 with update='sort', got {value}")
-    group = forced.work_group_size or min(GLOBAL_WORK_GROUP, draft.profile.work_group_size)
-    draft.step("B", group, "", "work-group size")
-    draft.step("pairs", draft.num_elements * draft.pairs_each, "Listing 4", "N, times the values of an element at most")
-    draft.step("bits", draft.sorted_bins.bit_length(), "Listing 4", "of a bin, or H for none: sorted 2 at a time")
-    draft.step("bytes", draft.sort_bytes, "", "pairs sorted and scanned, and one copy of the bins")
-    return draft.finish("global", "sort", 1, 1, group, ceil(threads / group), 1)
+    group = choices.work_group_size or min(GLOBAL_WORK_GROUP, load.profile.work_group_size)
+    trace.step("B", group, "", "work-group size")
+    trace.step("pairs", load.pairs, "Listing 4", "N, times the values of an element at most")
+    trace.step("bits", load.all_bins.bit_length(), "Listing 4", "of a bin, or H for none: sorted 2 at a time")
+    needed = sort_bytes(load.pairs, load.all_bins, load.bin_bytes[0])
+    trace.step("bytes", needed, "", "pairs sorted and scanned, and one copy of the bins")
+    return make_plan(
+        SortedPlan,
+        load,
+        trace,
+        memory="global",
+        update="sort",
+        copies=1,
+        passes=1,
+        group=group,
+        groups=ceil(threads / group),
+        sharers=1,
+    )

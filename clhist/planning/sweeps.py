@@ -1,22 +1,29 @@
-"""From operators and numbers to sweeps: which form of an operator, which updates, which histograms together.
+"""From a call's histograms to sweeps: which form of an operator, which updates, which histograms together.
 
 Pure: `clhist.planning.choose` plans one sweep, this module decides what a sweep consists of.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
-from clhist.codegen.specs import Output
-from clhist.hardware.atomics import MEMORIES, UPDATES, choose_updates, enough_copies, part_loops, slowest, update_kind
 from clhist.hardware.profile import Profile
 from clhist.operators.operator import Operator
-from clhist.planning import choose as model
-from clhist.planning.plan import Forced, Plan
-from clhist.planning.times import BIN_NUMBER_BYTES
+from clhist.planning.choose import plan_sweep
+from clhist.planning.plan import Output, Plan
+from clhist.planning.problem import MEMORIES, Histogram, Problem
+from clhist.planning.updates import (
+    SORT,
+    UPDATES,
+    choose_updates,
+    part_loops,
+    rate_kind,
+    slowest,
+    useful_copies,
+)
+from clhist.planning.workload import Workload
 
 # On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums, an addition of
 # 64 bits 191; in three passes and more the addition in global memory is ahead (docs/performance.md).
@@ -25,107 +32,49 @@ _PASSES_WORTH_A_WIDER_BIN = 2
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Target:
-    """A histogram that is asked for.
+def plan(problem: Problem, profile: Profile) -> Plan:
+    """Return how a device computes the histograms of a problem in one sweep over the input.
 
-    Attributes
+    Parameters
     ----------
-    operator : Operator
-        Its operator.
-    suffix : str
-        What its ``EMIT`` ends in.
-    emits : int or None
-        How many values one element has for it at most; None if that is not known.
-    value : str or None
-        The C of the value that all pairs have; None if they differ.
+    problem : Problem
+        What is asked for.
+    profile : Profile
+        The device.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, the choices contradict each other or the device, or the histograms take more
+        than one sweep: `plan_sweeps` plans those.
+    MemoryError
+        If not even one copy fits the budget.
     """
-
-    operator: Operator
-    suffix: str
-    emits: int | None
-    value: str | None = None
-
-    @property
-    def counts(self) -> bool:
-        """Whether every value is 1."""
-        return self.value == "1"
+    plans = plan_sweeps(problem, profile)
+    if len(plans) != 1:
+        raise ValueError(f"problem: expected histograms that one sweep fills, got {len(plans)} sweeps; use plan_sweeps")
+    return plans[0]
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is to be planned; see `clhist.model.plan`.
+def plan_sweeps(problem: Problem, profile: Profile, indices: Collection[int] | None = None) -> tuple[Plan, ...]:
+    """Return the sweeps that compute all histograms of `problem`, or those of these `indices`.
 
-    Attributes
-    ----------
-    size : int
-        N.
-    bins : tuple of int
-        H of each histogram.
-    num_histograms : int or None
-        N_out of a batch.
-    race_factor : float
-        RF.
-    forced : Forced
-        The caller's choices.
-    memory_budget : int
-        Bytes that copies may take in global memory.
-    emits : int
-        How many values an element has for a histogram, as far as that is known.
-    even : bool
-        Whether each histogram of a batch has as many elements.
-    read_bytes : int
-        What the map reads for an element, as far as that is known.
-    refused : tuple of (str, str)
-        Updates, each with its memory, that the compiler would not have.
-    """
-
-    size: int
-    bins: tuple[int, ...]
-    num_histograms: int | None
-    race_factor: float
-    forced: Forced
-    memory_budget: int
-    emits: int = 1
-    even: bool = True
-    read_bytes: int = BIN_NUMBER_BYTES
-    refused: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class PlannedSweep:
-    """One sweep: its plan, its outputs, and which of the histograms asked for these are."""
-
-    plan: Plan
-    outputs: tuple[Output, ...]
-    numbers: tuple[int, ...]
-
-
-def plan_sweeps(
-    targets: Sequence[Target],
-    problem: Problem,
-    profile: Profile,
-    features: Collection[str],
-    numbers: Collection[int] | None = None,
-) -> tuple[PlannedSweep, ...]:
-    """Return the sweeps that compute all of `targets`, or those of these `numbers`.
-
-    An operator takes the form, its own or a lifted one, whose update is best where work-items share copies. Histograms
-    are filled by one sweep as long as that reads the input no more often than one sweep each would, and moves none of
-    them out of local memory.
+    An operator takes the form, its own or an equivalent one, whose update is best where work-items share copies.
+    Histograms are filled by one sweep as long as that reads the input no more often than one sweep each would, and
+    moves none of them out of local memory.
 
     Raises
     ------
     ValueError, MemoryError
-        As `clhist.model.plan`, and for an update that an operator cannot have.
+        As `clhist.planning.choose.plan_sweep`, and for an update that an operator cannot have.
     """
-    wanted = range(len(targets)) if numbers is None else numbers
-    each = [_best_form(targets[number], number, problem, profile, features) for number in wanted]
-    return tuple(grouped(each, lambda first, second: _joined(first, second, problem, profile, features)))
+    wanted = range(len(problem.histograms)) if indices is None else indices
+    each = [_best_form(index, problem, profile) for index in wanted]
+    return tuple(join_sweeps(each, lambda first, second: _joined(first, second, problem, profile)))
 
 
-def grouped(each: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
-    """Return what is left when each is joined with the first that it can be joined with."""
+def join_sweeps(each: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
+    """Return what is left when each sweep is joined with the first that it can be joined with."""
     found: list[T] = []
     for one in each:
         for k, other in enumerate(found):
@@ -138,42 +87,25 @@ def grouped(each: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
     return found
 
 
-def pays(joint: Plan, first: Plan, second: Plan) -> bool:
+def is_worth_joining(joint: Plan, first: Plan, second: Plan) -> bool:
     """Whether one sweep for both is better than one each: the same memory, and the input read no more often."""
     return joint.memory == first.memory == second.memory and joint.passes <= first.passes + second.passes
 
 
-def emits_of(name: str, code: str, preamble: str = "") -> int | None:
-    """Return how many values the map `code` has at most for one element by the macro `name`, or None if a loop, or a
-    macro or function of the preamble, may repeat it."""
-    loop, used = r"\b(for|while|do|goto)\b", rf"\b{name}\b"
-    macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
-    if re.search(loop, code) or re.search(r"#\s*define\b", code) or re.search(used, preamble):
-        return None
-    if any(re.search(rf"{loop}|##", macro) for macro in macros):
-        return None
-    wrappers = [found for macro in macros for found in re.findall(r"#\s*define\s+(\w+)\(", macro)]
-    if any(re.search(rf"\b{wrapper}\s*\([^;]*{used}", code) for wrapper in wrappers):
-        return None
-    return len(re.findall(rf"\b{name}\b", code))
-
-
-def _best_form(
-    target: Target, number: int, problem: Problem, profile: Profile, features: Collection[str]
-) -> PlannedSweep:
+def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:
     best, failed = None, None
-    for operator in _forms(target, problem.size):
+    histogram = problem.histograms[index]
+    for operator in _forms(histogram, problem.size):
         try:
-            output = Output(operator, (), target.suffix)
-            sweep = _plan_one((output,), (number,), problem, profile, features, target)
+            plan = _plan_one((Output(operator, (), histogram.suffix),), (index,), problem, profile, histogram)
         except ValueError as error:
             failed = failed or error
             continue
-        if sweep.plan.update == "private":
-            return sweep if best is None else best
-        if best is None or _is_better(sweep, best):
-            best = sweep
-        if problem.forced.update is not None:
+        if plan.update == "private":
+            return plan if best is None else best
+        if best is None or _is_better(plan, best):
+            best = plan
+        if problem.choices.update is not None:
             break  # the operator's own form, where that has it
     if best is None:
         assert failed is not None
@@ -181,98 +113,110 @@ def _best_form(
     return best
 
 
-def _is_better(lifted: PlannedSweep, own: PlannedSweep) -> bool:
-    """Whether the better update of a lifted form is worth its larger bins; in local memory it is not (measured)."""
-    if _rank(lifted.plan) >= _rank(own.plan):
+def _is_better(other: Plan, own: Plan) -> bool:
+    """Whether the better update of an equivalent form is worth its larger bins; not in local memory (measured)."""
+    if _rank(other) >= _rank(own):
         return False
-    wider = lifted.outputs[0].operator.bin_bytes > own.outputs[0].operator.bin_bytes
-    return not (wider and own.plan.memory == "local" and own.plan.passes <= _PASSES_WORTH_A_WIDER_BIN)
+    wider = other.outputs[0].operator.bin_bytes > own.outputs[0].operator.bin_bytes
+    return not (wider and own.memory == "local" and own.passes <= _PASSES_WORTH_A_WIDER_BIN)
 
 
 def _rank(plan: Plan) -> int:
     """Return how good an update is, 0 being the best; sorting was taken in the place of locks."""
-    return UPDATES.index("lock" if plan.update == "sort" else plan.update)
+    return UPDATES.index("lock" if plan.update == SORT else plan.update)
 
 
-def _forms(target: Target, size: int) -> Iterator[Operator]:
-    yield target.operator
-    for lifted in target.operator.lifted:
-        most, emits = lifted.most_values, target.emits
-        if most is None or (emits is not None and size * emits < most):  # one more for dest
+def _forms(histogram: Histogram, size: int) -> Iterator[Operator]:
+    yield histogram.operator
+    for lifted in histogram.operator.lifted:
+        most, pairs = lifted.most_values, histogram.max_pairs
+        if most is None or (pairs is not None and size * pairs < most):  # one more for dest
             yield lifted.operator
 
 
-def _joined(
-    first: PlannedSweep, second: PlannedSweep, problem: Problem, profile: Profile, features: Collection[str]
-) -> PlannedSweep | None:
-    """Return the two as one sweep if that pays; pairs that are sorted are those of one histogram."""
-    if "sort" in (first.plan.update, second.plan.update) or first.plan.partitions or second.plan.partitions:
+def _joined(first: Plan, second: Plan, problem: Problem, profile: Profile) -> Plan | None:
+    """Return the two as one sweep if that pays; pairs that are sorted or partitioned are those of one histogram."""
+    if not {first.strategy, second.strategy}.isdisjoint(("sort", "partitioned")):
         return None
+    indices = first.output_indices + second.output_indices
     try:
-        joint = _plan_one(first.outputs + second.outputs, first.numbers + second.numbers, problem, profile, features)
+        joint = _plan_one(first.outputs + second.outputs, indices, problem, profile)
     except (ValueError, MemoryError):  # too many copies, or too much for the budget
         return None
-    return joint if pays(joint.plan, first.plan, second.plan) else None
+    return joint if is_worth_joining(joint, first, second) else None
 
 
 def _plan_one(
     outputs: tuple[Output, ...],
-    numbers: tuple[int, ...],
+    indices: tuple[int, ...],
     problem: Problem,
     profile: Profile,
-    features: Collection[str],
-    target: Target | None = None,
-) -> PlannedSweep:
-    forced = problem.forced
-    shared = None if forced.update in ("private", "sort") else forced.update
-    updates = _shared_updates(outputs, forced.memory, features, shared, problem.refused)
-    worst = {m: slowest(u for each in found for u in each) for m, found in updates.items()}
-    any_memory = next(iter(updates.values()))
-    enough = [
-        enough_copies(update, problem.bins[number], loops=part_loops(part), read_bytes=problem.read_bytes or 4)
-        for output, each, number in zip(outputs, updates.get("local", ()), numbers, strict=False)
+    single: Histogram | None = None,
+) -> Plan:
+    """Return the plan of one sweep for `outputs`; `single` is the histogram asked for if there is only one."""
+    choices = problem.choices
+    features = profile.features or frozenset()
+    shared = None if choices.update in ("private", SORT) else choices.update
+    updates = _shared_updates(outputs, choices.memory, features, shared, problem.refused)
+    plan = plan_sweep(_workload(outputs, indices, problem, profile, single, updates))
+    if plan.update in ("private", SORT):
+        chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]
+    else:
+        chosen = updates[plan.memory]
+    return replace(
+        plan,
+        outputs=tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True)),
+        output_indices=indices,
+        refused=tuple(f"{update} in {memory}" for update, memory in problem.refused),
+    )
+
+
+def _workload(
+    outputs: tuple[Output, ...],
+    indices: tuple[int, ...],
+    problem: Problem,
+    profile: Profile,
+    single: Histogram | None,
+    updates: dict[str, list[tuple[str, ...]]],
+) -> Workload:
+    """Return the numbers of a sweep that fills `outputs`."""
+    bins = tuple(problem.histograms[index].bins for index in indices)
+    worst = {memory: slowest(u for each in found for u in each) for memory, found in updates.items()}
+    useful = [
+        useful_copies(update, number, loops=part_loops(part), read_bytes=problem.read_bytes or 4)
+        for output, each, number in zip(outputs, updates.get("local", ()), bins, strict=False)
         for part, update in zip(output.operator.parts, each, strict=True)
     ]
-    plan = model.plan(
-        problem.size,
-        tuple(problem.bins[number] for number in numbers),
-        profile,
+    return Workload(
+        size=problem.size,
+        bins=bins,
+        profile=profile,
         local_update=worst.get("local", "lock"),
         global_update=worst.get("global", "lock"),
         bin_bytes=tuple(output.operator.bin_bytes for output in outputs),
         arrays=max(len(output.operator.parts) for output in outputs),
-        locked=tuple(each.count("lock") for each in any_memory),
+        locked=tuple(each.count("lock") for each in next(iter(updates.values()))),
         race_factor=problem.race_factor,
-        forced=forced,
+        choices=problem.choices,
         memory_budget=problem.memory_budget,
         num_histograms=problem.num_histograms,
-        even=problem.even,
-        emits=problem.emits,
-        most_emits=None if target is None else target.emits,
-        enough_copies=max(enough, default=None),
-        value_bytes=0 if target is not None and target.value is not None else outputs[0].operator.dtype.itemsize,
-        counts=target is not None and target.counts and _can_be_packed(outputs[0].operator),
-        kinds=_kinds(outputs, updates),
+        equal_shares=problem.equal_shares,
+        pairs_per_element=problem.pairs_per_element,
+        max_pairs=None if single is None else single.max_pairs,
+        useful_copies=max(useful, default=None),
+        value_bytes=0 if single is not None and single.value is not None else outputs[0].operator.dtype.itemsize,
+        counts=single is not None and single.counts and _can_be_packed(outputs[0].operator),
+        rate_kinds=_rate_kinds(outputs, updates),
         read_bytes=problem.read_bytes,
     )
-    if plan.update in ("private", "sort"):
-        chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]
-    else:
-        chosen = updates[plan.memory]
-    names = tuple(output.suffix.removeprefix("_") for output in outputs if output.suffix)
-    return PlannedSweep(
-        replace(plan, outputs=names, refused=tuple(f"{update} in {memory}" for update, memory in problem.refused)),
-        tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True)),
-        numbers,
-    )
 
 
-def _kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> tuple[str, str]:
+def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> tuple[str, str]:
     """Return what rates depend on, for each memory: of one histogram whose operator has one part."""
     parts = [part for output in outputs for part in output.operator.parts]
     if len(parts) > 1:
         return "", ""
-    local, everywhere = (update_kind(parts[0], updates[m][0][0]) if m in updates else "" for m in MEMORIES)
+    local, everywhere = (rate_kind(parts[0], updates[m][0][0]) if m in updates else "" for m in MEMORIES)
     return local, everywhere
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clhist.planning.plan import Plan
+from clhist.planning.problem import BIN_NUMBER_BYTES, MEMORIES
+from clhist.planning.workload import Workload
 
 # What is measured of each kind of update, and then of all: names of the tables `[measured."..."]` in a profile.
 ONE_PASS, FURTHER_PASS, PACKED, PARTITIONED, EVERYWHERE = (
@@ -25,8 +27,6 @@ VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
 COUNT = "count"  # the kind of 32-bit additions of 1, whose pairs have no values
 _CELL_BYTES = 4
 SWEEP_READING = 0.85  # of the bandwidth of plain reading, on an H200
-BIN_NUMBER_BYTES = 4  # of an element where rates are measured
-_KERNELS = {PACKED: 3, PARTITIONED: 4, ONE_PASS: 2, EVERYWHERE: 3}
 
 
 def rate_name(kind: str, what: str) -> str:
@@ -43,11 +43,11 @@ class Times:
     rates : mapping of str to float
         Of a profile.
     kind : str
-        Of `clhist.hardware.atomics.update_kind`, or `COUNT`.
+        Of `clhist.planning.updates.rate_kind`, or `COUNT`.
     bin_bytes, value_bytes, read_bytes : int
         Of a bin; of a value in memory, 0 if all pairs have the same; and of what the map reads for each element.
-    emits : int or None
-        How many pairs an element has; None, for which nothing is predicted, if that is not known.
+    max_pairs : int or None
+        Pairs that an element has at most; None, for which nothing is predicted, if that is not known.
     """
 
     rates: Mapping[str, float]
@@ -55,26 +55,26 @@ class Times:
     bin_bytes: float
     value_bytes: int
     read_bytes: int
-    emits: int | None
+    max_pairs: int | None
 
     def seconds(self, plan: Plan) -> float | None:
         """Return how long `plan` takes on the device, or None if a rate that this needs is not known.
 
-        None, too, of what was not measured: batches, sorting, and copies that are not shared.
+        None, too, for what was not measured: batches, sorting, and copies that are not shared.
         """
-        if plan.is_batch or plan.flat or plan.update in ("private", "sort"):
+        if plan.rate is None or plan.update == "private":
             return None
-        what, overhead = way_of(plan), self.overhead(plan)
-        rate, further = self._rate(what), self._rate(FURTHER_PASS if what == ONE_PASS else what)
+        overhead = self.overhead(plan)
+        rate, further = self._rate(plan.rate), self._rate(FURTHER_PASS if plan.rate == ONE_PASS else plan.rate)
         bandwidth = self.rates.get(BANDWIDTH, 0)
         values = self.rates.get(VALUES[4 if self.value_bytes <= 4 else 8], 0)  # GB/s
-        if overhead is None or self.emits is None or not all((rate, further, bandwidth, values)):
+        if overhead is None or self.max_pairs is None or not all((rate, further, bandwidth, values)):
             return None
         reading = self.read_bytes / (SWEEP_READING * bandwidth)
-        each = max(self.emits / rate, reading)
-        if plan.passes > 1:  # in global memory the updates are what takes long, however many passes they are made in
-            each += (plan.passes - 1) * max(self.emits / further if what == ONE_PASS else 0.0, reading)
-        if what == PARTITIONED:  # the rate is of bins alone
+        each = max(self.max_pairs / rate, reading)
+        if plan.passes > 1:  # in global memory the updates dominate, however many passes they are made in
+            each += (plan.passes - 1) * max(self.max_pairs / further if plan.rate == ONE_PASS else 0.0, reading)
+        if plan.rate == PARTITIONED:  # the rate is of bins alone
             each += (self.read_bytes - BIN_NUMBER_BYTES) / (SWEEP_READING * bandwidth) + self.value_bytes / values
         return overhead + plan.num_elements * each * 1e-9
 
@@ -83,17 +83,24 @@ class Times:
         cells, short = self.rates.get(CELLS, 0), self.rates.get(SHORT, 0)
         if not cells or not short:
             return None
-        filled = plan.global_copies * (plan.partitions or 1) * plan.copy_bins[0] * self.bin_bytes / _CELL_BYTES
-        return filled / cells * 1e-9 + _KERNELS[way_of(plan)] * short * 1e-6
+        filled = plan.filled_cells * self.bin_bytes / _CELL_BYTES
+        return filled / cells * 1e-9 + plan.kernels * short * 1e-6
 
     def _rate(self, what: str) -> float:
         return self.rates.get(rate_name(self.kind, what), 0)
 
 
-def way_of(plan: Plan) -> str:
-    """Return which of the ways that are measured `plan` goes."""
-    if plan.packed:
-        return PACKED
-    if plan.partitions:
-        return PARTITIONED
-    return ONE_PASS if plan.memory == "local" else EVERYWHERE
+def times_of(load: Workload) -> dict[str, Times]:
+    """Return what is known of the updates of `load`, for each memory."""
+    updates = (load.local_update, load.global_update)
+    return {
+        memory: Times(
+            load.profile.rates,
+            COUNT if load.counts else kind,
+            load.element_bytes(update)[0],
+            load.value_bytes,
+            load.read_bytes,
+            load.max_pairs,
+        )
+        for memory, kind, update in zip(MEMORIES, load.rate_kinds, updates, strict=True)
+    }

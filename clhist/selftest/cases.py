@@ -14,8 +14,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import HistogramKernel, Operator, Profile, operators
-from clhist.hardware.atomics import available_updates
 from clhist.opencl.device import device_features
+from clhist.planning.updates import available_updates
 from clhist.selftest.reference import (
     Group,
     Rational,

@@ -14,9 +14,9 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import Accumulator, HistogramKernel, bincount, operators, reduce_by_index
-from clhist.hardware.atomics import STRATEGIES
 from clhist.opencl.device import device_features, device_profile
 from clhist.operators.c_types import c_name
+from clhist.planning.updates import FORCEABLE as STRATEGIES
 from clhist.selftest.checks import NotAvailableError
 from clhist.selftest.inputs import DISTRIBUTIONS, as_gpu, drawn
 from clhist.selftest.reference import assert_same

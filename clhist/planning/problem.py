@@ -1,0 +1,139 @@
+"""What is asked for: histograms, sizes, and the choices that a caller makes instead of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import inf
+
+from clhist.hardware.atomics import MEMORIES
+from clhist.operators.operator import Operator
+
+PLACES = (*MEMORIES, "partitioned")  # what a caller may force: "partitioned" groups the pairs by ranges of bins first
+BIN_NUMBER_BYTES = 4  # of an element: one 32-bit bin, what rates are measured with
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Choices that the caller makes; None leaves one to the model. See `clhist.HistogramKernel.__call__`."""
+
+    update: str | None = None
+    memory: str | None = None
+    copies: int | None = None
+    passes: int | None = None
+    work_group_size: int | None = None
+    locks: int | None = None
+
+
+FREE = Choices()
+CHOICES = tuple(each.name for each in fields(Choices))
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """One histogram that is asked for.
+
+    Attributes
+    ----------
+    operator : Operator
+        How its values are combined.
+    bins : int
+        H.
+    suffix : str
+        What its ``EMIT`` ends in; nothing for the only one of a kernel.
+    max_pairs : int or None
+        Upper bound on the (bin, value) pairs that one element emits to it; None if unknown.
+    value : str or None
+        C expression of the value that all pairs share; None if values differ.
+    """
+
+    operator: Operator
+    bins: int
+    suffix: str = ""
+    max_pairs: int | None = 1
+    value: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether every value is 1."""
+        return self.value == "1"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be planned: the histograms of one call, and its numbers.
+
+    Attributes
+    ----------
+    histograms : tuple of Histogram
+        What the call computes.
+    size : int
+        N: elements of the input.
+    num_histograms : int or None
+        N_out of a batch; None if the call is none.
+    equal_shares : bool
+        Whether each histogram of a batch has the same number of elements.
+    race_factor : float
+        RF: a run of H consecutive elements touches H / RF distinct bins.
+    choices : Choices
+        Made by the caller.
+    memory_budget : int or None
+        Bytes of global memory that copies may take; None for no limit.
+    read_bytes : int
+        Bytes that the map reads for one element.
+    refused : tuple of (str, str)
+        Updates, each with its memory, that the device's compiler rejected.
+    """
+
+    histograms: tuple[Histogram, ...]
+    size: int
+    num_histograms: int | None = None
+    equal_shares: bool = True
+    race_factor: float = 1.0
+    choices: Choices = FREE
+    memory_budget: int | None = None
+    read_bytes: int = BIN_NUMBER_BYTES
+    refused: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, operator: Operator, bins: int, size: int, **more: object) -> Problem:
+        """Return the problem of one histogram of plain (bin, value) pairs.
+
+        Parameters
+        ----------
+        operator : Operator
+            How values are combined.
+        bins, size : int
+            H and N.
+        **more
+            Further attributes of `Problem`; `value` and `max_pairs` are those of the `Histogram`.
+        """
+        own = {name: more.pop(name) for name in ("value", "max_pairs") if name in more}
+        return cls((Histogram(operator, bins, **own),), size, **more)  # type: ignore[arg-type]
+
+    @property
+    def pairs_per_element(self) -> int:
+        """Pairs that an element emits to one histogram, as far as that is known; at least 1."""
+        return max(1, *(histogram.max_pairs or 1 for histogram in self.histograms))
+
+
+def check_numbers(named: Sequence[tuple[str, int | None, int]], race_factor: float, choices: Choices) -> None:
+    """Raise ValueError for a number below its least value, and for choices that do not exist.
+
+    Parameters
+    ----------
+    named : sequence of (str, int or None, int)
+        Name, value and least value of each number; None passes.
+    race_factor : float
+        RF.
+    choices : Choices
+        Made by the caller.
+    """
+    chosen = ((name, getattr(choices, name), 1) for name in ("copies", "passes", "work_group_size", "locks"))
+    for name, value, least in (*named, *chosen):
+        if value is not None and value < least:
+            raise ValueError(f"{name}: expected at least {least}, got {value}")
+    if not 1 <= race_factor < inf:
+        raise ValueError(f"race_factor: expected a finite number of at least 1, got {race_factor}")
+    if choices.memory not in (None, *PLACES):
+        raise ValueError(f"memory: expected one of {', '.join(PLACES)}, got {choices.memory!r}")
