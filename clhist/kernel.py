@@ -202,7 +202,9 @@ class HistogramKernel:
             Forces where the copies are; "partitioned" groups the pairs by ranges of bins first, for each of which one
             pass in local memory does. Only for maps that emit one value for an element.
         copies, passes, work_group_size : int, optional
-            Force M, S and B; with ``memory="partitioned"`` `passes` are the fewest partitions.
+            Force M, S and B; with ``memory="partitioned"`` `passes` are the fewest partitions. There are no more copies
+            than work-items to share them, nor than `memory_budget` allows: where that is fewer than `copies`, a
+            UserWarning says so once, and these are made; `plan` shows how many.
         locks : int, optional
             How many locks the bins of all copies share, a power of two; defaults to one for each bin.
         memory_budget : int, optional
@@ -236,6 +238,8 @@ class HistogramKernel:
             If not even one copy fits the budget or the device; where fewer copies than planned fit, these are made.
         BuildError
             If the compiler refuses the operator or the map.
+        DeviceLostError
+            If a kernel failed on the device, in this call or before, and the process must be restarted.
         """
         choices = (update, memory, copies, passes, work_group_size, locks)
         forced = FREE if choices == _NO_CHOICE else Choices(*choices)
@@ -313,7 +317,7 @@ class HistogramKernel:
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
         outcome = run(self.engine, args, call_of(num_bins, choices | {"queue": queue}))
-        return self.engine.outputs.collect(outcome.results), outcome.seconds()
+        return self.engine.outputs.collect(outcome.results), outcome.seconds(queue)
 
     def race_factor(
         self, *args: Any, num_bins: Any, size: int | None = None, queue: cl.CommandQueue | None = None

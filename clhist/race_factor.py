@@ -19,6 +19,7 @@ from clhist.engine.batch import Batch
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Given, Outcome
 from clhist.opencl.arrays import is_device_array
+from clhist.opencl.lost import fetched
 from clhist.opencl.program import kept_by_context
 from clhist.operators import add
 
@@ -106,7 +107,7 @@ def _totals(counts: Any, queue: cl.CommandQueue) -> tuple[int, int]:
     """Return the sum of `counts`, and how many of them are not zero."""
     if not is_device_array(counts):
         return int(counts.sum()), int(np.count_nonzero(counts))
-    both = _summing(queue.context).run([counts], Call(2, queue=queue)).results[0].get()
+    both = fetched(_summing(queue.context).run([counts], Call(2, queue=queue)).results[0], queue)
     return int(both[0]), int(both[1])
 
 

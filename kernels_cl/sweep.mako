@@ -338,15 +338,6 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % endif
 % endfor
 
-% if spec.holds:
-    *clhist_held_bin = ~(clhist_bin_t)0;
-% if not local:
-    *clhist_votes = 0;
-% endif
-% for part in parts:
-    (*clhist_held)${part.part.accessor} = clhist_neutral${part.n}();
-% endfor
-% endif
 % if local:
 % if spec.packed:
     for (uint k = clhist_lane; k < (clhist_count${spec.outputs[0].suffix} + 1) / 2; k += ${team})
@@ -372,6 +363,9 @@ void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_para
 % endfor
 % endif
 
+% if not segments:
+${hold_nothing()}
+% endif
 % if segments:
 ${segments_of_share()}
 % elif spec.order == "blocked":
@@ -490,6 +484,7 @@ ${flush(part.n, part.output.suffix, team)}
             clhist_range[1] = tile;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+${hold_nothing()}
     __global const uint *starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
     const uint last_tile = clhist_range[1];
     for (uint tile = clhist_range[0] + clhist_lane / clhist_span; tile < last_tile; tile += ${spec.work_group_size} / clhist_span) {
@@ -535,6 +530,19 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${declared
         }
     }
 }
+</%def>
+
+## Behind the last barrier before the updates: PoCL's compiler loses large structs that are kept across one.
+<%def name="hold_nothing()">
+% if spec.holds:
+    *clhist_held_bin = ~(clhist_bin_t)0;
+% if not local:
+    *clhist_votes = 0;
+% endif
+% for part in parts:
+    (*clhist_held)${part.part.accessor} = clhist_neutral${part.n}();
+% endfor
+% endif
 </%def>
 
 ## Updates of one bin by many work-items wait for each other. So each work-item holds one bin, and combines by itself what

@@ -26,6 +26,12 @@ from clhist.selftest.reference import counts_of
 COUNT = operators.add(np.int32)
 
 
+@pytest.fixture(scope="module")
+def gpu_like(gpu_like):
+    """The same caches whatever the device, so that copies are as many."""
+    return replace(gpu_like, l2_cache=4 << 20, l2_line=64)
+
+
 @pytest.fixture
 def bins(queue, rng):
     return cl_array.to_device(queue, rng.integers(0, 1000, 40_000, np.int32))

@@ -15,9 +15,9 @@ from clhist.calibration import rates as measure_plans
 from clhist.calibration.measure import Bench
 from clhist.cli.main import main
 from clhist.hardware.profile import load_profiles, named_profile
-from clhist.planning import times as model_times
 from clhist.planning.choose import PREDICTED
 from clhist.planning.problem import Choices
+from clhist.planning.sweeps import times as model_times
 from clhist.planning.times import (
     BANDWIDTH,
     CELLS,

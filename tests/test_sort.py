@@ -385,7 +385,7 @@ def test_sorted_where_many_wait_for_few_locks():
     assert steps["t_sort"] == pytest.approx(0.25 + 30 * 0.035)  # ms: 20 bits, 3 launches for each two
     assert steps["pairs"] == 10**6
     assert steps["bits"] == 20
-    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (16 + 40 + 16)
+    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (20 + 40 + 16)
     assert "sort updates in global memory" in str(found)
 
 

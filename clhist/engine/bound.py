@@ -233,7 +233,7 @@ class Bound:
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             properties = cl.command_queue_properties.PROFILING_ENABLE
             self._profiling = queue = cl.CommandQueue(queue.context, queue.device, properties)
-        return [self._run(queue, ()).seconds() for _ in range(integer("runs", runs, 1))]
+        return [self._run(queue, ()).seconds(queue) for _ in range(integer("runs", runs, 1))]
 
     def _run(self, queue: cl.CommandQueue, wait_for: Sequence[cl.Event]) -> Outcome:
         check_process()

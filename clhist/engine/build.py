@@ -16,6 +16,7 @@ from clhist.codegen.layout import is_wide, local_capacity, order_of
 from clhist.codegen.maps import Argument, is_streamed, max_pairs_of, uniform_value
 from clhist.codegen.render import render_pairs, render_partition, render_sweep
 from clhist.codegen.specs import SweepSpec
+from clhist.engine.caution import warn_of_fewer_copies
 from clhist.engine.outputs import Outputs
 from clhist.engine.packed import PackedSweep
 from clhist.engine.partition import partitioned_sweep, specs
@@ -43,6 +44,7 @@ class Prepared:
     profile: Profile
     sweeps: tuple[Sweep, ...]
     smaller: Callable[[Sweep, int], tuple[Sweep, ...]]  # as `clhist.engine.launch.Launch` takes it
+    call: tuple[str, tuple[Plan, ...]]  # as `clhist.opencl.lost` shows it
 
 
 class Preparation:
@@ -166,7 +168,11 @@ class Preparation:
             less = replace(problem, memory_budget=most)
             return self._with_some_update(device, less, built, sweep.plan.output_indices)
 
-        return Prepared(profile, self._with_some_update(device, problem, built), smaller)
+        sweeps = self._with_some_update(device, problem, built)
+        plans = tuple(sweep.plan for sweep in sweeps)
+        warn_of_fewer_copies(problem.choices.copies, plans)
+        operators = ", ".join(str(operator) for operator in self._outputs.operators)
+        return Prepared(profile, sweeps, smaller, (operators, plans))
 
     def _with_some_update(
         self,

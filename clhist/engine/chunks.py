@@ -12,6 +12,8 @@ import pyopencl as cl
 from clhist.codegen.arguments import scalar
 from clhist.codegen.maps import Argument
 from clhist.engine.engine import Engine
+from clhist.engine.masks import check_unmasked
+from clhist.opencl import lost
 from clhist.opencl.arrays import check_array, check_context, common_kind, shares_memory
 from clhist.opencl.staging import InPlace, Staging
 
@@ -120,8 +122,8 @@ class Chunks:
                 events = compute(taken, end - begin)
                 chunks.done(events)
             whole.done(events)
-        except BaseException:  # the memory of NumPy arrays must not go while a kernel may use it
-            self._queue.finish()
+        except BaseException as error:  # the memory of NumPy arrays must not go while a kernel may use it
+            lost.settle(self._queue, error)
             raise
 
     def _step(self, engine: Engine, split: Sequence[Argument], size: int, first: Argument | None) -> int:
@@ -143,6 +145,7 @@ def _checked(argument: Argument, value: Any, elementwise: Sequence[Argument]) ->
     if not argument.is_array:
         return scalar(argument, value)
     if isinstance(value, np.ndarray) and argument.is_const and argument in elementwise:
+        check_unmasked(argument.name, value)
         check_array(argument.name, _flat(value)[:0], argument.dtype, written=False)
         return value  # and no copy of all of it
     return check_array(argument.name, value, argument.dtype, written=not argument.is_const)

@@ -21,7 +21,9 @@ from clhist.engine.build import Preparation, Prepared
 from clhist.engine.given import Call, Given, Outcome, fresh_targets, named_arrays, queue_for
 from clhist.engine.launch import Launch
 from clhist.engine.outputs import Outputs
+from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
+from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, note_event, operand, survey, without_memory
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
@@ -71,6 +73,7 @@ class Engine:
             raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
         outputs.check_map(source.map)
         self.context = default_queue().context if context is None else context
+        lost.check_devices(self.context.devices)
         self.outputs, self.source, self.profile = outputs, source, profile
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
@@ -222,18 +225,22 @@ class Engine:
     def prepared(self, given: Given, call: Call) -> Prepared:
         """Return the sweeps of a call, planned and built."""
         batch = given.batch
-        return self._preparation.prepared_for(
-            given.queue.device,
-            given.size,
-            given.shapes,
-            None if batch is None else batch.num_histograms,
-            call.race_factor,
-            call.forced,
-            call.memory_budget,
-            aligned=given.is_aligned,
-            reach=call.largest_bin,
-            kind="" if batch is None else batch.kind,
-        )
+        try:
+            return self._preparation.prepared_for(
+                given.queue.device,
+                given.size,
+                given.shapes,
+                None if batch is None else batch.num_histograms,
+                call.race_factor,
+                call.forced,
+                call.memory_budget,
+                aligned=given.is_aligned,
+                reach=call.largest_bin,
+                kind="" if batch is None else batch.kind,
+            )
+        except (cl.Error, BuildError) as error:  # what a lost device answers as well
+            lost.settle(given.queue, error)
+            raise
 
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; a call that repeats the one before, on the same arrays, is only enqueued."""
@@ -290,6 +297,15 @@ class Engine:
 
     def enqueue(self, given: Given, call: Call, prepared: Prepared) -> Outcome:
         """Enqueue what was checked and prepared; NumPy arrays are waited for."""
+        try:
+            return self._enqueue(given, call, prepared)
+        except (cl.Error, MemoryError, BuildError) as error:  # what a lost device answers as well
+            lost.settle(given.queue, error)
+            raise
+
+    def _enqueue(self, given: Given, call: Call, prepared: Prepared) -> Outcome:
+        lost.check_queue(given.queue)
+        lost.last_call = prepared.call
         queue, on_device, targets = given.queue, given.on_device, given.targets
         for each in targets:
             each.allocate(queue, on_device, call.allocator)
@@ -312,8 +328,8 @@ class Engine:
             events = launch.run(queue, call.allocator, given.wait_for)
             if waits:
                 events["combine"][-1].wait()
-        except BaseException:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
-            queue.finish()
+        except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
+            lost.settle(queue, error)
             raise
         if on_device:
             written = [v for a, v in zip(self.arguments, given.values, strict=True) if a.is_array and not a.is_const]

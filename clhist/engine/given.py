@@ -15,6 +15,7 @@ from clhist.codegen.maps import Argument
 from clhist.engine.batch import Batch
 from clhist.engine.results import Target
 from clhist.engine.stages import Events
+from clhist.opencl import lost
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.device import default_queue
 from clhist.opencl.memory import Allocator
@@ -143,9 +144,13 @@ class Outcome:
         """The event that covers the whole call."""
         return self.events["combine"][-1]
 
-    def seconds(self) -> dict[str, float]:
-        """Return the seconds of each stage on the device, which is waited for; the queue must have profiling."""
-        cl.wait_for_events([events[-1] for events in self.events.values()])
+    def seconds(self, queue: cl.CommandQueue) -> dict[str, float]:
+        """Return the seconds of each stage on the device, which is waited for; `queue` must have profiling."""
+        try:
+            cl.wait_for_events([events[-1] for events in self.events.values()])
+        except cl.Error as error:
+            lost.settle(queue, error)
+            raise
         return {
             stage: sum(event.profile.end - self._start(event) for event in events) * 1e-9
             for stage, events in self.events.items()
@@ -191,16 +196,18 @@ def queue_for(
     ------
     TypeError, ValueError
         If `queue` is none, or of another context.
+    DeviceLostError
+        If its device was lost.
     """
     if queue is None:
-        if of_arrays is not None:
-            return of_arrays
-        queue = default_queue()
-        return queue if context is None or queue.context == context else _queue_of(context)
-    if not isinstance(queue, cl.CommandQueue):
+        queue = of_arrays or default_queue()
+        if of_arrays is None and context is not None and queue.context != context:
+            queue = _queue_of(context)
+    elif not isinstance(queue, cl.CommandQueue):
         raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
-    if context is not None and queue.context != context:
+    elif context is not None and queue.context != context:
         raise ValueError(f"queue: expected a queue of the context {context}, got one of {queue.context}")
+    lost.check_queue(queue)
     return queue
 
 

@@ -13,6 +13,7 @@ from clhist import operators
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Given, fresh_targets
 from clhist.opencl.arrays import is_device_array
+from clhist.opencl.lost import fetched
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.reproducible import counting, is_float_sum, magnitude, reproducible_form
@@ -83,7 +84,7 @@ def largest_magnitude(
             engine = _largest(queue.context, dtype, np.dtype(array.dtype).newbyteorder("="))
             flat = array.reshape(-1) if not is_device_array(array) or array.ndim > 1 else array
             (result,) = engine.run([flat], Call(1, queue=queue, wait_for=wait_for)).results
-            found = max(found, float((result.get() if is_device_array(result) else result)[0]))
+            found = max(found, float((fetched(result, queue) if is_device_array(result) else result)[0]))
     return found
 
 

@@ -9,6 +9,7 @@ import pyopencl as cl
 from clhist.engine.launch import combine_partials
 from clhist.engine.stages import Result
 from clhist.hardware.profile import Profile
+from clhist.opencl import lost
 from clhist.opencl.arrays import Array, is_device_array, operand
 from clhist.operators.operator import Operator
 
@@ -53,8 +54,8 @@ def combine_arrays(
         event = combine_partials(queue, profile, operator, prod(out.shape), result, added, wait_for)
         if not all(is_device_array(array) for array in arrays):
             event.wait()
-    except BaseException:  # the memory of NumPy arrays must not go while a kernel may use it
-        queue.finish()
+    except BaseException as error:  # the memory of NumPy arrays must not go while a kernel may use it
+        lost.settle(queue, error)
         raise
     into.retrieve()
     for array in arrays:

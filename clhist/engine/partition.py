@@ -111,7 +111,10 @@ class PartitionedSweep(Sweep):
         loads = self.partition.tile / plan.partitions / self.spec.vector_width
         span = 1 << max(0, round(np.log2(max(1.0, loads / 2))))
         least = _WARP if self.spec.converges else 1
-        return int(min(max(span, least), plan.work_group_size))
+        span = int(min(max(span, least), plan.work_group_size))
+        while plan.work_group_size % span:  # no work-items are left over, to read what others read
+            span //= 2
+        return span
 
 
 def division(width: int) -> tuple[int, int]:
@@ -164,7 +167,8 @@ def specs(
         mapped = replace(spec, memory="global", work_group_size=group, capacity=0)
         return PartitionSpec(mapped, most, uniform is None, min(LARGE_TILE_GROUP, power_of_two(spec.work_group_size)))
 
-    group = min(wanted, power_of_two(spec.work_group_size))
+    # Each partition has a work-item of its own, however few a group of the sweep has.
+    group = max(most, min(wanted, power_of_two(spec.work_group_size)))
     while group // 2 >= max(most, LEAST_GROUP) and before_of(group).local_bytes > local_memory:
         group //= 2
     before = before_of(group)
