@@ -23,6 +23,7 @@ from clhist import device_profile
 from clhist.cli.main import main
 from clhist.errors import BuildError, NoDeviceError
 from clhist.hardware import atomics
+from clhist.opencl.device import profile_context
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, Check, NotAvailableError, advice
 from clhist.selftest.reference import assert_same
 from clhist.selftest.updates import COLUMNS, QUICK, ROWS, needed_features, row_name
@@ -77,7 +78,7 @@ def broken_atomic(monkeypatch, queue):
 
 
 @pytest.mark.usefixtures("only_uint64", "broken_atomic")
-def test_a_broken_atomic_is_noticed(queue, monkeypatch):
+def test_a_broken_atomic_is_noticed(queue):
     result = run("--quick", "--jobs", "1")
     assert result.exit_code == 1
     assert re.search(r"native, local +FAILS", result.output)
@@ -91,8 +92,8 @@ def test_a_broken_atomic_is_noticed(queue, monkeypatch):
 
     # The profile that it asks for.
     fewer = dataclasses.replace(own, features=frozenset(better))
-    monkeypatch.setattr("clhist.selftest.suite.device_profile", lambda device: fewer)
-    result = run("--quick", "--jobs", "1")
+    with profile_context(fewer):
+        result = run("--quick", "--jobs", "1")
     assert result.exit_code == 0
     assert re.search(r"native, local +-", result.output)
     assert "1 hold, 0 wrong, 2 not available" in result.output
