@@ -89,7 +89,7 @@ def is_streamed(argument: Argument, code: str, preamble: str = "") -> bool:
 
 def uses_position(elementwise: Collection[Argument], code: str, preamble: str = "") -> bool:
     """Return whether the map `code`, or a macro, uses `i` other than for elements of the `elementwise` arrays."""
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
+    code = _without_comments(code)
     for argument in elementwise:
         code = re.sub(_element(argument), " ", code)
     macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
@@ -121,29 +121,41 @@ def max_pairs_of(name: str, code: str, preamble: str = "") -> int | None:
 
 
 def uniform_value(suffix: str, code: str, arguments: Iterable[Argument], preamble: str = "") -> str | None:
-    """Return the value that the map `code` gives to every pair, if it is of scalar arguments and literals alone.
+    """Return the C of the value that the map `code` gives to every pair of an output; None if values may differ.
 
-    That is only said of maps that name their ``EMIT`` once, and themselves.
+    Such a value consists of literals, and of scalar arguments that the map uses for nothing else. Maps that name their
+    ``EMIT`` more than once, or have directives of the preprocessor, count as ones whose values differ.
     """
     name = rf"\bEMIT{suffix}\b"
-    if len(re.findall(name, code)) != 1 or "#" in code or re.search(name, preamble):
+    code = _without_comments(code)
+    calls = list(re.finditer(rf"{name}\s*\(", code))
+    if len(re.findall(name, code)) != 1 or len(calls) != 1 or "#" in code or re.search(name, preamble):
         return None
-    found = re.search(rf"\bEMIT{suffix}\s*\((.*)\)\s*;?\s*$", code, re.DOTALL)
-    if found is None or not re.fullmatch(r"[\w\s.+*/()-]*", last := _last_argument(found[1])):
+    begin, end = _last_argument(code, calls[0].end())
+    value = code[begin:end].strip()
+    if not re.fullmatch(r"[\w\s.+*/()-]+", value):
         return None
     scalars = {argument.name for argument in arguments if not argument.is_array}
-    names = re.findall(r"(?<![\w.])[A-Za-z_]\w*", last)
-    return last.strip() if last.strip() and all(name in scalars for name in names) else None
+    names = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", value))
+    rest = set(re.findall(r"[A-Za-z_]\w*", f"{code[:begin]} {code[end:]}"))  # where a variable may hide a scalar
+    return value if names <= scalars - rest else None
 
 
-def _last_argument(text: str) -> str:
-    """Return what stands after the last comma outside parentheses; all if there is none."""
-    depth = 0
-    for position in range(len(text) - 1, -1, -1):
-        depth += (text[position] in ")]}") - (text[position] in "([{")
-        if text[position] == "," and depth == 0:
-            return text[position + 1 :]
-    return text
+def _last_argument(code: str, start: int) -> tuple[int, int]:
+    """Return begin and end of the last argument of the call whose list begins at `start`; empty if it never ends."""
+    depth, begin = 0, start
+    for position in range(start, len(code)):
+        character = code[position]
+        if depth == 0 and character == ")":
+            return begin, position
+        if depth == 0 and character == ",":
+            begin = position + 1
+        depth += (character in "([{") - (character in ")]}")
+    return start, start
+
+
+def _without_comments(code: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
 
 
 def _element(argument: Argument) -> str:
