@@ -229,7 +229,7 @@ def counts(how: str, bins: int, size: int = NUMBER, packed: bool = False, **choi
     counter = HistogramKernel(
         None, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)", profile=profile
     )
-    assert counter.plan(size, bins, **choices).packed == packed
+    assert (counter.plan(size, bins, **choices).strategy == "packed") == packed
     found = counter(x, num_bins=bins, **choices)
     np.testing.assert_array_equal(found, np.bincount(x[(x >= 0) & (x < bins)], minlength=bins))
 

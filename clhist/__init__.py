@@ -9,10 +9,15 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
     # In a checkout, which hides what is installed, the other parts of the package lie beside this folder.
     __path__.append(str(Path(__file__).parents[1]))
 
+from clhist.opencl.caches import replace_caches, unwritable_caches
+
+if unwritable := unwritable_caches():
+    replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
+
 from clhist import operators
 from clhist.accumulator import Accumulator
 from clhist.api import bincount, reduce_by_index
-from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
+from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.hardware.profile import Profile, named_profile
 from clhist.kernel import HistogramKernel
 from clhist.opencl.device import default_queue, device_profile
@@ -29,6 +34,7 @@ __all__ = [
     "Accumulator",
     "BuildError",
     "Choices",
+    "DeviceLostError",
     "Histogram",
     "HistogramKernel",
     "NoDeviceError",

@@ -20,11 +20,13 @@ from clhist import operators
 from clhist.codegen.arguments import integer, scalar
 from clhist.codegen.maps import Argument
 from clhist.engine.launch import combine_partials
+from clhist.engine.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.engine.outputs import Outputs
-from clhist.engine.plain import arguments_of, as_array, checked_values, pair_kernel, pair_spec
+from clhist.engine.plain import arguments_of, as_indices, checked_values, pair_kernel, pair_spec
 from clhist.engine.results import check_dest
 from clhist.engine.stages import Result
 from clhist.kernel import Call, HistogramKernel, check_number
+from clhist.opencl import lost
 from clhist.opencl.arrays import (
     Array,
     check_array,
@@ -167,7 +169,8 @@ class Accumulator:
         *args : array or scalar
             For an operator the indices and the values, as `clhist.reduce_by_index` takes them: where the operator is on
             (value, index) pairs, as `clhist.operators.argmax` is, values alone have their position in the whole stream
-            for an index. For a kernel the map's arguments, without `first_index`. All NumPy's or all PyOpenCL's.
+            for an index. For a kernel the map's arguments, without `first_index`, none of them masked. All NumPy's or
+            all PyOpenCL's.
         size : int, optional
             N, as in `HistogramKernel.__call__`; only for a kernel.
 
@@ -189,7 +192,7 @@ class Accumulator:
         returns, NumPy arrays may be changed. If anything is raised while chunks are computed, Ctrl-C included, the
         chunks before stay added and the device is waited for.
         """
-        check_process()
+        self._check_device()
         if self._kernel is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
@@ -234,7 +237,7 @@ class Accumulator:
             Of the operator's dtype, and PyOpenCL's if what was added last was. With several operators a tuple, or a
             dict if they are a mapping.
         """
-        check_process()
+        self._check_device()
         found = self._finished(self._on_device)
         for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
             if not self._on_device and form.largest is not None:
@@ -250,8 +253,8 @@ class Accumulator:
             Of the operator's accumulators' dtype; on devices other than CPUs that of a form of it which hardware
             updates better. With several operators a tuple, or a dict if they are a mapping.
         """
-        check_process()
-        return self._outputs.collect([held.get(self._queue) for held in self._held])
+        self._check_device()
+        return self._outputs.collect([lost.fetched(held, self._queue) for held in self._held])
 
     def merge(self, other: Any) -> None:
         """Add what another accumulator has been given, on whatever device; `size` stays as it is.
@@ -269,7 +272,7 @@ class Accumulator:
         OverflowError
             If a bin may have more values then than its operator can take; of arrays it is not known how many there are.
         """
-        check_process()
+        self._check_device()
         merged = self._merged
         if not isinstance(other, Accumulator):
             partials = self._each("other", other, [form.accumulator for form in self._forms])
@@ -286,19 +289,27 @@ class Accumulator:
             elif other._queue.context == self._queue.context:
                 partials = other._held
             else:
-                partials = [held.get(other._queue) for held in other._held]
+                partials = [lost.fetched(held, other._queue) for held in other._held]
         for form, emits in zip(self._forms, self._emits, strict=True):
             check_number(form, (self.size + merged) * emits)
         for form, given, held in zip(self._forms, partials, self._held, strict=True):
             self._combine(form, held, held, dest_is_partial=True, out_is_partial=True, more=given)
         self._merged = merged
 
+    def _check_device(self) -> None:
+        """Raise in a process that was forked, or whose device was lost."""
+        check_process()
+        lost.check_queue(self._queue)
+
     def _pairs(self, indices: Any, values: Any) -> tuple[HistogramKernel, list[Any], Argument | None, int]:
         """Return the kernel of (index, value) pairs, and its arguments."""
-        indices = as_array("indices", indices)
-        if indices.dtype.kind not in "iu":
-            raise TypeError(f"indices: expected integers, got {indices.dtype}")
+        of_indices, of_values = mask_of(indices), mask_of_values(values)
+        indices = as_indices(indices)
         values, with_position = checked_values(values, self._outputs.operators[0], indices.shape, ())
+        if of_indices is not None or of_values is not None:
+            arrays = values if isinstance(values, tuple) else ()
+            common_kind([("indices", indices), *(("values", v) for v in arrays)])
+            indices, values = leave_out(indices, values, of_indices, of_values)
         spec = pair_spec(self._forms[0], indices, values, 1, self._queue.device, with_position)
         kernel = pair_kernel(self._queue.context, replace(spec, from_first=with_position))
         given = list(arguments_of(spec, indices, values, 0))
@@ -338,14 +349,15 @@ class Accumulator:
                 events = self._continue(kernel, taken, end - begin)
                 pieces.done(events)
             whole.done(events)
-        except BaseException:  # the memory of NumPy arrays must not go while a kernel may use it
-            self._queue.finish()
+        except BaseException as error:  # the memory of NumPy arrays must not go while a kernel may use it
+            lost.settle(self._queue, error)
             raise
 
     def _checked(self, kernel: HistogramKernel, argument: Argument, value: Any) -> Any:
         if not argument.is_array:
             return scalar(argument, value)
         if isinstance(value, np.ndarray) and argument.is_const and argument in kernel._elementwise:
+            check_unmasked(argument.name, value)
             check_array(argument.name, _flat(value)[:0], argument.dtype, written=False)
             return value  # and no copy of all of it
         return check_array(argument.name, value, argument.dtype, written=not argument.is_const)
@@ -404,8 +416,8 @@ class Accumulator:
             event = combine_partials(self._queue, self._profile, form, prod(out.shape), result, added, wait_for)
             if not all(is_device_array(array) for array in arrays):
                 event.wait()
-        except BaseException:
-            self._queue.finish()
+        except BaseException as error:
+            lost.settle(self._queue, error)
             raise
         into.retrieve()
         for array in arrays:

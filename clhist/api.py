@@ -17,10 +17,12 @@ from clhist import operators
 from clhist.codegen.arguments import integer
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.magnitude import is_float_sum, largest_magnitude, reproducible_form
+from clhist.engine.masks import check_unmasked, leave_out, mask_of, mask_of_values, without_masked
 from clhist.engine.plain import (
     PairSpec,
     arguments_of,
     as_array,
+    as_indices,
     checked_values,
     elements,
     native,
@@ -29,6 +31,7 @@ from clhist.engine.plain import (
     row_shape,
 )
 from clhist.kernel import HistogramKernel
+from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
 from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
@@ -40,6 +43,9 @@ from clhist.planning.problem import Choices
 # than one set in a million stays within.
 _SAMPLES = 2048
 _SAMPLE_MARGIN = 128
+
+_MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words follow
+_TOO_BIG = "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
 
 # What a call may be given besides; see `HistogramKernel.__call__`.
 _OPTIONS = {each.name for each in fields_of(Choices)} | {
@@ -78,11 +84,13 @@ def reduce_by_index(
         How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, or a known C
         expression such as ``"a + b"``.
     indices : array of integers
-        Bins. One outside [0, H) is ignored, its value with it.
+        Bins. One outside [0, H) is ignored, its value with it; so is one that is masked, or whose value is, in a masked
+        array of NumPy.
     values : array of shape (*indices.shape, ...), tuple of such arrays, or scalar
         With the further dimensions of `dest`. Must be convertible to the dtype of `dest` as
         ``np.can_cast(..., "same_kind")`` has it. For operators on (value, index) pairs, such as
-        `clhist.operators.argmax`, also an array of values alone, whose positions in `indices` are their indices.
+        `clhist.operators.argmax`, also an array of values alone, whose positions in `indices` are their indices. Of
+        masked arrays a struct is left out if one of its fields is masked; a vector must be masked as a whole.
     batched : bool
         Whether there are many histograms: `dest` has shape (N_out, H, ...), `indices` (N_out, n), and row k of
         `indices` counts in row k of `dest` (SC'20, IV-C).
@@ -131,20 +139,21 @@ def reduce_by_index(
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
-    indices = as_array("indices", indices)
+    of_indices, of_values = mask_of(indices), mask_of_values(values)
+    indices = as_indices(indices)
     batched = batched or offsets is not None
     given_shape = _shape_of(dest)
     fields = isinstance(dest, tuple) and given_shape is None
     dests: tuple[Array, ...] = ()
     if given_shape is None:
+        for array in dest if fields else (dest,):
+            check_unmasked("dest", array)
         dests = tuple(as_array("dest", array) for array in dest) if fields else (as_array("dest", dest),)
         shape = _dest_shape([array.shape for array in dests], batched)
         operator = _operator_of(op, dests, fields)
     else:
         shape = _dest_shape([given_shape], batched)
         operator = _operator_of_values(op, values)
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"indices: expected integers, got {indices.dtype}")
     if batched:
         _check_batched(shape, indices, offsets)
     row = row_shape(shape, batched)
@@ -152,6 +161,8 @@ def reduce_by_index(
     arrays = values if isinstance(values, tuple) else ()
     named = [("dest", array) for array in dests] + [("indices", indices)] + [("values", array) for array in arrays]
     on_device = common_kind(named)
+    if of_indices is not None or of_values is not None:
+        indices, values = leave_out(indices, values, of_indices, of_values)
     if queue is None and not on_device:
         queue = default_queue()
     context = indices.context if on_device else queue.context  # type: ignore[union-attr]
@@ -193,7 +204,8 @@ def bincount(
     Parameters
     ----------
     x : array of shape (N,) of non-negative integers
-        NumPy's or PyOpenCL's.
+        NumPy's or PyOpenCL's. Unlike NumPy's function this one leaves out what is masked in a masked array, here or in
+        `weights`.
     weights : array of shape (N,), optional
         Of any real dtype; summed in float64.
     minlength : int
@@ -222,12 +234,14 @@ def bincount(
     when all is counted: unlike `reduce_by_index` this function waits for the device.
     """
     check_process()
-    given = (x, weights)
+    given, masks = (x, weights), [mask_of(x), mask_of(weights)]
     try:
         x, weights = (array if array is None or is_device_array(array) else np.asarray(array) for array in given)
     except ValueError:  # rows of different lengths
         return np.bincount(*given, minlength)
     on_device = common_kind((n, a) for n, a in (("x", x), ("weights", weights)) if a is not None)
+    if any(mask is not None for mask in masks):
+        given = x, weights = without_masked(x, weights, masks)
     if x is None or not _is_countable(x, weights, minlength) or not (on_device or x.size):
         # NumPy itself raises what it raises, or has nothing to count.
         return _into(out, np.bincount(_stand_in(given[0]), _stand_in(given[1]), minlength))
@@ -260,7 +274,12 @@ def bincount(
 
 def _is_countable(x: Array, weights: Array | None, minlength: Any) -> bool:
     """Whether NumPy would count this."""
-    if x.ndim != 1 or x.dtype.kind not in "biu" or not isinstance(minlength, int | np.integer) or minlength < 0:
+    if x.ndim != 1 or x.dtype.kind not in "biu" or isinstance(minlength, bool | np.bool_):
+        return False
+    try:
+        if not 0 <= python_operator.index(minlength) <= _MOST_BINS:
+            return False
+    except TypeError:
         return False
     return weights is None or (weights.shape == x.shape and bool(np.can_cast(weights.dtype, np.float64, "safe")))
 
@@ -282,19 +301,25 @@ def _into(out: Array | None, result: Array) -> Array:
 
 def _count(kernel: HistogramKernel, x: Array, values: Any, minlength: int, queue: cl.CommandQueue) -> Array:
     """Count into as many bins as a sample suggests, and once more if that was too few."""
-    sampled = int(_sample(x, queue).max())
+    try:
+        sampled = int(_sample(x, queue).max())
+    except cl.Error as error:
+        lost.settle(queue, error)
+        raise
     room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
     if room < NARROW_BINS and x.size < NARROW_ELEMENTS:
         result, reached = kernel.count_with_reach(x, values, num_bins=room, queue=queue)
         if reached < room:
             return result[: max(minlength, reached + 1)]
     largest, smallest = (
-        (int(cl_array.max(x, queue).get()), int(cl_array.min(x, queue).get()))
+        (int(lost.fetched(cl_array.max(x, queue), queue)), int(lost.fetched(cl_array.min(x, queue), queue)))
         if is_device_array(x)
         else (int(x.max()), int(x.min()))
     )
     if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")
+    if largest >= _MOST_BINS:
+        raise ValueError(_TOO_BIG)
     return kernel(x, values, num_bins=max(minlength, largest + 1), queue=queue)
 
 

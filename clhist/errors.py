@@ -11,6 +11,10 @@ class UnsupportedError(RuntimeError):
     """The device lacks what the call needs, such as double precision; the message names both."""
 
 
+class DeviceLostError(RuntimeError):
+    """A fault ended all work of this process on a device; the message says at which call. Restart the process."""
+
+
 class ProfileError(ValueError):
     """A device profile is broken, missing, or claims more than the device has; the message names it and the key."""
 

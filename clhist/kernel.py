@@ -20,7 +20,9 @@ from clhist.engine.magnitude import check_emits, is_float_sum, largest_values, m
 from clhist.engine.outputs import Outputs
 from clhist.engine.results import Target as ResultTarget
 from clhist.engine.stages import Events
+from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
+from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
@@ -164,6 +166,7 @@ class HistogramKernel:
         self._sizing = next(iter([*self._sized, *(n for n, a in enumerate(self.arguments) if a.is_array)]), None)
         self._outputs.check_map(map)
         self.context = default_queue().context if context is None else context
+        lost.check_devices(self.context.devices)
         self.operator = operator
         self._given_emits = None if emits is None else integer("emits", emits, 1)
         self._map, self._preamble, self._options, self._profile = map, preamble, tuple(options), profile
@@ -274,7 +277,9 @@ class HistogramKernel:
             Forces where the copies are; "partitioned" groups the pairs by ranges of bins first, for each of which one
             pass in local memory does. Only for maps that emit one value for an element.
         copies, passes, work_group_size : int, optional
-            Force M, S and B; with ``memory="partitioned"`` `passes` are the fewest partitions.
+            Force M, S and B; with ``memory="partitioned"`` `passes` are the fewest partitions. There are no more copies
+            than work-items to share them, nor than `memory_budget` allows: where that is fewer than `copies`, a
+            UserWarning says so once, and these are made; `plan` shows how many.
         locks : int, optional
             How many locks the bins of all copies share, a power of two; defaults to one for each bin.
         memory_budget : int, optional
@@ -308,6 +313,8 @@ class HistogramKernel:
             If not even one copy fits the budget or the device; where fewer copies than planned fit, these are made.
         BuildError
             If the compiler refuses the operator or the map.
+        DeviceLostError
+            If a kernel failed on the device, in this call or before, and the process must be restarted.
         """
         choices = (update, memory, copies, passes, work_group_size, locks)
         forced = FREE if choices == _NO_CHOICE else Choices(*choices)
@@ -363,7 +370,11 @@ class HistogramKernel:
         names = {each.name for each in fields(Choices)}
         forced = Choices(**{name: choices.pop(name) for name in names & choices.keys()})
         outcome = self.run(args, Call(num_bins, queue=queue, forced=forced, **choices))
-        cl.wait_for_events([events[-1] for events in outcome.events.values()])
+        try:
+            cl.wait_for_events([events[-1] for events in outcome.events.values()])
+        except cl.Error as error:
+            lost.settle(queue, error)
+            raise
 
         def start(event: cl.Event) -> int:
             return outcome.after[event].profile.end if event in outcome.after else event.profile.start
@@ -458,6 +469,14 @@ class HistogramKernel:
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; what `__call__` and its relatives do."""
         check_process()
+        try:
+            return self._run(args, call)
+        except (cl.Error, MemoryError, BuildError) as error:  # what a lost device answers as well
+            given = next((array.queue for array in args if is_device_array(array)), None)
+            lost.settle(self._queue(call.queue, given), error)
+            raise
+
+    def _run(self, args: Sequence[Any], call: Call) -> Outcome:
         numbers, given_to_call = self._repeatable(call), (*args, call.dest, call.out)
         again = self._repeat
         if numbers is not None and again is not None and again.fits(numbers, given_to_call):
@@ -536,6 +555,8 @@ class HistogramKernel:
         on_device: bool,
     ) -> Outcome:
         """Enqueue what was checked and prepared."""
+        lost.check_queue(queue)
+        lost.last_call = prepared.call
         for each in targets:
             each.allocate(queue, on_device, call.allocator)
         operands = {}
@@ -555,8 +576,8 @@ class HistogramKernel:
             events = launch.run(queue, call.allocator, wait_for)
             if waits:
                 events["combine"][-1].wait()
-        except BaseException:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
-            queue.finish()
+        except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
+            lost.settle(queue, error)
             raise
         if on_device:
             written = [v for a, v in zip(self.arguments, values, strict=True) if a.is_array and not a.is_const]
@@ -647,12 +668,14 @@ class HistogramKernel:
         if queue is not None and not isinstance(queue, cl.CommandQueue):
             raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
         if queue is None and of_arrays is not None:
+            lost.check_queue(of_arrays)
             return of_arrays  # of this context, since the array is
         if queue is None:
             default = default_queue()
             queue = default if default.context == self.context else _queue_of(self.context)
         if queue.context != self.context:
             raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
+        lost.check_queue(queue)
         return queue
 
 

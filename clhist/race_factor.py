@@ -17,6 +17,7 @@ import pyopencl as cl
 
 from clhist.engine.batch import Batch
 from clhist.opencl.arrays import is_device_array
+from clhist.opencl.lost import fetched
 from clhist.opencl.program import kept_by_context
 from clhist.operators.operator import Operator
 
@@ -112,7 +113,7 @@ def _totals(counts: Any, queue: cl.CommandQueue) -> tuple[int, int]:
     """Return the sum of `counts`, and how many of them are not zero."""
     if not is_device_array(counts):
         return int(counts.sum()), int(np.count_nonzero(counts))
-    both = _summing(queue.context)(counts, num_bins=2, queue=queue).get()
+    both = fetched(_summing(queue.context)(counts, num_bins=2, queue=queue), queue)
     return int(both[0]), int(both[1])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from clhist import __version__
-from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
+from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.hardware.profile import named_profile
 from clhist.opencl.device import PROFILE_VARIABLE
 
@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (NoDeviceError, ProfileError, UnsupportedError, BuildError, MemoryError) as error:
+        except (NoDeviceError, DeviceLostError, ProfileError, UnsupportedError, BuildError, MemoryError) as error:
             raise click.ClickException(str(error) or "out of memory") from error
         except OSError as error:  # of a file; others, such as a closed pipe, are click's
             if error.filename is None:

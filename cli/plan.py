@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 
 import click
 
-from clhist.cli.main import bytes_text, table
+from clhist import operators
+from clhist.cli.plan_text import PlannedSweep, show
 from clhist.errors import NoDeviceError
-from clhist.hardware.atomics import PLACES, STRATEGIES, enough_copies
+from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile import Profile, named_profile
-from clhist.hardware.profile_files import PARAMETERS, load_profiles
-from clhist.planning import equations as model_equations
-from clhist.planning.choose import PREDICTED
-from clhist.planning.choose import plan as make_plan
-from clhist.planning.plan import LOCK_BYTES, Forced, Plan, Step, sort_bytes
-from clhist.planning.sweeps import grouped, pays
+from clhist.hardware.profile_files import load_profiles
+from clhist.operators.operator import Operator
+from clhist.planning.choose import plan_sweep
+from clhist.planning.plan import Plan
+from clhist.planning.problem import PLACES, Choices, Histogram, Problem
+from clhist.planning.sweeps import is_worth_joining, join_sweeps, plan_sweeps
+from clhist.planning.updates import FORCEABLE, SORT, useful_copies
+from clhist.planning.workload import Workload
 
 _NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)(?:\.\d+)?(?:e\+?\d{1,2})?) ?(?:([kmgt])(i?)b?|b)?", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_UPDATE_WORDS = {
-    "private": "a work-item owns its copy: no atomic",
-    "native": "a hardware atomic, HDW in the paper",
-    "cas": "a loop of compare and exchange, CAS in the paper",
-    "lock": "a spinlock for each bin, XCG in the paper",
-    "sort": "pairs are sorted by bin and scanned, Listing 4 of the paper",
-}
 
 
 class Number(click.ParamType):
@@ -72,12 +69,25 @@ NUMBER = Number()
     help="A batch: the elements belong in equal shares to so many histograms of as many bins.",
 )
 @click.option(
+    "--op",
+    "ops",
+    multiple=True,
+    metavar="OPERATOR",
+    help="Plan what a call with this operator takes: add, maximum, argmax, count, mean, any of clhist.operators that "
+    "needs no more than a dtype, or C such as 'a + b'. Several times for several histograms.",
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    metavar="DTYPE",
+    help="Type of the values of --op. Several times for several histograms. [default: int32]",
+)
+@click.option(
     "--update",
-    type=click.Choice(STRATEGIES),
-    default="native",
-    show_default=True,
-    help="How work-items that share a copy update a bin. Where none share one, the model takes private; "
-    "private forces a copy for each work-item, sort that the pairs are sorted.",
+    type=click.Choice(FORCEABLE),
+    help="With --op: force how bins are updated. Without: the update that work-items which share a copy take; private "
+    "forces a copy for each work-item, sort that the pairs are sorted. [default: native]",
 )
 @click.option(
     "--memory",
@@ -132,7 +142,9 @@ def plan(
     num_elements: int,
     num_bins: tuple[int, ...],
     histograms: int | None,
-    update: str,
+    ops: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    update: str | None,
     memory: str,
     race_factor: float,
     profile: str | None,
@@ -152,7 +164,11 @@ def plan(
     section III) step by step: copies, passes, and in which memory.
 
     \b
-    Example: an entry of the paper's Table I, 138 copies in one pass
+    Example: what clhist.reduce_by_index(..., np.add, ...) of float32 does
+      clhist plan -n 50M -H 12281 --op add --dtype float32
+
+    \b
+    An entry of the paper's Table I, 138 copies in one pass:
       clhist plan -n 50M -H 12281 --update cas --memory global \\
           --race-factor 63 --profile nvidia-geforce-rtx-2080-ti
 
@@ -162,126 +178,126 @@ def plan(
       clhist plan -n 10M -H 256 --histograms 1000 --profile nvidia-h200
     """
     if profile is None:
-        numbers, default_budget = _default_device()
+        device, default_budget = _default_device()
     else:
-        numbers, default_budget = named_profile(profile, load_profiles()), None
+        device, default_budget = named_profile(profile, load_profiles()), None
+        device = replace(device, features=_expected_features(device))
     budget = default_budget if memory_budget is None else memory_budget
-    if len(element_size) not in (1, len(num_bins)):
-        raise click.BadParameter(
-            f"expected one, or one for each of {len(num_bins)} histograms, got {len(element_size)}",
-            param_hint="--element-size",
-        )
-    sizes = element_size * (len(num_bins) // len(element_size))
-    whole = update in ("private", "sort")  # strategies rather than updates of shared copies
-    shared = "native" if whole else update
-    forced = Forced(
-        update if whole else None,
-        None if memory == "auto" else memory,
-        copies,
-        passes,
-        work_group_size,
-        locks,
+    place = None if memory == "auto" else memory
+    choices = Choices(update, place, copies, passes, work_group_size, locks)
+    if ops:
+        asked = _histograms(ops, dtypes, num_bins, counts)
+        problem = Problem(
+            asked, num_elements, histograms, race_factor=race_factor, choices=choices, memory_budget=budget,
+            read_bytes=4 + sum(0 if each.counts else each.operator.dtype.itemsize for each in asked),
+        )  # fmt: skip
+        sweeps = [_sweep(plan) for plan in plan_sweeps(problem, device)]
+        title = "operator" + "s"[: len(asked) != 1] + f" {', '.join(_name(each) for each in asked)}"
+    else:
+        shared = "native" if update in (None, "private", SORT) else update
+        if shared == update:
+            choices = replace(choices, update=None)  # what work-items that share a copy take, not all of them
+        sizes = _each("--element-size", element_size, len(num_bins))
+
+        def sweep_of(members: tuple[int, ...]) -> PlannedSweep:
+            single = len(members) == 1
+            load = Workload(
+                size=num_elements,
+                bins=tuple(num_bins[k] for k in members),
+                profile=device,
+                local_update=shared,
+                global_update=shared,
+                bin_bytes=tuple(sizes[k] for k in members),
+                arrays=arrays,
+                race_factor=race_factor,
+                choices=choices,
+                memory_budget=budget,
+                num_histograms=histograms,
+                max_pairs=1 if single else None,
+                useful_copies=max(useful_copies(shared, max(1, num_bins[k])) for k in members),
+                counts=counts and shared == "native" and sizes[members[0]] == 4 and single,
+                value_bytes=0 if counts else sizes[members[0]],
+                rate_kinds=(_rate_kind(shared, sizes[members[0]]),) * 2 if single else ("", ""),
+            )
+            return PlannedSweep(members, plan_sweep(load), load.bin_bytes, arrays)
+
+        def join(first: PlannedSweep, second: PlannedSweep) -> PlannedSweep | None:
+            if SORT in (first.plan.update, second.plan.update):
+                return None
+            try:
+                joint = sweep_of(first.members + second.members)
+            except (ValueError, MemoryError):  # does not fit
+                return None
+            return joint if is_worth_joining(joint.plan, first.plan, second.plan) else None
+
+        sweeps = join_sweeps([sweep_of((k,)) for k in range(len(num_bins))], join)
+        title = f"update {update or 'native'}"
+    if as_json:
+        click.echo(json.dumps(_document(sweeps, budget), indent=2, allow_nan=False))
+    else:
+        click.echo(show(sweeps, num_elements, num_bins, histograms, race_factor, device, title))
+
+
+def _document(sweeps: list[PlannedSweep], budget: int | None) -> dict[str, object]:
+    """Return the plans for JSON: one as it is, several as a list."""
+    records = [sweep.record() | {"memory_budget": budget, "element_size": sweep.sizes} for sweep in sweeps]
+    if len(sweeps) == 1 and len(sweeps[0].members) == 1:
+        return records[0] | {"element_size": sweeps[0].sizes[0]}
+    members = [{"histograms": sweep.members} for sweep in sweeps]
+    return {"sweeps": [one | record for one, record in zip(members, records, strict=True)]}
+
+
+def _histograms(
+    ops: tuple[str, ...], dtypes: tuple[str, ...], num_bins: tuple[int, ...], counts: bool
+) -> tuple[Histogram, ...]:
+    """Return what a call with these operators asks for."""
+    number = len(num_bins)
+    names, kinds = _each("--op", ops, number), _each("--dtype", dtypes or ("int32",), number)
+    suffixes = [f"{k}" if number > 1 else "" for k in range(number)]
+    return tuple(
+        Histogram(_operator(name, dtype), bins, suffix, 1, "1" if counts or name == "count" else None)
+        for name, dtype, bins, suffix in zip(names, kinds, num_bins, suffixes, strict=True)
     )
 
-    def sweep_of(members: tuple[int, ...]) -> _Sweep:
-        chosen = make_plan(
-            num_elements,
-            tuple(num_bins[k] for k in members),
-            numbers,
-            local_update=shared,
-            global_update=shared,
-            bin_bytes=tuple(sizes[k] for k in members),
-            arrays=arrays,
-            race_factor=race_factor,
-            forced=forced,
-            memory_budget=budget,
-            num_histograms=histograms,
-            most_emits=1 if len(members) == 1 else None,
-            enough_copies=max(enough_copies(shared, max(1, num_bins[k])) for k in members),
-            counts=counts and shared == "native" and sizes[members[0]] == 4 and len(members) == 1,
-            value_bytes=0 if counts else sizes[members[0]],
-            kinds=(_kind(shared, sizes[members[0]]),) * 2 if len(members) == 1 else ("", ""),
+
+def _operator(name: str, dtype: str) -> Operator:
+    try:
+        make: Callable[[str], Operator] | None = getattr(operators, name, None) if name.isidentifier() else None
+        if callable(make):
+            return make(dtype)
+        return operators.as_operator(name, dtype)
+    except (TypeError, ValueError) as error:
+        raise click.BadParameter(str(error), param_hint="--op") from error
+
+
+def _name(histogram: Histogram) -> str:
+    return f"{histogram.operator.name} of {histogram.operator.dtype}"
+
+
+def _each(option: str, given: tuple, number: int) -> tuple:
+    """Return one of `given` for each of the histograms."""
+    if len(given) not in (1, number):
+        raise click.BadParameter(
+            f"expected one, or one for each of {number} histograms, got {len(given)}", param_hint=option
         )
-        return _Sweep(members, chosen, tuple(sizes[k] for k in members))
-
-    def join(first: _Sweep, second: _Sweep) -> _Sweep | None:
-        if "sort" in (first.plan.update, second.plan.update):
-            return None
-        try:
-            joint = sweep_of(first.members + second.members)
-        except (ValueError, MemoryError):  # does not fit
-            return None
-        return joint if pays(joint.plan, first.plan, second.plan) else None
-
-    sweeps = grouped([sweep_of((k,)) for k in range(len(num_bins))], join)
-    if as_json:
-        given = {"arrays": arrays, "memory_budget": budget}
-        records = [_record(sweep) | given | {"element_size": sweep.sizes} for sweep in sweeps]
-        if len(num_bins) == 1:
-            result = records[0] | {"element_size": sizes[0]}
-        else:
-            members = [{"histograms": sweep.members} for sweep in sweeps]
-            result = {"sweeps": [one | record for one, record in zip(members, records, strict=True)]}
-        click.echo(json.dumps(result, indent=2, allow_nan=False))
-        return
-    constants = [
-        ("RF", _value(race_factor), "race factor: H consecutive elements touch H / RF distinct bins"),
-        *((letter, _value(number), text) for letter, number, text in _numbers(numbers)),
-        ("k_RF", _value(model_equations.K_RF), "constant (III-D)"),
-        ("F_L2", _value(model_equations.F_L2), "constant (III-D)"),
-        ("k_ct_min", _value(model_equations.K_CT_MIN), "constant (III-D)"),
-    ]
-    batch = "" if histograms is None else f"{histograms:,} histograms of "
-    bins = " + ".join(f"{n:,}" for n in num_bins)
-    click.echo(f"{num_elements:,} elements into {batch}{bins} bins on {numbers.name}, update {update}")
-    for number, sweep in enumerate(sweeps, start=1):
-        title = ""
-        if len(num_bins) > 1:
-            which = " and ".join(f"{num_bins[k]:,}" for k in sweep.members)
-            title = (
-                f"\nSweep {number} of {len(sweeps)}: the histogram{'s'[: len(sweep.members) != 1]} of {which} bins\n"
-            )
-        click.echo(title)
-        click.echo("Given\n" + table([*_given(sweep, shared, arrays, histograms), *constants], right=(1,)))
-        for heading, steps in _stages(sweep.plan):
-            rows = [(step.symbol, _value(step.value), step.equation, step.formula) for step in steps]
-            click.echo(f"\n{heading}\n" + table([("", "", "SC'20", ""), *rows], right=(1,)))
-        click.echo("\nPlan\n" + table(_result(sweep.plan, *_copy_bytes(sweep))))
+    return given * (number // len(given))
 
 
-def _kind(update: str, element_size: int) -> str:
+def _sweep(plan: Plan) -> PlannedSweep:
+    sizes = tuple(output.operator.bin_bytes for output in plan.outputs)
+    return PlannedSweep(plan.output_indices, plan, sizes, max(len(output.operator.parts) for output in plan.outputs))
+
+
+def _rate_kind(update: str, element_size: int) -> str:
     """Return whose rates are used: those of integers, as far as bins are as large as these."""
     return {"native": f"native int{8 * element_size}", "cas": f"cas {8 * element_size}"}.get(update, update)
 
 
-@dataclass(frozen=True)
-class _Sweep:
-    """One sweep: which of the histograms it fills, how, and the bytes of a bin of each."""
-
-    members: tuple[int, ...]
-    plan: Plan
-    sizes: tuple[int, ...]
-
-
-def _record(sweep: _Sweep) -> dict[str, object]:
-    local, everywhere = _copy_bytes(sweep)
-    return asdict(sweep.plan) | {"local_bytes": local, "global_bytes": everywhere}
-
-
-def _given(sweep: _Sweep, update: str, arrays: int, histograms: int | None) -> list[tuple[str, str, str]]:
-    """Return letter, value and meaning of what a sweep is planned from; of several histograms the sum and the mean."""
-    lock = LOCK_BYTES if update == "lock" and sweep.plan.locks is None else 0
-    size = sum(n * (each + lock) for n, each in zip(sweep.plan.bins, sweep.sizes, strict=True)) / sweep.plan.num_bins
-    several = len(sweep.members) > 1
-    rows = [
-        ("N", _value(sweep.plan.num_elements), "elements"),
-        ("H", _value(sweep.plan.num_bins), "bins" + (" of all of them" if several else "")),
-        ("elsize", _value(size), "bytes of a bin" + (", 4 of them its lock" if lock else "")),
-        ("avg", _value(size / (arrays + bool(lock))), "elsize / arrays that it is laid out in"),
-    ]
-    if histograms is not None:
-        rows.insert(1, ("N_out", _value(histograms), "histograms of a batch"))
-    return rows
+def _expected_features(profile: Profile) -> frozenset[str]:
+    """Return what devices of a profile are expected to have, where no device is at hand to ask."""
+    if profile.kind == "gpu" and profile.name.startswith("NVIDIA"):
+        return frozenset(each for each in ALL_FEATURES if not each.startswith(("amd_builtins", "ext_float_atomics")))
+    return frozenset({"int64_base_atomics", "int64_extended_atomics", "fp64"})
 
 
 def _default_device() -> tuple[Profile, int]:
@@ -293,79 +309,3 @@ def _default_device() -> tuple[Profile, int]:
     except NoDeviceError as error:
         raise NoDeviceError(f"{error}; or name a device: --profile nvidia-h200") from error
     return device_profile(device), memory_budget(device)
-
-
-def _numbers(profile: Profile) -> list[tuple[str, int, str]]:
-    """Return letter, value and meaning of each of the device's numbers."""
-    return [
-        (letter, getattr(profile, key), text)
-        for key, (letter, _, text) in ((key, text.partition(": ")) for key, text in PARAMETERS.items())
-    ]
-
-
-def _stages(chosen: Plan) -> list[tuple[str, list[Step]]]:
-    """Return the steps under titles: those for local memory end where its passes are compared with their limit."""
-    steps = list(chosen.steps)
-    after = next((n for n, step in enumerate(steps, start=1) if step.symbol == "S_max"), 0)
-    stages = [("In local memory", steps[:after])] if after else []
-    predicted = [step for step in steps[after:] if step.symbol in PREDICTED]
-    if predicted:
-        after, steps = 0, [step for step in steps if step not in predicted]
-    if steps[after:]:
-        how = {"private": " (private copies)", "sort": " (sorted pairs)"}.get(chosen.update, "")
-        how = " (partitioned pairs)" if chosen.partitions else how
-        stages.append((f"In {chosen.memory} memory{how}", steps[after:]))
-    return [*stages, *([("Predicted, in us", predicted)] if predicted else [])]
-
-
-def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
-    owner = "in each work-group" if chosen.memory == "local" else "on the device"
-    if chosen.is_batch:
-        owner = "of each histogram"
-    rows = [
-        ("memory", chosen.memory),
-        ("update", f"{chosen.update} ({_UPDATE_WORDS[chosen.update]})"),
-        ("copies (M)", f"{chosen.copies:,} {owner}"),
-        ("cooperation (C)", f"{chosen.cooperation:,} work-items share a copy" if chosen.cooperation > 1 else "1"),
-        ("passes (S)", f"{chosen.passes:,}"),
-        *[
-            ("partitions (P)", f"{n:,}: the pairs are grouped by ranges of bins first")
-            for n in [chosen.partitions]
-            if n
-        ],
-        ("bins per pass (H_chk)", f"{chosen.bins_per_pass:,}"),
-        ("work-groups", f"{chosen.work_groups:,} of {chosen.work_group_size:,} work-items"),
-    ]
-    if chosen.is_batch:
-        rows.insert(-1, ("chunks (K)", f"{chosen.groups_per_histogram:,} of each histogram's elements"))
-        rows.insert(-1, ("teams", f"{chosen.teams:,} in a work-group, each with one chunk at a time"))
-    if chosen.locks is not None:
-        rows.append(("locks", f"{chosen.locks:,} for all bins"))
-    if local:
-        rows.append(("local memory", f"{bytes_text(local)} of each work-group"))
-    copies = "one copy" if chosen.global_copies == 1 else f"{chosen.global_copies:,} copies"
-    if chosen.update == "sort":
-        copies = "the pairs and one copy"
-    if chosen.partitions:
-        copies = f"the pairs, and {copies}"
-    if chosen.seconds is not None:
-        rows.append(("predicted time", f"{chosen.seconds * 1e6:,.0f} us on the device"))
-    each = " of each histogram" if chosen.is_batch else ""
-    return [*rows, ("global memory", f"{bytes_text(everywhere)} for {copies} of all bins{each}")]
-
-
-def _copy_bytes(sweep: _Sweep) -> tuple[int, int]:
-    """Return the bytes that copies take in the local memory of a work-group, and in global memory."""
-    chosen = sweep.plan
-    if chosen.update == "sort":
-        return 0, sort_bytes(chosen.num_elements, chosen.num_bins * chosen.num_histograms, sweep.sizes[0])
-    lock = LOCK_BYTES if chosen.update == "lock" and chosen.locks is None else 0
-    chunk = sum(n * (size + lock) for n, size in zip(chosen.chunks(), sweep.sizes, strict=True))
-    local = chosen.copies * chosen.teams * chunk if chosen.memory == "local" else 0
-    one = sum(n * (size + (0 if local else lock)) for n, size in zip(chosen.bins, sweep.sizes, strict=True))
-    pairs = next((int(step.value) for step in chosen.steps if step.symbol == "bytes"), 0) if chosen.partitions else 0
-    return local, pairs + chosen.global_copies * chosen.num_histograms * one
-
-
-def _value(number: float) -> str:
-    return f"{int(number):,}" if number == int(number) else f"{number:,.6g}"

@@ -9,6 +9,8 @@
     items = [(load, lane) for load in range(loads) for lane in range(lanes)]
     room = spec.tile + padding * most
     value_t = f"value{s}_t"
+    ## PoCL's compiler loses structs of more than 16 bytes that live across barriers, so these live as words.
+    words = -(-spec.value_bytes // 4) if spec.has_values and output.operator.dtype.names is not None else 0
     known = {}
     state = "clhist_bin_t *clhist_bin" + f", {value_t} *clhist_value" * spec.has_values + ", clhist_bin_t *clhist_reach" * sweep.reach
 
@@ -38,6 +40,9 @@ ${preamble_of[each]}
 % endif
 % endfor
 ${types.caller_code(sweep, declare, known)}
+% if words:
+typedef union { ${value_t} value; uint words[${words}]; } clhist_union_t;
+% endif
 
 void clhist_put(const clhist_bin_t bin, const ${value_t} value, ${state})
 {
@@ -102,12 +107,24 @@ ${types.arrays(sweep)}\
     given = ", ".join([*sweep.map_arguments(lambda a: f"clhist_{a.name}_{load}{of}"), index])
 %>\
     clhist_bin_t clhist_bin_${n} = ~(clhist_bin_t)0;
+% if words:
+    uint ${", ".join(f"clhist_value_{n}_{k}" for k in range(words))};
+    {
+        clhist_union_t emitted = {.words = {0}};
+        if (${index} < clhist_size)
+            clhist_map(${given}, &clhist_bin_${n}, &emitted.value${", &clhist_reach" * sweep.reach});
+% for k in range(words):
+        clhist_value_${n}_${k} = emitted.words[${k}];
+% endfor
+    }
+% else:
 % if spec.has_values:
     ${value_t} clhist_value_${n};
 % endif
-    uint clhist_rank_${n} = 0;
     if (${index} < clhist_size)
         clhist_map(${given}, &clhist_bin_${n}${f", &clhist_value_{n}" * spec.has_values}${", &clhist_reach" * sweep.reach});
+% endif
+    uint clhist_rank_${n} = 0;
     if (clhist_bin_${n} < clhist_num_bins)
         clhist_rank_${n} = atomic_inc(clhist_counts + ${part(f"clhist_bin_{n}")} * ${counters} + clhist_lane % ${counters});
 % endfor
@@ -155,7 +172,10 @@ ${scan("clhist_ends", most)}
         const uint partition = ${part(f"clhist_bin_{n}")};
         const uint at = clhist_counts[partition * ${counters} + clhist_lane % ${counters}] + clhist_rank_${n};
         clhist_places[at] = (ushort)(clhist_bin_${n} - partition * clhist_width);
-% if spec.has_values:
+% if words:
+        const clhist_union_t emitted = {.words = {${", ".join(f"clhist_value_{n}_{k}" for k in range(words))}}};
+        clhist_values[at] = emitted.value;
+% elif spec.has_values:
         clhist_values[at] = clhist_value_${n};
 % endif
     }

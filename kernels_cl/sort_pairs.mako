@@ -17,7 +17,7 @@
 % for each in (*spec.outputs, *spec.ignored):
 ${types.values(each.operator, each.suffix, declare, known)}
 % endfor
-typedef union { accumulator${s}_t value; uint words[${words}]; } clhist_held_t;
+typedef struct { uint words[${words}]; } clhist_held_t;
 
 ${types.bins(False)}
 ${types.relaxed_access()}
@@ -35,7 +35,12 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
 % endif
     if (bin < clhist_num_bins && *clhist_next < clhist_end) {
         clhist_keys[*clhist_next] = clhist_first + bin;
-        clhist_held[*clhist_next].value = clhist_lift${s}(value);
+        union { accumulator${s}_t value; uint words[${words}]; } lifted = {.words = {0}};
+        lifted.value = clhist_lift${s}(value);
+        ## By words, as the scan reads it.
+% for k in range(words):
+        clhist_held[*clhist_next].words[${k}] = lifted.words[${k}];
+% endfor
         ++*clhist_next;
     }
 }

@@ -4,35 +4,58 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 ${types.values(operator, "", declare, {})}
-typedef union { accumulator_t value; uint words[${words}]; } ${held};
+## Accumulators pass between work-items as words: PyOpenCL's scan aligns them for no more, and PoCL's compiler loses
+## larger structs that live across a barrier.
+typedef struct { uint words[${words}]; } ${held};
+typedef union { accumulator_t value; uint words[${words}]; } clhist_union_t;
 <%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
 ${types.part(part, n, c_name)}
 % endfor
 </%types:functions>
+clhist_union_t clhist_of_words(const ${held} item)
+{
+    clhist_union_t found;
+% for k in range(words):
+    found.words[${k}] = item.words[${k}];
+% endfor
+    return found;
+}
+
+${held} clhist_as_words(const clhist_union_t found)
+{
+    ${held} item;
+% for k in range(words):
+    item.words[${k}] = found.words[${k}];
+% endfor
+    return item;
+}
+
 ${held} clhist_neutral(void)
 {
-    ${held} neutral;
+    clhist_union_t neutral = {.words = {0}};
 % for n, part in enumerate(operator.parts):
     neutral.value${part.accessor} = clhist_neutral${n}();
 % endfor
-    return neutral;
+    return clhist_as_words(neutral);
 }
 
 ${held} clhist_joined(const ${held} a, const ${held} b, const bool across_segments)
 {
-    ${held} both = b;
-    if (!across_segments) {
+    if (across_segments)
+        return b;
+    const clhist_union_t first = clhist_of_words(a);
+    clhist_union_t both = clhist_of_words(b);
 % for n, part in enumerate(operator.parts):
-        both.value${part.accessor} = clhist_combine${n}(a.value${part.accessor}, b.value${part.accessor});
+    both.value${part.accessor} = clhist_combine${n}(first.value${part.accessor}, both.value${part.accessor});
 % endfor
-    }
-    return both;
+    return clhist_as_words(both);
 }
 
 void clhist_publish(const ${held} item, const uint bin, __global uchar *scratch${"".join(f", const ulong place{n}" for n in range(len(operator.parts)))})
 {
+    const clhist_union_t found = clhist_of_words(item);
 % for n, part in enumerate(operator.parts):
-    ((__global cell${n}_t *)(scratch + place${n}))[bin].value = item.value${part.accessor};
+    ((__global cell${n}_t *)(scratch + place${n}))[bin].value = found.value${part.accessor};
 % endfor
 }

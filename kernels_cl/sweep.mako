@@ -149,11 +149,11 @@ ${partitioned.begin_part()}
 % endfor
 ${copies.cells_and_locks()}
 
-% if spec.hot_bin:
-${hot_bin.start()}
-% endif
 ${copies.initialise()}
 
+% if spec.hot_bin and not state.is_partitioned:
+${hot_bin.start()}
+% endif
 % if state.is_partitioned:
 ${partitioned.walk()}
 % elif spec.order == "blocked":

@@ -6,19 +6,10 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.hardware.atomics import (
-    ALL_FEATURES,
-    FEATURES,
-    MEMORIES,
-    NATIVE_ATOMICS,
-    available_updates,
-    choose_updates,
-    native_atomic,
-    native_table,
-    slowest,
-    to_prove,
-)
+from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, native_table, to_prove
+from clhist.hardware.vendors import FEATURES, MEMORIES
 from clhist.opencl.device import features_of
+from clhist.planning.updates import available_updates, choose_updates, slowest
 
 NOTHING: frozenset[str] = frozenset()
 BASE = frozenset({"int64_base_atomics"})

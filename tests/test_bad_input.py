@@ -386,3 +386,24 @@ def test_bincount_refuses_out(out, error, message):
 )  # fmt: skip
 def test_what_a_call_asks_for_besides(kernel, good, changed, error, message):
     check_refused(kernel, good, changed, error, message)
+
+
+PAIR = np.dtype([("a", "i4"), ("b", "f4")], align=True)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros(3, [("x", "i4"), ("y", "f4")]),
+        np.zeros(3, [("b", "f4"), ("a", "i4")]),
+        np.zeros(3, [("a", "i8"), ("b", "f8")]),
+        np.zeros(3, [("a", "i4")]),
+        np.zeros(3, "f4"),
+        np.zeros((), [("b", "f4"), ("a", "i4")])[()],
+    ],
+    ids=lambda values: str(values.dtype),
+)
+def test_values_of_other_fields(values):
+    pairs = Operator(PAIR, "((accumulator_t){a.a + b.a, a.b + b.b})", (0, 0))
+    with pytest.raises(TypeError, match=r"^values: expected .*'a'.*'b'.*, got "):
+        reduce_by_index(2, pairs, np.array([0, 1, 1]), values)

@@ -174,12 +174,23 @@ BAD_INPUT = [
     ([0, 1], None, 2.5),
     ([0, 1], None, "2"),
     ([], None, -1),
+    ([0, 1], None, True),
+    ([0, 1], None, np.False_),
+    ([], None, False),
+    ([0, 1], None, np.array([3])),
+    ([0, 1], None, 2**60),
+    ([0, 1], None, 2**62),
+    ([], None, 2**62),
+    ([0, 2**60 - 1],),
+    ([0, 2**62],),
+    ([0, 2**62], [1.0, 2.0]),
+    ([0, 1], None, 2**63),
 ]
 
 
 @pytest.mark.parametrize("arguments", BAD_INPUT, ids=repr)
 def test_errors_are_those_of_numpy(arguments):
-    with pytest.raises((TypeError, ValueError)) as numpys:
+    with pytest.raises((TypeError, ValueError, OverflowError)) as numpys:
         np.bincount(*arguments)
     with pytest.raises(numpys.type) as ours:
         bincount(*arguments)
@@ -198,6 +209,10 @@ BAD_ON_DEVICE = [
     (np.arange(0), None, -1),
     (np.arange(3), None, None),
     (np.arange(3), None, 2.5),
+    (np.arange(3), None, True),
+    (np.arange(3), None, 2**62),
+    (np.arange(0), None, 2**62),
+    (np.array([0, 2**62]),),
 ]
 
 
@@ -208,6 +223,19 @@ def test_errors_of_device_arrays_are_those_of_numpy(arguments, queue):
     with pytest.raises(numpys.type) as ours:
         bincount(*(cl_array.to_device(queue, a) if isinstance(a, np.ndarray) else a for a in arguments))
     assert str(ours.value) == str(numpys.value)
+
+
+@pytest.mark.parametrize("largest", [2**63 - 1, 2**59])
+def test_more_bins_than_there_is_room(largest):
+    """NumPy's function writes beyond its result for 2^63 - 1; it is not asked."""
+    with pytest.raises(ValueError if largest > 2**60 else MemoryError):
+        bincount([0, largest])
+
+
+def test_least_number_of_bins_as_an_array_without_dimensions(queue):
+    for minlength in (np.array(5), np.int8(5), np.uint64(5)):
+        same(bincount([0, 1, 1], minlength=minlength), np.bincount([0, 1, 1], minlength=5))
+        same(bincount(cl_array.to_device(queue, np.array([0, 1, 1])), minlength=minlength).get(), [1, 2, 0, 0, 0])
 
 
 @pytest.mark.parametrize("x", [None, 3, [[1], [2, 3]]], ids=repr)

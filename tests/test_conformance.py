@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from clhist import Profile
-from clhist.hardware.atomics import MEMORIES, UPDATES
+from clhist.hardware.vendors import MEMORIES
+from clhist.planning.updates import UPDATES
 from clhist.selftest.cases import CASES, NUM_BINS, Case, is_available, pair_kernel, problem, ufunc_case
 from clhist.selftest.reference import groups_of
 
-# Forced (M, S), from one of each to more than there are work-items and bins.
+# Choices (M, S), from one of each to more than there are work-items and bins.
 COPIES_AND_PASSES = [(1, 1), (3, 2), (16, 5), (10_000, 10_000)]
 
 # Operators that stand for all: by an atomic, by compare-exchange of a float and of a narrow integer, lifted, by a lock.

@@ -268,11 +268,16 @@ def test_the_users_choice_of_runtimes_stays(intel, monkeypatch):
     assert os.environ["OCL_ICD_VENDORS"] == "libmine.so"
 
 
-@pytest.mark.parametrize("reason", ["not installed", "no cache"])
-def test_nothing_is_registered(intel, tmp_path, reason):
-    if reason == "not installed":
-        intel.unlink()
-    else:
-        (tmp_path / "cache").write_text("a file where the directory would be")
+def test_nothing_is_registered(intel):
+    intel.unlink()
     runtimes.register_installed_runtimes()
+    assert "OCL_ICD_VENDORS" not in os.environ
+
+
+def test_an_installed_runtime_is_found_without_a_cache(intel, tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("a file where the directory would be")
+    for _ in range(2):
+        assert registered(monkeypatch) == {"other.icd": "libother.so\n", "zz-intel-cpu.icd": f"{intel}\n"}
+    monkeypatch.setattr(runtimes, "temporary_directory", lambda: tmp_path / "cache")
+    runtimes.register_installed_runtimes()  # nowhere
     assert "OCL_ICD_VENDORS" not in os.environ

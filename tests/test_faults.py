@@ -26,6 +26,12 @@ from clhist.selftest.reference import counts_of
 COUNT = operators.add(np.int32)
 
 
+@pytest.fixture(scope="module")
+def gpu_like(gpu_like):
+    """The same caches whatever the device, so that copies are as many."""
+    return replace(gpu_like, l2_cache=4 << 20, l2_line=64)
+
+
 @pytest.fixture
 def bins(queue, rng):
     return cl_array.to_device(queue, rng.integers(0, 1000, 40_000, np.int32))
@@ -79,7 +85,7 @@ def test_what_the_model_partitions_gives_way(gpu_like, queue, rng):
     """What the caller forces does not: `test_partition.py`."""
     bins = cl_array.to_device(queue, rng.integers(0, 50_000, 400_000, np.int32))
     kernel, allocator = pair_kernel(COUNT, gpu_like), Limited(queue, 500_000)
-    assert kernel.plan(bins.size, 50_000).partitions
+    assert kernel.plan(bins.size, 50_000).strategy == "partitioned"
     ones, out = cl_array.zeros(queue, bins.size, np.int32) + 1, cl_array.empty(queue, 50_000, np.int32)
     kernel(bins, ones, num_bins=50_000, out=out, allocator=allocator)
     assert max(allocator.asked) > 500_000
@@ -150,7 +156,7 @@ def test_two_updates_that_do_not_compile(broken, gpu_like, bins, monkeypatch):
     def no_exchange(spec):
         return original(spec).replace("atomic_cmpxchg", "clhist_no_such_exchange")
 
-    monkeypatch.setattr("clhist.engine.launch.render_sweep", no_exchange)
+    monkeypatch.setattr("clhist.engine.stages.render_sweep", no_exchange)
     broken("local")
     kernel = kernel_of(gpu_like, "two updates")
     np.testing.assert_array_equal(kernel(given, num_bins=1000, memory="local"), counts_of(given, 1000))

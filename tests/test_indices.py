@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, operators, reduce_by_index
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of
 
@@ -34,8 +34,8 @@ def bins_at_limits(dtype: str, num_bins: int) -> np.ndarray:
 @pytest.fixture
 def wide(monkeypatch):
     """Let few elements and few bins be as many as need 64 bits."""
-    monkeypatch.setattr("clhist.engine.launch.NARROW_ELEMENTS", 1)
-    monkeypatch.setattr("clhist.engine.launch.NARROW_BINS", 1)
+    monkeypatch.setattr("clhist.codegen.layout.NARROW_ELEMENTS", 1)
+    monkeypatch.setattr("clhist.codegen.layout.NARROW_BINS", 1)
 
 
 @pytest.mark.parametrize(

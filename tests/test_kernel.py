@@ -9,7 +9,7 @@ from processes import run_python
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.reference import counts_of, groups_of
 
 SUM = operators.add(np.int32)
@@ -214,7 +214,7 @@ def test_plans_and_sources_can_be_read(gpu_like):
     kernel = kernel_of(gpu_like, "const int *x", "EMIT(x[i], 1)")
     chosen = kernel.plan(10**6, 1000)
     budget = clhist.opencl.device.memory_budget(clhist.default_queue().device)
-    assert chosen == clhist.plan(10**6, 1000, gpu_like, memory_budget=budget, enough_copies=8)
+    assert chosen == clhist.plan(clhist.Problem.of(SUM, 1000, 10**6, memory_budget=budget), gpu_like)
     assert (chosen.memory, chosen.update) == ("local", "native")
     assert "__local cell0_t" in kernel.source(chosen)
     assert "__local" not in kernel.source(kernel.plan(10**6, 1000, memory="global", update="lock", copies=3))

@@ -10,8 +10,8 @@ import pytest
 
 from clhist import HistogramKernel, Operator, operators
 from clhist.operators.c_types import c_name, declare, literal
-from clhist.planning.plan import Forced
-from clhist.planning.sweeps import Problem, Target, plan_sweeps
+from clhist.planning.problem import Choices, Problem
+from clhist.planning.sweeps import plan
 from clhist.selftest.cases import Case, is_available, pair_kernel
 
 ORDERS = [operators.minimum, operators.maximum, operators.fmin, operators.fmax]
@@ -191,11 +191,9 @@ def test_a_forced_update_picks_the_form_that_has_it(operator, wide, gpu_like, qu
 def test_exact_sums_of_almost_too_many(update, gpu_like):
     # So many terms of 255 and one of dest come to 2^32 - 1; one more could wrap.
     operator, size = operators.saturating_add(np.uint8, 255), (2**32 - 1) // 255 - 1
-    problem = Problem(size, (2,), None, 1.0, Forced("native", "local"), 2**30)
-    forms = [
-        plan_sweeps([Target(operator, "", 1)], changed, gpu_like, frozenset({"int64_base_atomics"}))[0]
-        for changed in (problem, replace(problem, size=size + 1))
-    ]
+    profile = replace(gpu_like, features=frozenset({"int64_base_atomics"}))
+    choices = Choices("native", "local")
+    forms = [plan(Problem.of(operator, 2, number, choices=choices), profile) for number in (size, size + 1)]
     assert [sweep.outputs[0].operator.accumulator for sweep in forms] == [np.uint32, np.uint64]
     kernel = HistogramKernel(None, operator, arguments="const uchar *x", map="EMIT(i & 7, x[i & 7])", profile=gpu_like)
     values = np.array([255, 0, 1, 0, 0, 0, 0, 255], np.uint8)

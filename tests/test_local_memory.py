@@ -70,7 +70,7 @@ def test_counters_of_16_bits(local_memory, queue):
     packed = 0
     for num_bins in range(local_memory // 2 - 20, local_memory // 2 + 1):
         plan = kernel.plan(10**7, num_bins)
-        if plan.packed:
+        if plan.strategy == "packed":
             packed += 1
             (size,) = (int(size) for size in re.findall(r"clhist_pool\[(\d+)\]", kernel.source(plan, queue)))
             assert 4 * -(-num_bins // 2) <= size <= local_memory

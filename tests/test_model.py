@@ -6,14 +6,15 @@ from itertools import product
 
 import numpy as np
 import pytest
+from plans import plan
 
-from clhist import Profile, operators, plan
-from clhist.codegen.specs import Output
-from clhist.engine.launch import local_capacity
+from clhist import Profile, operators
+from clhist.codegen.layout import local_capacity
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
-from clhist.planning.equations import MAX_LOCAL_PASSES
-from clhist.planning.plan import Forced
+from clhist.planning.plan import Output
+from clhist.planning.problem import Choices
+from clhist.planning.updates import BY_NAME
 
 RTX_2080_TI = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
 
@@ -70,7 +71,7 @@ def test_table_1(memory, update, race_factor, num_bins, expected):
         global_update=update,
         bin_bytes=BIN_BYTES[update],
         race_factor=race_factor,
-        forced=Forced(memory=memory),
+        choices=Choices(memory=memory),
     )
     assert (found.memory, found.copies, found.passes) == (memory, *expected)
 
@@ -113,7 +114,7 @@ ANY_MEMORY = [None, "local", "global"]
 def test_what_holds_for_every_plan(profile, memory, update, bin_bytes):
     choices = {"local_update": update, "global_update": update, "bin_bytes": bin_bytes}
     for elements, bins, race_factor in product(ELEMENTS, BINS, (1.0, 63.0, 1e300)):
-        check_plan(elements, bins, profile, race_factor=race_factor, forced=Forced(memory=memory), **choices)
+        check_plan(elements, bins, profile, race_factor=race_factor, choices=Choices(memory=memory), **choices)
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
@@ -124,9 +125,9 @@ def test_what_holds_for_forced_choices(profile, memory, update):
     for elements, bins, copies, passes, group in product(
         (0, 1, 65, 1000, 10**6), (1, 65, 1000), (None, 1, 3, 64, 65, 10**6), (None, 1, 7, 10**6), (None, 1, 2, 64, 100)
     ):
-        forced = Forced(update, memory, copies, passes, group)
+        forced = Choices(update, memory, copies, passes, group)
         try:
-            found = check_plan(elements, bins, profile, forced=forced)
+            found = check_plan(elements, bins, profile, choices=forced)
         except ValueError as error:
             refused.append(str(error))
             continue
@@ -146,13 +147,13 @@ def test_what_holds_for_forced_choices(profile, memory, update):
 def test_copies_stay_within_the_budget(profile, memory, update):
     for elements, bins, room in product((0, 1000, 10**8), (1, 127, 10**6), (1, 1.5, 2, 7.9, 300)):
         one_copy = 4 * bins if update == "native" else 8 * bins
-        choices = {"local_update": update, "global_update": update, "forced": Forced(memory=memory)}
+        choices = {"local_update": update, "global_update": update, "choices": Choices(memory=memory)}
         check_plan(elements, bins, profile, memory_budget=int(room * one_copy), **choices)
 
 
-def check_plan(elements, bins, profile, *, bin_bytes=4, forced, memory_budget=None, **choices):
+def check_plan(elements, bins, profile, *, bin_bytes=4, choices, memory_budget=None, **updates):
     """Return the plan, after checking what must hold for any."""
-    found = plan(elements, bins, profile, bin_bytes=bin_bytes, forced=forced, memory_budget=memory_budget, **choices)
+    found = plan(elements, bins, profile, bin_bytes=bin_bytes, choices=choices, memory_budget=memory_budget, **updates)
     assert (found.num_elements, found.num_bins, found.profile) == (elements, bins, profile.name)
     size = bin_bytes + (4 if found.update == "lock" else 0)
     sizes = (found.copies, found.passes, found.bins_per_pass, found.work_groups, found.work_group_size)
@@ -166,8 +167,10 @@ def check_plan(elements, bins, profile, *, bin_bytes=4, forced, memory_budget=No
         assert found.copies == sharing, found
     if found.memory == "local":
         assert found.copies * found.bins_per_pass * size <= profile.local_memory, found
-        if forced.memory is None and forced.passes is None:
-            assert found.passes <= MAX_LOCAL_PASSES[forced.update or choices.get("local_update", "native")], found
+        if choices.memory is None and choices.passes is None:
+            assert found.passes <= BY_NAME[choices.update or updates.get("local_update", "native")].most_local_passes, (
+                found
+            )
         assert found.global_copies == found.work_groups
     else:
         assert found.global_copies == found.copies
@@ -182,7 +185,7 @@ def test_neighbours_of_the_number_of_bins():
     for bins in (100, 2041, 69_632):
         for elements in range(bins - 3, bins + 4):
             for memory in ("local", "global"):
-                check_plan(elements, bins, RTX_2080_TI, forced=Forced(memory=memory))
+                check_plan(elements, bins, RTX_2080_TI, choices=Choices(memory=memory))
 
 
 def test_a_processor_gives_each_work_item_a_copy_as_long_as_that_pays():
@@ -195,7 +198,7 @@ def test_a_processor_gives_each_work_item_a_copy_as_long_as_that_pays():
 def test_a_bin_larger_than_local_memory_lies_in_global_memory():
     assert plan(10**6, 10, RTX_2080_TI, bin_bytes=50_000).memory == "global"
     with pytest.raises(ValueError, match="copies: 1 copies of one bin take 50000 bytes of local memory"):
-        plan(10**6, 10, RTX_2080_TI, bin_bytes=50_000, forced=Forced(memory="local"))
+        plan(10**6, 10, RTX_2080_TI, bin_bytes=50_000, choices=Choices(memory="local"))
 
 
 @pytest.mark.parametrize("update", ["native", "cas", "lock"])
@@ -203,7 +206,7 @@ def test_local_arrays_hold_what_is_planned_in_few_sizes(update):
     outputs, cell = (Output(operators.add(np.int32), (update,)),), 8 if update == "lock" else 4
     sizes = set()
     for bins, copies in product((*range(1, 200), 1000, 5000, 12_288), (None, 1, 2, 3, 7, 64)):
-        found = plan(10**6, bins, RTX_2080_TI, forced=Forced(update, "local", copies))
+        found = plan(10**6, bins, RTX_2080_TI, choices=Choices(update, "local", copies))
         capacity = local_capacity(outputs, found, RTX_2080_TI)
         assert found.copies * found.bins_per_pass * cell <= capacity <= RTX_2080_TI.local_memory
         sizes.add(capacity)
@@ -212,7 +215,7 @@ def test_local_arrays_hold_what_is_planned_in_few_sizes(update):
 
 
 def test_steps_tell_how_the_numbers_came_about():
-    found = plan(50_000_000, 24_569, RTX_2080_TI, forced=Forced(memory="local"))
+    found = plan(50_000_000, 24_569, RTX_2080_TI, choices=Choices(memory="local"))
     steps = {step.symbol: step.value for step in found.steps}
     assert {**steps, "m'": None} == {
         "B": 1024, "T": 69632, "blocks": 68, "m'": None, "M": 1, "C": 1024, "len": 12288, "S": 2, "H_chk": 12285,
@@ -234,17 +237,17 @@ def test_steps_tell_how_the_numbers_came_about():
         ({"race_factor": float("nan")}, "race_factor: expected .* at least 1, got nan"),
         ({"race_factor": float("inf")}, "race_factor: expected .* at least 1, got inf"),
         ({"memory_budget": 0}, "memory_budget: expected at least 1, got 0"),
-        ({"forced": Forced(copies=0)}, "copies: expected at least 1, got 0"),
-        ({"forced": Forced(passes=0)}, "passes: expected at least 1, got 0"),
-        ({"forced": Forced(work_group_size=0)}, "work_group_size: expected at least 1, got 0"),
-        ({"forced": Forced(memory="shared")}, "memory: expected one of local, global, partitioned, got 'shared'"),
-        ({"forced": Forced(update="atomic")}, "update: expected one of private, native, cas, lock, sort, got 'atomic'"),
+        ({"choices": Choices(copies=0)}, "copies: expected at least 1, got 0"),
+        ({"choices": Choices(passes=0)}, "passes: expected at least 1, got 0"),
+        ({"choices": Choices(work_group_size=0)}, "work_group_size: expected at least 1, got 0"),
+        ({"choices": Choices(memory="shared")}, "memory: expected one of local, global, partitioned, got 'shared'"),
+        ({"choices": Choices(update="atomic")}, "update: expected one of private, native, cas, lock, sort, got"),
         (
-            {"num_bins": 50_000, "forced": Forced(memory="local", passes=2)},
+            {"num_bins": 50_000, "choices": Choices(memory="local", passes=2)},
             "passes: expected at least 5, since 1 copies of 50000 bins take 200000 bytes .* has 49152; got 2",
         ),
         (
-            {"bin_bytes": 1000, "forced": Forced(memory="local", copies=50)},
+            {"bin_bytes": 1000, "choices": Choices(memory="local", copies=50)},
             "copies: 50 copies of one bin take 50000 bytes of local memory where .* has 49152",
         ),
     ],
@@ -258,4 +261,4 @@ def test_refused(arguments, message):
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_less_memory_than_one_copy(profile, memory):
     with pytest.raises(MemoryError, match=r"memory_budget: one copy of 1000 bins takes .* bytes, got 3999 bytes"):
-        plan(10**6, 1000, profile, forced=Forced(memory=memory), memory_budget=3999)
+        plan(10**6, 1000, profile, choices=Choices(memory=memory), memory_budget=3999)

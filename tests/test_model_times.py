@@ -7,18 +7,18 @@ import dataclasses
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from plans import plan
 
 import clhist
 from clhist import operators
 from clhist.calibration import rates as measure_plans
 from clhist.calibration.measure import Bench
 from clhist.cli.main import main
-from clhist.hardware.atomics import update_kind
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
-from clhist.planning import times as model_times
-from clhist.planning.choose import PREDICTED, plan
-from clhist.planning.plan import Forced
+from clhist.planning.choose import PREDICTED
+from clhist.planning.problem import Choices
+from clhist.planning.sweeps import times as model_times
 from clhist.planning.times import (
     BANDWIDTH,
     CELLS,
@@ -30,6 +30,7 @@ from clhist.planning.times import (
     VALUES,
     rate_name,
 )
+from clhist.planning.updates import rate_kind
 
 H200 = named_profile("nvidia-h200", load_profiles())
 KIND = "native int32"
@@ -48,12 +49,12 @@ N = 10**8
 
 
 def chosen(bins, size=N, rates=RATES, kind=KIND, **more):
-    more = {"most_emits": 1, **more}
-    return plan(size, bins, dataclasses.replace(H200, rates=rates), kinds=(kind, kind), **more)
+    more = {"max_pairs": 1, **more}
+    return plan(size, bins, dataclasses.replace(H200, rates=rates), rate_kinds=(kind, kind), **more)
 
 
 def forced(bins, memory, **more):
-    return chosen(bins, forced=Forced(memory=memory, **more))
+    return chosen(bins, choices=Choices(memory=memory, **more))
 
 
 def test_the_time_of_each_way():
@@ -68,7 +69,7 @@ def test_the_time_of_each_way():
     cells = split.global_copies * split.partitions * split.bins_per_pass
     assert split.seconds == pytest.approx(5e-3 + N * 4 / 400e9 + cells / 100e9 + 20e-6), "values of 4 bytes besides"
     wide = forced(200_000, "partitioned")
-    assert chosen(200_000, forced=Forced(memory="partitioned"), value_bytes=8).seconds == pytest.approx(
+    assert chosen(200_000, choices=Choices(memory="partitioned"), value_bytes=8).seconds == pytest.approx(
         wide.seconds + N * (8 / 100e9 - 4 / 400e9)
     )
     everywhere = forced(200_000, "global", copies=3, passes=2)
@@ -80,9 +81,9 @@ def test_reading_is_the_least_that_an_element_takes():
 
 
 def test_elements_of_several_pairs():
-    one, three = (chosen(1000, most_emits=emits) for emits in (1, 3))
+    one, three = (chosen(1000, max_pairs=emits) for emits in (1, 3))
     assert three.seconds == pytest.approx(one.seconds + 2e-3)
-    assert chosen(1000, most_emits=None).seconds is None, "a loop whose length is not known"
+    assert chosen(1000, max_pairs=None).seconds is None, "a loop whose length is not known"
 
 
 def test_the_least_time_is_taken():
@@ -101,7 +102,7 @@ def test_the_least_time_is_taken():
 def test_what_is_slow_is_avoided(slow, memory, partitions):
     rates = RATES | ({rate_name(KIND, slow): 0.01} if slow else {})
     found = chosen(1_000_000, rates=rates)
-    assert (found.memory, found.partitions > 0) == (memory, partitions)
+    assert (found.memory, found.strategy == "partitioned") == (memory, partitions)
 
 
 @pytest.mark.parametrize(
@@ -119,15 +120,15 @@ def test_rules_where_a_rate_is_missing(missing):
 
 def test_choices_are_obeyed():
     assert forced(1000, "global").memory == "global"
-    assert chosen(1_000_000, forced=Forced(copies=1)).partitions == 0
-    assert chosen(1_000_000, forced=Forced(copies=1)).steps[-1].symbol not in PREDICTED
+    assert chosen(1_000_000, choices=Choices(copies=1)).strategy != "partitioned"
+    assert chosen(1_000_000, choices=Choices(copies=1)).steps[-1].symbol not in PREDICTED
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        {"forced": Forced(update="sort")},
-        {"forced": Forced(update="private", memory="local")},
+        {"choices": Choices(update="sort")},
+        {"choices": Choices(update="private", memory="local")},
         {"num_histograms": 10},
     ],
 )
@@ -148,7 +149,7 @@ def test_kinds():
         ("private", np.int32): "",
     }
     for (update, dtype), kind in kinds.items():
-        assert update_kind(operators.add(dtype).parts[0], update) == kind
+        assert rate_kind(operators.add(dtype).parts[0], update) == kind
     measured = set(measure_plans.KINDS) - {model_times.COUNT}
     assert set(kinds.values()) - {""} == measured
 
@@ -161,7 +162,7 @@ def test_the_shipped_rates_are_used():
         (98_290, 117, {"counts": True, "value_bytes": 0}),
         (300_000, 234, {"counts": True, "value_bytes": 0}),
     ):
-        found = plan(50_000_000, bins, H200, kinds=(KIND, KIND), most_emits=1, **more)
+        found = plan(50_000_000, bins, H200, rate_kinds=(KIND, KIND), max_pairs=1, **more)
         assert found.seconds * 1e6 == pytest.approx(microseconds, rel=1 / 3)
     result = CliRunner().invoke(main, ["plan", "-n", "50M", "-H", "98290", "--counts", "--profile", "nvidia-h200"])
     assert result.exit_code == 0, result.output

@@ -6,12 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from plans import plan
 
 from clhist import HistogramKernel, operators
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
-from clhist.planning.choose import plan
-from clhist.planning.plan import Forced
+from clhist.planning.problem import Choices
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import counts_of
 
@@ -51,7 +51,7 @@ def test_counts(operator, name, profile, rng):
     """Counters overflow many times here: 512 work-items have 300,001 elements."""
     kernel = kernel_of(operator, profile)
     for bins in (5000, 8189):
-        assert kernel.plan(NUMBER, bins).packed
+        assert kernel.plan(NUMBER, bins).strategy == "packed"
         x = drawn(name, rng, NUMBER, bins)
         np.testing.assert_array_equal(kernel(x, num_bins=bins), counts_of(x, bins))
 
@@ -67,15 +67,15 @@ def test_when(profile):
     """Only where counters of 32 bits do not fit in one pass, and only for plain counts."""
 
     def packed(bins, size=10**6, **more):
-        return plan(size, bins, H200, counts=True, most_emits=1, **more).packed
+        return plan(size, bins, H200, counts=True, max_pairs=1, **more).strategy == "packed"
 
     assert [packed(bins) for bins in (31, 56_832, 56_833, 113_662, 113_663)] == [False, False, True, True, False]
     assert not packed(98_290, race_factor=1e4)
-    assert not packed(98_290, forced=Forced(copies=1))
-    assert not packed(98_290, forced=Forced(passes=2))
-    assert not packed(98_290, forced=Forced(memory="global"))
+    assert not packed(98_290, choices=Choices(copies=1))
+    assert not packed(98_290, choices=Choices(passes=2))
+    assert not packed(98_290, choices=Choices(memory="global"))
     assert not packed(98_290, local_update="cas")
-    assert not plan(10**6, 98_290, H200, most_emits=1).packed
+    assert plan(10**6, 98_290, H200, max_pairs=1).strategy != "packed"
     for operator, code in [
         (operators.add(np.int32), "EMIT(x[i], 2)"),
         (operators.add(np.int32), "EMIT(x[i], x[i])"),
@@ -83,8 +83,11 @@ def test_when(profile):
         (operators.maximum(np.int32), "EMIT(x[i], 1)"),
         (operators.add(np.int32), "EMIT(x[i], 1); EMIT(x[i] + 1, 1)"),
     ]:
-        assert not kernel_of(operator, profile, code).plan(NUMBER, 6000).packed
-    assert not kernel_of(operators.add(np.int32), dataclasses.replace(profile, kind="cpu")).plan(NUMBER, 6000).packed
+        assert kernel_of(operator, profile, code).plan(NUMBER, 6000).strategy != "packed"
+    assert (
+        kernel_of(operators.add(np.int32), dataclasses.replace(profile, kind="cpu")).plan(NUMBER, 6000).strategy
+        != "packed"
+    )
 
 
 def test_the_plan_and_the_source_say_so(profile):

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plans import plan
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
@@ -22,8 +23,7 @@ from clhist.codegen.maps import uniform_value
 from clhist.engine.partition import division
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
-from clhist.planning.choose import plan
-from clhist.planning.plan import Forced
+from clhist.planning.problem import Choices
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 
@@ -169,7 +169,7 @@ def test_the_largest_bin_is_reported(count, queue, monkeypatch, rng):
     monkeypatch.setattr("clhist.planning.choose.is_worth_partitioning", lambda *args: True)
     x = cl_array.to_device(queue, rng.integers(0, 900, 5000, np.int32))
     kernel = HistogramKernel(None, operators.count(), profile=count._profile, **COUNT)
-    assert kernel.plan(5000, 400).partitions
+    assert kernel.plan(5000, 400).strategy == "partitioned"
     found, reached = kernel.count_with_reach(x, num_bins=400, queue=queue)
     np.testing.assert_array_equal(found.get(), counts_of(x.get(), 400))
     assert reached == x.get().max()
@@ -286,21 +286,21 @@ def test_values_that_are_the_same_for_all(code, expected):
 
 
 def chosen(num_bins, size=50_000_000, update="native", profile=H200, **more):
-    return plan(size, num_bins, profile, local_update=update, global_update=update, most_emits=1, **more)
+    return plan(size, num_bins, profile, local_update=update, global_update=update, max_pairs=1, **more)
 
 
 def test_when_the_model_partitions():
     """Where passes over the input would be many, and there are elements enough."""
-    assert [chosen(bins).partitions for bins in (1000, 49_145, 98_290, 150_000)] == [0] * 4
+    assert [chosen(bins).strategy for bins in (1000, 49_145, 98_290, 150_000)] == ["local"] * 4
     assert [chosen(bins, value_bytes=0).partitions for bins in (196_607, 1_572_863)] == [4, 28]
     assert chosen(196_607, value_bytes=8).memory == "global"
     assert chosen(98_290, update="cas").partitions == 2
     assert chosen(49_145, update="lock", bin_bytes=16).partitions == 5
-    assert chosen(196_607, size=1_000_000).partitions == 0
-    assert chosen(196_607, profile=dataclasses.replace(H200, kind="cpu")).partitions == 0
-    assert chosen(196_607, forced=Forced(copies=1)).partitions == 0
-    assert chosen(196_607, memory_budget=10**6).partitions == 0
-    assert plan(50_000_000, 196_607, H200).partitions == 0  # how many values an element has is not known
+    assert chosen(196_607, size=1_000_000).strategy != "partitioned"
+    assert chosen(196_607, profile=dataclasses.replace(H200, kind="cpu")).strategy != "partitioned"
+    assert chosen(196_607, choices=Choices(copies=1)).strategy != "partitioned"
+    assert chosen(196_607, memory_budget=10**6).strategy != "partitioned"
+    assert plan(50_000_000, 196_607, H200).strategy != "partitioned"  # how many values an element has is not known
     assert chosen(10**9).memory == "global"
 
 

@@ -8,16 +8,17 @@ from math import ceil
 
 import numpy as np
 import pytest
+from plans import plan
 
 from clhist import Operator, Profile, operators
+from clhist.codegen.layout import local_capacity
+from clhist.codegen.maps import max_pairs_of
 from clhist.engine.batch import Batch
-from clhist.engine.launch import local_capacity
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
-from clhist.planning.choose import plan
-from clhist.planning.plan import Forced
-from clhist.planning.sweeps import Problem, Target, emits_of, plan_sweeps
+from clhist.planning.problem import Choices, Histogram, Problem
+from clhist.planning.sweeps import plan_sweeps
 
 H200 = named_profile("nvidia-h200", load_profiles())
 PROFILES = [
@@ -38,45 +39,47 @@ ODD = Operator(np.dtype([("x", np.int8, 9)]), "a.x[0] < b.x[0] ? b : a", ([0] * 
 
 def sweeps(*given, bins, size=10**6, profile=H200, features=ALL, emits=1, num_histograms=None, budget=2**34, **forced):
     """Return the sweeps of these operators."""
-    targets = [Target(operator, f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)]
     bins = bins if isinstance(bins, tuple) else (bins,) * len(given)
-    problem = Problem(size, bins, num_histograms, 1.0, Forced(**forced), budget)
-    return plan_sweeps(targets, problem, profile, features)
+    histograms = tuple(
+        Histogram(operator, bins[k], f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)
+    )
+    problem = Problem(histograms, size, num_histograms=num_histograms, choices=Choices(**forced), memory_budget=budget)
+    return plan_sweeps(problem, replace(profile, features=features))
 
 
 def test_outputs_that_fit_together_are_one_sweep():
     (sweep,) = sweeps(INT, operators.add(np.float32), operators.argmax(np.float32), bins=(100, 200, 300))
-    assert sweep.numbers == (0, 1, 2)
-    assert sweep.plan.bins == (100, 200, 300)
-    assert sweep.plan.num_bins == 600
-    assert (sweep.plan.memory, sweep.plan.update, sweep.plan.passes) == ("local", "native", 1)
-    assert sweep.plan.outputs == ("0", "1", "2")
-    assert "100 + 200 + 300 bins" in str(sweep.plan)
+    assert sweep.output_indices == (0, 1, 2)
+    assert sweep.bins == (100, 200, 300)
+    assert sweep.num_bins == 600
+    assert (sweep.memory, sweep.update, sweep.passes) == ("local", "native", 1)
+    assert [output.suffix for output in sweep.outputs] == ["_0", "_1", "_2"]
+    assert "100 + 200 + 300 bins" in str(sweep)
     assert [output.updates for output in sweep.outputs] == [("native",)] * 3
 
 
 def test_outputs_of_different_memories_are_apart():
     few, many = sweeps(INT, INT, bins=(100, 10**7))
-    assert (few.plan.memory, few.numbers) == ("local", (0,))
-    assert (many.plan.memory, many.numbers) == ("global", (1,))
+    assert (few.memory, few.output_indices) == ("local", (0,))
+    assert (many.memory, many.output_indices) == ("global", (1,))
     first, second = sweeps(INT, INT, INT, bins=(10**7, 100, 100))
-    assert (first.numbers, second.numbers) == ((0,), (1, 2)), "the rest is still together"
+    assert (first.output_indices, second.output_indices) == ((0,), (1, 2)), "the rest is still together"
 
 
 @pytest.mark.parametrize("bins", [(40_000, 40_000), (50_000, 50_000), (100, 150_000), (3_000_000, 40_000_000)])
 def test_together_only_if_the_input_is_read_no_more_often(bins):
     alone = [sweep for number in bins for sweep in sweeps(INT, bins=number)]
     together = sweeps(INT, INT, bins=bins)
-    assert sum(sweep.plan.passes for sweep in together) <= sum(sweep.plan.passes for sweep in alone)
-    memories = {number: sweep.plan.memory for sweep in together for number in sweep.numbers}
-    assert [memories[number] for number in range(2)] == [sweep.plan.memory for sweep in alone]
+    assert sum(sweep.passes for sweep in together) <= sum(sweep.passes for sweep in alone)
+    memories = {number: sweep.memory for sweep in together for number in sweep.output_indices}
+    assert [memories[number] for number in range(2)] == [sweep.memory for sweep in alone]
 
 
 def test_a_budget_for_one_output_but_not_for_two():
     both = sweeps(INT, INT, bins=10**7, memory="global")
     assert len(both) == 1
     apart = sweeps(INT, INT, bins=10**7, memory="global", budget=5 * 10**7)
-    assert [sweep.numbers for sweep in apart] == [(0,), (1,)]
+    assert [sweep.output_indices for sweep in apart] == [(0,), (1,)]
     with pytest.raises(MemoryError, match=r"^memory_budget: one copy of 10000000 bins"):
         sweeps(INT, INT, bins=10**7, memory="global", budget=10**7)
 
@@ -85,7 +88,7 @@ def test_each_part_has_its_own_update():
     mixed = operators.product({"n": INT, "p": DOUBLE, "m": operators.maximum(np.uint64)})
     (sweep,) = sweeps(mixed, bins=100)
     assert sweep.outputs[0].updates == ("native", "cas", "native")
-    assert sweep.plan.update == "cas"
+    assert sweep.update == "cas"
     (sweep,) = sweeps(mixed, bins=100, features=frozenset({"fp64"}))
     assert sweep.outputs[0].updates == ("native", "lock", "lock")
     (sweep,) = sweeps(operators.variance(np.float32), INT, bins=100)
@@ -107,20 +110,20 @@ LIFTED = [
 @pytest.mark.parametrize(("operator", "accumulator"), LIFTED, ids=lambda value: getattr(value, "name", ""))
 def test_a_lifted_form_is_taken_where_its_update_is_better(operator, accumulator):
     (sweep,) = sweeps(operator, bins=10**7)
-    assert (sweep.plan.update, sweep.outputs[0].operator.accumulator) == ("native", accumulator)
+    assert (sweep.update, sweep.outputs[0].operator.accumulator) == ("native", accumulator)
     (sweep,) = sweeps(operator, bins=100)
     wider = sweep.outputs[0].operator.bin_bytes > operator.bin_bytes
     assert not wider, "in local memory a wider bin costs more than its update gains"
     (sweep,) = sweeps(operator, bins=100, update="lock")
     assert sweep.outputs[0].operator == operator, "a forced update takes the operator's own form if that has it"
     (sweep,) = sweeps(operator, bins=10**6, profile=PROFILES[-2], features=PLAIN)
-    assert (sweep.plan.update, sweep.outputs[0].operator) == ("private", operator), "a copy for each needs none"
+    assert (sweep.update, sweep.outputs[0].operator) == ("private", operator), "a copy for each needs none"
 
 
 def test_forms_need_what_the_device_has():
     argmax = operators.argmax(np.float32)
-    assert sweeps(argmax, bins=100, features=PLAIN)[0].plan.update == "cas", "of 64 bits, either form"
-    assert sweeps(argmax, bins=100, features=frozenset())[0].plan.update == "lock"
+    assert sweeps(argmax, bins=100, features=PLAIN)[0].update == "cas", "of 64 bits, either form"
+    assert sweeps(argmax, bins=100, features=frozenset())[0].update == "lock"
     with pytest.raises(ValueError, match=r"^update: 'native' is not available for argmax on"):
         sweeps(argmax, bins=100, features=PLAIN, update="native")
 
@@ -159,7 +162,7 @@ def test_exact_sums_are_taken_only_if_they_cannot_wrap(limit):
     ],
 )
 def test_how_many_values_an_element_has(code, preamble, emits):
-    assert emits_of("EMIT", code, preamble) == emits
+    assert max_pairs_of("EMIT", code, preamble) == emits
 
 
 BATCHES = list(product((1, 2, 7, 64, 1000, 100_000), (0, 1, 17, 1000, 10**5), (1, 31, 1000, 10**5)))
@@ -174,10 +177,10 @@ def test_what_holds_for_every_batch(profile, memory, update):
             INT, bins=bins, size=histograms * each, profile=profile, num_histograms=histograms, memory=memory,
             update=update, budget=2**60,
         )  # fmt: skip
-        found = sweep.plan
-        if found.flat:  # one histogram of all bins
+        found = sweep
+        if found.strategy == "flattened":  # one histogram of all bins
             shared = update not in (None, "private") or profile.kind != "cpu"
-            assert (found.is_batch, found.flat, found.bins, found.memory) == (
+            assert (found.is_batch, found.flattened, found.bins, found.memory) == (
                 False,
                 histograms,
                 (histograms * bins,),
@@ -222,7 +225,7 @@ def test_local_memory_holds_mixed_cells(profile, locks):
             continue
         for sweep in found:
             made += 1
-            assert local_capacity(sweep.outputs, sweep.plan, profile) <= profile.local_memory, sweep.plan
+            assert local_capacity(sweep.outputs, sweep, profile) <= profile.local_memory, sweep
     assert made > 100
     assert refused <= {"copies", "passes", "locks"}
 
@@ -232,7 +235,7 @@ def test_more_locks_than_local_memory(locks):
     tiny = PROFILES[3]
     with pytest.raises(ValueError, match=rf"^locks: {locks} locks of 4 bytes .* has {tiny.local_memory}"):
         sweeps(STRUCT, bins=10_000, profile=tiny, memory="local", locks=locks)
-    assert sweeps(STRUCT, bins=10_000, profile=tiny, locks=locks)[0].plan.memory == "global"
+    assert sweeps(STRUCT, bins=10_000, profile=tiny, locks=locks)[0].memory == "global"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -244,7 +247,7 @@ def test_tasks_cover_each_element_once_in_order(seed):
     batch = Batch(histograms, ends - lengths, ends)
     for group in (1, 64, 1024):
         profile = replace(PROFILES[3], hardware_threads=3000, work_group_size=group)
-        found = plan(int(ends[-1]), 10, profile, num_histograms=histograms, forced=Forced(memory="local"))
+        found = plan(int(ends[-1]), 10, profile, num_histograms=histograms, choices=Choices(memory="local"))
         table, first = batch.tasks(found)
         assert table.shape == (first[-1], 3)
         for k, (begin, end) in enumerate(zip(batch.begins, batch.ends, strict=True)):

@@ -149,9 +149,9 @@ def test_the_plan_gets_what_was_measured(gpu_like, monkeypatch):
     seen = []
     plan_sweeps = clhist.engine.build.plan_sweeps
 
-    def note(targets, problem, *others):
+    def note(problem, *others):
         seen.append(problem.race_factor)
-        return plan_sweeps(targets, problem, *others)
+        return plan_sweeps(problem, *others)
 
     monkeypatch.setattr(clhist.engine.build, "plan_sweeps", note)
     kernel = HistogramKernel(None, COUNT, arguments="const int *bins", map="EMIT(bins[i], 1)", profile=gpu_like)

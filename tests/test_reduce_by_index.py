@@ -239,3 +239,19 @@ def test_an_event_may_be_asked_for(example):
     result, event = reduce_by_index(dest, np.add, indices, values, return_event=True)
     assert event.command_execution_status == cl.command_execution_status.COMPLETE
     np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u1", "f8", "?"])
+@pytest.mark.parametrize(("indices", "values"), [([], []), ([], 1), ([[]], [[]])], ids=repr)
+def test_empty_lists(indices, values, dtype):
+    dest = np.array([1, 0, 1], dtype)
+    expected = dest.copy()
+    np.add.at(expected, indices, values)
+    np.testing.assert_array_equal(reduce_by_index(dest, np.add, indices, values), expected, strict=True)
+
+
+def test_an_empty_array_of_floats_is_no_index():
+    with pytest.raises(TypeError, match=r"^indices: expected integers, got float64"):
+        reduce_by_index(np.zeros(3), np.add, np.zeros(0), [])
+    with pytest.raises(IndexError):
+        np.add.at(np.zeros(3), np.zeros(0), [])

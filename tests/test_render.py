@@ -12,8 +12,10 @@ from processes import run_python
 from clhist import Operator, operators
 from clhist.codegen.arguments import parse_arguments
 from clhist.codegen.render import _template, render_combine, render_sweep
-from clhist.codegen.specs import CombineSpec, Output, SweepSpec
-from clhist.hardware.atomics import MEMORIES, UPDATES
+from clhist.codegen.specs import CombineSpec, SweepSpec
+from clhist.hardware.vendors import MEMORIES
+from clhist.planning.plan import Output
+from clhist.planning.updates import UPDATES
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 
@@ -59,12 +61,11 @@ def test_no_device_is_needed():
         from clhist.hardware.profile import named_profile
         from clhist.hardware.profile_files import load_profiles
         from clhist.codegen.render import render_combine, render_sweep
-        from clhist.codegen.specs import CombineSpec, Output, SweepSpec
+        from clhist.codegen.specs import CombineSpec, SweepSpec
 
         operator = clhist.operators.add(np.int32)
-        plan = clhist.plan(10**6, 100, named_profile("nvidia-h200", load_profiles()))
-        outputs = (Output(operator, (plan.update,)),)
-        print(render_sweep(SweepSpec(outputs, (), "EMIT(i, 1)", plan.memory, "blocked", 1, 100)))
+        plan = clhist.plan(clhist.Problem.of(operator, 100, 10**6), named_profile("nvidia-h200", load_profiles()))
+        print(render_sweep(SweepSpec(plan.outputs, (), "EMIT(i, 1)", plan.memory, "blocked", 1, 100)))
         print(render_combine(CombineSpec(operator, "blocked")))
         try:
             clhist.default_queue()

@@ -10,6 +10,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 from click.testing import CliRunner
+from plans import plan
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import BuildError, HistogramKernel, Operator, Profile, operators, reduce_by_index
@@ -18,10 +19,9 @@ from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.kernel import Call
-from clhist.planning.choose import plan
-from clhist.planning.plan import Forced, sort_bytes
-from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS
-from clhist.planning.sweeps import Problem, Target, plan_sweeps
+from clhist.planning.problem import Choices, Histogram, Problem
+from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_bytes
+from clhist.planning.sweeps import plan_sweeps
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 
@@ -30,7 +30,7 @@ ARGMIN = operators.argmin(np.int64, np.int64)
 THREE = np.dtype([("x", np.int16), ("y", np.int16), ("z", np.int16)])
 LARGE = np.dtype([("x", np.float64), ("y", np.int64), ("z", np.int8)], align=True)
 PRODUCT = operators.product({"count": operators.add(np.uint8), "total": operators.add(np.float64)})
-SORT = Forced(update="sort")
+SORT = Choices(update="sort")
 H200 = dataclasses.replace(named_profile("nvidia-h200", load_profiles()), rates={})  # planned by rules
 CPU = Profile("processor", "cpu", 32768, 2**20, 64, 7, 1, {})
 
@@ -254,9 +254,9 @@ def test_several_outputs_are_sorted_each_by_itself(gpu_like, rng):
     )
     x = rng.integers(0, 100, 2000, np.int32)
     plans = kernel.plan(2000, {"number": 5, "largest": 3}, update="sort")
-    assert [(each.update, each.outputs, each.bins) for each in plans] == [
-        ("sort", ("number",), (5,)),
-        ("sort", ("largest",), (3,)),
+    assert [(each.update, each.outputs[0].suffix, each.bins) for each in plans] == [
+        ("sort", "_number", (5,)),
+        ("sort", "_largest", (3,)),
     ]
     result = kernel(x, num_bins={"number": 5, "largest": 3}, update="sort")
     np.testing.assert_array_equal(result["number"], np.bincount(x % 5, minlength=5))
@@ -372,7 +372,7 @@ def contended(**changes):
         "bin_bytes": 16,
         "race_factor": 1e6,
         "memory_budget": 2**36,
-        "most_emits": 1,
+        "max_pairs": 1,
     }
     return plan(**(given | changes))
 
@@ -386,7 +386,7 @@ def test_sorted_where_many_wait_for_few_locks():
     assert steps["t_sort"] == pytest.approx(0.25 + 30 * 0.035)  # ms: 20 bits, 3 launches for each two
     assert steps["pairs"] == 10**6
     assert steps["bits"] == 20
-    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (16 + 40 + 16)
+    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (20 + 40 + 16)
     assert "sort updates in global memory" in str(found)
 
 
@@ -398,19 +398,19 @@ def test_sorted_where_many_wait_for_few_locks():
         {"num_elements": 100, "race_factor": 1e6},
         {"global_update": "cas"},
         {"global_update": "native"},
-        {"most_emits": None},
+        {"max_pairs": None},
         {"memory_budget": 7 * 10**7},
         {"num_elements": MOST_SORTED_PAIRS + 1},
-        {"num_elements": MOST_SORTED_PAIRS // 3, "most_emits": 4},
+        {"num_elements": MOST_SORTED_PAIRS // 3, "max_pairs": 4},
         {"num_histograms": 1},
         {"num_bins": (10**6, 10**6), "bin_bytes": (16, 16), "race_factor": 2e6},
         {"profile": CPU},
-        {"forced": Forced(update="lock")},
-        {"forced": Forced(memory="global")},
-        {"forced": Forced(copies=1)},
-        {"forced": Forced(passes=1)},
-        {"forced": Forced(work_group_size=256)},
-        {"forced": Forced(locks=1024)},
+        {"choices": Choices(update="lock")},
+        {"choices": Choices(memory="global")},
+        {"choices": Choices(copies=1)},
+        {"choices": Choices(passes=1)},
+        {"choices": Choices(work_group_size=256)},
+        {"choices": Choices(locks=1024)},
     ],
     ids=str,
 )
@@ -431,38 +431,40 @@ def test_sorted_where_no_copy_with_its_locks_fits():
     assert "not even one copy with its locks fits the memory budget" in " ".join(step.formula for step in found.steps)
     for changes in (
         {"memory_budget": needed - 1},
-        {"memory_budget": needed, "most_emits": None},
-        {"memory_budget": needed, "forced": Forced(memory="global")},
+        {"memory_budget": needed, "max_pairs": None},
+        {"memory_budget": needed, "choices": Choices(memory="global")},
     ):
         with pytest.raises(MemoryError, match=r"^memory_budget: one copy of 1000000 bins takes 20000000 bytes, got"):
             contended(**given, **changes)
 
 
 def sweeps(*given, bins, emits=1, race_factor=1e6, **forced):
-    targets = [Target(operator, f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)]
-    problem = Problem(10**6, (bins,) * len(given), None, race_factor, Forced(**forced), 2**36)
-    return plan_sweeps(targets, problem, H200, ALL_FEATURES - {"amd_builtins"})
+    histograms = tuple(
+        Histogram(operator, bins, f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)
+    )
+    problem = Problem(histograms, 10**6, race_factor=race_factor, choices=Choices(**forced), memory_budget=2**36)
+    return plan_sweeps(problem, dataclasses.replace(H200, features=ALL_FEATURES - {"amd_builtins"}))
 
 
 def test_an_output_that_is_sorted_is_a_sweep_of_its_own():
     counts, least, more = sweeps(SUM, ARGMIN, ARGMIN, bins=10**6)
-    assert (counts.plan.update, least.plan.update, more.plan.update) == ("native", "sort", "sort")
-    assert [sweep.numbers for sweep in (counts, least, more)] == [(0,), (1,), (2,)]
+    assert (counts.update, least.update, more.update) == ("native", "sort", "sort")
+    assert [sweep.output_indices for sweep in (counts, least, more)] == [(0,), (1,), (2,)]
     assert least.outputs[0].updates == ("sort",)
     both = sweeps(ARGMIN, ARGMIN, bins=10**6, race_factor=1.0)
-    assert [sweep.plan.update for sweep in both] == ["lock"] * len(both)
-    assert [sweep.plan.update for sweep in sweeps(ARGMIN, bins=10**6, emits=None)] == ["lock"]
+    assert [sweep.update for sweep in both] == ["lock"] * len(both)
+    assert [sweep.update for sweep in sweeps(ARGMIN, bins=10**6, emits=None)] == ["lock"]
 
 
 def test_a_form_with_a_better_update_goes_before_sorting():
     pair = np.dtype([("value", np.int64), ("index", np.int64)])
     own = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own")
     atomic = Operator(pair, "max(a, b)", 0, accumulator=np.uint64, lift="v.value", finish="(value_t){a, a}")
-    assert sweeps(own, bins=10**6)[0].plan.update == "sort"
+    assert sweeps(own, bins=10**6)[0].update == "sort"
     lifted = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own", lifted=atomic)
-    assert sweeps(lifted, bins=10**6)[0].plan.update == "native"
+    assert sweeps(lifted, bins=10**6)[0].update == "native"
     (forced,) = sweeps(lifted, bins=10**6, update="sort")
-    assert (forced.plan.update, forced.outputs[0].operator) == ("sort", lifted)
+    assert (forced.update, forced.outputs[0].operator) == ("sort", lifted)
 
 
 def test_the_plan_is_explained_on_the_command_line():

@@ -13,7 +13,7 @@ from streams import SUM, every_path, pieces_of
 
 import clhist
 from clhist import Accumulator, HistogramKernel, operators
-from clhist.engine.launch import Combine
+from clhist.engine.stages import Combine
 from clhist.opencl.arrays import shares_memory
 from clhist.opencl.staging import InPlace, Staging
 from clhist.selftest.reference import counts_of, groups_of

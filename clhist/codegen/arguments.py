@@ -84,6 +84,8 @@ def scalar(argument: Argument, value: object) -> np.generic:
     """
     if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:
         raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got {type(value).__name__}")
+    if isinstance(value, np.void) and value.dtype.names != argument.dtype.names:  # NumPy would go by their order
+        raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got one of {value.dtype}")
     return same_value(value, argument.dtype, argument.name)  # type: ignore[return-value]
 
 

@@ -106,8 +106,13 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
 
 
 def held_words(operator: Operator) -> int:
-    """Return in how many 32-bit words an accumulator lies where pairs are sorted: PyOpenCL scans whole ones."""
-    return -(-operator.accumulator.itemsize // 4)
+    """Return in how many 32-bit words an accumulator lies where pairs are sorted: an odd number.
+
+    Items of a multiple of 8 bytes PyOpenCL's scan would put into packed structs on GPUs, to spread them over banks, and
+    still read its local array of them by words. A compiler need not align such an array: NVIDIA's went by the first
+    field, and the device faulted where that was narrower than a word.
+    """
+    return -(-operator.accumulator.itemsize // 4) | 1
 
 
 def pairs_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:

@@ -226,8 +226,8 @@ class PartitionSpec:
 
     @property
     def padding(self) -> int:
-        """To a multiple of what the pairs of a partition in a tile are rounded up, for loads of 16 bytes."""
-        return 16 if self.value_bytes == 1 else 8
+        """To a multiple of what the pairs of a partition in a tile are rounded up, for loads and stores of 16 bytes."""
+        return 16 if self.value_bytes % 2 else 8
 
     @property
     def region(self) -> int:

@@ -17,6 +17,7 @@ from clhist.codegen.maps import Argument
 from clhist.codegen.render import render_partition, render_sort_pairs, render_sweep
 from clhist.codegen.source import Source
 from clhist.codegen.specs import SweepSpec
+from clhist.engine.caution import warn_of_fewer_copies
 from clhist.engine.outputs import Outputs
 from clhist.engine.packed import PackedSweep
 from clhist.engine.partition import partitioned_sweep
@@ -43,6 +44,7 @@ class Prepared:
     profile: Profile
     sweeps: tuple[Sweep, ...]
     smaller: Callable[[Sweep, int], tuple[Sweep, ...]]  # as `clhist.engine.launch.Launch` takes it
+    call: tuple[str, tuple[Plan, ...]]  # as `clhist.opencl.lost` shows it
 
 
 class Preparation:
@@ -158,7 +160,11 @@ class Preparation:
             less = replace(problem, memory_budget=most)
             return self._with_some_update(device, less, built, sweep.plan.output_indices)
 
-        return Prepared(profile, self._with_some_update(device, problem, built), smaller)
+        sweeps = self._with_some_update(device, problem, built)
+        plans = tuple(sweep.plan for sweep in sweeps)
+        warn_of_fewer_copies(problem.choices.copies, plans)
+        operators = ", ".join(str(operator) for operator in self._source.operators)
+        return Prepared(profile, sweeps, smaller, (operators, plans))
 
     def _with_some_update(
         self,

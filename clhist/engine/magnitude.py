@@ -11,6 +11,7 @@ import pyopencl as cl
 
 from clhist import operators
 from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.lost import fetched
 from clhist.operators.c_types import c_name
 from clhist.operators.fixed_point import FORMATS, MOST_VALUES, magnitude
 from clhist.operators.operator import Operator
@@ -83,7 +84,7 @@ def largest_magnitude(
             kernel = _largest(queue.context, dtype, np.dtype(array.dtype).newbyteorder("="))
             flat = array.reshape(-1) if not is_device_array(array) or array.ndim > 1 else array
             result = kernel(flat, num_bins=1, queue=queue, wait_for=wait_for)
-            found = max(found, float((result.get() if is_device_array(result) else result)[0]))
+            found = max(found, float((fetched(result, queue) if is_device_array(result) else result)[0]))
     return found
 
 

@@ -102,7 +102,10 @@ class PartitionedSweep(Sweep):
         loads = self.partition.tile / plan.partitions / self.spec.vector_width
         span = 1 << max(0, round(np.log2(max(1.0, loads / 2))))
         least = _WARP if self.spec.reconvergence else 1
-        return int(min(max(span, least), plan.work_group_size))
+        span = int(min(max(span, least), plan.work_group_size))
+        while plan.work_group_size % span:  # no work-items are left over, to read what others read
+            span //= 2
+        return span
 
 
 def division(width: int) -> tuple[int, int]:

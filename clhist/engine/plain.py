@@ -103,18 +103,18 @@ def checked_values(
         If their shape or dtype is wrong; they are named.
     """
     if not isinstance(values, tuple) and not is_array(values) and np.ndim(values) == 0:
-        return values, False
+        return values, False  # which `clhist.codegen.arguments.scalar` checks
     names = operator.dtype.names or ()
     if isinstance(values, tuple):
         if len(values) != len(names):
             raise TypeError(
                 f"values: expected one array, or a tuple of one for each field of {operator.dtype}, got {len(values)}"
             )
-        given = tuple(as_array(f"values[{name!r}]", value) for name, value in zip(names, values, strict=True))
         targets = tuple(operator.dtype[name] for name in names)
         labels = tuple(f"values[{name!r}]" for name in names)
+        given = tuple(_values_as_array(*each) for each in zip(labels, values, targets, strict=True))
     else:
-        given, targets, labels = (as_array("values", values),), (operator.dtype,), ("values",)
+        given, targets, labels = (_values_as_array("values", values, operator.dtype),), (operator.dtype,), ("values",)
     with_position = operator.positional and len(given) == 1 and given[0].dtype.names is None
     if with_position:
         targets = (operator.dtype["value"],)
@@ -122,7 +122,8 @@ def checked_values(
     for label, array, dtype in zip(labels, given, targets, strict=True):
         if array.shape != indices_shape + row:
             raise ValueError(f"{label}: expected shape {indices_shape + row} as of indices, got {array.shape}")
-        if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
+        has_fields = array.dtype.names is not None or dtype.names is not None
+        if array.dtype != dtype and (has_fields or not np.can_cast(array.dtype, dtype, "same_kind")):
             raise TypeError(
                 f"{label}: expected what converts to {dtype} of dest, got {array.dtype}; convert it yourself"
             )
@@ -144,6 +145,28 @@ def elements(spec: PairSpec, indices: Array) -> int:
 def native(dtype: np.dtype) -> np.dtype:
     """Return `dtype` in the byte order of the host."""
     return dtype.newbyteorder("=") if dtype.names is None else dtype
+
+
+def as_indices(value: Any) -> Array:
+    """Return `value` as an array of integers.
+
+    Raises
+    ------
+    TypeError
+        If they are no integers; an empty list is taken, as by NumPy.
+    """
+    indices = as_array("indices", value)
+    if not indices.size and not is_array(value):
+        indices = indices.astype(np.intp)
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"indices: expected integers, got {indices.dtype}")
+    return indices
+
+
+def _values_as_array(label: str, value: Any, dtype: np.dtype) -> Array:
+    """Return `value` as an array, of `dtype` if it is an empty list."""
+    array = as_array(label, value)
+    return array if array.size or is_array(value) else np.zeros(array.shape, dtype)
 
 
 def as_array(name: str, value: Any) -> Array:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from pyopencl.algorithm import RadixSort
-from pyopencl.scan import GenericScanKernel
 from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register_dtype
 
 from clhist.codegen.parameters import held_words, pairs_parameters
@@ -27,6 +25,10 @@ from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import Kernel, build, building, kept_by_context
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from pyopencl.algorithm import RadixSort
+    from pyopencl.scan import GenericScanKernel
 
 # PyOpenCL's kernels keep their arguments: only one thread may be between setting and enqueuing them.
 _enqueuing = threading.Lock()
@@ -143,6 +145,8 @@ def _pairs(context: cl.Context, spec: SweepSpec, pairs_per_element: int, options
 @kept_by_context
 def _sort(context: cl.Context) -> RadixSort:
     arguments = [VectorArg(_UINT, "keys"), VectorArg(_UINT, "positions")]
+    from pyopencl.algorithm import RadixSort  # here, since it takes a tenth of a second, and caches that can be written
+
     with building():
         return RadixSort(context, arguments, key_expr="keys[i]", sort_arg_names=["keys", "positions"])
 
@@ -150,6 +154,8 @@ def _sort(context: cl.Context) -> RadixSort:
 @kept_by_context
 def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
     """Return the scan over sorted pairs; what has no bin takes no part, its accumulator may be anything."""
+    from pyopencl.scan import GenericScanKernel  # as above
+
     dtype = _held_dtype(operator)
     parts = range(len(operator.parts))
     names = ("clhist_keys", "clhist_positions", "clhist_held", "clhist_scratch")

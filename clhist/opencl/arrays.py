@@ -16,6 +16,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
+from clhist.engine.masks import check_unmasked
+
 _HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 
 Array = Any  # numpy.ndarray or pyopencl.array.Array: neither knows of the other
@@ -54,12 +56,13 @@ def check_array(
     TypeError
         If it is no array, or of another dtype.
     ValueError
-        If its shape is another, or it is not contiguous, or it is written and read-only.
+        If its shape is another, or it is not contiguous, or it is written and read-only, or some of it is masked.
     """
     if not is_array(value):
         raise TypeError(f"{name}: expected a NumPy or PyOpenCL array of {dtype}, got {type(value).__name__}")
     array: Array = value
     host = isinstance(value, np.ndarray)
+    check_unmasked(name, value)
     given = array.dtype.newbyteorder("=") if host and not written and array.dtype.names is None else array.dtype
     if given == np.bool_ and dtype == np.uint8 and not written:
         array, given = array.view(np.uint8), dtype  # what C has for it

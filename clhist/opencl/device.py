@@ -14,6 +14,8 @@ from clhist.errors import NoDeviceError
 from clhist.hardware.profile import Profile, Report, check_fits, merge, named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.hardware.vendors import features_of
+from clhist.opencl import lost
+from clhist.opencl.caches import is_writable, pocl_cache
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.icd import register_installed_runtimes
 from clhist.opencl.probe import proven_features
@@ -49,8 +51,17 @@ def platforms() -> list[cl.Platform]:
     except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
         raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
     if not found:
-        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}")
+        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}{_about_caches()}")
     return found
+
+
+def _about_caches() -> str:
+    if is_writable(pocl_cache()):
+        return ""
+    return (
+        f". PoCL, if that is installed, has no device without a cache, and {pocl_cache()} cannot be written: let "
+        "POCL_CACHE_DIR name a directory that can"
+    )
 
 
 def devices(platform: str | None = None, device: str | None = None) -> list[cl.Device]:
@@ -90,6 +101,8 @@ def default_queue() -> cl.CommandQueue:
     ------
     NoDeviceError
         If there is no device, or only one that is known not to work.
+    DeviceLostError
+        If the device was lost to a fault.
     """
     global _default
     check_process()
@@ -108,6 +121,7 @@ def default_queue() -> cl.CommandQueue:
                     )
                 context = cl.Context([best])
             _default = context, cl.CommandQueue(context)
+        lost.check_queue(_default[1])
         return _default[1]
 
 

@@ -14,6 +14,7 @@ from pyopencl.tools import DeferredAllocator, MemoryPool
 
 from clhist.opencl.arrays import held_results
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.lost import settle
 
 Allocator = Callable[[int], Any]
 
@@ -109,7 +110,7 @@ class _Pool:
 
     def free(self) -> None:
         """Give back what has no holder."""
-        self._queue.finish()  # what is enqueued may still use it
+        settle(self._queue)  # what is enqueued may still use it
         self._pool.free_held()
 
 

@@ -89,10 +89,12 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
     tried = Trace()
     if choices.memory is None:
         free = replace(choices, update=None, locks=None) == FREE and not load.on_cpu
-        found = _fastest(load, local_update, global_update, times) if free else None
-        found = found or _by_passes(load, local_update, tried)
+        fastest = _fastest(load, local_update, global_update, times) if free else None
+        found = fastest or _by_passes(load, local_update, tried)
         if found is not None and found.memory == "local":
             return found
+        if fastest is not None:
+            tried.extend(step for step in fastest.steps if step.symbol in PREDICTED)
     return after(tried.steps, global_or_sorted(load, global_update))
 
 
@@ -141,8 +143,7 @@ def _by_passes(load: Workload, update: str, tried: Trace) -> Plan | None:
         return None
     if local.strategy == PackedPlan.strategy:
         return local
-    for step in local.steps:
-        tried.step(step.symbol, step.value, step.equation, step.formula)
+    tried.extend(local.steps)
     if is_worth_partitioning(load, tried, update, local.passes):
         return after(tried.steps, partitioned(load, update))
     limit = BY_NAME[update].most_local_passes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, ClassVar, TypeVar
@@ -32,6 +33,10 @@ class Trace:
         """Note an intermediate, and return its value."""
         self._steps.append(Step(symbol, value, equation, formula))
         return value
+
+    def extend(self, steps: Iterable[Step]) -> None:
+        """Note the steps of another attempt."""
+        self._steps.extend(steps)
 
     @property
     def steps(self) -> tuple[Step, ...]:

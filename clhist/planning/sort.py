@@ -87,10 +87,12 @@ def cannot_sort(load: Workload) -> Exception | None:
 def sort_bytes(pairs: int, bins: int, bin_bytes: int) -> int:
     """Return the bytes of global memory that sorting takes at its peak, about.
 
-    For a pair its accumulator and, while it is sorted, bin and position three times and 16 bytes of PyOpenCL's scan;
-    or, while it is scanned, bin and position twice and another accumulator. And one copy of the bins.
+    For a pair its accumulator, of an odd number of words, and, while it is sorted, bin and position three times and 16
+    bytes of PyOpenCL's scan; or, while it is scanned, bin and position twice and another accumulator. And one copy of
+    the bins.
     """
-    return pairs * (bin_bytes + max(40, 16 + bin_bytes)) + bins * bin_bytes
+    held = 4 * (ceil(bin_bytes / 4) | 1)
+    return pairs * (held + max(40, 16 + held)) + bins * bin_bytes
 
 
 def sorted_pairs(load: Workload) -> Plan:

@@ -5,8 +5,9 @@ Pure: `clhist.planning.choose` plans one sweep, this module decides what a sweep
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from clhist.hardware.profile import Profile
 from clhist.operators.operator import Operator
@@ -27,6 +28,8 @@ from clhist.planning.workload import Workload
 # On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums, an addition of
 # 64 bits 191; in three passes and more the addition in global memory is ahead (docs/performance.md).
 _PASSES_WORTH_A_WIDER_BIN = 2
+
+T = TypeVar("T")
 
 
 def plan(problem: Problem, profile: Profile) -> Plan:
@@ -66,16 +69,27 @@ def plan_sweeps(problem: Problem, profile: Profile, indices: Collection[int] | N
         As `clhist.planning.choose.plan_sweep`, and for an update that an operator cannot have.
     """
     wanted = range(len(problem.histograms)) if indices is None else indices
-    plans: list[Plan] = []
-    for plan in (_best_form(index, problem, profile) for index in wanted):
-        for k, other in enumerate(plans):
-            joint = _joined(other, plan, problem, profile)
+    each = [_best_form(index, problem, profile) for index in wanted]
+    return tuple(join_sweeps(each, lambda first, second: _joined(first, second, problem, profile)))
+
+
+def join_sweeps(each: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
+    """Return what is left when each sweep is joined with the first that it can be joined with."""
+    found: list[T] = []
+    for one in each:
+        for k, other in enumerate(found):
+            joint = join(other, one)
             if joint is not None:
-                plans[k] = joint
+                found[k] = joint
                 break
         else:
-            plans.append(plan)
-    return tuple(plans)
+            found.append(one)
+    return found
+
+
+def is_worth_joining(joint: Plan, first: Plan, second: Plan) -> bool:
+    """Whether one sweep for both is better than one each: the same memory, and the input read no more often."""
+    return joint.memory == first.memory == second.memory and joint.passes <= first.passes + second.passes
 
 
 def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:
@@ -129,8 +143,7 @@ def _joined(first: Plan, second: Plan, problem: Problem, profile: Profile) -> Pl
         joint = _plan_one(first.outputs + second.outputs, indices, problem, profile)
     except (ValueError, MemoryError):  # too many copies, or too much for the budget
         return None
-    together = joint.memory == first.memory == second.memory and joint.passes <= first.passes + second.passes
-    return joint if together else None
+    return joint if is_worth_joining(joint, first, second) else None
 
 
 def _plan_one(

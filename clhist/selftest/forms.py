@@ -233,7 +233,7 @@ def _packed_counters(at: Setting) -> None:
     kernel, size = at.counting(), 300_001
     most = kernel.profile_of(at.queue.device).local_memory
     num_bins = most * 3 // 8  # in 32 bits they need more local memory than there is, in 16 bits less
-    if not kernel.plan(size, num_bins).packed:
+    if kernel.plan(size, num_bins).strategy != "packed":
         raise NotAvailableError("the model does not pack counters on this device")
     for name in ("uniform, some outside", "all in one", "one of a word", "half in one")[: 2 if at.quick else 4]:
         bins = drawn(name, at.rng, size, num_bins)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from textwrap import dedent
 
 import numpy as np
@@ -18,11 +18,15 @@ from clhist.selftest.checks import Check
 LONGEST = 100  # seconds
 
 
-def run_python(code: str, **environment: str) -> str:
-    """Run `code` with the clhist under test and return what it printed; fail if it did not end well."""
-    paths = f"import sys; sys.path[:] = {sys.path!r}; import clhist; clhist.__path__[:] = {list(clhist.__path__)!r}\n"
+def run_python(code: str, *, before: str = "", through: Sequence[str] = (), **environment: str) -> str:
+    """Run `code` with the clhist under test and return what it printed; fail if it did not end well.
+
+    `before` runs before clhist is imported; `through` is a command that runs another.
+    """
+    paths = f"import sys; sys.path[:] = {sys.path!r}; {before}\n"
+    paths += f"import clhist; clhist.__path__[:] = {list(clhist.__path__)!r}\n"
     run = subprocess.run(
-        [sys.executable, "-c", paths + dedent(code)],
+        [*through, sys.executable, "-c", paths + dedent(code)],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

@@ -1,0 +1,89 @@
+"""Devices lost to a fault: their driver refuses whatever comes next in this process, with errors that mislead.
+
+The first call that sees it says so, and every later one on that device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.errors import DeviceLostError
+
+if TYPE_CHECKING:
+    from clhist.planning.plan import Plan
+
+# What a working queue never answers; the last is NVIDIA's for an illegal access.
+_FAULTS = (cl.status_code.INVALID_COMMAND_QUEUE, cl.status_code.DEVICE_NOT_AVAILABLE, -9999)
+
+# The operators and the plans of the call that was enqueued last, of whatever device.
+last_call: tuple[str, tuple[Plan, ...]] | None = None
+
+_lost: dict[cl.Device, tuple[str, cl.Error]] = {}
+
+
+def check_queue(queue: cl.CommandQueue) -> None:
+    """Raise DeviceLostError if the device of `queue` is known to be lost."""
+    if _lost:
+        check_devices([queue.device])
+
+
+def check_devices(devices: Sequence[cl.Device]) -> None:
+    """Raise DeviceLostError if one of `devices` is known to be lost."""
+    for device in devices:
+        if device in _lost:
+            message, cause = _lost[device]
+            raise DeviceLostError(f"{message} This call came later, and was not tried.") from cause
+
+
+def fetched(array: Any, queue: cl.CommandQueue) -> np.ndarray:
+    """Return a copy of a device array on the host; raises DeviceLostError if the device is lost meanwhile."""
+    try:
+        found: np.ndarray = array.get(queue)
+    except cl.Error as error:
+        settle(queue, error)
+        raise
+    return found
+
+
+def settle(queue: cl.CommandQueue, error: BaseException | None = None) -> None:
+    """Wait for `queue`, after `error` if there was one, so that the memory of a call may go.
+
+    Raises
+    ------
+    DeviceLostError
+        If `error` or the waiting shows that the device is lost.
+    """
+    cause = error if _is_fault(error) else None
+    try:
+        queue.finish()
+    except cl.Error as fault:
+        cause = error if isinstance(error, cl.Error) else fault
+    if isinstance(cause, cl.Error):
+        raise DeviceLostError(_lose(queue.device, cause)) from cause
+
+
+def _is_fault(error: BaseException | None) -> bool:
+    try:
+        return isinstance(error, cl.Error) and error.code in _FAULTS
+    except AttributeError:  # of an error that is not OpenCL's own
+        return False
+
+
+def _lose(device: cl.Device, cause: cl.Error) -> str:
+    """Note that `device` is lost and return what to say."""
+    called = "before any call"
+    if last_call is not None:
+        operators, plans = last_call
+        called = f"the last call enqueued was {operators}: {'; '.join(map(str, plans))}"
+    message = (
+        f"the device {device.name.strip()} was lost: a kernel failed on it ({cause}), and its driver refuses all work "
+        "of this process from now on. Restart the process. The fault is of the last call, or of one before that had "
+        f"not been waited for; {called}. `clhist selftest` tells whether the device computes right."
+    )
+    if device not in _lost:
+        _lost[device] = message, type(cause)(*cause.args)  # another, since the traceback keeps arrays alive
+    return message

@@ -1,0 +1,63 @@
+"""Work-groups of any size, of one work-item and of no power of two: every pair is read once and lost nowhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clhist import HistogramKernel, operators
+from clhist.selftest.cases import pair_kernel
+from clhist.selftest.reference import counts_of
+
+GROUPS = [1, 2, 3, 16, 48, 64, 100]
+
+
+def xor(bins, values, num_bins):
+    """Return the exclusive or of the values of each bin."""
+    expected = np.zeros(num_bins, values.dtype)
+    inside = (bins >= 0) & (bins < num_bins)
+    np.bitwise_xor.at(expected, bins[inside], values[inside])
+    return expected
+
+
+@pytest.mark.parametrize("update", ["native", "cas", "lock"])
+@pytest.mark.parametrize("group", GROUPS)
+def test_partitioned(group, update, gpu_like, rng):
+    """More partitions than work-items, and few, whose pairs in a tile many work-items read."""
+    kernel = pair_kernel(operators.bitwise_xor(np.uint32), gpu_like)
+    for partitions, bins, size in ((1, 272, 20_011), (5, 272, 13), (5, 272, 20_011), (33, 3000, 20_011)):
+        x, w = rng.integers(-3, bins + 3, size, np.int32), rng.integers(0, 2**32, size, np.uint32)
+        choices = {"memory": "partitioned", "passes": partitions, "work_group_size": group, "update": update}
+        np.testing.assert_array_equal(kernel(x, w, num_bins=bins, **choices), xor(x, w, bins), f"{choices}")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_partitioned_counts(group, gpu_like, rng):
+    """One value for all pairs; and all elements in one bin."""
+    kernel = HistogramKernel(None, operators.count(), arguments="const int *x", map="EMIT(x[i], 1)", profile=gpu_like)
+    choices = {"memory": "partitioned", "work_group_size": group}
+    for partitions in (2, 64):
+        for x in (rng.integers(0, 5000, 9_999, np.int32), np.full(9_999, 4999, np.int32), np.zeros(0, np.int32)):
+            found = kernel(x, num_bins=5000, passes=partitions, **choices)
+            np.testing.assert_array_equal(found, counts_of(x, 5000))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_each_partition_has_a_work_item(group, gpu_like):
+    kernel = pair_kernel(operators.bitwise_xor(np.uint32), gpu_like)
+    for partitions in (1, 2, 5, 33, 64):
+        chosen = kernel.plan(10**5, 9000, memory="partitioned", passes=partitions, work_group_size=group)
+        source = kernel.source(chosen)
+        split = int(source.split("void clhist_split")[0].rsplit("reqd_work_group_size(", 1)[1].split(",")[0])
+        assert split >= chosen.partitions
+
+
+@pytest.mark.parametrize("memory", ["local", "global"])
+@pytest.mark.parametrize("group", GROUPS)
+def test_not_partitioned(group, memory, gpu_like, rng):
+    kernel = pair_kernel(operators.bitwise_xor(np.uint32), gpu_like)
+    x, w = rng.integers(-3, 75, 20_011, np.int32), rng.integers(0, 2**32, 20_011, np.uint32)
+    for update in ("native", "cas", "lock"):
+        for copies in (1, group):
+            found = kernel(x, w, num_bins=72, memory=memory, copies=copies, work_group_size=group, update=update)
+            np.testing.assert_array_equal(found, xor(x, w, 72), f"{update}, {copies} copies")
