@@ -1,4 +1,4 @@
-"""The arguments of a map, and what its C does with them: pure text."""
+"""The arguments of a map, and what the text of the map tells about their use. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# A declaration of another i, or what only another i can have done to it: the map's own is const.
+# A declaration of another i, or an assignment to one: the map's own is const.
 _HIDDEN_INDEX = re.compile(r"[\w*]\s+\**i\s*[=;,:)]|\bi\s*(=[^=]|\+\+|--|[-+*/%&|^]=)|(\+\+|--)\s*i\b")
 
 _ULONG = np.dtype(np.uint64)
@@ -24,20 +24,20 @@ class Parameter:
 
     @property
     def declaration(self) -> str:
-        """What stands in the kernel's list."""
+        """Its declaration in C."""
         return f"{self.c_type} {self.name}"
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a map, as its C declaration says it.
+    """One argument of a map, as declared in C.
 
     Attributes
     ----------
     name, c_type : str
-        The identifier, and the C type of the scalar or of an element.
+        Identifier, and C type of the scalar or of an element.
     dtype : numpy.dtype
-        The same type for NumPy.
+        The same type in NumPy.
     is_array, is_const : bool
         Whether it is a pointer to global memory, and whether the map may only read it.
     """
@@ -55,14 +55,14 @@ class Argument:
 
     @property
     def parameter(self) -> str:
-        """Declaration of it as the map sees it."""
+        """Its declaration as a parameter of the map."""
         if self.is_array:
             return f"{self.pointer}{'restrict ' if self.is_const else ''}{self.name}"
         return f"const {self.c_type} {self.name}"
 
     @property
     def kernel_parameters(self) -> tuple[Parameter, ...]:
-        """What the kernel gets for it: of an array its buffer and an offset in bytes."""
+        """The parameters of the kernel for it: an array is a buffer and an offset in bytes."""
         if self.is_array:
             base, offset = Parameter("__global char *", f"{self.name}__base", None), f"{self.name}__offset"
             return base, Parameter("const ulong", offset, _ULONG)
@@ -72,7 +72,7 @@ class Argument:
 def is_elementwise(argument: Argument, code: str, preamble: str = "") -> bool:
     """Return whether the map `code` uses an array only as ``name[i]``, with its own `i` and without its address.
 
-    A preamble that has the name may hold a macro which the map uses.
+    A preamble that contains the name counts as another use: it may be in a macro that the map calls.
     """
     name = rf"(?<!\.)(?<!->)\b{argument.name}\b"  # not a member of that name
     uses = re.findall(name, code)
