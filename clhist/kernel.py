@@ -20,6 +20,7 @@ from clhist.inspector import RaceFactor, counting, sample_race_factor
 from clhist.map_text import is_elementwise, uses_position
 from clhist.model_draft import Forced, Plan
 from clhist.operator import Operator
+from clhist.operator_names import with_names
 from clhist.outputs import Outputs
 from clhist.prepare import FREE, Preparation, Prepared
 from clhist.process import check_process
@@ -84,9 +85,10 @@ class HistogramKernel:
     ----------
     context : pyopencl.Context or None
         Where it runs; None for that of the default device.
-    operator : Operator, or sequence or mapping of them
-        How values are combined. Several operators make several histograms from one sweep over the input: the map emits
-        to them by ``EMIT0``, ``EMIT1``, ... or, if they are a mapping, by ``EMIT_name``.
+    operator : Operator, str or numpy.ufunc, or sequence or mapping of them
+        How values are combined; a name such as ``"mean"``, or a ufunc, needs `dtype`. Several operators make several
+        histograms from one sweep over the input: the map emits to them by ``EMIT0``, ``EMIT1``, ... or, if they are a
+        mapping, by ``EMIT_name``.
     arguments : str
         The map's arguments as C declares them, such as ``"const float *x, const float *weight, float scale"``: pointers
         are arrays in global memory, the rest are scalars. An array that is not ``const`` may be written by the map.
@@ -105,6 +107,8 @@ class HistogramKernel:
     emits : int, optional
         How many values an element has at most for one histogram. Defaults to what the text of the map says; a map with
         a loop is planned better if it is given.
+    dtype : dtype-like, or mapping of str to it, optional
+        Type of the emitted values, for operators given by name or as ufuncs: one for all, or one for each.
 
     Raises
     ------
@@ -136,7 +140,7 @@ class HistogramKernel:
     def __init__(
         self,
         context: cl.Context | None,
-        operator: Operator | Sequence[Operator] | Mapping[str, Operator],
+        operator: Any,
         *,
         arguments: str,
         map: str,
@@ -145,6 +149,7 @@ class HistogramKernel:
         options: Sequence[str] = (),
         profile: Profile | None = None,
         emits: int | None = None,
+        dtype: Any = None,
     ) -> None:
         check_process()
         for name, text in (("arguments", arguments), ("map", map), ("preamble", preamble)):
@@ -154,6 +159,7 @@ class HistogramKernel:
             raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
         if isinstance(options, str):
             raise TypeError(f"options: expected a sequence of str, such as [{options!r}], got a str")
+        operator = with_names(operator, dtype)
         self._outputs, self._arguments = Outputs.of(operator), arguments
         self._structs = check_structs(structs)
         self.arguments = parse_arguments(arguments, {**self._outputs.value_types(), **self._structs})

@@ -16,7 +16,6 @@ import click
 import numpy as np
 import pyopencl as cl
 
-from clhist import operators
 from clhist.arguments import integer, scalar
 from clhist.arrays import Array, check_array, check_context, common_kind, empty, is_device_array, operand, shares_memory
 from clhist.device import default_queue, device_profile
@@ -26,6 +25,7 @@ from clhist.kernel import Call, HistogramKernel, check_number
 from clhist.map_text import Argument
 from clhist.model_draft import Forced
 from clhist.operator import Operator
+from clhist.operator_names import COUNT, operator_on_bins, operator_on_values
 from clhist.outputs import Outputs
 from clhist.pairs import arguments_of, as_array, checked_values, pair_kernel, pair_spec
 from clhist.process import check_process
@@ -44,7 +44,7 @@ class Accumulator:
     Parameters
     ----------
     operator : Operator, numpy.ufunc, str or HistogramKernel
-        How values are combined, as in `clhist.reduce_by_index`; or a kernel whose map makes the pairs, with one or
+        How values are combined, as in `clhist.reduce_by_index`, names included; or a kernel whose map makes the pairs, with one or
         several operators.
     num_bins : int, or tuple of int
         H: bins of the result, as in `HistogramKernel.__call__`.
@@ -99,6 +99,7 @@ class Accumulator:
         **choices: Any,
     ) -> None:
         check_process()
+        self._counts = isinstance(operator, str) and operator == COUNT
         known = {each.name for each in fields(Forced)}
         unknown = choices.keys() - known - {"memory_budget"}
         if unknown:
@@ -288,6 +289,8 @@ class Accumulator:
         indices = as_array("indices", indices)
         if indices.dtype.kind not in "iu":
             raise TypeError(f"indices: expected integers, got {indices.dtype}")
+        if self._counts:
+            values = 1
         values, with_position = checked_values(values, self._outputs.operators[0], indices.shape, ())
         spec = pair_spec(self._forms[0], indices, values, 1, self._queue.device, with_position)
         kernel = pair_kernel(self._queue.context, replace(spec, from_first=with_position))
@@ -449,9 +452,11 @@ def _operator(op: Operator | np.ufunc | str, dtype: Any, dest: Any) -> Operator:
     """Return the operator that the first argument, on the dtype of the others, stands for."""
     if dtype is None:
         dtype = op.dtype if isinstance(op, Operator) else getattr(dest, "dtype", None)
+    if op == COUNT and dtype is None:
+        dtype = np.int64
     if dtype is None and isinstance(op, np.ufunc | str):
         raise TypeError(f"dtype: expected that of the bins for {op!r}, since there is no dest; got none")
-    return operators.as_operator(op, dtype, "operator")
+    return (operator_on_bins if dest is not None else operator_on_values)(op, dtype, "operator")
 
 
 def _first_argument(kernel: HistogramKernel, name: str | None) -> Argument | None:
