@@ -1,6 +1,7 @@
 """Whether an operator is what a histogram needs: associative, commutative, and with a neutral element that is neutral.
 
-All three are tried on the device, as its compiler understands the expression. Samples prove nothing; they find mistakes.
+All three are tried on the device, as its compiler understands the expression. Samples prove nothing; they find
+mistakes.
 """
 
 from __future__ import annotations

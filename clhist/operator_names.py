@@ -120,7 +120,10 @@ def _resolved(operator: Any, dtype: Any, argument: str) -> Any:
     if not isinstance(operator, str | np.ufunc):
         return operator
     if dtype is None and operator != COUNT:
-        raise TypeError(f"dtype: expected the type of the values emitted for {argument}={operator!r}, got None")
+        raise TypeError(
+            f"{argument}: expected a clhist.Operator, got {operator!r}; names and ufuncs need dtype=, the type of the "
+            "emitted values"
+        )
     return operator_on_values(operator, np.int64 if dtype is None else dtype, argument)
 
 

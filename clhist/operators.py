@@ -223,8 +223,8 @@ def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
     dtype : dtype-like
         A float or a complex number: type of the values and of the result.
     accumulator : dtype-like
-        In which values, or the parts of complex ones, are summed. A device without double precision needs float32, which is right for thousands of
-        values a bin and wrong for millions: a large sum swallows small values.
+        In which values, or the parts of complex ones, are summed. A device without double precision needs float32,
+        which is right for thousands of values a bin and wrong for millions: a large sum swallows small values.
 
     Notes
     -----
@@ -291,7 +291,7 @@ def standard_deviation(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike =
 
 
 def with_finish(operator: Operator, finish: str, name: str) -> Operator:
-    """Return `operator` with the C expression `finish` of its result, which is written ``{}``; lifted forms included."""
+    """Return `operator`, lifted forms included, with the C expression `finish` of its result, written as ``{}``."""
     found = copy(operator)
     lifted = tuple(replace(each, operator=with_finish(each.operator, finish, name)) for each in operator.lifted)
     for attribute, value in {"finish": finish.format(f"({operator.finish})"), "name": name, "lifted": lifted}.items():

@@ -44,8 +44,8 @@ class Accumulator:
     Parameters
     ----------
     operator : Operator, numpy.ufunc, str or HistogramKernel
-        How values are combined, as in `clhist.reduce_by_index`, names included; or a kernel whose map makes the pairs, with one or
-        several operators.
+        How values are combined, by name too, as in `clhist.reduce_by_index`; or a kernel whose map makes the pairs,
+        with one or several operators.
     num_bins : int, or tuple of int
         H: bins of the result, as in `HistogramKernel.__call__`.
     dtype : dtype-like, optional
