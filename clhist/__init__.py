@@ -13,6 +13,7 @@ from clhist import operators
 from clhist.api import bincount, reduce_by_index
 from clhist.device import default_queue, device_profile
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
+from clhist.groupby import GroupBy, group_by
 from clhist.inspector import RaceFactor
 from clhist.kernel import HistogramKernel
 from clhist.model import plan
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Accumulator",
     "BuildError",
+    "GroupBy",
     "HistogramKernel",
     "NoDeviceError",
     "Operator",
@@ -39,6 +41,7 @@ __all__ = [
     "default_queue",
     "device_profile",
     "free_scratch",
+    "group_by",
     "named_profile",
     "operators",
     "plan",
