@@ -264,6 +264,20 @@ class GroupBy:
         """Return whether all values of each group are not zero; see `agg`."""
         return self._one(x, "all", skipna=skipna)
 
+    @property
+    def codes(self) -> Array:
+        """The group of each element, in one dimension; on the device where kernels take no NumPy arrays in place."""
+        return self._keys
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """Where it is computed."""
+        return self._queue
+
+    def placed(self, name: str, x: Any) -> Array:
+        """Return values of the shape of the keys, checked, in one dimension and where `codes` are."""
+        return self._placed(self._array(name, x))
+
     def _one(self, x: Any, statistic: str, **options: Any) -> Array:
         return self.agg(x=(x, statistic), **options)["x"][statistic]
 
