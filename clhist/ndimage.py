@@ -1,9 +1,9 @@
 """Statistics of labelled images: the functions of `scipy.ndimage` of the same names, on any OpenCL device.
 
 All take `labels` and `index` as SciPy does: without `labels` the whole array is one region, with ``index=None`` all
-labels above 0 are, and otherwise `index` names one region or several. NumPy arrays give SciPy's results. Arrays of PyOpenCL
-give such arrays for several regions and NumPy scalars for one. Of equal extremes the first is found, where SciPy
-leaves that open. Dtypes that no device takes are left to SciPy.
+labels above 0 are, and otherwise `index` names one region or several. NumPy arrays give SciPy's results. Device
+arrays give device arrays for several regions and NumPy scalars for one. Of equal extremes the first is found, where
+SciPy leaves that open. Dtypes that no device takes are left to SciPy.
 
 Labels that are not small non-negative integers are numbered by `numpy.unique` on the host, and refused on a device.
 """
@@ -141,7 +141,7 @@ def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     sums = regions.picked_host(center_kernel(regions.groups, regions.values, regions.shape))
     with np.errstate(invalid="ignore", divide="ignore"):
         centers = sums[..., 1:] / sums[..., :1]
-    return tuple(centers) if regions.is_one else [tuple(each) for each in centers.reshape(-1, len(regions.shape))]
+    return tuple(centers) if regions.is_one else [tuple(each) for each in np.moveaxis(centers, -1, 0).T]
 
 
 def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, index: Any = None) -> Any:
@@ -301,44 +301,58 @@ def _extremes(function: str, input: Any, labels: Any, index: Any) -> Any:
     regions = _regions(input, labels, index)
     if regions is None or regions.is_complex or not prod(regions.values.shape):
         return _scipy(function, input, labels, index)
-    lows, highs = function in ("minimum", "extrema"), function in ("maximum", "extrema")
-    low_places, high_places = function.startswith("min") and not lows, function.startswith("max") and not highs
-    if function == "extrema":
-        low_places = high_places = True
+    lows, highs = _EXTREMES[function]
     # SciPy sorts: a NaN is above all numbers, unless there is only one region.
-    low_names = [*(["min"] if lows else []), *(["argmin"] if low_places else [])]
-    high_names = [*(["max"] if highs else []), *(["argmax"] if high_places else [])]
-    floats = regions.values.dtype.kind == "f" and not regions.is_one
+    skips = regions.values.dtype.kind == "f" and not regions.is_one
     found: dict[str, Any] = {}
-    if low_names and high_names and not floats:
-        found = regions.groups.agg(x=(regions.values, "count", *low_names, *high_names), skipna=False)["x"]
-    else:
-        for names, skipna in ((high_names, False), (low_names, floats)):
-            if names:
-                found |= regions.groups.agg(x=(regions.values, "count", *names), skipna=skipna)["x"]
-    if regions.is_one and not int(regions.picked_host(found["count"])):
-        name = "minimum" if low_names else "maximum"
-        raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
-    results = [_filled(found, name, regions) for name in ("min", "max") if name in found]
-    results += [_positions(found[name], regions) for name in ("argmin", "argmax") if name in found]
+    for names, skipna in ((lows, True), (highs, False)) if skips else ((lows + highs, False),):
+        if names:
+            found |= regions.groups.agg(x=(regions.values, *names), skipna=skipna)["x"]
+    results = [_filled(found[name], regions, function) for name in ("min", "max") if name in found]
+    results += [_positions(found[name], regions, function) for name in ("argmin", "argmax") if name in found]
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _filled(found: dict[str, Any], name: str, regions: _Regions) -> Any:
-    """Return extremes, 0 in empty groups."""
-    result, count = found[name], found["count"]
-    if is_device_array(result):
+_EXTREMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "minimum": (("min",), ()),
+    "maximum": ((), ("max",)),
+    "minimum_position": (("argmin",), ()),
+    "maximum_position": ((), ("argmax",)),
+    "extrema": (("min", "argmin"), ("max", "argmax")),
+}
+
+
+def _filled(result: Array, regions: _Regions, function: str) -> Any:
+    """Return extremes, 0 of empty groups; raise as NumPy does if the only one is empty."""
+    if is_device_array(result) and not regions.is_one:
         zeros = cl_array.zeros(result.queue, result.shape, result.dtype)
-        if regions.is_one:
-            return regions.picked_host(result)
-        return regions.picked(cl_array.if_positive(count, result, zeros))
-    picked = regions.picked(result)
-    return picked if regions.is_one else np.where(regions.picked(count) > 0, picked, picked.dtype.type(0))
+        return regions.picked(cl_array.if_positive(regions.groups.size(), result, zeros))
+    picked = regions.picked_host(result)
+    if picked.dtype.kind == "f":
+        suspects = np.isnan(picked)
+    else:
+        limits = (0, 1) if picked.dtype.kind == "b" else (np.iinfo(picked.dtype).min, np.iinfo(picked.dtype).max)
+        suspects = (picked == limits[0]) | (picked == limits[1])  # what an empty group has
+    if not np.any(suspects):
+        return picked
+    empty = regions.picked_host(regions.groups.size()) == 0
+    if not regions.is_one:
+        return np.where(empty, picked.dtype.type(0), picked)
+    _check_values(bool(empty), function)
+    return picked
 
 
-def _positions(result: Array, regions: _Regions) -> Any:
-    """Return positions as tuples of indices, those of empty groups as of element 0."""
-    picked = np.maximum(regions.picked_host(result), 0)
+def _check_values(is_empty: bool, function: str) -> None:
+    if is_empty:
+        raise ValueError(f"zero-size array to reduction operation {'minimum' if function == 'extrema' else function.split('_')[0]} which has no identity")
+
+
+def _positions(result: Array, regions: _Regions, function: str) -> Any:
+    """Return positions as tuples of indices, those of empty groups as of element 0; raise if the only one is empty."""
+    picked = regions.picked_host(result)
+    if regions.is_one:
+        _check_values(bool(picked < 0), function)
+    picked = np.maximum(picked, 0)
     places = np.stack(np.unravel_index(picked, regions.shape), axis=-1) if regions.shape else np.zeros((1, 0), int)
     return tuple(places) if regions.is_one else [tuple(each) for each in places.reshape(-1, len(regions.shape))]
 

@@ -127,7 +127,8 @@ def test_nan_is_above_all(image):
     for function in ("minimum", "maximum", "minimum_position", "sum_labels"):
         found, expected = (getattr(each, function)(values, labels, np.arange(40)) for each in (ours, scipy_ndimage))
         same(found, expected, 1e-6)
-    assert np.isnan(ours.minimum(values)) and np.isnan(scipy_ndimage.minimum(values))
+    assert np.isnan(ours.minimum(values))
+    assert np.isnan(scipy_ndimage.minimum(values))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
@@ -181,5 +182,5 @@ def test_bad_input(image, queue: cl.CommandQueue):
         ours.minimum(values, labels, 23)
     with pytest.raises(ValueError, match="shape"):
         ours.mean(values, labels[:3])
-    same(ours.sum_labels(values * 1j, labels, [1, 2]), scipy_ndimage.sum_labels(values * 1j, labels, [1, 2]), 1e-6)
+    same(ours.sum_labels(values * 1j, labels, 3), (values * 1j)[labels == 3].sum(), 1e-5)
     same(ours.mean(values.astype(np.longdouble)), scipy_ndimage.mean(values.astype(np.longdouble)))
