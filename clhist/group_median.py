@@ -51,6 +51,7 @@ def group_medians(
     width = 8 * kernels.key.itemsize
     least, most = _DIGIT_BITS
     digit = min(most, max(least, (_MOST_BINS // num_groups).bit_length() - 1))
+    digit = -(-width // -(-width // digit))  # no larger than as many sweeps need
     found, rank, size = (cl_array.zeros(queue, num_groups, t) for t in (kernels.key, np.int64, np.int64))
     equal = cl_array.zeros(queue, num_groups, np.uint32)
     shift = width
