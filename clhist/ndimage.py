@@ -344,7 +344,8 @@ def _filled(result: Array, regions: _Regions, function: str) -> Any:
 
 def _check_values(is_empty: bool, function: str) -> None:
     if is_empty:
-        raise ValueError(f"zero-size array to reduction operation {'minimum' if function == 'extrema' else function.split('_')[0]} which has no identity")
+        name = "maximum" if function.startswith("maximum") else "minimum"
+        raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
 
 
 def _positions(result: Array, regions: _Regions, function: str) -> Any:

@@ -8,7 +8,8 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.group_statistics import OF_COMPLEX, STATISTICS
+from clhist import group_median, group_sweep
+from clhist.group_statistics import OF_COMPLEX, STATISTICS, Column, Numbers, outputs_of, spread_of
 
 GROUPS = 37
 EMPTY = 5  # a group without elements
@@ -177,11 +178,14 @@ def test_complex(dtype):
     keys, columns = data()
     z = (columns["y"] + 1j * columns["n"]).astype(dtype)
     z[3] = complex(np.nan, 1)
-    found = clhist.group_by(keys, GROUPS).agg(z=(z, "count", "sum", "mean"))["z"]
+    found = clhist.group_by(keys, GROUPS).agg(z=(z, OF_COMPLEX))["z"]
     for statistic in ("count", "sum", "mean"):
         check(found[statistic], keys, z.astype(np.complex128), statistic, rtol=1e-6 if dtype == np.complex64 else 1e-12)
-    assert "prod" in OF_COMPLEX
-    with pytest.raises(ValueError, match=r"x: expected statistics of complex.* among count, .*got 'max'"):
+    few = np.array([0, 0, 1, 4]), np.array([1 + 2j, 3 - 1j, np.nan, 1j], dtype)
+    np.testing.assert_allclose(clhist.group_by(few[0]).prod(few[1]), [5 + 5j, 1, 1, 1, 1j], rtol=1e-6)
+    with np.errstate(all="ignore"):
+        assert np.isnan(clhist.group_by(few[0]).mean(few[1], skipna=False)[1])
+    with pytest.raises(ValueError, match=r"x: expected statistics of complex.* among sum, .*got 'max'"):
         clhist.group_by(keys, GROUPS).max(z)
 
 
@@ -233,7 +237,17 @@ def test_several_dimensions_and_strides():
     check(found["mean"], keys.ravel(), x.ravel(), "mean", groups=4)
 
 
-@pytest.mark.usefixtures("any_profile")
+@pytest.fixture
+def no_kernels(any_profile):
+    """None is kept from before, since kernels keep the plans of the profile that they were made with."""
+    for kept in (group_sweep._first_sweep, group_sweep._second_sweep, group_median._kernels):
+        kept.cache_clear()
+    yield
+    for kept in (group_sweep._first_sweep, group_sweep._second_sweep, group_median._kernels):
+        kept.cache_clear()
+
+
+@pytest.mark.usefixtures("no_kernels")
 def test_device_arrays(queue: cl.CommandQueue):
     keys, columns = data()
     x = cl_array.to_device(queue, columns["x"])
@@ -246,12 +260,27 @@ def test_device_arrays(queue: cl.CommandQueue):
     assert clhist.group_by(cl_array.to_device(queue, np.array([3, -1, 0], np.int32))).num_groups == 4
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex64])
+def test_no_double_precision_where_the_device_has_none(dtype):
+    kind = np.dtype(dtype).kind
+    names = tuple(name for name in (OF_COMPLEX if kind == "c" else STATISTICS) if name != "median")
+    numbers = Numbers.of(1000, has_fp64=False)
+    result = np.dtype(np.float32 if kind == "i" else dtype)
+    column = Column(np.dtype(dtype), names, True, 1, result, np.dtype(np.int64) if kind == "i" else result)
+    outputs = [*outputs_of(column.first, numbers), *([spread_of(column, numbers)] if kind != "c" else [])]
+    assert {name for output in outputs for name in output.statistics} - {""} == set(names)
+    for output in outputs:
+        operator = output.operator
+        assert not operator.needs_fp64
+        assert "double" not in f"{output.value} {operator.lift} {operator.finish} {operator.preamble}"
+
+
 def test_bad_input(queue: cl.CommandQueue):
     groups = clhist.group_by(np.array([0, 1, 1]))
     x = np.arange(3.0)
     for error, match, call in [
         (ValueError, "x: expected shape \\(3,\\) as of the keys", lambda: groups.mean(x[:2])),
-        (ValueError, "x: expected statistics among count.*got 'mode'", lambda: groups.agg(x=(x, "mode"))),
+        (ValueError, "x: expected statistics among sum, mean.*got 'mode'", lambda: groups.agg(x=(x, "mode"))),
         (TypeError, "x: expected a tuple of an array and its statistics", lambda: groups.agg(x=x)),
         (TypeError, "x: expected a NumPy array", lambda: groups.mean(cl_array.to_device(queue, x))),
         (TypeError, "x: OpenCL has no type for object", lambda: groups.mean(np.array([1, "a", None], object))),
