@@ -1,5 +1,7 @@
 """`clhist.ndimage`: SciPy's own tests of measurements with our functions in the place of SciPy's, and random images."""
 
+import subprocess
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -167,6 +169,11 @@ def test_device_arrays(function, image, queue: cl.CommandQueue):
         same(found.get(), on_host)
     same(getattr(ours, function)(given, marks, 9), getattr(ours, function)(values, labels, 9))
     same(getattr(ours, function)(given, marks), getattr(ours, function)(values, labels))
+
+
+def test_scipy_is_not_imported_for_nothing():
+    code = "import sys, numpy, clhist; clhist.ndimage.mean(numpy.arange(9.0)); sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_bad_input(image, queue: cl.CommandQueue):
