@@ -116,6 +116,11 @@ def render_sort_scan(operator: Operator, held: str) -> str:
     )
 
 
+def render_check(operator: Operator) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_check``, which combines values in every order."""
+    return _render("check.mako", operator=operator, declare=declare, c_name=c_name)
+
+
 def render_measure(kernel: str, *, words: int = 0) -> str:
     """Return the OpenCL C of one of the kernels that measure a device; see ``measure.mako``."""
     return _template("measure.mako").render(kernel=kernel, words=words)

@@ -10,13 +10,14 @@ from pathlib import Path
 import click
 
 import clhist
-from clhist.cli.bench.command import latency as bench_latency
-from clhist.cli.bench.command import model as bench_model
-from clhist.cli.bench.command import peers as bench_peers
-from clhist.cli.bench.command import plot as bench_plot
-from clhist.cli.bench.command import report as bench_report
-from clhist.cli.bench.command import skew as bench_skew
-from clhist.cli.bench.command import table as bench_table
+from clhist.cli.bench import groups as bench_groups
+from clhist.cli.bench import latency as bench_latency
+from clhist.cli.bench import model as bench_model
+from clhist.cli.bench import peers as bench_peers
+from clhist.cli.bench import plot as bench_plot
+from clhist.cli.bench import report as bench_report
+from clhist.cli.bench import skew as bench_skew
+from clhist.cli.bench import table as bench_table
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS
 from clhist.cli.bench.suite import Request, Suite
@@ -30,6 +31,7 @@ SUITES: dict[str, Suite] = {
     "peers": bench_peers.SUITE,
     "latency": bench_latency.SUITE,
     "skew": bench_skew.SUITE,
+    "groups": bench_groups.SUITE,
 }
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
 
@@ -125,6 +127,7 @@ def bench(
       peers      beside NumPy, Numba, boost-histogram, PyTorch, CuPy, JAX as far as installed
       latency    calls on few elements: what the host spends
       skew       bins that are sorted, Zipf, half or all in one, against uniform ones
+      groups     statistics of groups beside pandas and NumPy
 
     Every result is compared with NumPy's before it is timed. "kernel" is the device's time by its events, "call" that
     of a whole call on device arrays in a pipelined loop, both medians of several; "spread" is the largest less the
