@@ -1,14 +1,14 @@
 ## Every way to combine two and three values that the laws of an operator compare; see `clhist.engine.operator_check`.
-<%namespace name="operators" file="operator.mako"/>
+<%namespace name="types" file="types.mako"/>
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
-${operators.types(operator, "", declare, {})}
-<%operators:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
+${types.values(operator, "", declare, {})}
+<%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
-${operators.part(part, n, c_name)}
+${types.part(part, n, c_name)}
 % endfor
-</%operators:functions>
+</%types:functions>
 value_t clhist_finish(const accumulator_t a)
 {
     return ${operator.finish};
