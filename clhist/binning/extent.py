@@ -1,0 +1,91 @@
+"""The least and the greatest element of an array, of NumPy on the host, of PyOpenCL on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist import operators
+from clhist.arrays import is_device_array
+from clhist.binning.axis import bits_of, has_no_type, key_of_bits
+from clhist.binning.keys import bits_dtype, from_keys, key_dtype, key_range
+from clhist.device import device_kind
+from clhist.dtypes import c_name, literal
+from clhist.kernel import HistogramKernel
+from clhist.program import kept_by_context
+
+_LANES = 64  # partial results, so that work-items do not all update one
+_STRIPS = {"cpu": 256, "gpu": 2**16}
+_CHUNK = 2**16  # elements that stay in a cache between the two passes over them
+
+_MAP = """
+    {key} low = {highest}, high = {lowest};
+    const long begin = (long)i * block, end = min(count, begin + span);
+    for (long j = begin; j < end; j += step) {{
+        {condition}const {bits} bits = {element};
+        const {key} key = {key_of};
+        low = min(low, key);
+        high = max(high, key);
+    }}
+    EMIT((int)(i % {lanes}), ((value_t){{low, high}}));
+"""
+
+
+def extent(array: Any, where: Any, queue: cl.CommandQueue, *, fp64: bool) -> tuple[Any, Any] | None:
+    """Return the least and the greatest element as NumPy scalars, or None of no elements.
+
+    Both are NaN if one is, as `numpy.min` has it.
+    """
+    if not array.size:
+        return None
+    if not is_device_array(array):
+        return _host_extent(array if where is None else array[where])
+    dtype = array.dtype
+    as_bits = has_no_type(dtype, fp64) or dtype.kind == "b"
+    kernel = _extent_kernel(queue.context, dtype, as_bits, where is not None)
+    is_cpu = device_kind(queue.device) == "cpu"
+    strips = min(array.size, _STRIPS["cpu" if is_cpu else "gpu"])
+    block = -(-array.size // strips)
+    steps = (block, block, 1) if is_cpu else (1, array.size, strips)
+    data = array.view(bits_dtype(dtype)) if as_bits and dtype.kind != "b" else array
+    given = (data,) if where is None else (data, where)
+    lanes = kernel(*given, array.size, *steps, size=strips, num_bins=_LANES, queue=queue).get()
+    low, high = int(lanes["low"].min()), int(lanes["high"].max())
+    if low > high:
+        return None
+    least, greatest = key_range(dtype)
+    if dtype.kind == "f" and not least <= low <= high <= greatest:
+        return dtype.type(np.nan), dtype.type(np.nan)
+    found = from_keys(np.array([low, high], key_dtype(dtype)), dtype)
+    return found[0], found[1]
+
+
+def _host_extent(array: Any) -> tuple[Any, Any] | None:
+    if not array.size:
+        return None
+    flat = array.reshape(-1)
+    ends = [(c.min(), c.max()) for c in (flat[k : k + _CHUNK] for k in range(0, flat.size, _CHUNK))]
+    return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
+
+
+@kept_by_context
+def _extent_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool) -> HistogramKernel:
+    key = key_dtype(dtype)
+    data = bits_dtype(dtype) if as_bits else dtype
+    info = np.iinfo(key)
+    code = _MAP.format(
+        key=c_name(key),
+        bits=c_name(bits_dtype(dtype)),
+        lowest=literal(info.min, key),
+        highest=literal(info.max, key),
+        condition="if (!where[j]) continue;\n        " if masked else "",
+        element=bits_of("x[j]", data),
+        key_of=key_of_bits(dtype),
+        lanes=_LANES,
+    )
+    arguments = f"const {c_name(data)} *x, {'const uchar *where, ' if masked else ''}long count, long block, long span, "
+    both = operators.product({"low": operators.minimum(key), "high": operators.maximum(key)})
+    return HistogramKernel(context, both, arguments=arguments + "long step", map=code, emits=1)
+

@@ -1,0 +1,2 @@
+"""x"""
+def number_of_bins(*a): raise NotImplementedError

@@ -1,0 +1,241 @@
+"""NumPy's histograms on an OpenCL device: `histogram`, `histogram2d`, `histogramdd`, `histogram_bin_edges`, `digitize`.
+
+NumPy makes the edges and its own comparison decides to which bin a number belongs; see `clhist.binning`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.api import bincount
+from clhist.arrays import Array, is_device_array
+from clhist.binning.counts import can_sum, counted, densities, flat, into, sums_on_host
+from clhist.binning.extent import extent
+from clhist.binning.inputs import (
+    are_numbers,
+    are_usable,
+    as_array,
+    has_fp64,
+    is_binnable,
+    last_axes,
+    mask_array,
+    numpy_axis,
+    queue_for,
+    range_ends,
+    taken,
+)
+from clhist.binning.rules import number_of_bins
+from clhist.binning.sweep import Binned
+
+# NumPy arrays of fewer elements are left to NumPy, which is done before a kernel is launched.
+SMALL = 2**15
+SMALL_MANY = 2**12  # in several dimensions, where NumPy is slower
+
+# As they are now: whoever replaces them by ours would have us call ourselves.
+_numpy_histogram, _numpy_edges = np.histogram, np.histogram_bin_edges
+
+
+def histogram(
+    a: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: Any = None,
+    *,
+    where: Any = None,
+    axis: int | Sequence[int] | None = None,
+    queue: cl.CommandQueue | None = None,
+    out: Array | None = None,
+    reproducible: bool = False,
+) -> tuple[Array, np.ndarray]:
+    """Count data by bins: `numpy.histogram` on an OpenCL device.
+
+    Edges, counts, dtypes, errors and warnings are NumPy's; counts are equal to its counts for data of any dtype, on
+    edges, infinite, NaN. Sums of weights are not bitwise NumPy's but more accurate, see Notes.
+
+    Parameters
+    ----------
+    a : array_like
+        Data, of any shape. NumPy's, PyOpenCL's, or what `numpy.asarray` takes.
+    bins : int, sequence of scalars or str, optional
+        Number of bins, their edges, or a rule of `numpy.histogram_bin_edges` for the number.
+    range : (float, float), optional
+        Lower and upper end of the bins. Defaults to the least and the greatest element.
+    density : bool, optional
+        Whether to return the probability density at each bin instead of the count.
+    weights : array_like of the shape of `a`, optional
+        What each element contributes to its bin.
+    where : array_like of bool of the shape of `a`, optional
+        Elements that count. The others are left out of the range, too.
+    axis : int or sequence of int, optional
+        Dimensions of `a` to count over; the others remain, and all share the same edges. Those of device arrays must
+        be the last ones. Defaults to all.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then. Defaults to that of `a`, or the default queue.
+    out : array, optional
+        Where the result goes, of its shape and dtype.
+    reproducible : bool
+        Whether sums of weights are bitwise the same in any order and on any device; see `clhist.reduce_by_index`.
+
+    Returns
+    -------
+    hist : array of shape (..., H)
+        Counts of `numpy.intp`, sums of the dtype of `weights`, or densities of float64; of the kind of `a`.
+    bin_edges : numpy.ndarray of shape (H + 1,)
+        NumPy's also for device arrays.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's, of the same text. TypeError also for device arrays that no kernel takes, such as complex ones.
+
+    Notes
+    -----
+    Weights are summed in float64 and converted once to their dtype; a NaN among them affects its own bin only.
+    (`numpy.histogram` with an array of edges computes cumulative sums in the dtype of the weights.) A device without
+    double precision takes weights of integers and of float32, whose sums are then the reproducible ones.
+
+    NumPy arrays of fewer than `SMALL` elements are counted by NumPy itself, and so is what OpenCL has no type for:
+    objects, dates, complex numbers, extended precision, booleans as weights, NaN as an edge. For device arrays the
+    host learns the least and the greatest element, or what a rule needs; nothing else is copied.
+
+    Examples
+    --------
+    >>> counts, edges = clhist.histogram(x, bins=100, range=(0, 1))                         # doctest: +SKIP
+    """
+    a = as_array("a", a)
+    weights = None if weights is None else as_array("weights", weights)
+    if weights is not None and weights.shape != a.shape:
+        raise ValueError("weights should have the same shape as a.")
+    where = mask_array(where, a.shape)
+    on_device = is_device_array(a)
+    if on_device:
+        _check_device_dtypes("a", a, weights)
+    else:
+        small = a.size < SMALL and queue is None and axis is None and not reproducible
+        if small or not is_binnable(a.dtype) or not can_sum(weights) or not are_numbers(bins):
+            if axis is not None:
+                raise TypeError(f"axis: expected numbers that OpenCL has types for, got {a.dtype}")
+            return _on_host(a, bins, range, density, weights, where, out)
+    named = [("a", a), ("weights", weights), ("where", where), ("out", out)]
+    queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
+    if axis is None and where is None and weights is None and a.dtype.itemsize <= 2 and a.size:
+        return _of_bits(a, bins, range, density, queue, out)
+    rest: tuple[int, ...] = ()
+    if axis is not None:
+        rest, (a, weights, where) = last_axes(axis, (a, weights, where))
+    a, weights, where = flat(a), flat(weights), flat(where)
+    edges, ends = _bin_edges(a, bins, range, weights, where, queue)
+    if not are_usable(edges):
+        if on_device or rest:
+            raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
+        return _on_host(a, bins, range, density, weights, where, out)
+    found = numpy_axis(edges, _data_dtype(a), fp64=has_fp64(queue.device), ends=ends)
+    binned = None if found is None else Binned((found,), (a,), where, a.size)
+    rows = None if axis is None else prod(rest)
+    shape = (len(edges) - 1,)
+    hist = counted(binned, shape, weights, queue, on_device=on_device, rows=rows, reproducible=reproducible)
+    hist = hist.reshape(*rest, *shape)
+    if density:
+        hist = densities(hist, [edges], queue, over=None if axis is None else 1)
+    return into(out, hist), edges
+
+
+def histogram_bin_edges(
+    a: Any,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Any = None,
+    *,
+    where: Any = None,
+    queue: cl.CommandQueue | None = None,
+) -> np.ndarray:
+    """Return the edges that `histogram` uses: `numpy.histogram_bin_edges`, for device arrays as well.
+
+    Parameters
+    ----------
+    a, bins, range, weights, where, queue
+        As of `histogram`.
+
+    Returns
+    -------
+    numpy.ndarray of shape (H + 1,)
+        On the host. The automatic rules take of a device array only what they need: its extent, moments computed in
+        float64, quartiles found by selection.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's.
+    """
+    a = as_array("a", a)
+    where = mask_array(where, a.shape)
+    if not is_device_array(a):
+        return _numpy_edges(taken(a, where), bins, range, taken(weights, where))
+    _check_device_dtypes("a", a, None)
+    queue = queue_for(queue, [("a", a)] + ([] if where is None else [("where", where)]))
+    return _bin_edges(flat(a), bins, range, weights, flat(where), queue)[0]
+
+
+def _bin_edges(
+    a: Array, bins: Any, range: Any, weights: Any, where: Any, queue: cl.CommandQueue
+) -> tuple[np.ndarray, tuple[Any, Any] | None]:
+    """Return NumPy's edges, and the ends of bins of one width; `a` is flat."""
+    if not isinstance(bins, str) and np.ndim(bins) > 0:
+        return _numpy_edges(np.empty(0, a.dtype), bins, range), None
+    found = extent(a, where, queue, fp64=has_fp64(queue.device)) if range is None else None
+    if isinstance(bins, str) and not is_device_array(a):
+        return _numpy_edges(taken(a, where), bins, range, weights), range_ends(found, range)
+    if isinstance(bins, str):
+        _numpy_edges(np.empty(0, a.dtype), bins, range, weights)  # raises what is wrong with these
+        bins = number_of_bins(bins, a, where, found, range, queue)
+    stub = np.array([] if found is None else found, a.dtype)
+    return _numpy_edges(stub, bins, range), range_ends(found, range)
+
+
+def _of_bits(
+    a: Array, bins: Any, range: Any, density: bool | None, queue: cl.CommandQueue, out: Array | None
+) -> tuple[Array, np.ndarray]:
+    """Count data of 8 or 16 bits: how often each pattern of bits occurs, and NumPy's histogram of these."""
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    data = flat(a)
+    if isinstance(bins, str):
+        edges, _ = _bin_edges(data, bins, range, None, None, queue)
+        bins = len(edges) - 1
+    counts = bincount(data if data.dtype.kind == "b" else data.view(bits), minlength=2 ** (8 * bits.itemsize), queue=queue)
+    counts = counts.get(queue) if is_device_array(counts) else counts
+    there = np.flatnonzero(counts)
+    hist, edges = _numpy_histogram(there.astype(bits).view(a.dtype), bins, range, density, counts[there])
+    return into(out, cl_array.to_device(queue, hist) if is_device_array(a) else hist), edges
+
+
+def _on_host(
+    a: Array, bins: Any, range: Any, density: bool | None, weights: Any, where: Any, out: Array | None
+) -> tuple[Array, np.ndarray]:
+    """Return NumPy's own histogram, but for its cumulative sums of weights."""
+    a, weights = taken(a, where), taken(weights, where)
+    if weights is not None and weights.dtype.kind in "fc" and not isinstance(bins, str) and np.ndim(bins) == 1:
+        edges = _numpy_edges(a[:0], bins, range)
+        if is_binnable(a.dtype) and can_sum(weights) and are_usable(edges):
+            hist = sums_on_host(a.reshape(-1), edges, weights.reshape(-1))
+            return into(out, densities(hist, [edges], None) if density else hist), edges
+    hist, edges = _numpy_histogram(a, bins, range, density, weights)
+    return into(out, hist), edges
+
+
+def _check_device_dtypes(name: str, array: Array, weights: Array | None) -> None:
+    if not is_binnable(array.dtype):
+        raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got one of {array.dtype}")
+    if not can_sum(weights):
+        raise TypeError(f"weights: expected a device array that OpenCL can add up, got one of {weights.dtype}")
+
+
+def _data_dtype(array: Array) -> np.dtype:
+    return np.dtype(np.uint8) if array.dtype.kind == "b" else array.dtype
