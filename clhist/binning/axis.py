@@ -48,33 +48,25 @@ int {name}(const {bits} bits, __global const {key} *keys, const int num_bins, co
 }}
 """,
     LINEAR: """
-int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int num_cells,
-           const {key} start, const {key} last, const {value} low, const {scale} scale)
+int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int num_bins,
+           const int num_cells, const {key} start, const {key} last, const {value} low, const {scale} scale)
 {{
     const {key} key = {key_of};
     if (key < start || key > last) return -1;
-    const int cell = clamp((int)({guess}), 0, num_cells - 1);
-    int k = cells[cell], most = cells[cell + 1];
-    while (k < most) {{
-        const int middle = (k + most + 1) / 2;
-        if (key >= keys[middle]) k = middle; else most = middle - 1;
-    }}
-    return k;
+    int k = cells[clamp((int)({guess}), 0, num_cells - 1)];
+    {search}
+    return min(k, num_bins - 1);
 }}
 """,
     KEYED: """
-int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int shift,
-           const {key} start, const {key} last)
+int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int num_bins,
+           const int shift, const {key} start, const {key} last)
 {{
     const {key} key = {key_of};
     if (key < start || key > last) return -1;
-    const int cell = (int)((({unsigned})key - ({unsigned})start) >> shift);
-    int k = cells[cell], most = cells[cell + 1];
-    while (k < most) {{
-        const int middle = (k + most + 1) / 2;
-        if (key >= keys[middle]) k = middle; else most = middle - 1;
-    }}
-    return k;
+    int k = cells[(({unsigned})key - ({unsigned})start) >> shift];
+    {search}
+    return min(k, num_bins - 1);
 }}
 """,
 }
@@ -82,15 +74,15 @@ int {name}(const {bits} bits, __global const {key} *keys, __global const int *ce
 _PARAMETERS = {
     EVEN: "const {key} *keys{n}, int bins{n}, {key} start{n}, {key} last{n}, {value} low{n}, {scale} scale{n}, "
     "float margin{n}",
-    LINEAR: "const {key} *keys{n}, const int *cells{n}, int num_cells{n}, {key} start{n}, {key} last{n}, "
+    LINEAR: "const {key} *keys{n}, const int *cells{n}, int bins{n}, int num_cells{n}, {key} start{n}, {key} last{n}, "
     "{value} low{n}, {scale} scale{n}",
-    KEYED: "const {key} *keys{n}, const int *cells{n}, int shift{n}, {key} start{n}, {key} last{n}",
+    KEYED: "const {key} *keys{n}, const int *cells{n}, int bins{n}, int shift{n}, {key} start{n}, {key} last{n}",
 }
 
 _GIVEN = {
     EVEN: "keys{n}, bins{n}, start{n}, last{n}, low{n}, scale{n}, margin{n}",
-    LINEAR: "keys{n}, cells{n}, num_cells{n}, start{n}, last{n}, low{n}, scale{n}",
-    KEYED: "keys{n}, cells{n}, shift{n}, start{n}, last{n}",
+    LINEAR: "keys{n}, cells{n}, bins{n}, num_cells{n}, start{n}, last{n}, low{n}, scale{n}",
+    KEYED: "keys{n}, cells{n}, bins{n}, shift{n}, start{n}, last{n}",
 }
 
 
@@ -106,11 +98,14 @@ class AxisKind:
         Of the guess.
     as_bits : bool
         Whether kernels get floats as integers, since the device has no such type.
+    steps : int
+        Of the binary search that follows a table.
     """
 
     dtype: np.dtype
     kind: str
     as_bits: bool
+    steps: int = 0
 
     @property
     def data(self) -> np.dtype:
@@ -131,12 +126,13 @@ class AxisKind:
 
     @property
     def _name(self) -> str:
-        return f"find_{self.kind}_{self.dtype.name}"
+        return f"find_{self.kind}{self.steps or ''}_{self.dtype.name}"
 
     def _types(self) -> dict[str, str]:
         key = key_dtype(self.dtype)
         unsigned = c_name(np.dtype(f"u{key.itemsize}"))
         types = {"bits": c_name(bits_dtype(self.dtype)), "key": c_name(key), "unsigned": unsigned, "key_of": key_of_bits(self.dtype)}
+        types["search"] = "\n    ".join(f"k += {2**s} & -(key >= keys[k + {2**s}]);" for s in reversed(range(self.steps)))
         if self.dtype.kind == "f":
             value = "double" if self.dtype.itemsize == 8 else "float"
             scaled = f"(as_{value}(bits) - low) * scale"
@@ -197,15 +193,42 @@ def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
         if guess is not None and margin is not None:
             scalars = (len(bins.keys), *ends, guess.low, guess.scale, np.float32(margin))
             return Axis(AxisKind(bins.dtype, EVEN, as_bits), bins, (bins.keys,), scalars)
-        cells, shift = _keyed_cells(bins)
-        fullest = int(np.diff(cells).max())
-        num_cells = min(max(_LEAST_CELLS, 2 ** (2 * len(bins.keys) - 1).bit_length()), _MOST_CELLS)
-        guess = _Guess.of(bins, num_cells / _extent(bins)) if guessed and fullest > 1 else None
-        linear = None if guess is None else guess.cells(bins, num_cells)
-        if guess is not None and linear is not None and int(np.diff(linear).max()) < fullest:
-            scalars = (num_cells, *ends, guess.low, guess.scale)
-            return Axis(AxisKind(bins.dtype, LINEAR, as_bits), bins, (bins.keys, linear), scalars)
-        return Axis(AxisKind(bins.dtype, KEYED, as_bits), bins, (bins.keys, cells), (shift, *ends))
+        tables = (_table_of(bins, kind) for kind in ([LINEAR, KEYED] if guessed else [KEYED]))
+        kind, cells, scalars = min((table for table in tables if table), key=lambda table: _steps(table[1]))
+        steps = _steps(cells)
+        # The search may look so far behind the last key.
+        behind = np.full(2**steps, np.iinfo(bins.keys.dtype).max, bins.keys.dtype)
+        arrays = np.append(bins.keys, behind), cells
+        numbers = (len(bins.keys), scalars[0], *ends, *scalars[1:])
+        return Axis(AxisKind(bins.dtype, kind, as_bits, steps), bins, arrays, numbers)
+
+
+def _table_of(bins: Thresholds, kind: str) -> tuple[str, Array, tuple[Any, ...]] | None:
+    """Return a table of cells with the arguments that say where these are, or None of linear ones if they cannot be.
+
+    It is as large as makes the search short: a step less is worth twice the cells.
+    """
+    found: tuple[str, Array, tuple[Any, ...]] | None = None
+    num_cells = max(_LEAST_CELLS, 1 << len(bins.keys).bit_length())
+    while found is None or (_steps(found[1]) > 1 and num_cells <= _MOST_CELLS):
+        if kind == LINEAR:
+            guess = _Guess.of(bins, num_cells / _extent(bins))
+            cells = None if guess is None else guess.cells(bins, num_cells)
+            if guess is None or cells is None:
+                return None
+            table: tuple[str, Array, tuple[Any, ...]] = (kind, cells, (num_cells, guess.low, guess.scale))
+        else:
+            cells, shift = _keyed_cells(bins, num_cells)
+            table = (kind, cells, (shift,))
+        if found is None or _steps(table[1]) < _steps(found[1]):
+            found = table
+        num_cells *= 2
+    return found
+
+
+def _steps(cells: Array) -> int:
+    """Return the steps of a binary search in the fullest cell."""
+    return int(np.diff(cells).max()).bit_length()
 
 
 @dataclass(frozen=True)
@@ -272,10 +295,10 @@ def _even_guess(bins: Thresholds) -> _Guess | None:
     return _Guess.of(bins, many / spread) if spread else None
 
 
-def _keyed_cells(bins: Thresholds) -> tuple[Array, int]:
+def _keyed_cells(bins: Thresholds, most: int) -> tuple[Array, int]:
+    """Return a table of at most so many cells that are even in key, and the power of two of keys that each has."""
     start, span = int(bins.keys[0]), bins.last - int(bins.keys[0])
-    wanted = min(max(_LEAST_CELLS, 4 * len(bins.keys)), _MOST_CELLS)
-    shift = max(0, span.bit_length() - wanted.bit_length() + 1)
+    shift = max(0, span.bit_length() - most.bit_length() + 1)
     unsigned = np.dtype(f"u{bins.keys.dtype.itemsize}")
     steps = bins.keys.astype(unsigned) - np.array(start % 2 ** (8 * unsigned.itemsize), unsigned)
     return _table((steps >> unsigned.type(shift)).astype(np.int64), (span >> shift) + 1), shift
@@ -283,4 +306,5 @@ def _keyed_cells(bins: Thresholds) -> tuple[Array, int]:
 
 def _table(cell_of_bin: Array, num_cells: int) -> Array:
     """Return the first bin of each cell, and of one more behind."""
-    return np.searchsorted(cell_of_bin[1:], np.arange(num_cells + 1)).astype(np.int32)
+    begun = np.bincount(cell_of_bin[1:], minlength=num_cells)
+    return np.concatenate([[0], np.cumsum(begun)]).astype(np.int32)
