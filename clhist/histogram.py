@@ -195,7 +195,13 @@ def _bin_edges(
         return _numpy_edges(taken(a, where), bins, range, weights), range_ends(found, range)
     if isinstance(bins, str):
         _numpy_edges(np.empty(0, a.dtype), bins, range, weights)  # raises what is wrong with these
-        bins = number_of_bins(bins, a, where, found, range, queue)
+        ends = range_ends(found, range)
+        _numpy_edges(np.array([] if found is None else found, a.dtype), 1, range)
+
+        def counts(number: int) -> np.ndarray:
+            return histogram(a, number, ends, where=where, queue=queue)[0].get(queue)  # type: ignore[no-any-return]
+
+        bins = number_of_bins(bins, a, where, ends, range, counts, queue)
     stub = np.array([] if found is None else found, a.dtype)
     return _numpy_edges(stub, bins, range), range_ends(found, range)
 

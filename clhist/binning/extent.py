@@ -22,44 +22,69 @@ _CHUNK = 2**16  # elements that stay in a cache between the two passes over them
 
 _MAP = """
     {key} low = {highest}, high = {lowest};
+    long number = 0;
     const long begin = (long)i * block, end = min(count, begin + span);
     for (long j = begin; j < end; j += step) {{
         {condition}const {bits} bits = {element};
         const {key} key = {key_of};
+        if (key < least || key > greatest) continue;
         low = min(low, key);
         high = max(high, key);
+        ++number;
     }}
-    EMIT((int)(i % {lanes}), ((value_t){{low, high}}));
+    EMIT((int)(i % {lanes}), ((value_t){{low, high, number}}));
 """
 
 
 def extent(array: Any, where: Any, queue: cl.CommandQueue, *, fp64: bool) -> tuple[Any, Any] | None:
-    """Return the least and the greatest element as NumPy scalars, or None of no elements.
+    """Return the least and the greatest element of a flat array as NumPy scalars, or None of no elements.
 
     Both are NaN if one is, as `numpy.min` has it.
     """
-    if not array.size:
-        return None
     if not is_device_array(array):
         return _host_extent(array if where is None else array[where])
-    dtype = array.dtype
-    as_bits = has_no_type(dtype, fp64) or dtype.kind == "b"
-    kernel = _extent_kernel(queue.context, dtype, as_bits, where is not None)
-    is_cpu = device_kind(queue.device) == "cpu"
-    strips = min(array.size, _STRIPS["cpu" if is_cpu else "gpu"])
-    block = -(-array.size // strips)
-    steps = (block, block, 1) if is_cpu else (1, array.size, strips)
-    data = array.view(bits_dtype(dtype)) if as_bits and dtype.kind != "b" else array
-    given = (data,) if where is None else (data, where)
-    lanes = kernel(*given, array.size, *steps, size=strips, num_bins=_LANES, queue=queue).get()
-    low, high = int(lanes["low"].min()), int(lanes["high"].max())
-    if low > high:
+    low, high, count = key_extent(array, where, None, queue, fp64=fp64)
+    if not count:
         return None
+    dtype = array.dtype
     least, greatest = key_range(dtype)
     if dtype.kind == "f" and not least <= low <= high <= greatest:
         return dtype.type(np.nan), dtype.type(np.nan)
     found = from_keys(np.array([low, high], key_dtype(dtype)), dtype)
     return found[0], found[1]
+
+
+def key_extent(
+    array: Any, where: Any, bounds: tuple[int, int] | None, queue: cl.CommandQueue, *, fp64: bool
+) -> tuple[int, int, int]:
+    """Return the least and the greatest key of a flat device array, and how many elements count.
+
+    Parameters
+    ----------
+    array : pyopencl.array.Array
+        Flat.
+    where : array of bool, or None
+        Which elements count.
+    bounds : (int, int) or None
+        Keys within which elements count.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    fp64 : bool
+        Whether the device has double precision.
+    """
+    dtype, key = array.dtype, key_dtype(array.dtype)
+    if not array.size:
+        return 0, 0, 0
+    as_bits = has_no_type(dtype, fp64)
+    kernel = _extent_kernel(queue.context, dtype, as_bits, where is not None)
+    is_cpu = device_kind(queue.device) == "cpu"
+    strips = min(array.size, _STRIPS["cpu" if is_cpu else "gpu"])
+    block = -(-array.size // strips)
+    steps = (block, block, 1) if is_cpu else (1, array.size, strips)
+    given = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
+    ends = (key.type(end) for end in bounds or (np.iinfo(key).min, np.iinfo(key).max))
+    lanes = kernel(*given, *ends, array.size, *steps, size=strips, num_bins=_LANES, queue=queue).get(queue)
+    return int(lanes["low"].min()), int(lanes["high"].max()), int(lanes["count"].sum())
 
 
 def _host_extent(array: Any) -> tuple[Any, Any] | None:
@@ -85,7 +110,8 @@ def _extent_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: 
         key_of=key_of_bits(dtype),
         lanes=_LANES,
     )
-    arguments = f"const {c_name(data)} *x, {'const uchar *where, ' if masked else ''}long count, long block, long span, "
-    both = operators.product({"low": operators.minimum(key), "high": operators.maximum(key)})
-    return HistogramKernel(context, both, arguments=arguments + "long step", map=code, emits=1)
-
+    mask = "const uchar *where, " if masked else ""
+    ends = f"{c_name(key)} least, {c_name(key)} greatest"
+    arguments = f"const {c_name(data)} *x, {mask}{ends}, long count, long block, long span, long step"
+    parts = {"low": operators.minimum(key), "high": operators.maximum(key), "count": operators.add(np.int64)}
+    return HistogramKernel(context, operators.product(parts), arguments=arguments, map=code, emits=1)

@@ -66,13 +66,21 @@ def within_range(bins: Thresholds, low: Any, high: Any) -> Thresholds:
 
     NumPy's uniform bins ignore what is outside of the range before looking at the edges, which may be rounded.
     """
-    dtype = bins.dtype
-    start, stop = _scalar_keys(low, dtype, strict=False), _scalar_keys(high, dtype, strict=True)
-    if not len(start) or not len(bins.keys):
+    start, last = keys_within(low, high, bins.dtype)
+    if start > last or not len(bins.keys):
         return replace(bins, keys=bins.keys[:0])
-    keys = np.maximum(bins.keys, start[0])
-    keys[0] = start[0]
-    return replace(bins, keys=keys, last=int(stop[0]) - 1 if len(stop) else key_range(dtype)[1])
+    keys = np.maximum(bins.keys, bins.keys.dtype.type(start))
+    keys[0] = start
+    return replace(bins, keys=keys, last=last)
+
+
+def keys_within(low: Any, high: Any, dtype: np.dtype) -> tuple[int, int]:
+    """Return the keys of the least and the greatest x with ``x >= low`` and ``x <= high``; in no order if none is."""
+    start, stop = _scalar_keys(low, dtype, strict=False), _scalar_keys(high, dtype, strict=True)
+    greatest = key_range(dtype)[1]
+    if not len(start):
+        return greatest, greatest - 1
+    return int(start[0]), int(stop[0]) - 1 if len(stop) else greatest
 
 
 def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, strict: bool = False) -> Array:
