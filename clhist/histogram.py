@@ -32,6 +32,7 @@ from clhist.binning.inputs import (
     taken,
 )
 from clhist.binning.rules import number_of_bins
+from clhist.binning.sample import Sample, edges_of, numpy_histogramdd, sample_of
 from clhist.binning.sweep import Binned
 
 # NumPy arrays of fewer elements are left to NumPy, which is done before a kernel is launched.
@@ -117,7 +118,7 @@ def histogram(
     where = mask_array(where, a.shape)
     on_device = is_device_array(a)
     if on_device:
-        _check_device_dtypes("a", a, weights)
+        _check_device_dtypes("a", (a,), weights)
     else:
         small = a.size < SMALL and queue is None and axis is None and not reproducible
         if small or not is_binnable(a.dtype) or not can_sum(weights) or not are_numbers(bins):
@@ -146,6 +147,128 @@ def histogram(
     if density:
         hist = densities(hist, [edges], queue, over=None if axis is None else 1)
     return into(out, hist), edges
+
+
+def histogramdd(
+    sample: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: Any = None,
+    *,
+    where: Any = None,
+    queue: cl.CommandQueue | None = None,
+    out: Array | None = None,
+    reproducible: bool = False,
+) -> tuple[Array, list[np.ndarray]]:
+    """Count points by bins of several dimensions: `numpy.histogramdd` on an OpenCL device.
+
+    Parameters
+    ----------
+    sample : array_like of shape (N, D), or sequence of D array_likes of shape (N,)
+        Points, of NumPy or PyOpenCL. Device arrays may be of different dtypes.
+    bins : int, sequence of int, or sequence of arrays, optional
+        Number of bins of all dimensions or of each, or the edges of each.
+    range : sequence of (float, float) or None, optional
+        Lower and upper end of each dimension. Defaults to the least and the greatest coordinate.
+    density, weights, where, queue, out, reproducible
+        As of `histogram`; `weights` and `where` of shape (N,).
+
+    Returns
+    -------
+    hist : array of shape (H_1, ..., H_D)
+        Counts, sums or densities of float64, as NumPy's; of the kind of `sample`.
+    edges : list of numpy.ndarray
+        Of each dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's, of the same text; for device arrays also of what no kernel takes.
+
+    Notes
+    -----
+    As of `histogram`; here NumPy computes samples of fewer than `SMALL_MANY` points.
+    """
+    points = sample_of(sample)
+    weights = None if weights is None else as_array("weights", weights)
+    if points is None or points.dims == 0:
+        return numpy_histogramdd(sample, bins, range, density, weights)
+    where = mask_array(where, (points.size,))
+    if points.on_device:
+        _check_device_dtypes("sample", points.arrays, None)
+    else:
+        small = points.size < SMALL_MANY and queue is None and not reproducible
+        if small or not is_binnable(points.dtype) or not _are_float_weights(weights):
+            return _many_on_host(points, bins, range, density, weights, where, out)
+    if weights is not None and weights.shape != (points.size,):
+        raise ValueError("The weights and list don't have the same length.")
+    if not _are_float_weights(weights):
+        raise TypeError(f"weights: expected a device array of integers or floats, got one of {weights.dtype}")
+    named = [*(("sample", array) for array in points.arrays), ("weights", weights), ("where", where), ("out", out)]
+    queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
+    weights, where = flat(weights), flat(where)
+    edges = edges_of(points, bins, range, where, queue)
+    mixed = {points.dtype.kind, *(each.dtype.kind for each in edges)} == {"i", "u"}  # which NumPy compares in two ways
+    shape = tuple(len(each) - 1 for each in edges)
+    if not all(are_usable(each) for each in edges) or mixed or prod(shape) >= 2**31:
+        if points.on_device:
+            raise ValueError(f"bins: expected fewer than 2**31 between edges without NaN, got shape {shape}")
+        return _many_on_host(points, bins, range, density, weights, where, out)
+    binned = points.binned(edges, where, queue)
+    hist = counted(
+        binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
+    )
+    return into(out, densities(hist, edges, queue) if density else hist), edges
+
+
+def histogram2d(
+    x: Any,
+    y: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: Any = None,
+    **options: Any,
+) -> tuple[Array, np.ndarray, np.ndarray]:
+    """Count points by bins of two dimensions: `numpy.histogram2d` on an OpenCL device.
+
+    Parameters
+    ----------
+    x, y : array_like of shape (N,)
+        Coordinates.
+    bins : int, array_like, or pair of these, optional
+        Number of bins or edges, of both dimensions or of each.
+    range : pair of (float, float), optional
+        Lower and upper ends of both dimensions.
+    density, weights
+        As of `histogram`.
+    **options
+        `where`, `queue`, `out` and `reproducible` of `histogramdd`.
+
+    Returns
+    -------
+    hist : array of shape (H_x, H_y)
+        As of `histogramdd`.
+    x_edges, y_edges : numpy.ndarray
+        Edges of each dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's.
+    """
+    x, y = as_array("x", x), as_array("y", y)
+    if len(x) != len(y):
+        raise ValueError("x and y must have the same length.")
+    try:
+        number = len(bins)
+    except TypeError:
+        number = 1
+    if number not in (1, 2):
+        bins = [np.asarray(bins)] * 2
+    hist, edges = histogramdd([x, y], bins, range, density, weights, **options)
+    return hist, edges[0], edges[1]
 
 
 def histogram_bin_edges(
@@ -179,7 +302,7 @@ def histogram_bin_edges(
     where = mask_array(where, a.shape)
     if not is_device_array(a):
         return _numpy_edges(taken(a, where), bins, range, taken(weights, where))
-    _check_device_dtypes("a", a, None)
+    _check_device_dtypes("a", (a,), None)
     queue = queue_for(queue, [("a", a)] + ([] if where is None else [("where", where)]))
     return _bin_edges(flat(a), bins, range, weights, flat(where), queue)[0]
 
@@ -236,9 +359,25 @@ def _on_host(
     return into(out, hist), edges
 
 
-def _check_device_dtypes(name: str, array: Array, weights: Array | None) -> None:
-    if not is_binnable(array.dtype):
-        raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got one of {array.dtype}")
+def _many_on_host(
+    points: Sample, bins: Any, range: Any, density: bool | None, weights: Any, where: Any, out: Array | None
+) -> tuple[Array, list[np.ndarray]]:
+    """Return NumPy's own histogram of several dimensions."""
+    given: Any = list(points.columns) if points.rows is None else points.rows
+    if where is not None:
+        given = [column[where] for column in given] if points.rows is None else given[where]
+    hist, edges = numpy_histogramdd(given, bins, range, density, taken(weights, where))
+    return into(out, hist), list(edges)
+
+
+def _are_float_weights(weights: Array | None) -> bool:
+    return weights is None or (weights.dtype.kind in "iuf" and can_sum(weights))
+
+
+def _check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
+    for array in arrays:
+        if not is_binnable(array.dtype):
+            raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got one of {array.dtype}")
     if not can_sum(weights):
         raise TypeError(f"weights: expected a device array that OpenCL can add up, got one of {weights.dtype}")
 

@@ -74,18 +74,18 @@ def counted(
         return cl_array.zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)
     if weights is not None and weights.dtype == np.float16:
         weights = weights.astype(np.float32)
-    operator, value, exact = _summing(weights, size, fp64)
+    operator, value, exact = _summing(weights, size, fp64, in_float64)
     values = () if weights is None else (weights,)
     options: dict[str, Any] = {} if rows is None else {"num_histograms": rows}
     options["reproducible"] = weights is not None and weights.dtype.kind in "fc" and (reproducible or exact)
     return as_dtype(sweep(binned, (("", operator, value),), values, queue=queue, **options), dtype, queue)
 
 
-def _summing(weights: Array | None, size: int, fp64: bool) -> tuple[Operator, str, bool]:
+def _summing(weights: Array | None, size: int, fp64: bool, in_float64: bool) -> tuple[Operator, str, bool]:
     """Return the operator, C of the value of an element, and whether sums must be the reproducible ones."""
     if weights is None:
         return (operators.count(np.intp) if size < _MOST_COUNTED else operators.add(np.intp)), "1", False
-    if weights.dtype.kind in "iu":
+    if weights.dtype.kind in "iu" and not in_float64:
         return operators.add(np.int64), "(long)v0[i]", False
     if weights.dtype.kind == "c":
         return operators.add(np.complex128), "convert_double2(v0[i])", False

@@ -36,14 +36,17 @@ _MAP = """
 """
 
 
-def extent(array: Any, where: Any, queue: cl.CommandQueue, *, fp64: bool) -> tuple[Any, Any] | None:
-    """Return the least and the greatest element of a flat array as NumPy scalars, or None of no elements.
+def extent(
+    array: Any, where: Any, queue: cl.CommandQueue, *, fp64: bool, column: int | None = None
+) -> tuple[Any, Any] | None:
+    """Return the least and the greatest element as NumPy scalars, or None of no elements.
 
-    Both are NaN if one is, as `numpy.min` has it.
+    Both are NaN if one is, as `numpy.min` has it. The array is flat, or of shape (N, D) if `column` says which.
     """
     if not is_device_array(array):
-        return _host_extent(array if where is None else array[where])
-    low, high, count = key_extent(array, where, None, queue, fp64=fp64)
+        chosen = array if column is None else array[:, column]
+        return _host_extent(chosen if where is None else chosen[where])
+    low, high, count = key_extent(array, where, None, queue, fp64=fp64, column=column)
     if not count:
         return None
     dtype = array.dtype
@@ -55,14 +58,20 @@ def extent(array: Any, where: Any, queue: cl.CommandQueue, *, fp64: bool) -> tup
 
 
 def key_extent(
-    array: Any, where: Any, bounds: tuple[int, int] | None, queue: cl.CommandQueue, *, fp64: bool
+    array: Any,
+    where: Any,
+    bounds: tuple[int, int] | None,
+    queue: cl.CommandQueue,
+    *,
+    fp64: bool,
+    column: int | None = None,
 ) -> tuple[int, int, int]:
-    """Return the least and the greatest key of a flat device array, and how many elements count.
+    """Return the least and the greatest key of a device array, and how many elements count.
 
     Parameters
     ----------
     array : pyopencl.array.Array
-        Flat.
+        Flat, or of shape (N, D).
     where : array of bool, or None
         Which elements count.
     bounds : (int, int) or None
@@ -71,19 +80,22 @@ def key_extent(
         Where it runs.
     fp64 : bool
         Whether the device has double precision.
+    column : int, optional
+        Of an array (N, D).
     """
     dtype, key = array.dtype, key_dtype(array.dtype)
     if not array.size:
         return 0, 0, 0
     as_bits = has_no_type(dtype, fp64)
-    kernel = _extent_kernel(queue.context, dtype, as_bits, where is not None)
+    size, pitch = array.shape[0] if column is not None else array.size, array.shape[-1] if column is not None else 1
+    kernel = _extent_kernel(queue.context, dtype, as_bits, where is not None, pitch, column or 0)
     is_cpu = device_kind(queue.device) == "cpu"
-    strips = min(array.size, _STRIPS["cpu" if is_cpu else "gpu"])
-    block = -(-array.size // strips)
-    steps = (block, block, 1) if is_cpu else (1, array.size, strips)
+    strips = min(size, _STRIPS["cpu" if is_cpu else "gpu"])
+    block = -(-size // strips)
+    steps = (block, block, 1) if is_cpu else (1, size, strips)
     given = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
     ends = (key.type(end) for end in bounds or (np.iinfo(key).min, np.iinfo(key).max))
-    lanes = kernel(*given, *ends, array.size, *steps, size=strips, num_bins=_LANES, queue=queue).get(queue)
+    lanes = kernel(*given, *ends, size, *steps, size=strips, num_bins=_LANES, queue=queue).get(queue)
     return int(lanes["low"].min()), int(lanes["high"].max()), int(lanes["count"].sum())
 
 
@@ -96,7 +108,9 @@ def _host_extent(array: Any) -> tuple[Any, Any] | None:
 
 
 @kept_by_context
-def _extent_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool) -> HistogramKernel:
+def _extent_kernel(
+    context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool, pitch: int, column: int
+) -> HistogramKernel:
     key = key_dtype(dtype)
     data = bits_dtype(dtype) if as_bits else dtype
     info = np.iinfo(key)
@@ -106,7 +120,7 @@ def _extent_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: 
         lowest=literal(info.min, key),
         highest=literal(info.max, key),
         condition="if (!where[j]) continue;\n        " if masked else "",
-        element=bits_of("x[j]", data),
+        element=bits_of("x[j]" if pitch == 1 else f"x[j * {pitch} + {column}]", data),
         key_of=key_of_bits(dtype),
         lanes=_LANES,
     )
