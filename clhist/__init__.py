@@ -13,6 +13,7 @@ from clhist import operators
 from clhist.api import bincount, reduce_by_index
 from clhist.device import default_queue, device_profile
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
+from clhist.histogram import digitize, histogram, histogram2d, histogram_bin_edges, histogramdd
 from clhist.inspector import RaceFactor
 from clhist.kernel import HistogramKernel
 from clhist.model import plan
@@ -38,7 +39,12 @@ __all__ = [
     "bincount",
     "default_queue",
     "device_profile",
+    "digitize",
     "free_scratch",
+    "histogram",
+    "histogram2d",
+    "histogram_bin_edges",
+    "histogramdd",
     "named_profile",
     "operators",
     "plan",

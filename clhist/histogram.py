@@ -5,7 +5,6 @@ NumPy makes the edges and its own comparison decides to which bin a number belon
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -16,14 +15,23 @@ import pyopencl.array as cl_array
 
 from clhist.api import bincount
 from clhist.arrays import Array, is_device_array
-from clhist.binning.counts import can_sum, counted, densities, flat, into, sums_on_host
+from clhist.binning.counts import can_sum, counted, densities, flat, into
 from clhist.binning.extent import extent
+from clhist.binning.host import (
+    histogram_on_host,
+    histogramdd_on_host,
+    numpy_digitize,
+    numpy_edges,
+    numpy_histogram,
+    numpy_histogramdd,
+)
 from clhist.binning.inputs import (
     are_numbers,
     are_usable,
     as_array,
     has_fp64,
     is_binnable,
+    is_small,
     last_axes,
     mask_array,
     numpy_axis,
@@ -31,16 +39,10 @@ from clhist.binning.inputs import (
     range_ends,
     taken,
 )
+from clhist.binning.numbers import bin_numbers, steps_axis
 from clhist.binning.rules import number_of_bins
-from clhist.binning.sample import Sample, edges_of, numpy_histogramdd, sample_of
+from clhist.binning.sample import edges_of, sample_of
 from clhist.binning.sweep import Binned
-
-# NumPy arrays of fewer elements are left to NumPy, which is done before a kernel is launched.
-SMALL = 2**15
-SMALL_MANY = 2**12  # in several dimensions, where NumPy is slower
-
-# As they are now: whoever replaces them by ours would have us call ourselves.
-_numpy_histogram, _numpy_edges = np.histogram, np.histogram_bin_edges
 
 
 def histogram(
@@ -103,7 +105,7 @@ def histogram(
     (`numpy.histogram` with an array of edges computes cumulative sums in the dtype of the weights.) A device without
     double precision takes weights of integers and of float32, whose sums are then the reproducible ones.
 
-    NumPy arrays of fewer than `SMALL` elements are counted by NumPy itself, and so is what OpenCL has no type for:
+    Small NumPy arrays (see `clhist.binning.inputs.SMALL`) are counted by NumPy itself, and so is what OpenCL has no type for:
     objects, dates, complex numbers, extended precision, booleans as weights, NaN as an edge. For device arrays the
     host learns the least and the greatest element, or what a rule needs; nothing else is copied.
 
@@ -120,11 +122,11 @@ def histogram(
     if on_device:
         _check_device_dtypes("a", (a,), weights)
     else:
-        small = a.size < SMALL and queue is None and axis is None and not reproducible
+        small = is_small(a.size, queue) and axis is None and not reproducible
         if small or not is_binnable(a.dtype) or not can_sum(weights) or not are_numbers(bins):
             if axis is not None:
                 raise TypeError(f"axis: expected numbers that OpenCL has types for, got {a.dtype}")
-            return _on_host(a, bins, range, density, weights, where, out)
+            return histogram_on_host(a, bins, range, density, weights, where, out)
     named = [("a", a), ("weights", weights), ("where", where), ("out", out)]
     queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
     if axis is None and where is None and weights is None and a.dtype.itemsize <= 2 and a.size:
@@ -137,7 +139,7 @@ def histogram(
     if not are_usable(edges):
         if on_device or rest:
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
-        return _on_host(a, bins, range, density, weights, where, out)
+        return histogram_on_host(a, bins, range, density, weights, where, out)
     found = numpy_axis(edges, _data_dtype(a), fp64=has_fp64(queue.device), ends=ends)
     binned = None if found is None else Binned((found,), (a,), where, a.size)
     rows = None if axis is None else prod(rest)
@@ -188,7 +190,7 @@ def histogramdd(
 
     Notes
     -----
-    As of `histogram`; here NumPy computes samples of fewer than `SMALL_MANY` points.
+    As of `histogram`; NumPy is slower here, and fewer points are left to it.
     """
     points = sample_of(sample)
     weights = None if weights is None else as_array("weights", weights)
@@ -198,9 +200,9 @@ def histogramdd(
     if points.on_device:
         _check_device_dtypes("sample", points.arrays, None)
     else:
-        small = points.size < SMALL_MANY and queue is None and not reproducible
+        small = is_small(points.size, queue, dims=points.dims) and not reproducible
         if small or not is_binnable(points.dtype) or not _are_float_weights(weights):
-            return _many_on_host(points, bins, range, density, weights, where, out)
+            return histogramdd_on_host(points, bins, range, density, weights, where, out)
     if weights is not None and weights.shape != (points.size,):
         raise ValueError("The weights and list don't have the same length.")
     if not _are_float_weights(weights):
@@ -214,7 +216,7 @@ def histogramdd(
     if not all(are_usable(each) for each in edges) or mixed or prod(shape) >= 2**31:
         if points.on_device:
             raise ValueError(f"bins: expected fewer than 2**31 between edges without NaN, got shape {shape}")
-        return _many_on_host(points, bins, range, density, weights, where, out)
+        return histogramdd_on_host(points, bins, range, density, weights, where, out)
     binned = points.binned(edges, where, queue)
     hist = counted(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
@@ -301,10 +303,53 @@ def histogram_bin_edges(
     a = as_array("a", a)
     where = mask_array(where, a.shape)
     if not is_device_array(a):
-        return _numpy_edges(taken(a, where), bins, range, taken(weights, where))
+        return numpy_edges(taken(a, where), bins, range, taken(weights, where))
     _check_device_dtypes("a", (a,), None)
     queue = queue_for(queue, [("a", a)] + ([] if where is None else [("where", where)]))
     return _bin_edges(flat(a), bins, range, weights, flat(where), queue)[0]
+
+
+def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Array:
+    """Return the number of the bin of each element: `numpy.digitize` on an OpenCL device.
+
+    Parameters
+    ----------
+    x : array_like
+        Data, of NumPy or PyOpenCL.
+    bins : array_like of shape (H,)
+        Edges, rising or falling.
+    right : bool
+        Whether a bin has its right edge rather than its left one.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then.
+
+    Returns
+    -------
+    array of the shape of `x`
+        Of `numpy.intp`, and of the kind of `x`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's.
+    """
+    x, edges = as_array("x", x), np.asarray(bins)
+    if is_device_array(x):
+        _check_device_dtypes("x", (x,), None)
+    elif is_small(x.size, queue) or not is_binnable(x.dtype):
+        return numpy_digitize(x, bins, right)
+    numpy_digitize(np.empty(0, x.dtype), bins, right)  # raises what is wrong with the bins
+    if not are_usable(edges):
+        if is_device_array(x):
+            raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
+        return numpy_digitize(x, bins, right)
+    queue = queue_for(queue, [("x", x)])
+    falling = bool(edges[0] > edges[-1])
+    axis = steps_axis(edges[::-1] if falling else edges, _data_dtype(x), right=bool(right), fp64=has_fp64(queue.device))
+    if axis is None:  # all are below the least edge, but for NaN
+        return numpy_digitize(x, bins, right)
+    numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
+    return numbers.reshape(x.shape)
 
 
 def _bin_edges(
@@ -312,21 +357,21 @@ def _bin_edges(
 ) -> tuple[np.ndarray, tuple[Any, Any] | None]:
     """Return NumPy's edges, and the ends of bins of one width; `a` is flat."""
     if not isinstance(bins, str) and np.ndim(bins) > 0:
-        return _numpy_edges(np.empty(0, a.dtype), bins, range), None
+        return numpy_edges(np.empty(0, a.dtype), bins, range), None
     found = extent(a, where, queue, fp64=has_fp64(queue.device)) if range is None else None
     if isinstance(bins, str) and not is_device_array(a):
-        return _numpy_edges(taken(a, where), bins, range, weights), range_ends(found, range)
+        return numpy_edges(taken(a, where), bins, range, weights), range_ends(found, range)
     if isinstance(bins, str):
-        _numpy_edges(np.empty(0, a.dtype), bins, range, weights)  # raises what is wrong with these
+        numpy_edges(np.empty(0, a.dtype), bins, range, weights)  # raises what is wrong with these
         ends = range_ends(found, range)
-        _numpy_edges(np.array([] if found is None else found, a.dtype), 1, range)
+        numpy_edges(np.array([] if found is None else found, a.dtype), 1, range)
 
         def counts(number: int) -> np.ndarray:
             return histogram(a, number, ends, where=where, queue=queue)[0].get(queue)  # type: ignore[no-any-return]
 
         bins = number_of_bins(bins, a, where, ends, range, counts, queue)
     stub = np.array([] if found is None else found, a.dtype)
-    return _numpy_edges(stub, bins, range), range_ends(found, range)
+    return numpy_edges(stub, bins, range), range_ends(found, range)
 
 
 def _of_bits(
@@ -338,36 +383,13 @@ def _of_bits(
     if isinstance(bins, str):
         edges, _ = _bin_edges(data, bins, range, None, None, queue)
         bins = len(edges) - 1
-    counts = bincount(data if data.dtype.kind == "b" else data.view(bits), minlength=2 ** (8 * bits.itemsize), queue=queue)
+    counts = bincount(
+        data if data.dtype.kind == "b" else data.view(bits), minlength=2 ** (8 * bits.itemsize), queue=queue
+    )
     counts = counts.get(queue) if is_device_array(counts) else counts
     there = np.flatnonzero(counts)
-    hist, edges = _numpy_histogram(there.astype(bits).view(a.dtype), bins, range, density, counts[there])
+    hist, edges = numpy_histogram(there.astype(bits).view(a.dtype), bins, range, density, counts[there])
     return into(out, cl_array.to_device(queue, hist) if is_device_array(a) else hist), edges
-
-
-def _on_host(
-    a: Array, bins: Any, range: Any, density: bool | None, weights: Any, where: Any, out: Array | None
-) -> tuple[Array, np.ndarray]:
-    """Return NumPy's own histogram, but for its cumulative sums of weights."""
-    a, weights = taken(a, where), taken(weights, where)
-    if weights is not None and weights.dtype.kind in "fc" and not isinstance(bins, str) and np.ndim(bins) == 1:
-        edges = _numpy_edges(a[:0], bins, range)
-        if is_binnable(a.dtype) and can_sum(weights) and are_usable(edges):
-            hist = sums_on_host(a.reshape(-1), edges, weights.reshape(-1))
-            return into(out, densities(hist, [edges], None) if density else hist), edges
-    hist, edges = _numpy_histogram(a, bins, range, density, weights)
-    return into(out, hist), edges
-
-
-def _many_on_host(
-    points: Sample, bins: Any, range: Any, density: bool | None, weights: Any, where: Any, out: Array | None
-) -> tuple[Array, list[np.ndarray]]:
-    """Return NumPy's own histogram of several dimensions."""
-    given: Any = list(points.columns) if points.rows is None else points.rows
-    if where is not None:
-        given = [column[where] for column in given] if points.rows is None else given[where]
-    hist, edges = numpy_histogramdd(given, bins, range, density, taken(weights, where))
-    return into(out, hist), list(edges)
 
 
 def _are_float_weights(weights: Array | None) -> bool:
@@ -377,7 +399,9 @@ def _are_float_weights(weights: Array | None) -> bool:
 def _check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
     for array in arrays:
         if not is_binnable(array.dtype):
-            raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got one of {array.dtype}")
+            raise TypeError(
+                f"{name}: expected a device array of booleans, integers or floats, got one of {array.dtype}"
+            )
     if not can_sum(weights):
         raise TypeError(f"weights: expected a device array that OpenCL can add up, got one of {weights.dtype}")
 

@@ -131,8 +131,15 @@ class AxisKind:
     def _types(self) -> dict[str, str]:
         key = key_dtype(self.dtype)
         unsigned = c_name(np.dtype(f"u{key.itemsize}"))
-        types = {"bits": c_name(bits_dtype(self.dtype)), "key": c_name(key), "unsigned": unsigned, "key_of": key_of_bits(self.dtype)}
-        types["search"] = "\n    ".join(f"k += {2**s} & -(key >= keys[k + {2**s}]);" for s in reversed(range(self.steps)))
+        types = {
+            "bits": c_name(bits_dtype(self.dtype)),
+            "key": c_name(key),
+            "unsigned": unsigned,
+            "key_of": key_of_bits(self.dtype),
+        }
+        types["search"] = "\n    ".join(
+            f"k += {2**s} & -(key >= keys[k + {2**s}]);" for s in reversed(range(self.steps))
+        )
         if self.dtype.kind == "f":
             value = "double" if self.dtype.itemsize == 8 else "float"
             scaled = f"(as_{value}(bits) - low) * scale"

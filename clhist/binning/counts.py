@@ -142,14 +142,3 @@ def into(out: Array | None, result: Array) -> Array:
         raise TypeError(f"out: expected a {kind} array as the data is, got {type(out).__name__}")
     out[...] = result
     return out
-
-
-def sums_on_host(a: np.ndarray, edges: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return sums of float or complex weights by NumPy, in float64: its histogram sums up in the dtype of the weights."""
-    number = np.searchsorted(edges, a, "right") - 1
-    inside = (a >= edges[0]) & (a <= edges[-1])
-    number = np.minimum(number, len(edges) - 2)[inside]
-    parts = (weights.real, weights.imag) if weights.dtype.kind == "c" else (weights,)
-    sums = [np.bincount(number, part[inside], len(edges) - 1) for part in parts]
-    with np.errstate(over="ignore"):
-        return (sums[0] if len(sums) == 1 else sums[0] + 1j * sums[1]).astype(weights.dtype)

@@ -15,6 +15,10 @@ from clhist.binning.keys import has_keys
 from clhist.binning.thresholds import numpy_bins, within_range
 from clhist.device import default_queue
 
+# NumPy arrays of fewer elements are left to NumPy, which is done before a kernel has started: measured on two cores.
+SMALL = 2**15
+SMALL_MANY = 2**12  # in several dimensions, where NumPy takes longer
+
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
 
 
@@ -70,6 +74,11 @@ def has_fp64(device: cl.Device) -> bool:
 def is_binnable(dtype: np.dtype) -> bool:
     """Whether kernels can bin data of `dtype`, by edges that are numbers."""
     return dtype.kind in "biuf" and has_keys(dtype)
+
+
+def is_small(size: int, queue: cl.CommandQueue | None, dims: int = 1) -> bool:
+    """Whether NumPy computes a call on so many elements of NumPy's: with a `queue` it never does."""
+    return queue is None and size < (SMALL if dims == 1 else SMALL_MANY)
 
 
 def are_numbers(bins: Any) -> bool:

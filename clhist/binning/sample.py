@@ -16,7 +16,7 @@ from clhist.binning.extent import extent
 from clhist.binning.inputs import as_array, has_fp64, numpy_axis, range_ends
 from clhist.binning.sweep import Binned
 
-# As it is now: whoever replaces it by ours would have us call ourselves.
+# As it is now: if a program replaced it by ours, ours would call itself.
 numpy_histogramdd = np.histogramdd
 
 

@@ -90,4 +90,3 @@ def _digits_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: 
     arguments = f"const {c_name(data)} *x, {mask}{c_name(key)} low, {c_name(key)} high, "
     arguments += ", ".join(f"ulong p{n}" for n in range(_PREFIXES)) + ", int rows, int shift"
     return HistogramKernel(context, operators.count(np.intp), arguments=arguments, map=code, emits=1)
-

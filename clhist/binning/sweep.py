@@ -45,12 +45,15 @@ class BinnedKind:
             found += [axis.parameters(n), f"int size{n}"]
         return [*found, "const uchar *where"] if self.masked else found
 
+    def element(self, n: int) -> str:
+        """Return C of element `i` on axis `n`."""
+        return f"x0[i * {len(self.axes)} + {n}]" if self.in_rows else f"x{n}[i]"
+
     def code(self) -> str:
         """Return C that makes `bin` the bin of element `i`, or -1."""
         steps = ["int bin = where[i] ? 0 : -1;" if self.masked else "int bin = 0;"]
         for n, axis in enumerate(self.axes):
-            element = f"x0[i * {len(self.axes)} + {n}]" if self.in_rows else f"x{n}[i]"
-            found = axis.call(element, n)
+            found = axis.call(self.element(n), n)
             if n == 0 and not self.masked:
                 steps = [f"int bin = {found};"]
             else:

@@ -124,7 +124,7 @@ def _rounded_up(edges: Array, dtype: np.dtype, strict: bool) -> Array:
 
 def _holds(edges: Array, dtype: np.dtype) -> bool:
     """Whether integers of `dtype` near the edges are exact in float64."""
-    return dtype.itemsize < 8 or bool(len(edges) and -_EXACT < edges[0] and edges[-1] < _EXACT)
+    return dtype.itemsize < 8 or bool(len(edges) and edges[0] > -_EXACT and edges[-1] < _EXACT)
 
 
 def _ceiling(edges: Array, dtype: np.dtype, strict: bool) -> Array:
