@@ -61,6 +61,22 @@ def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Th
     return Thresholds(dtype, len(edges) - 1, first_keys(edges[:-1], dtype, via), last)
 
 
+def rounded_bins(edges: Array, dtype: np.dtype, via: np.dtype) -> Thresholds:
+    """Return thresholds of bins as SciPy's: the last one also has what is not below its upper edge and rounds to it."""
+    decimals = int(-np.log10(np.diff(edges).min())) + 6
+    end = edges[-1]
+    with np.errstate(all="ignore"):
+        rounded = np.around(end, decimals)
+
+        def is_behind(x: Array) -> Array:
+            x = x.astype(via)
+            return (x >= end) & (np.around(x, decimals) != rounded)
+
+        stop = _bisect(is_behind, dtype, 1)
+    last = int(stop[0]) - 1 if len(stop) else key_range(dtype)[1]
+    return Thresholds(dtype, len(edges) - 1, first_keys(edges[:-1], dtype, via), last)
+
+
 def within_range(bins: Thresholds, low: Any, high: Any) -> Thresholds:
     """Return `bins` whose ends are those of ``x >= low`` and ``x <= high``, as NumPy compares an array with scalars.
 
