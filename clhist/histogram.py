@@ -346,8 +346,10 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     queue = queue_for(queue, [("x", x)])
     falling = bool(edges[0] > edges[-1])
     axis = steps_axis(edges[::-1] if falling else edges, _data_dtype(x), right=bool(right), fp64=has_fp64(queue.device))
-    if axis is None:  # all are below the least edge, but for NaN
-        return numpy_digitize(x, bins, right)
+    if axis is None:  # every integer is below the edges
+        number = len(edges) if falling else 0
+        whole = np.full(x.shape, number, np.intp)
+        return cl_array.to_device(queue, whole) if is_device_array(x) else whole
     numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
     return numbers.reshape(x.shape)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.arrays import is_device_array
-from clhist.binning.axis import Axis, AxisKind, axis_of, bits_of, key_of_bits
+from clhist.binning.axis import KEYED, Axis, AxisKind, axis_of, bits_of, has_no_type, key_of_bits
 from clhist.binning.keys import bits_dtype, key_dtype, key_range
 from clhist.binning.sweep import Binned, BinnedKind
 from clhist.binning.thresholds import Thresholds, first_keys
@@ -27,17 +26,26 @@ def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -
     `right` says whether a bin has its upper edge rather than its lower one.
     """
     keys = first_keys(edges, dtype, strict=right)
-    if not len(keys):
+    if not len(keys) and dtype.kind != "f":
         return None
+    if not len(keys):  # only NaN is not below infinity
+        return _axis_without_bins(dtype, key_range(dtype)[1] + 1, len(edges) - 1, fp64)
     reachable = len(keys) == len(edges)
     last = int(keys[-1]) - 1 if reachable else key_range(dtype)[1]
     bins = Thresholds(dtype, len(edges) - 1, keys[: len(edges) - 1], last)
     if bins.is_empty:
-        # No bin between the edges; what is not below the first is above all.
-        start = keys[:1]
-        kind = AxisKind(dtype, "keyed", axis_of(replace(bins, keys=start, last=int(start[0])), fp64=fp64).kind.as_bits)
-        return Axis(kind, bins, (start, np.zeros(2, np.int32)), (1, 0, start[0], start.dtype.type(int(start[0]) - 1)))
+        return _axis_without_bins(dtype, int(keys[0]), len(edges) - 1, fp64)
     return axis_of(bins, fp64=fp64)
+
+
+def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -> Axis:
+    """Return an axis with nothing between its edges: what is not below `start` is above all."""
+    keys = np.array([start, start], key_dtype(dtype))
+    kind = AxisKind(dtype, KEYED, has_no_type(dtype, fp64))
+    bins = Thresholds(dtype, num_bins, keys[:1], start)
+    # As KEYED has it: keys and cells; bins, shift, start and last. None is as great as the one and as small as the other.
+    low = np.iinfo(keys.dtype).min
+    return Axis(kind, bins, (keys, np.zeros(2, np.int32)), (1, 0, keys[0], keys.dtype.type(low)))
 
 
 def bin_numbers(
