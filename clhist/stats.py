@@ -104,12 +104,12 @@ def binned_statistic_dd(
     named = [*(("sample", array) for array in points.arrays), ("values", values_array), ("where", where)]
     queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
     if values_array is not None and values_array.shape[-1:] != (points.size,):
-        raise AttributeError(
-            "The number of `values` elements must match the length of each `sample` dimension."
-        )
+        raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
     edges = _edges(points, sample, bins, range, queue)
-    axes = [_axis(each.tobytes(), each.dtype, *dtypes, has_fp64(queue.device)) for each, dtypes in zip(
-        edges, _dtypes(points), strict=True)]
+    axes = [
+        _axis(each.tobytes(), each.dtype, *dtypes, has_fp64(queue.device))
+        for each, dtypes in zip(edges, _dtypes(points), strict=True)
+    ]
     shape = tuple(len(each) - 1 for each in edges)
     data = tuple(flat(column) for column in points.columns) if points.rows is None else (points.rows,)
     found = None if None in axes else Binned(tuple(axes), data, flat(where), points.size)
@@ -248,9 +248,7 @@ def _by_scipy(
         values = np.asarray(values)[..., kept]
         sample = [np.asarray(each)[kept] for each in sample] if isinstance(sample, list) else np.asarray(sample)[kept]
     each = statistic if isinstance(statistic, list | tuple) else [statistic]
-    results = [
-        _scipy().binned_statistic_dd(sample, values, one, bins, range, expand, again) for one in each
-    ]
+    results = [_scipy().binned_statistic_dd(sample, values, one, bins, range, expand, again) for one in each]
     if not isinstance(statistic, list | tuple):
         return results[0]
     chosen = {name: result.statistic for name, result in zip(_names(statistic) or (), results, strict=True)}
@@ -264,9 +262,7 @@ def _edges(points: Sample, sample: Any, bins: Any, range: Any, queue: cl.Command
         bins = index(bins)
     except TypeError:
         if len(bins) != dims:
-            raise AttributeError(
-                "The dimension of bins must be equal to the dimension of the sample x."
-            ) from None
+            raise AttributeError("The dimension of bins must be equal to the dimension of the sample x.") from None
     is_number = isinstance(bins, int)
     each_bins = [bins] * dims if is_number else list(bins)
     if range is not None and len(range) != dims:
@@ -325,7 +321,12 @@ def _rows(values: Array) -> Sequence[Array]:
 
 
 def _numbers(
-    points: Sample, edges: list[np.ndarray], data: tuple[Any, ...], axes: list[Any], queue: cl.CommandQueue, expand: bool
+    points: Sample,
+    edges: list[np.ndarray],
+    data: tuple[Any, ...],
+    axes: list[Any],
+    queue: cl.CommandQueue,
+    expand: bool,
 ) -> Any:
     """Return SciPy's bin numbers."""
     many = [len(each) for each in edges]

@@ -41,8 +41,14 @@ def specials(dtype):
         tiny = info.smallest_subnormal
         return np.array([0, -0.0, tiny, -tiny, info.tiny, 1, -1, 0.1, 100, info.max, -info.max, np.inf, -np.inf], dtype)
     info = np.iinfo(dtype)
-    return np.array([n for n in (info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2**53, 2**53 + 1, 2**62 + 7)
-                     if n <= info.max], dtype)
+    return np.array(
+        [
+            n
+            for n in (info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2**53, 2**53 + 1, 2**62 + 7)
+            if n <= info.max
+        ],
+        dtype,
+    )
 
 
 def beside(numbers, dtype, ulps=4):
@@ -143,8 +149,15 @@ def test_ranges(dtype, bins, rng):
             data = (rng.normal(size=300) * 30).astype(dtype)
             if range_ is not None:
                 edges = np.linspace(*map(float, range_), bins + 1)[:50]
-                edges = np.clip(edges, *(np.float64(end) for end in from_keys(
-                    np.array(key_range(np.dtype(dtype)), key_dtype(np.dtype(dtype))), np.dtype(dtype)))) 
+                edges = np.clip(
+                    edges,
+                    *(
+                        np.float64(end)
+                        for end in from_keys(
+                            np.array(key_range(np.dtype(dtype)), key_dtype(np.dtype(dtype))), np.dtype(dtype)
+                        )
+                    ),
+                )
                 data = np.concatenate([data, beside(edges[np.isfinite(edges)], dtype)])
         assert_same(outcome(clhist.histogram, data, bins, range_), outcome(np.histogram, data, bins, range_))
     finite = data[np.isfinite(data)]
@@ -204,7 +217,9 @@ def test_rules_on_device_arrays(rule, queue, rng):
 
 @pytest.mark.usefixtures("no_fp64")
 def test_float64_without_double_precision(queue, rng):
-    data = np.concatenate([rng.normal(size=3000), beside([0, 0.5, 1, 1e-310, 1e300], "f8"), beside(specials("f8"), "f8")])
+    data = np.concatenate(
+        [rng.normal(size=3000), beside([0, 0.5, 1, 1e-310, 1e300], "f8"), beside(specials("f8"), "f8")]
+    )
     for given in (data, cl_array.to_device(queue, data)):
         for bins, range_ in ((100, (-1, 2)), (10, (0, 3e-310)), ([-np.inf, -1, 0, 1e-310, np.inf], None)):
             assert_same(clhist.histogram(given, bins, range_), np.histogram(data, bins, range_))
@@ -260,8 +275,11 @@ def test_masks_and_axes(on_device, queue, rng):
         others = [n for n in range(3) if n not in [a % 3 for a in chosen]]
         moved, mask = (np.transpose(a, [*others, *(a % 3 for a in chosen)]) for a in (data, where))
         rows = [data.shape[n] for n in others]
-        pairs = zip(moved.reshape(*rows, -1).reshape(max(1, int(np.prod(rows))), -1),
-                    mask.reshape(max(1, int(np.prod(rows))), -1), strict=True)
+        pairs = zip(
+            moved.reshape(*rows, -1).reshape(max(1, int(np.prod(rows))), -1),
+            mask.reshape(max(1, int(np.prod(rows))), -1),
+            strict=True,
+        )
         expected = [np.histogram(row[kept], edges, density=axis == 2)[0] for row, kept in pairs]
         np.testing.assert_array_equal(hist.get() if on_device else hist, np.reshape(expected, (*rows, 7)), strict=True)
 
@@ -285,7 +303,10 @@ def test_results_go_to_out(queue, rng):
 def test_two_dimensions(dtypes, queue, rng):
     x, y = ((30 * rng.gamma(2, size=3000)).astype(dtype) for dtype in dtypes)
     for bins, range_ in (
-        (10, None), ((5, 300), ((0, 50), (3, 80))), ([0, 1, 7, 7, 90], None), ((3, [0, 5, 100]), (None, None))
+        (10, None),
+        ((5, 300), ((0, 50), (3, 80))),
+        ([0, 1, 7, 7, 90], None),
+        ((3, [0, 5, 100]), (None, None)),
     ):
         expected = np.histogram2d(x, y, bins, range_)
         assert_same(clhist.histogram2d(x, y, bins, range_), expected)
@@ -306,9 +327,16 @@ def test_points_in_rows(queue, rng):
 
 
 @pytest.mark.parametrize("right", [False, True])
-@pytest.mark.parametrize("dtype", ["u1", "f2", "i4", "f4", "f8", "i8"])
+@pytest.mark.parametrize("dtype", ["u1", "f2", "i4", "u4", "f4", "f8"])
 def test_digitize(dtype, right, queue, rng):
-    for edges in (np.sort(rng.normal(size=20)), np.array([-np.inf, 0, 0, 3, np.inf]), np.arange(9), [4.0], [1e9, 2e9]):
+    for edges in (
+        np.sort(rng.normal(size=20)),
+        np.array([-np.inf, 0, 0, 3, np.inf]),
+        np.arange(9),
+        [4.0],
+        [1e9, 2e9],
+        [-2, -1],
+    ):
         data = np.concatenate([beside(edges, dtype), beside(specials(dtype), dtype)]).reshape(1, -1)
         for bins in (edges, edges[::-1]):
             expected = np.digitize(data, bins, right)
@@ -321,8 +349,15 @@ def test_digitize(dtype, right, queue, rng):
 def test_what_numpy_takes_as_data(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(100.0))
     for data in (
-        list(range(50)), np.load(tmp_path / "a.npy", mmap_mode="r"), np.arange(60.0)[::3], np.arange(9, dtype=">f4"), 3.5,
-        np.arange(12).reshape(3, 4), [], np.arange("2000-01", "2001-01", dtype="M8[M]").astype("i8"), 1j,
+        list(range(50)),
+        np.load(tmp_path / "a.npy", mmap_mode="r"),
+        np.arange(60.0)[::3],
+        np.arange(9, dtype=">f4"),
+        3.5,
+        np.arange(12).reshape(3, 4),
+        [],
+        np.arange("2000-01", "2001-01", dtype="M8[M]").astype("i8"),
+        1j,
     ):
         assert_same(outcome(clhist.histogram, data), outcome(np.histogram, data))
 

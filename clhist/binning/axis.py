@@ -285,12 +285,12 @@ class _Guess:
         return _table(np.clip(guesses, 0, num_cells - 1).astype(np.int64), num_cells)
 
 
-def _extent(bins: Thresholds) -> float:
+def _extent(bins: Thresholds) -> np.float64:
     """Return the difference of the greatest and the least number in bins; of integers one more."""
     ends = from_keys(np.array([bins.keys[0], bins.last], bins.keys.dtype), bins.dtype)
     if bins.dtype.kind == "f":
-        return float(ends[1]) - float(ends[0])
-    return float(int(ends[1]) - int(ends[0]) + 1)
+        return np.float64(ends[1]) - np.float64(ends[0])
+    return np.float64(int(ends[1]) - int(ends[0]) + 1)
 
 
 def _even_guess(bins: Thresholds) -> _Guess | None:

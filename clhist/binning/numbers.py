@@ -43,9 +43,9 @@ def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -
     keys = np.array([start, start], key_dtype(dtype))
     kind = AxisKind(dtype, KEYED, has_no_type(dtype, fp64))
     bins = Thresholds(dtype, num_bins, keys[:1], start)
-    # As KEYED has it: keys and cells; bins, shift, start and last. None is as great as the one and as small as the other.
-    low = np.iinfo(keys.dtype).min
-    return Axis(kind, bins, (keys, np.zeros(2, np.int32)), (1, 0, keys[0], keys.dtype.type(low)))
+    # As KEYED has it: keys, cells, bins, shift, start, last. The one key in range, if there is one, is above all, too.
+    cells = np.full(2, num_bins, np.int32)
+    return Axis(kind, bins, (keys, cells), (num_bins + 1, 0, keys[0], keys.dtype.type(np.iinfo(keys.dtype).min)))
 
 
 def bin_numbers(

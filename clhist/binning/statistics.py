@@ -63,8 +63,9 @@ def statistics_of(
     found = {}
     for group in [outputs] if not reproducible else [(each,) for each in outputs]:
         is_sum = reproducible and group[0][0] == "sum"
-        found |= sweep(binned, group, arrays if group[0][0] != "count" or len(group) > 1 else (), queue=queue,
-                       reproducible=is_sum)
+        found |= sweep(
+            binned, group, arrays if group[0][0] != "count" or len(group) > 1 else (), queue=queue, reproducible=is_sum
+        )
     parts = {name: part.get(queue) if is_device_array(part) else part for name, part in found.items()}
     results = {}
     with np.errstate(all="ignore"):
