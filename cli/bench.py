@@ -10,7 +10,16 @@ from pathlib import Path
 import click
 
 import clhist
-from clhist.cli import bench_latency, bench_model, bench_peers, bench_plot, bench_report, bench_skew, bench_table
+from clhist.cli import (
+    bench_histogram,
+    bench_latency,
+    bench_model,
+    bench_peers,
+    bench_plot,
+    bench_report,
+    bench_skew,
+    bench_table,
+)
 from clhist.cli.bench_lab import Lab, Row
 from clhist.cli.bench_operators import OPERATORS
 from clhist.cli.bench_suite import Request, Suite
@@ -24,6 +33,7 @@ SUITES: dict[str, Suite] = {
     "peers": bench_peers.SUITE,
     "latency": bench_latency.SUITE,
     "skew": bench_skew.SUITE,
+    "histogram": bench_histogram.SUITE,
 }
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
 
@@ -119,6 +129,7 @@ def bench(
       peers      beside NumPy, Numba, boost-histogram, PyTorch, CuPy, JAX as far as installed
       latency    calls on few elements: what the host spends
       skew       bins that are sorted, Zipf, half or all in one, against uniform ones
+      histogram  histogram, histogram2d, binned_statistic beside NumPy, SciPy, boost-histogram, CuPy
 
     Every result is compared with NumPy's before it is timed. "kernel" is the device's time by its events, "call" that
     of a whole call on device arrays in a pipelined loop, both medians of several; "spread" is the largest less the
