@@ -15,7 +15,7 @@ import pyopencl.array as cl_array
 
 from clhist.api import bincount
 from clhist.arrays import Array, is_device_array
-from clhist.binning.counts import can_sum, counted, densities, flat, into
+from clhist.binning.counts import are_real, can_sum, check_device_dtypes, counted, densities, flat, into
 from clhist.binning.extent import extent
 from clhist.binning.host import (
     histogram_on_host,
@@ -105,9 +105,9 @@ def histogram(
     (`numpy.histogram` with an array of edges computes cumulative sums in the dtype of the weights.) A device without
     double precision takes weights of integers and of float32, whose sums are then the reproducible ones.
 
-    Small NumPy arrays (see `clhist.binning.inputs.SMALL`) are counted by NumPy itself, and so is what OpenCL has no type for:
-    objects, dates, complex numbers, extended precision, booleans as weights, NaN as an edge. For device arrays the
-    host learns the least and the greatest element, or what a rule needs; nothing else is copied.
+    Small NumPy arrays (below `clhist.binning.inputs.SMALL`) are counted by NumPy itself, and so is what OpenCL has no
+    type for: objects, dates, complex numbers, extended precision, booleans as weights, NaN as an edge. Of a device
+    array only the least and the greatest element, or what a rule needs, is copied to the host.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def histogram(
     where = mask_array(where, a.shape)
     on_device = is_device_array(a)
     if on_device:
-        _check_device_dtypes("a", (a,), weights)
+        check_device_dtypes("a", (a,), weights)
     else:
         small = is_small(a.size, queue) and axis is None and not reproducible
         if small or not is_binnable(a.dtype) or not can_sum(weights) or not are_numbers(bins):
@@ -195,17 +195,18 @@ def histogramdd(
     points = sample_of(sample)
     weights = None if weights is None else as_array("weights", weights)
     if points is None or points.dims == 0:
-        return numpy_histogramdd(sample, bins, range, density, weights)
+        hist, every = numpy_histogramdd(sample, bins, range, density, weights)
+        return hist, list(every)
     where = mask_array(where, (points.size,))
     if points.on_device:
-        _check_device_dtypes("sample", points.arrays, None)
+        check_device_dtypes("sample", points.arrays, None)
     else:
         small = is_small(points.size, queue, dims=points.dims) and not reproducible
-        if small or not is_binnable(points.dtype) or not _are_float_weights(weights):
+        if small or not is_binnable(points.dtype) or not are_real(weights):
             return histogramdd_on_host(points, bins, range, density, weights, where, out)
     if weights is not None and weights.shape != (points.size,):
         raise ValueError("The weights and list don't have the same length.")
-    if not _are_float_weights(weights):
+    if weights is not None and not are_real(weights):
         raise TypeError(f"weights: expected a device array of integers or floats, got one of {weights.dtype}")
     named = [*(("sample", array) for array in points.arrays), ("weights", weights), ("where", where), ("out", out)]
     queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
@@ -304,7 +305,7 @@ def histogram_bin_edges(
     where = mask_array(where, a.shape)
     if not is_device_array(a):
         return numpy_edges(taken(a, where), bins, range, taken(weights, where))
-    _check_device_dtypes("a", (a,), None)
+    check_device_dtypes("a", (a,), None)
     queue = queue_for(queue, [("a", a)] + ([] if where is None else [("where", where)]))
     return _bin_edges(flat(a), bins, range, weights, flat(where), queue)[0]
 
@@ -335,7 +336,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     """
     x, edges = as_array("x", x), np.asarray(bins)
     if is_device_array(x):
-        _check_device_dtypes("x", (x,), None)
+        check_device_dtypes("x", (x,), None)
     elif is_small(x.size, queue) or not is_binnable(x.dtype):
         return numpy_digitize(x, bins, right)
     numpy_digitize(np.empty(0, x.dtype), bins, right)  # raises what is wrong with the bins
@@ -369,7 +370,7 @@ def _bin_edges(
         numpy_edges(np.array([] if found is None else found, a.dtype), 1, range)
 
         def counts(number: int) -> np.ndarray:
-            return histogram(a, number, ends, where=where, queue=queue)[0].get(queue)  # type: ignore[no-any-return]
+            return histogram(a, number, ends, where=where, queue=queue)[0].get(queue)
 
         bins = number_of_bins(bins, a, where, ends, range, counts, queue)
     stub = np.array([] if found is None else found, a.dtype)
@@ -392,20 +393,6 @@ def _of_bits(
     there = np.flatnonzero(counts)
     hist, edges = numpy_histogram(there.astype(bits).view(a.dtype), bins, range, density, counts[there])
     return into(out, cl_array.to_device(queue, hist) if is_device_array(a) else hist), edges
-
-
-def _are_float_weights(weights: Array | None) -> bool:
-    return weights is None or (weights.dtype.kind in "iuf" and can_sum(weights))
-
-
-def _check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
-    for array in arrays:
-        if not is_binnable(array.dtype):
-            raise TypeError(
-                f"{name}: expected a device array of booleans, integers or floats, got one of {array.dtype}"
-            )
-    if not can_sum(weights):
-        raise TypeError(f"weights: expected a device array that OpenCL can add up, got one of {weights.dtype}")
 
 
 def _data_dtype(array: Array) -> np.dtype:

@@ -150,7 +150,7 @@ def binned_statistic(
     BinnedStatisticResult
         SciPy's: `statistic`, `bin_edges`, `binnumber`.
     """
-    if np.ndim(bins) > 0 and len(bins) != 1:
+    if hasattr(bins, "__len__") and len(bins) != 1:
         bins = [np.asarray(bins, float)]
     if range is not None and len(range) == 2:
         range = [range]
@@ -188,9 +188,7 @@ def binned_statistic_2d(
     BinnedStatistic2dResult
         SciPy's: `statistic`, `x_edge`, `y_edge`, `binnumber`.
     """
-    if np.ndim(bins) > 0 and len(bins) not in (1, 2):
-        bins = [np.asarray(bins, float)] * 2
-    elif isinstance(bins, list | tuple) and len(bins) > 2:
+    if hasattr(bins, "__len__") and len(bins) not in (1, 2):
         bins = [np.asarray(bins, float)] * 2
     found = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
     return _scipy().BinnedStatistic2dResult(found.statistic, *found.bin_edges, found.binnumber)
@@ -224,16 +222,14 @@ def _names(statistic: Any) -> tuple[str, ...] | None:
 
 def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | None) -> bool:
     """Whether kernels compute these; raises TypeError of device arrays if they do not."""
-    fine = is_binnable(points.dtype) and points.dims > 0
-    values_fine = values is None or (
-        is_binnable(values.dtype) and values.ndim > 0 and not (values.dtype == np.float16 and is_device_array(values))
-    )
+    each = [("sample", points.dtype)] + ([] if values is None else [("values", values.dtype)])
     if points.on_device:
-        for name, array, good in (("sample", points.arrays[0], fine), ("values", values, values_fine)):
-            if not good:
-                raise TypeError(f"{name}: expected a device array of integers or floats, got one of {array.dtype}")
+        for name, dtype in each:
+            if not is_binnable(dtype) or (name == "values" and dtype == np.float16):
+                raise TypeError(f"{name}: expected a device array of integers or floats, got one of {dtype}")
         return True
-    return fine and values_fine and not is_small(points.size, queue, dims=2)
+    fine = all(is_binnable(dtype) for _, dtype in each) and points.dims > 0 and (values is None or values.ndim > 0)
+    return fine and not is_small(points.size, queue, dims=2)
 
 
 def _by_scipy(

@@ -85,7 +85,7 @@ def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     """Yield the rows of each problem with each number of bins."""
     rng = np.random.default_rng(1)
     x, y = (rng.random(request.num_elements, np.float32) for _ in range(2))
-    on_device = tuple(cl_array.to_device(lab.queue, array) for array in (x, y))
+    on_device = cl_array.to_device(lab.queue, x), cl_array.to_device(lab.queue, y)
     for bins in request.bins:
         given = lab.input(InputSpec(request.num_elements, bins), weighted=True)
         for problem in PROBLEMS:
@@ -143,7 +143,7 @@ def _nothing(result: Any) -> None:
 def _finish(result: Any) -> None:
     first = result[0] if isinstance(result, tuple) else result
     if isinstance(first, cl_array.Array):
-        first.queue.finish()
+        (first.queue or clhist.default_queue()).finish()
 
 
 def _synchronize(result: Any) -> None:
@@ -153,13 +153,12 @@ def _synchronize(result: Any) -> None:
 def _boost(found: Any, problem: Problem, x: Any, y: Any, bins: int) -> Call:
     """Return the fill of boost-histogram's regular axes, which have no edges of their own; one thread for each core."""
     axis = found.axis
-    side = max(1, round(bins**0.5))
+    axes: list[Any] = [axis.Regular(bins, 0, 1)]
     if problem.name == "2-D":
-        axes, data = [axis.Regular(side, 0, 1)] * 2, (x, y)
-    elif problem.name in ("even", "range found"):
-        axes, data = [axis.Regular(bins, 0, 1)], (x,)
-    else:
-        axes, data = [axis.Variable(_edges(problem.name, bins))], (x,)
+        axes = [axis.Regular(max(1, round(bins**0.5)), 0, 1)] * 2
+    elif problem.name not in ("even", "range found"):
+        axes = [axis.Variable(_edges(problem.name, bins))]
+    data = (x, y)[: len(axes)]
     threads = os.cpu_count() or 1
     return lambda: (found.Histogram(*axes, storage=found.storage.Int64()).fill(*data, threads=threads).view(),)
 

@@ -6,9 +6,8 @@ even
     One multiplication for bins of one width. It is checked on the host how far it is off at each threshold, so that an
     element well within its guessed bin is not compared with anything.
 linear, keyed
-    A table of cells for other bins: even in value, or even in key, which is nearly even in the logarithm of a float. The
-    entry of a cell is the first bin that reaches into it; a binary search among these, mostly of no or one step, does
-    the rest.
+    A table of cells for other bins: cells even in value, or in key, which is nearly the logarithm of a float. The entry
+    of a cell is the first bin that reaches into it; a short binary search, unrolled, finds the one among these.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.arrays import Array, check_array, is_device_array
-from clhist.binning.inputs import has_fp64
+from clhist.binning.inputs import has_fp64, is_binnable
 from clhist.binning.sweep import Binned, sweep
 from clhist.operator import Operator
 
@@ -32,6 +32,20 @@ def can_sum(weights: Array | None) -> bool:
     dtype = weights.dtype
     widest = {"i": 8, "u": 8, "f": 8, "c": 16}.get(dtype.kind, 0)
     return dtype.itemsize <= widest and not (dtype == np.float16 and is_device_array(weights))
+
+
+def are_real(weights: Array | None) -> bool:
+    """Whether weights are real numbers that kernels sum, as NumPy's histograms of several dimensions take."""
+    return weights is None or (weights.dtype.kind in "iuf" and can_sum(weights))
+
+
+def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
+    """Raise TypeError if kernels do not take these device arrays; `name` is what the data is called."""
+    for array in arrays:
+        if not is_binnable(array.dtype):
+            raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got {array.dtype}")
+    if weights is not None and not can_sum(weights):
+        raise TypeError(f"weights: expected a device array that OpenCL can add up, got {weights.dtype}")
 
 
 def counted(
@@ -129,7 +143,7 @@ def densities(
         shape[n] = len(each) - 1
         found = found / np.array(np.diff(each), float).reshape(shape)
     found = found / total
-    return cl_array.to_device(queue, found) if is_device_array(hist) else found
+    return cl_array.to_device(queue or hist.queue, found) if is_device_array(hist) else found
 
 
 def into(out: Array | None, result: Array) -> Array:

@@ -42,7 +42,7 @@ def histogramdd_on_host(
 
 
 def _sums(a: np.ndarray, edges: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return sums of float or complex weights by NumPy, in float64: its histogram sums up in the dtype of the weights."""
+    """Return sums of float or complex weights by NumPy in float64; its histogram sums in the dtype of the weights."""
     number = np.searchsorted(edges, a, "right") - 1
     inside = (a >= edges[0]) & (a <= edges[-1])
     number = np.minimum(number, len(edges) - 2)[inside]

@@ -16,8 +16,8 @@ from clhist.binning.thresholds import numpy_bins, within_range
 from clhist.device import default_queue
 
 # NumPy arrays of fewer elements are left to NumPy, which is done before a kernel has started: measured on two cores.
-SMALL = 2**15
-SMALL_MANY = 2**12  # in several dimensions, where NumPy takes longer
+SMALL = 2**16
+SMALL_MANY = 2**13  # in several dimensions, where NumPy takes longer
 
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
 

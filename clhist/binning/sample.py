@@ -58,7 +58,7 @@ class Sample:
             found = extent(self.rows, where, queue, fp64=fp64, column=n)
         else:
             found = extent(self.columns[n], where, queue, fp64=fp64)
-        return None if found is None else tuple(self.dtype.type(end) for end in found)  # type: ignore[return-value]
+        return None if found is None else (self.dtype.type(found[0]), self.dtype.type(found[1]))
 
     def binned(self, edges: Sequence[Array], where: Any, queue: cl.CommandQueue) -> Binned | None:
         """Return it with the axes of NumPy's bins of these edges, or None if no number lies in them."""

@@ -1,4 +1,4 @@
-"""Order statistics by radix selection: histograms of digits of the keys, from the highest on, of all data or by bins."""
+"""Order statistics by radix selection: histograms of the digits of keys, the highest first, of all data or by bins."""
 
 from __future__ import annotations
 

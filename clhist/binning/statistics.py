@@ -60,7 +60,7 @@ def statistics_of(
     ready = _operators(binned.size)
     outputs = tuple((part, ready[part], "1" if part == "count" else "(double)v0[i]") for part in needed)
     arrays = () if needed == ["count"] else (values,)
-    found = {}
+    found: dict[str, Any] = {}
     for group in [outputs] if not reproducible else [(each,) for each in outputs]:
         is_sum = reproducible and group[0][0] == "sum"
         found |= sweep(
