@@ -9,7 +9,7 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
     # In a checkout, which hides what is installed, the other parts of the package lie beside this folder.
     __path__.append(str(Path(__file__).parents[1]))
 
-from clhist import operators
+from clhist import operators, stats
 from clhist.api import bincount, reduce_by_index
 from clhist.device import default_queue, device_profile
 from clhist.errors import BuildError, NoDeviceError, ProfileError, UnsupportedError
@@ -49,4 +49,5 @@ __all__ = [
     "operators",
     "plan",
     "reduce_by_index",
+    "stats",
 ]

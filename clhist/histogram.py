@@ -145,7 +145,8 @@ def histogram(
     rows = None if axis is None else prod(rest)
     shape = (len(edges) - 1,)
     hist = counted(binned, shape, weights, queue, on_device=on_device, rows=rows, reproducible=reproducible)
-    hist = hist.reshape(*rest, *shape)
+    if axis is not None:
+        hist = hist.reshape(*rest, *shape)
     if density:
         hist = densities(hist, [edges], queue, over=None if axis is None else 1)
     return into(out, hist), edges

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
@@ -9,7 +10,8 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.binning.keys import from_keys, has_keys, key_dtype, key_range, keys_of
+from clhist import program
+from clhist.binning.keys import from_keys, key_dtype, key_range, keys_of
 from clhist.binning.thresholds import numpy_bins
 
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
@@ -27,7 +29,7 @@ def on_the_device(monkeypatch):
 def no_fp64(monkeypatch):
     """Let the device have no double precision."""
     for module in ("histogram", "binning.counts", "binning.sample", "binning.rules"):
-        monkeypatch.setattr(__import__("sys").modules[f"clhist.{module}"], "has_fp64", lambda device: False)
+        monkeypatch.setattr(sys.modules[f"clhist.{module}"], "has_fp64", lambda device: False)
     monkeypatch.setattr("clhist.prepare.device_features", lambda device, context: frozenset({"int64_base_atomics"}))
 
 
@@ -424,10 +426,7 @@ def test_errors_of_device_arrays(queue):
 def test_new_edges_compile_nothing(monkeypatch, queue, rng):
     x = cl_array.to_device(queue, rng.normal(size=1000))
     clhist.histogram(x, 10, (0, 1))
-    from clhist import program
-
     before = program._builds
     for bins in (20, 999):
         clhist.histogram(x, bins, (0.5, 3))
     assert program._builds == before
-    assert has_keys(x.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def are_real(weights: Array | None) -> bool:
 def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
     """Raise TypeError if kernels do not take these device arrays; `name` is what the data is called."""
     for array in arrays:
-        if not is_binnable(array.dtype):
+        if not is_binnable(array.dtype) or not array.dtype.isnative:
             raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got {array.dtype}")
     if weights is not None and not can_sum(weights):
         raise TypeError(f"weights: expected a device array that OpenCL can add up, got {weights.dtype}")
@@ -88,22 +89,24 @@ def counted(
         return cl_array.zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)
     if weights is not None and weights.dtype == np.float16:
         weights = weights.astype(np.float32)
-    operator, value, exact = _summing(weights, size, fp64, in_float64)
+    given = None if weights is None else weights.dtype
+    operator, value, exact = _summing(given, size < _MOST_COUNTED, fp64, in_float64)
     values = () if weights is None else (weights,)
     options: dict[str, Any] = {} if rows is None else {"num_histograms": rows}
     options["reproducible"] = weights is not None and weights.dtype.kind in "fc" and (reproducible or exact)
     return as_dtype(sweep(binned, (("", operator, value),), values, queue=queue, **options), dtype, queue)
 
 
-def _summing(weights: Array | None, size: int, fp64: bool, in_float64: bool) -> tuple[Operator, str, bool]:
+@lru_cache(maxsize=64)
+def _summing(weights: np.dtype | None, few: bool, fp64: bool, in_float64: bool) -> tuple[Operator, str, bool]:
     """Return the operator, C of the value of an element, and whether sums must be the reproducible ones."""
     if weights is None:
-        return (operators.count(np.intp) if size < _MOST_COUNTED else operators.add(np.intp)), "1", False
-    if weights.dtype.kind in "iu" and not in_float64:
+        return (operators.count(np.intp) if few else operators.add(np.intp)), "1", False
+    if weights.kind in "iu" and not in_float64:
         return operators.add(np.int64), "(long)v0[i]", False
-    if weights.dtype.kind == "c":
+    if weights.kind == "c":
         return operators.add(np.complex128), "convert_double2(v0[i])", False
-    if fp64 or weights.dtype != np.float32:
+    if fp64 or weights != np.float32:
         return operators.add(np.float64), "v0[i]", False
     return operators.add(np.float32), "v0[i]", True
 

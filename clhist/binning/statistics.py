@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def statistics_of(
     if binned is None or not binned.size:
         return {name: np.full(shape, 0.0 if name in ("count", "sum") else np.nan) for name in names}
     needed = sorted({part for name in names for part in _NEEDS[name]})
-    ready = _operators(binned.size)
+    ready = _operators(binned.size < 2**32)
     outputs = tuple((part, ready[part], "1" if part == "count" else "(double)v0[i]") for part in needed)
     arrays = () if needed == ["count"] else (values,)
     found: dict[str, Any] = {}
@@ -83,9 +84,10 @@ def statistics_of(
     return results
 
 
-def _operators(size: int) -> dict[str, Operator]:
+@lru_cache(maxsize=2)
+def _operators(few: bool) -> dict[str, Operator]:
     return {
-        "count": operators.count(np.intp) if size < 2**32 else operators.add(np.intp),
+        "count": operators.count(np.intp) if few else operators.add(np.intp),
         "sum": operators.add(np.float64),
         "variance": operators.variance(np.float64),
         "fmin": operators.fmin(np.float64),  # SciPy's least value ignores NaN
