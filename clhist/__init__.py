@@ -14,13 +14,14 @@ from clhist.opencl.caches import replace_caches, unwritable_caches
 if unwritable := unwritable_caches():
     replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
 
-from clhist import ndimage, operators
+from clhist import ndimage, operators, stats
 from clhist.accumulator import Accumulator
 from clhist.bincount import bincount
 from clhist.engine.bound import Bound
 from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.groupby import GroupBy, group_by
 from clhist.hardware.profile import Profile, named_profile
+from clhist.histogram import digitize, histogram, histogram2d, histogram_bin_edges, histogramdd
 from clhist.kernel import HistogramKernel
 from clhist.opencl.device import default_queue, device_profile
 from clhist.opencl.memory import free_scratch
@@ -53,12 +54,18 @@ __all__ = [
     "bincount",
     "default_queue",
     "device_profile",
+    "digitize",
     "free_scratch",
     "group_by",
+    "histogram",
+    "histogram2d",
+    "histogram_bin_edges",
+    "histogramdd",
     "named_profile",
     "ndimage",
     "operators",
     "plan",
     "plan_sweeps",
     "reduce_by_index",
+    "stats",
 ]

@@ -11,6 +11,7 @@ import click
 
 import clhist
 from clhist.cli.bench import groups as bench_groups
+from clhist.cli.bench import histogram as bench_histogram
 from clhist.cli.bench import latency as bench_latency
 from clhist.cli.bench import model as bench_model
 from clhist.cli.bench import peers as bench_peers
@@ -32,6 +33,7 @@ SUITES: dict[str, Suite] = {
     "latency": bench_latency.SUITE,
     "skew": bench_skew.SUITE,
     "groups": bench_groups.SUITE,
+    "histogram": bench_histogram.SUITE,
 }
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
 
@@ -128,6 +130,7 @@ def bench(
       latency    calls on few elements: what the host spends
       skew       bins that are sorted, Zipf, half or all in one, against uniform ones
       groups     statistics of groups beside pandas and NumPy
+      histogram  histogram, histogram2d, binned_statistic beside NumPy, SciPy, boost-histogram, CuPy
 
     Every result is compared with NumPy's before it is timed. "kernel" is the device's time by its events, "call" that
     of a whole call on device arrays in a pipelined loop, both medians of several; "spread" is the largest less the

@@ -1,0 +1,316 @@
+"""One axis of bins as a kernel finds them: a guess from a few operations, corrected by the thresholds.
+
+Three kinds of guess, each a C function that returns the bin of an element's bits, or -1:
+
+even
+    One multiplication for bins of one width. It is checked on the host how far it is off at each threshold, so that an
+    element well within its guessed bin is not compared with anything.
+linear, keyed
+    A table of cells for other bins: cells even in value, or in key, which is nearly the logarithm of a float. The entry
+    of a cell is the first bin that reaches into it; a short binary search, unrolled, finds the one among these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clhist.binning.keys import Array, bits_dtype, from_keys, key_dtype
+from clhist.binning.thresholds import Thresholds
+from clhist.operators.c_types import c_name
+
+EVEN, LINEAR, KEYED = "even", "linear", "keyed"
+
+_FARTHEST = 2  # bins that the guess of even ones may be off; else a table is better
+_LEAST_CELLS, _MOST_CELLS = 256, 2**16
+_SMALLEST = 2.0**-100  # an extent whose parts may be subnormal, which a device may take for 0
+
+_FIND = {
+    EVEN: """
+int {name}(const {bits} bits, __global const {key} *keys, const int num_bins, const {key} start, const {key} last,
+           const {value} low, const {scale} scale, const float margin)
+{{
+    const float guess = {guess};
+    int k = 0;
+    if (guess > 0 && guess < num_bins) {{  // false for NaN
+        k = (int)guess;
+        const float part = guess - k;
+        if (part > margin && part < 1 - margin) return k;
+    }} else if (guess >= num_bins) k = num_bins - 1;
+    const {key} key = {key_of};
+    if (key < start || key > last) return -1;
+    while (k < num_bins - 1 && key >= keys[k + 1]) ++k;
+    while (k > 0 && key < keys[k]) --k;
+    return k;
+}}
+""",
+    LINEAR: """
+int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int num_bins,
+           const int num_cells, const {key} start, const {key} last, const {value} low, const {scale} scale)
+{{
+    const {key} key = {key_of};
+    if (key < start || key > last) return -1;
+    int k = cells[clamp((int)({guess}), 0, num_cells - 1)];
+    {search}
+    return min(k, num_bins - 1);
+}}
+""",
+    KEYED: """
+int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int num_bins,
+           const int shift, const {key} start, const {key} last)
+{{
+    const {key} key = {key_of};
+    if (key < start || key > last) return -1;
+    int k = cells[(({unsigned})key - ({unsigned})start) >> shift];
+    {search}
+    return min(k, num_bins - 1);
+}}
+""",
+}
+
+_PARAMETERS = {
+    EVEN: "const {key} *keys{n}, int bins{n}, {key} start{n}, {key} last{n}, {value} low{n}, {scale} scale{n}, "
+    "float margin{n}",
+    LINEAR: "const {key} *keys{n}, const int *cells{n}, int bins{n}, int num_cells{n}, {key} start{n}, {key} last{n}, "
+    "{value} low{n}, {scale} scale{n}",
+    KEYED: "const {key} *keys{n}, const int *cells{n}, int bins{n}, int shift{n}, {key} start{n}, {key} last{n}",
+}
+
+_GIVEN = {
+    EVEN: "keys{n}, bins{n}, start{n}, last{n}, low{n}, scale{n}, margin{n}",
+    LINEAR: "keys{n}, cells{n}, bins{n}, num_cells{n}, start{n}, last{n}, low{n}, scale{n}",
+    KEYED: "keys{n}, cells{n}, bins{n}, shift{n}, start{n}, last{n}",
+}
+
+
+@dataclass(frozen=True)
+class AxisKind:
+    """What the C of an axis depends on.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the data.
+    kind : str
+        Of the guess.
+    as_bits : bool
+        Whether kernels get floats as integers, since the device has no such type.
+    steps : int
+        Of the binary search that follows a table.
+    """
+
+    dtype: np.dtype
+    kind: str
+    as_bits: bool
+    steps: int = 0
+
+    @property
+    def data(self) -> np.dtype:
+        """Dtype of the array that a kernel gets."""
+        return bits_dtype(self.dtype) if self.as_bits or self.dtype.kind not in "iuf" else self.dtype
+
+    def parameters(self, n: int) -> str:
+        """Return the declarations of the arguments of axis `n`."""
+        return _PARAMETERS[self.kind].format(n=n, **self._types())
+
+    def function(self) -> str:
+        """Return C of the function that finds the bin of an element."""
+        return _FIND[self.kind].format(name=self._name, **self._types())
+
+    def call(self, element: str, n: int) -> str:
+        """Return C that finds the bin of `element`, of the array that a kernel gets, on axis `n`."""
+        return f"{self._name}({bits_of(element, self.data)}, {_GIVEN[self.kind].format(n=n)})"
+
+    @property
+    def _name(self) -> str:
+        return f"find_{self.kind}{self.steps or ''}_{self.dtype.name}"
+
+    def _types(self) -> dict[str, str]:
+        key = key_dtype(self.dtype)
+        unsigned = c_name(np.dtype(f"u{key.itemsize}"))
+        types = {
+            "bits": c_name(bits_dtype(self.dtype)),
+            "key": c_name(key),
+            "unsigned": unsigned,
+            "key_of": key_of_bits(self.dtype),
+        }
+        types["search"] = "\n    ".join(
+            f"k += {2**s} & -(key >= keys[k + {2**s}]);" for s in reversed(range(self.steps))
+        )
+        if self.dtype.kind == "f":
+            value = "double" if self.dtype.itemsize == 8 else "float"
+            scaled = f"(as_{value}(bits) - low) * scale"
+            return types | {"value": value, "scale": value, "guess": f"(float)({scaled})"}
+        steps = f"(({unsigned})bits - ({unsigned})low)"
+        return types | {"value": types["key"], "scale": "float", "guess": f"((float){steps} + 0.5f) * scale"}
+
+
+def bits_of(element: str, dtype: np.dtype) -> str:
+    """Return C of the bits of an element of an array of `dtype`."""
+    return f"as_{c_name(bits_dtype(dtype))}({element})" if dtype.kind == "f" else element
+
+
+def key_of_bits(dtype: np.dtype, bits: str = "bits") -> str:
+    """Return C of the key of an element whose bits are `bits`."""
+    if dtype.kind != "f":
+        return bits
+    width = 8 * dtype.itemsize
+    suffix = "L" if width == 64 else ""
+    return f"({bits} ^ (({bits} >> {width - 1}) & {hex(2 ** (width - 1) - 1)}{suffix}))"
+
+
+def has_no_type(dtype: np.dtype, fp64: bool) -> bool:
+    """Whether kernels get arrays of `dtype` as integers: float16, and float64 without double precision."""
+    return dtype.kind == "f" and dtype.itemsize != 4 and not (fp64 and dtype.itemsize == 8)
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One axis of bins for data of one dtype, ready for a kernel.
+
+    Attributes
+    ----------
+    kind : AxisKind
+        What its C depends on.
+    bins : Thresholds
+        Where its bins begin.
+    arrays : tuple of array
+        The first arguments of its parameters: keys, and cells where there are.
+    scalars : tuple
+        The other ones.
+    """
+
+    kind: AxisKind
+    bins: Thresholds
+    arrays: tuple[Array, ...]
+    scalars: tuple[Any, ...]
+
+
+def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
+    """Return the axis of these bins, of which there is at least one; `fp64`: the device has double precision."""
+    ends = bins.keys.dtype.type(bins.keys[0]), bins.keys.dtype.type(bins.last)
+    as_bits = has_no_type(bins.dtype, fp64)
+    guessed = bins.dtype.kind in "iuf" and not as_bits
+    with np.errstate(all="ignore"):
+        guess = _even_guess(bins) if guessed else None
+        margin = None if guess is None else guess.margin(bins)
+        if guess is not None and margin is not None:
+            scalars = (len(bins.keys), *ends, guess.low, guess.scale, np.float32(margin))
+            return Axis(AxisKind(bins.dtype, EVEN, as_bits), bins, (bins.keys,), scalars)
+        tables = (_table_of(bins, kind) for kind in ([LINEAR, KEYED] if guessed else [KEYED]))
+        kind, cells, scalars = min((table for table in tables if table), key=lambda table: _steps(table[1]))
+        steps = _steps(cells)
+        # The search may look so far behind the last key.
+        behind = np.full(2**steps, np.iinfo(bins.keys.dtype).max, bins.keys.dtype)
+        arrays = np.append(bins.keys, behind), cells
+        numbers = (len(bins.keys), scalars[0], *ends, *scalars[1:])
+        return Axis(AxisKind(bins.dtype, kind, as_bits, steps), bins, arrays, numbers)
+
+
+def _table_of(bins: Thresholds, kind: str) -> tuple[str, Array, tuple[Any, ...]] | None:
+    """Return a table of cells with the arguments that say where these are, or None of linear ones if they cannot be.
+
+    It is as large as makes the search short: a step less is worth twice the cells.
+    """
+    found: tuple[str, Array, tuple[Any, ...]] | None = None
+    num_cells = max(_LEAST_CELLS, 1 << len(bins.keys).bit_length())
+    while found is None or (_steps(found[1]) > 1 and num_cells <= _MOST_CELLS):
+        if kind == LINEAR:
+            guess = _Guess.of(bins, num_cells / _extent(bins))
+            cells = None if guess is None else guess.cells(bins, num_cells)
+            if guess is None or cells is None:
+                return None
+            table: tuple[str, Array, tuple[Any, ...]] = (kind, cells, (num_cells, guess.low, guess.scale))
+        else:
+            cells, shift = _keyed_cells(bins, num_cells)
+            table = (kind, cells, (shift,))
+        if found is None or _steps(table[1]) < _steps(found[1]):
+            found = table
+        num_cells *= 2
+    return found
+
+
+def _steps(cells: Array) -> int:
+    """Return the steps of a binary search in the fullest cell."""
+    return int(np.diff(cells).max()).bit_length()
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """The multiplication that guesses a bin or a cell, as the device does it."""
+
+    low: Any
+    scale: Any
+
+    @classmethod
+    def of(cls, bins: Thresholds, scale: float) -> _Guess | None:
+        """Return the guess of so many parts for each 1 of the data, or None if the device cannot compute it."""
+        real = bins.dtype.type if bins.dtype.kind == "f" else np.float32
+        safe = _SMALLEST < _extent(bins) < np.inf and 0 < real(scale) < np.inf
+        return cls(from_keys(bins.keys[:1], bins.dtype)[0], real(scale)) if safe else None
+
+    def at(self, keys: Array, dtype: np.dtype) -> Array:
+        """Return the guesses for these keys, as float32."""
+        if dtype.kind == "f":
+            return ((from_keys(keys, dtype) - self.low) * self.scale).astype(np.float32)
+        unsigned = np.dtype(f"u{keys.dtype.itemsize}")
+        steps = keys.astype(unsigned) - self.low.astype(keys.dtype).astype(unsigned)
+        return (steps.astype(np.float32) + np.float32(0.5)) * self.scale
+
+    def margin(self, bins: Thresholds) -> float | None:
+        """Return how near to a whole number a guess may be wrong, or None if it may be far off.
+
+        Guesses grow with the number, those of integers also where a step from the greatest leads to the least. So the
+        first and the last number of each bin, and the first one behind all, tell of all numbers.
+        """
+        count = np.arange(1, len(bins.keys) + 1)
+        last = np.append(bins.keys[1:] - 1, bins.keys.dtype.type(bins.last))
+        off = [count - 1 - self.at(bins.keys, bins.dtype), self.at(last, bins.dtype) - count]
+        behind = np.array([bins.last], bins.keys.dtype) + bins.keys.dtype.type(1)
+        if behind[0] != bins.keys[0]:  # else there is none
+            off.append(count[-1:] - self.at(behind, bins.dtype))
+        farthest = max(float(np.nanmax(each)) for each in off)
+        if not farthest < _FARTHEST:
+            return None
+        return max(0.0, farthest) + len(bins.keys) * 2.0**-22
+
+    def cells(self, bins: Thresholds, num_cells: int) -> Array | None:
+        """Return the table of linear cells, or None if there are guesses that are not finite."""
+        guesses = self.at(bins.keys, bins.dtype)
+        if not np.isfinite(guesses).all():
+            return None
+        return _table(np.clip(guesses, 0, num_cells - 1).astype(np.int64), num_cells)
+
+
+def _extent(bins: Thresholds) -> np.float64:
+    """Return the difference of the greatest and the least number in bins; of integers one more."""
+    ends = from_keys(np.array([bins.keys[0], bins.last], bins.keys.dtype), bins.dtype)
+    if bins.dtype.kind == "f":
+        return np.float64(ends[1]) - np.float64(ends[0])
+    return np.float64(int(ends[1]) - int(ends[0]) + 1)
+
+
+def _even_guess(bins: Thresholds) -> _Guess | None:
+    """Return the guess for bins of one width."""
+    many = len(bins.keys) - 1
+    if bins.dtype.kind == "f" or many == 0:
+        return _Guess.of(bins, (many + 1) / _extent(bins))
+    spread = int(bins.keys[-1]) - int(bins.keys[0])  # between whole bins: the last one may be cut
+    return _Guess.of(bins, many / spread) if spread else None
+
+
+def _keyed_cells(bins: Thresholds, most: int) -> tuple[Array, int]:
+    """Return a table of at most so many cells that are even in key, and the power of two of keys that each has."""
+    start, span = int(bins.keys[0]), bins.last - int(bins.keys[0])
+    shift = max(0, span.bit_length() - most.bit_length() + 1)
+    unsigned = np.dtype(f"u{bins.keys.dtype.itemsize}")
+    steps = bins.keys.astype(unsigned) - np.array(start % 2 ** (8 * unsigned.itemsize), unsigned)
+    return _table((steps >> unsigned.type(shift)).astype(np.int64), (span >> shift) + 1), shift
+
+
+def _table(cell_of_bin: Array, num_cells: int) -> Array:
+    """Return the first bin of each cell, and of one more behind."""
+    begun = np.bincount(cell_of_bin[1:], minlength=num_cells)
+    return np.concatenate([[0], np.cumsum(begun)]).astype(np.int32)

@@ -1,0 +1,161 @@
+"""Counts and sums of weights by bins, with NumPy's dtypes, and what NumPy makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist import operators
+from clhist.binning.inputs import has_fp64, is_binnable
+from clhist.binning.sweep import Binned, sweep
+from clhist.opencl.arrays import Array, check_array, is_device_array
+from clhist.operators.operator import Operator
+
+_MOST_COUNTED = 2**32  # in 32 bits
+
+
+def flat(array: Array | None) -> Any:
+    """Return an array as one dimension, a contiguous one of NumPy."""
+    if array is None or (is_device_array(array) and array.ndim == 1):
+        return array
+    return array.reshape(-1) if is_device_array(array) else np.ascontiguousarray(array).reshape(-1)
+
+
+def can_sum(weights: Array | None) -> bool:
+    """Whether kernels sum weights of this dtype; float16 of NumPy is converted."""
+    if weights is None:
+        return True
+    dtype = weights.dtype
+    widest = {"i": 8, "u": 8, "f": 8, "c": 16}.get(dtype.kind, 0)
+    return dtype.itemsize <= widest and not (dtype == np.float16 and is_device_array(weights))
+
+
+def are_real(weights: Array | None) -> bool:
+    """Whether weights are real numbers that kernels sum, as NumPy's histograms of several dimensions take."""
+    return weights is None or (weights.dtype.kind in "iuf" and can_sum(weights))
+
+
+def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
+    """Raise TypeError if kernels do not take these device arrays; `name` is what the data is called."""
+    for array in arrays:
+        if not is_binnable(array.dtype) or not array.dtype.isnative:
+            raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got {array.dtype}")
+    if weights is not None and not can_sum(weights):
+        raise TypeError(f"weights: expected a device array that OpenCL can add up, got {weights.dtype}")
+
+
+def counted(
+    binned: Binned | None,
+    shape: tuple[int, ...],
+    weights: Array | None,
+    queue: cl.CommandQueue,
+    *,
+    on_device: bool,
+    rows: int | None = None,
+    reproducible: bool = False,
+    in_float64: bool = False,
+) -> Array:
+    """Return counts of int64, or sums of weights in their dtype, or either in float64.
+
+    Parameters
+    ----------
+    binned : Binned or None
+        None of data that lies in no bin.
+    shape : tuple of int
+        Bins of each axis.
+    weights : array, optional
+        One for each element, flat.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    on_device : bool
+        Whether the result is PyOpenCL's.
+    rows : int, optional
+        How many histograms the elements belong to in equal shares.
+    reproducible : bool
+        As of `HistogramKernel.__call__`.
+    in_float64 : bool
+        Whether the result is float64, as of NumPy's histograms of several dimensions.
+    """
+    size = 0 if binned is None else binned.size
+    fp64 = has_fp64(queue.device)
+    dtype = np.dtype(np.float64 if in_float64 else np.intp if weights is None else weights.dtype)
+    if binned is None or not size or rows == 0:
+        whole = shape if rows is None else (rows, *shape)
+        return cl_array.zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)
+    if weights is not None and weights.dtype == np.float16:
+        weights = weights.astype(np.float32)
+    given = None if weights is None else weights.dtype
+    operator, value, exact = _summing(given, size < _MOST_COUNTED, fp64, in_float64)
+    values = () if weights is None else (weights,)
+    options: dict[str, Any] = {} if rows is None else {"num_histograms": rows}
+    options["reproducible"] = weights is not None and weights.dtype.kind in "fc" and (reproducible or exact)
+    return as_dtype(sweep(binned, (("", operator, value),), values, queue=queue, **options), dtype, queue)
+
+
+@lru_cache(maxsize=64)
+def _summing(weights: np.dtype | None, few: bool, fp64: bool, in_float64: bool) -> tuple[Operator, str, bool]:
+    """Return the operator, C of the value of an element, and whether sums must be the reproducible ones."""
+    if weights is None:
+        return (operators.count(np.intp) if few else operators.add(np.intp)), "1", False
+    if weights.kind in "iu" and not in_float64:
+        return operators.add(np.int64), "(long)v0[i]", False
+    if weights.kind == "c":
+        return operators.add(np.complex128), "convert_double2(v0[i])", False
+    if fp64 or weights != np.float32:
+        return operators.add(np.float64), "v0[i]", False
+    return operators.add(np.float32), "v0[i]", True
+
+
+def as_dtype(array: Array, dtype: np.dtype, queue: cl.CommandQueue) -> Array:
+    """Return a result as `dtype`; by the host where the device has no such type."""
+    if array.dtype == dtype:
+        return array
+    if is_device_array(array) and not (has_fp64(queue.device) or dtype.itemsize < 8):
+        return cl_array.to_device(queue, array.get(queue).astype(dtype))
+    with np.errstate(over="ignore"):
+        return array.astype(dtype)
+
+
+def densities(
+    hist: Array, edges: Sequence[np.ndarray], queue: cl.CommandQueue | None, *, over: int | None = None
+) -> Array:
+    """Return the densities of a histogram, divided on the host as NumPy does it.
+
+    Parameters
+    ----------
+    hist : array
+        Of NumPy or PyOpenCL, as is the result.
+    edges : sequence of array
+        One for each of the last dimensions.
+    queue : pyopencl.CommandQueue or None
+        Of device arrays.
+    over : int, optional
+        How many of the last dimensions have a total of one; defaults to all.
+    """
+    counts = hist.get(queue) if is_device_array(hist) else hist
+    dims = tuple(range(-(over or counts.ndim), 0))
+    total = counts.sum(axis=dims, keepdims=over is not None)
+    found = counts
+    for n, each in enumerate(edges):
+        shape = [1] * len(edges)
+        shape[n] = len(each) - 1
+        found = found / np.array(np.diff(each), float).reshape(shape)
+    found = found / total
+    return cl_array.to_device(queue or hist.queue, found) if is_device_array(hist) else found
+
+
+def into(out: Array | None, result: Array) -> Array:
+    """Return `result`, in `out` if there is one."""
+    if out is None:
+        return result
+    check_array("out", out, result.dtype, written=True, shape=result.shape)
+    if is_device_array(out) != is_device_array(result):
+        kind = "PyOpenCL" if is_device_array(result) else "NumPy"
+        raise TypeError(f"out: expected a {kind} array as the data is, got {type(out).__name__}")
+    out[...] = result
+    return out

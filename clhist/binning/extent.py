@@ -1,0 +1,131 @@
+"""The least and the greatest element of an array, of NumPy on the host, of PyOpenCL on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist import operators
+from clhist.binning.axis import bits_of, has_no_type, key_of_bits
+from clhist.binning.keys import bits_dtype, from_keys, key_dtype, key_range
+from clhist.kernel import HistogramKernel
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.device import device_kind
+from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import c_name, literal
+
+_LANES = 64  # partial results, so that work-items do not all update one
+_STRIPS = {"cpu": 256, "gpu": 2**16}
+_CHUNK = 2**16  # elements that stay in a cache between the two passes over them
+
+_MAP = """
+    {key} low = {highest}, high = {lowest};
+    long number = 0;
+    const long begin = (long)i * block, end = min(count, begin + span);
+    for (long j = begin; j < end; j += step) {{
+        {condition}const {bits} bits = {element};
+        const {key} key = {key_of};
+        if (key < least || key > greatest) continue;
+        low = min(low, key);
+        high = max(high, key);
+        ++number;
+    }}
+    EMIT((int)(i % {lanes}), ((value_t){{low, high, number}}));
+"""
+
+
+def extent(
+    array: Any, where: Any, queue: cl.CommandQueue, *, fp64: bool, column: int | None = None
+) -> tuple[Any, Any] | None:
+    """Return the least and the greatest element as NumPy scalars, or None of no elements.
+
+    Both are NaN if one is, as `numpy.min` has it. The array is flat, or of shape (N, D) if `column` says which.
+    """
+    if not is_device_array(array):
+        chosen = array if column is None else array[:, column]
+        return _host_extent(chosen if where is None else chosen[where])
+    low, high, count = key_extent(array, where, None, queue, fp64=fp64, column=column)
+    if not count:
+        return None
+    dtype = array.dtype
+    least, greatest = key_range(dtype)
+    if dtype.kind == "f" and not least <= low <= high <= greatest:
+        return dtype.type(np.nan), dtype.type(np.nan)
+    found = from_keys(np.array([low, high], key_dtype(dtype)), dtype)
+    return found[0], found[1]
+
+
+def key_extent(
+    array: Any,
+    where: Any,
+    bounds: tuple[int, int] | None,
+    queue: cl.CommandQueue,
+    *,
+    fp64: bool,
+    column: int | None = None,
+) -> tuple[int, int, int]:
+    """Return the least and the greatest key of a device array, and how many elements count.
+
+    Parameters
+    ----------
+    array : pyopencl.array.Array
+        Flat, or of shape (N, D).
+    where : array of bool, or None
+        Which elements count.
+    bounds : (int, int) or None
+        Keys within which elements count.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    fp64 : bool
+        Whether the device has double precision.
+    column : int, optional
+        Of an array (N, D).
+    """
+    dtype, key = array.dtype, key_dtype(array.dtype)
+    if not array.size:
+        return 0, 0, 0
+    as_bits = has_no_type(dtype, fp64)
+    size, pitch = array.shape[0] if column is not None else array.size, array.shape[-1] if column is not None else 1
+    kernel = _extent_kernel(queue.context, dtype, as_bits, where is not None, pitch, column or 0)
+    is_cpu = device_kind(queue.device) == "cpu"
+    strips = min(size, _STRIPS["cpu" if is_cpu else "gpu"])
+    block = -(-size // strips)
+    steps = (block, block, 1) if is_cpu else (1, size, strips)
+    given = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
+    ends = (key.type(end) for end in bounds or (np.iinfo(key).min, np.iinfo(key).max))
+    lanes = kernel(*given, *ends, size, *steps, size=strips, num_bins=_LANES, queue=queue).get(queue)
+    return int(lanes["low"].min()), int(lanes["high"].max()), int(lanes["count"].sum())
+
+
+def _host_extent(array: Any) -> tuple[Any, Any] | None:
+    if not array.size:
+        return None
+    flat = array.reshape(-1)
+    ends = [(c.min(), c.max()) for c in (flat[k : k + _CHUNK] for k in range(0, flat.size, _CHUNK))]
+    return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
+
+
+@kept_by_context
+def _extent_kernel(
+    context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool, pitch: int, column: int
+) -> HistogramKernel:
+    key = key_dtype(dtype)
+    data = bits_dtype(dtype) if as_bits else dtype
+    info = np.iinfo(key)
+    code = _MAP.format(
+        key=c_name(key),
+        bits=c_name(bits_dtype(dtype)),
+        lowest=literal(info.min, key),
+        highest=literal(info.max, key),
+        condition="if (!where[j]) continue;\n        " if masked else "",
+        element=bits_of("x[j]" if pitch == 1 else f"x[j * {pitch} + {column}]", data),
+        key_of=key_of_bits(dtype),
+        lanes=_LANES,
+    )
+    mask = "const uchar *where, " if masked else ""
+    ends = f"{c_name(key)} least, {c_name(key)} greatest"
+    arguments = f"const {c_name(data)} *x, {mask}{ends}, long count, long block, long span, long step"
+    parts = {"low": operators.minimum(key), "high": operators.maximum(key), "count": operators.add(np.int64)}
+    return HistogramKernel(context, operators.product(parts), arguments=arguments, map=code, emits=1)

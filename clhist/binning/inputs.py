@@ -1,0 +1,164 @@
+"""What the functions on bins share in reading their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.binning.axis import Axis, axis_of
+from clhist.binning.keys import has_keys
+from clhist.binning.thresholds import numpy_bins, within_range
+from clhist.opencl.arrays import Array, check_context, common_kind, is_device_array
+from clhist.opencl.device import default_queue
+
+# NumPy arrays of fewer elements are left to NumPy, which is done before a kernel has started: measured on two cores.
+SMALL = 2**16
+SMALL_MANY = 2**13  # in several dimensions, where NumPy takes longer
+
+_MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
+
+
+def as_array(name: str, value: Any) -> Array:
+    """Return `value` as an array: PyOpenCL's as it is, all others NumPy's, of native byte order."""
+    if is_device_array(value):
+        return value
+    found = np.asarray(value)
+    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
+
+
+def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
+    """Return `where` as a contiguous array of booleans of this shape, or None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is of another dtype or shape.
+    """
+    if where is None:
+        return None
+    where = as_array("where", where)
+    if where.dtype != np.bool_ and not (is_device_array(where) and where.dtype == np.uint8):
+        raise TypeError(f"where: expected an array of bool, got one of {where.dtype}")
+    if where.shape != shape:
+        raise ValueError(f"where: expected shape {shape} as of the data, got {where.shape}")
+    return where
+
+
+def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -> cl.CommandQueue:
+    """Return the queue of a call: `queue`, that of a device array, or the default one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If some arrays are NumPy's and some PyOpenCL's, or one is of another context.
+    """
+    if queue is not None and not isinstance(queue, cl.CommandQueue):
+        raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
+    if not common_kind(named):
+        return queue or default_queue()
+    found = queue or next((a.queue for _, a in named if a.queue is not None), None) or default_queue()
+    check_context(named, found.context)
+    return found
+
+
+@lru_cache(maxsize=64)
+def has_fp64(device: cl.Device) -> bool:
+    """Whether `device` has double precision."""
+    return "cl_khr_fp64" in device.extensions.split()
+
+
+def is_binnable(dtype: np.dtype) -> bool:
+    """Whether kernels can bin data of `dtype`, by edges that are numbers."""
+    return dtype.kind in "biuf" and has_keys(dtype)
+
+
+def is_small(size: int, queue: cl.CommandQueue | None, dims: int = 1) -> bool:
+    """Whether NumPy computes a call on so many elements of NumPy's: with a `queue` it never does."""
+    return queue is None and size < (SMALL if dims == 1 else SMALL_MANY)
+
+
+def are_numbers(bins: Any) -> bool:
+    """Whether `bins` are a number, a rule, or edges that compare as real numbers do."""
+    return isinstance(bins, str) or np.ndim(bins) == 0 or np.asarray(bins).dtype.kind in "biuf"
+
+
+def are_usable(edges: Array) -> bool:
+    """Whether edges of NumPy's have thresholds: two or more, none of them NaN."""
+    return len(edges) > 1 and edges.dtype.kind in "biuf" and not bool(np.isnan(edges).any())
+
+
+def taken(array: Any, where: Any) -> Any:
+    """Return the elements of a NumPy array that count."""
+    return array if array is None or where is None else np.asarray(array)[where]
+
+
+def last_axes(axis: int | Sequence[int], arrays: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
+    """Return the shape of the other dimensions than `axis`, and arrays of the same shape with those of `axis` last.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError, ValueError
+        If there are no such dimensions, or they are not the last ones of device arrays.
+    """
+    first = arrays[0]
+    chosen = np.lib.array_utils.normalize_axis_tuple(axis, first.ndim, "axis")
+    others = tuple(n for n in range(first.ndim) if n not in chosen)
+    order = (*others, *sorted(chosen))
+    if is_device_array(first) and order != tuple(range(first.ndim)):
+        raise ValueError(f"axis: expected the last dimensions of a device array, got {axis} of {first.ndim}")
+    moved = [a if a is None or is_device_array(a) else np.transpose(a, order) for a in arrays]
+    return tuple(first.shape[n] for n in others), moved
+
+
+def range_ends(found: tuple[Any, Any] | None, given: Any) -> tuple[Any, Any]:
+    """Return the ends of uniform bins as NumPy has them, of a `given` range or of data with the extent `found`."""
+    low, high = given if given is not None else found if found is not None else (0, 1)
+    return (low - 0.5, high + 0.5) if low == high else (low, high)
+
+
+def numpy_axis(
+    edges: Array, dtype: np.dtype, *, fp64: bool, via: np.dtype | None = None, ends: tuple[Any, Any] | None = None
+) -> Axis | None:
+    """Return the axis of NumPy's bins, kept for the next call; None if no number of `dtype` lies in any.
+
+    Parameters
+    ----------
+    edges : array
+        Of NumPy, as `are_usable` has it.
+    dtype : numpy.dtype
+        Of the data.
+    fp64 : bool
+        Whether the device has double precision.
+    via : numpy.dtype, optional
+        See `clhist.binning.numpy_bins`.
+    ends : pair of scalars, optional
+        See `clhist.binning.within_range`.
+    """
+    key = edges.tobytes() if edges.nbytes <= _MOST_CACHED else None
+    if key is None:
+        return _axis.__wrapped__(key, edges.dtype, dtype, via, *(ends or (None, None)), fp64, edges=edges)
+    return _axis(key, edges.dtype, dtype, via, *(ends or (None, None)), fp64)
+
+
+@lru_cache(maxsize=64, typed=True)
+def _axis(
+    raw: bytes | None,
+    edge_dtype: np.dtype,
+    dtype: np.dtype,
+    via: np.dtype | None,
+    low: Any,
+    high: Any,
+    fp64: bool,
+    edges: Array | None = None,
+) -> Axis | None:
+    if edges is None:
+        assert raw is not None
+        edges = np.frombuffer(raw, edge_dtype)
+    bins = numpy_bins(edges, dtype, via)
+    if low is not None:
+        bins = within_range(bins, low, high)
+    return None if bins.is_empty else axis_of(bins, fp64=fp64)

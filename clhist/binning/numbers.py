@@ -1,0 +1,102 @@
+"""Bin numbers of elements as `numpy.digitize` counts them: 0 for what is below all edges, their number for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist import operators
+from clhist.binning.axis import KEYED, Axis, AxisKind, axis_of, bits_of, has_no_type, key_of_bits
+from clhist.binning.keys import bits_dtype, key_dtype, key_range
+from clhist.binning.sweep import Binned, BinnedKind
+from clhist.binning.thresholds import Thresholds, first_keys
+from clhist.kernel import HistogramKernel
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import c_name, literal
+
+
+def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -> Axis | None:
+    """Return the axis of the bins between ascending edges, or None if no number of `dtype` reaches an edge.
+
+    `right` says whether a bin has its upper edge rather than its lower one.
+    """
+    keys = first_keys(edges, dtype, strict=right)
+    if not len(keys) and dtype.kind != "f":
+        return None
+    if not len(keys):  # only NaN is not below infinity
+        return _axis_without_bins(dtype, key_range(dtype)[1] + 1, len(edges) - 1, fp64)
+    reachable = len(keys) == len(edges)
+    last = int(keys[-1]) - 1 if reachable else key_range(dtype)[1]
+    bins = Thresholds(dtype, len(edges) - 1, keys[: len(edges) - 1], last)
+    if bins.is_empty:
+        return _axis_without_bins(dtype, int(keys[0]), len(edges) - 1, fp64)
+    return axis_of(bins, fp64=fp64)
+
+
+def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -> Axis:
+    """Return an axis with nothing between its edges: what is not below `start` is above all."""
+    keys = np.array([start, start], key_dtype(dtype))
+    kind = AxisKind(dtype, KEYED, has_no_type(dtype, fp64))
+    bins = Thresholds(dtype, num_bins, keys[:1], start)
+    # As KEYED has it: keys, cells, bins, shift, start, last. The one key in range, if there is one, is above all, too.
+    cells = np.full(2, num_bins, np.int32)
+    return Axis(kind, bins, (keys, cells), (num_bins + 1, 0, keys[0], keys.dtype.type(np.iinfo(keys.dtype).min)))
+
+
+def bin_numbers(
+    binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool = False, out: Any = None
+) -> Any:
+    """Return the number of the bin of each element as `numpy.intp`; of several axes as `numpy.ravel_multi_index`.
+
+    Parameters
+    ----------
+    binned : Binned
+        Data and axes, without a mask.
+    num_edges : sequence of int
+        The number that an axis gives to what is above its bins, and NaN; there is one more number than these.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    falling : bool
+        Whether numbers are counted from the other end.
+    out : array of int64, optional
+        Where they go.
+    """
+    on_device = is_device_array(binned.data[0])
+    if out is None:
+        out = cl_array.empty(queue, binned.size, np.int64) if on_device else np.empty(binned.size, np.int64)
+    if binned.size:
+        kernel = _numbers_kernel(queue.context, binned.kind)
+        kernel(*binned.arguments(queue), *num_edges, int(falling), out, size=binned.size, num_bins=1, queue=queue)
+    return out
+
+
+@kept_by_context
+def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> HistogramKernel:
+    steps = []
+    for n, axis in enumerate(kind.axes):
+        key = key_dtype(axis.dtype)
+        lowest = literal(key_range(axis.dtype)[0], key)
+        steps.append(
+            f"""{{
+    const {c_name(bits_dtype(axis.dtype))} bits = {bits_of(kind.element(n), axis.data)};
+    const {c_name(key)} key = {key_of_bits(axis.dtype)};
+    const int k = {axis.call(kind.element(n), n)};
+    number = number * (edges{n} + 1) + (k >= 0 ? k + 1 : key >= {lowest} && key < start{n} ? 0 : edges{n});
+}}"""
+        )
+    edges = [f"int edges{n}" for n in range(len(kind.axes))]
+    arguments = [*kind.arguments(), *edges, "int falling", "long *numbers"]
+    code = "\n".join(["long number = 0;", *steps, "numbers[i] = falling ? edges0 - number : number;", "EMIT(-1, 1);"])
+    return HistogramKernel(
+        context,
+        operators.count(np.int32),
+        arguments=", ".join(arguments),
+        map=code,
+        preamble=kind.functions(),
+        emits=1,
+    )

@@ -1,0 +1,163 @@
+"""Samples of points: D columns, or one array (N, D), and NumPy's edges for them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.binning.counts import flat
+from clhist.binning.extent import extent
+from clhist.binning.inputs import as_array, has_fp64, numpy_axis, range_ends
+from clhist.binning.sweep import Binned
+from clhist.opencl.arrays import Array, is_device_array
+
+# As it is now: if a program replaced it by ours, ours would call itself.
+numpy_histogramdd = np.histogramdd
+
+
+@dataclass(frozen=True)
+class Sample:
+    """N points of D coordinates.
+
+    Attributes
+    ----------
+    columns : tuple of array
+        The coordinates, one-dimensional; empty if the points are `rows`.
+    rows : array of shape (N, D), or None
+        The points, contiguous.
+    size, dims : int
+        N and D.
+    dtype : numpy.dtype
+        What NumPy converts the coordinates to before it compares them.
+    """
+
+    columns: tuple[Array, ...]
+    rows: Array | None
+    size: int
+    dims: int
+    dtype: np.dtype
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it is PyOpenCL's."""
+        return is_device_array(self.rows if self.rows is not None else self.columns[0])
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays that hold it."""
+        return self.columns if self.rows is None else (self.rows,)
+
+    def extent(self, n: int, where: Any, queue: cl.CommandQueue, *, fp64: bool) -> tuple[Any, Any] | None:
+        """Return the least and the greatest of coordinate `n`, in the common dtype."""
+        if self.rows is not None:
+            found = extent(self.rows, where, queue, fp64=fp64, column=n)
+        else:
+            found = extent(self.columns[n], where, queue, fp64=fp64)
+        return None if found is None else (self.dtype.type(found[0]), self.dtype.type(found[1]))
+
+    def binned(self, edges: Sequence[Array], where: Any, queue: cl.CommandQueue) -> Binned | None:
+        """Return it with the axes of NumPy's bins of these edges, or None if no number lies in them."""
+        fp64 = has_fp64(queue.device)
+        dtypes = [array.dtype for array in self.columns] or [self.dtype] * self.dims
+        axes = []
+        for each, given in zip(edges, dtypes, strict=True):
+            dtype = np.dtype(np.uint8) if given.kind == "b" else given
+            axis = numpy_axis(each, dtype, fp64=fp64, via=None if self.dtype == given else self.dtype)
+            if axis is None:
+                return None
+            axes.append(axis)
+        data = tuple(flat(column) for column in self.columns) if self.rows is None else (self.rows,)
+        return Binned(tuple(axes), data, where, self.size)
+
+
+def sample_of(given: Any) -> Sample | None:
+    """Return the sample that `given` is as NumPy reads it, or None of what is no array of two dimensions to it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If some columns are NumPy's and some PyOpenCL's, or device arrays have another shape.
+    """
+    if is_device_array(given):
+        if given.ndim > 2:
+            raise ValueError(f"sample: expected shape (N, D), got {given.shape}")
+        return _sample_of_columns((given,)) if given.ndim == 1 else _sample_of_rows(given)
+    if isinstance(given, list | tuple) and any(is_device_array(each) for each in given):
+        for n, each in enumerate(given):
+            if not is_device_array(each):
+                raise TypeError(f"sample[{n}]: expected a PyOpenCL array as the others, got {type(each).__name__}")
+            if each.ndim != 1 or each.shape != given[0].shape:
+                raise ValueError(f"sample[{n}]: expected shape {given[0].shape[:1]}, got {each.shape}")
+        return _sample_of_columns(tuple(given))
+    if isinstance(given, list | tuple):
+        try:
+            columns = tuple(as_array("sample", each) for each in given)
+        except ValueError:  # rows of different lengths
+            return None
+        if columns and all(each.ndim == 1 and each.shape == columns[0].shape for each in columns):
+            return _sample_of_columns(columns)
+    if np.ndim(given) == 2 and hasattr(given, "shape"):
+        return _sample_of_rows(as_array("sample", given))
+    points = np.atleast_2d(given).T
+    return _sample_of_rows(as_array("sample", points)) if points.ndim == 2 else None
+
+
+def _sample_of_columns(columns: tuple[Array, ...]) -> Sample:
+    dtype = np.result_type(*(column.dtype for column in columns))
+    return Sample(columns, None, columns[0].shape[0], len(columns), dtype)
+
+
+def _sample_of_rows(points: Array) -> Sample:
+    size, dims = points.shape
+    if dims == 1 and is_device_array(points):
+        return _sample_of_columns((points.reshape(-1),))
+    if is_device_array(points) or (points.flags.c_contiguous and dims > 1):
+        return Sample((), points, size, dims, points.dtype)
+    return Sample(tuple(points[:, n] for n in range(dims)), None, size, dims, points.dtype)
+
+
+def edges_of(sample: Sample, bins: Any, range_: Any, where: Any, queue: cl.CommandQueue) -> list[np.ndarray]:
+    """Return NumPy's edges of each dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        What `numpy.histogramdd` raises.
+    """
+    fp64, dims = has_fp64(queue.device), sample.dims
+    try:
+        each_bins = list(bins)
+    except TypeError:
+        each_bins = [bins] * dims
+    ranges = [None] * dims if range_ is None else list(range_)
+    found: list[np.ndarray] = []
+    stub = np.zeros((2, dims), sample.dtype)
+    if len(each_bins) == dims == len(ranges):
+        for n in range(dims):
+            has_edges = np.ndim(each_bins[n]) > 0
+            ends = None if has_edges or ranges[n] is not None else sample.extent(n, where, queue, fp64=fp64)
+            stub[:, n] = (0, 1) if ends is None else ends
+            found += _plain_edges(each_bins[n], ranges[n], ends, has_edges)
+    if len(found) < dims:  # NumPy says what is wrong
+        found = list(numpy_histogramdd(stub, bins, range_)[1])
+    return found
+
+
+def _plain_edges(bins: Any, given: Any, found: Any, has_edges: bool) -> list[np.ndarray]:
+    """Return NumPy's edges of one dimension in a list, which is empty if something is unusual."""
+    if has_edges:
+        edges = np.asarray(bins)
+        fine = edges.ndim == 1 and edges.dtype.kind in "biuf" and not np.any(edges[:-1] > edges[1:])
+        return [edges] if fine else []
+    try:
+        number = operator.index(bins)
+        low, high = range_ends(found, given)
+        fine = number > 0 and bool(np.isfinite(low) and np.isfinite(high) and low < high)
+    except (TypeError, ValueError):
+        return []
+    return [np.linspace(low, high, number + 1)] if fine else []

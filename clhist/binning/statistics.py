@@ -1,0 +1,95 @@
+"""Statistics of values by bins: which outputs of a sweep they need, and what they make of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist import operators
+from clhist.binning.selection import bin_medians
+from clhist.binning.sweep import Binned, sweep
+from clhist.opencl.arrays import is_device_array
+from clhist.operators.operator import Operator
+
+STATISTICS = ("mean", "median", "count", "sum", "std", "min", "max")
+
+_NEEDS = {
+    "count": ("count",),
+    "sum": ("sum",),
+    "mean": ("sum", "count"),
+    "std": ("variance",),
+    "min": ("fmin",),
+    "max": ("maximum", "count"),
+    "median": ("count",),
+}
+
+
+def statistics_of(
+    binned: Binned | None,
+    shape: tuple[int, ...],
+    values: Any,
+    names: Iterable[str],
+    queue: cl.CommandQueue,
+    *,
+    reproducible: bool,
+) -> dict[str, np.ndarray]:
+    """Return statistics by bins as float64 on the host: all but medians and reproducible sums from one sweep.
+
+    Parameters
+    ----------
+    binned : Binned or None
+        None of data that lies in no bin.
+    shape : tuple of int
+        Bins of each axis.
+    values : array or None
+        One for each element; None if only counts are asked for.
+    names : iterable of str
+        Of `STATISTICS`.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    reproducible : bool
+        Whether sums are bitwise the same in any order.
+    """
+    names = tuple(dict.fromkeys(names))
+    if binned is None or not binned.size:
+        return {name: np.full(shape, 0.0 if name in ("count", "sum") else np.nan) for name in names}
+    needed = sorted({part for name in names for part in _NEEDS[name]})
+    ready = _operators(binned.size < 2**32)
+    outputs = tuple((part, ready[part], "1" if part == "count" else "(double)v0[i]") for part in needed)
+    arrays = () if needed == ["count"] else (values,)
+    found: dict[str, Any] = {}
+    for group in [outputs] if not reproducible else [(each,) for each in outputs]:
+        is_sum = reproducible and group[0][0] == "sum"
+        found |= sweep(
+            binned, group, arrays if group[0][0] != "count" or len(group) > 1 else (), queue=queue, reproducible=is_sum
+        )
+    parts = {name: part.get(queue) if is_device_array(part) else part for name, part in found.items()}
+    results = {}
+    with np.errstate(all="ignore"):
+        for name in names:
+            if name == "mean":
+                results[name] = np.where(parts["count"] > 0, parts["sum"] / parts["count"], np.nan)
+            elif name == "std":
+                results[name] = np.sqrt(parts["variance"])
+            elif name == "max":
+                results[name] = np.where(parts["count"] > 0, parts["maximum"], np.nan)
+            elif name == "median":
+                results[name] = bin_medians(binned, values, parts["count"], queue)
+            else:
+                results[name] = parts[{"min": "fmin"}.get(name, name)].astype(np.float64)
+    return results
+
+
+@lru_cache(maxsize=2)
+def _operators(few: bool) -> dict[str, Operator]:
+    return {
+        "count": operators.count(np.intp) if few else operators.add(np.intp),
+        "sum": operators.add(np.float64),
+        "variance": operators.variance(np.float64),
+        "fmin": operators.fmin(np.float64),  # SciPy's least value ignores NaN
+        "maximum": operators.maximum(np.float64),  # but its greatest does not
+    }

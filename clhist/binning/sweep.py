@@ -1,0 +1,168 @@
+"""Sweeps over data that find the bin of each element: compiled once for the kinds of axes, whatever the edges are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.binning.axis import Axis, AxisKind
+from clhist.kernel import HistogramKernel
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import c_name
+from clhist.operators.operator import Operator
+
+
+@dataclass(frozen=True)
+class BinnedKind:
+    """What the C that finds bins depends on.
+
+    Attributes
+    ----------
+    axes : tuple of AxisKind
+        One for each dimension.
+    in_rows : bool
+        Whether the data is one array (N, D) rather than an array for each axis.
+    masked : bool
+        Whether an array says which elements count.
+    """
+
+    axes: tuple[AxisKind, ...]
+    in_rows: bool = False
+    masked: bool = False
+
+    def arguments(self) -> list[str]:
+        """Return the declarations of the arguments."""
+        found = [f"const {c_name(self.axes[0].data)} *x0"] if self.in_rows else []
+        for n, axis in enumerate(self.axes):
+            found += [] if self.in_rows else [f"const {c_name(axis.data)} *x{n}"]
+            found += [axis.parameters(n), f"int size{n}"]
+        return [*found, "const uchar *where"] if self.masked else found
+
+    def element(self, n: int) -> str:
+        """Return C of element `i` on axis `n`."""
+        return f"x0[i * {len(self.axes)} + {n}]" if self.in_rows else f"x{n}[i]"
+
+    def code(self) -> str:
+        """Return C that makes `bin` the bin of element `i`, or -1."""
+        steps = ["int bin = where[i] ? 0 : -1;" if self.masked else "int bin = 0;"]
+        for n, axis in enumerate(self.axes):
+            found = axis.call(self.element(n), n)
+            if n == 0 and not self.masked:
+                steps = [f"int bin = {found};"]
+            else:
+                steps.append(f"if (bin >= 0) {{ const int k = {found}; bin = k < 0 ? -1 : bin * size{n} + k; }}")
+        return "\n".join(steps)
+
+    def functions(self) -> str:
+        """Return the C functions of the axes."""
+        return "\n".join(dict.fromkeys(axis.function() for axis in self.axes))
+
+
+@dataclass(frozen=True)
+class Binned:
+    """Data with the axes that bin it.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+        One for each dimension.
+    data : tuple of array
+        Contiguous, of the dtypes of the axes: one for each, or a single one (N, D) for several.
+    where : array of bool or None
+        Which elements count.
+    size : int
+        N.
+    """
+
+    axes: tuple[Axis, ...]
+    data: tuple[Any, ...]
+    where: Any
+    size: int
+
+    @property
+    def kind(self) -> BinnedKind:
+        """What its C depends on."""
+        in_rows = len(self.axes) > len(self.data)
+        return BinnedKind(tuple(axis.kind for axis in self.axes), in_rows, self.where is not None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Bins of each axis."""
+        return tuple(axis.bins.num_bins for axis in self.axes)
+
+    def arguments(self, queue: cl.CommandQueue) -> list[Any]:
+        """Return the arguments that `BinnedKind` declares."""
+        on_device = is_device_array(self.data[0])
+        in_rows = len(self.axes) > len(self.data)
+        found = [_as(self.data[0], self.axes[0].kind.data)] if in_rows else []
+        for n, axis in enumerate(self.axes):
+            found += [] if in_rows else [_as(self.data[n], axis.kind.data)]
+            found += [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.bins.num_bins]
+        return found if self.where is None else [*found, self.where]
+
+
+def _as(array: Any, dtype: np.dtype) -> Any:
+    """Return `array`, as integers if it is of another dtype."""
+    return array if array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
+
+
+@lru_cache(maxsize=64)
+def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
+    return tuple(cl_array.to_device(queue, array) for array in axis.arrays)
+
+
+@kept_by_context
+def sweep_kernel(
+    context: cl.Context,
+    kind: BinnedKind,
+    outputs: tuple[tuple[str, Operator, str], ...],
+    values: tuple[np.dtype, ...] = (),
+) -> HistogramKernel:
+    """Return the kernel that combines values by bins.
+
+    Parameters
+    ----------
+    context : pyopencl.Context
+        Where it runs.
+    kind : BinnedKind
+        How bins are found.
+    outputs : tuple of (str, Operator, str)
+        Name, operator and C of the value of element `i`; the only output has no name.
+    values : tuple of numpy.dtype
+        Of the arrays `v0`, `v1`, ... that the values are computed from.
+    """
+    arguments = kind.arguments() + [f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)]
+    emits = [f"EMIT{'_' if name else ''}{name}(bin, {value});" for name, _, value in outputs]
+    operators = {name: operator for name, operator, _ in outputs}
+    return HistogramKernel(
+        context,
+        operators.get("", operators),
+        arguments=", ".join(arguments),
+        map="\n".join([kind.code(), *emits]),
+        preamble=kind.functions(),
+        emits=1,
+    )
+
+
+def sweep(
+    binned: Binned,
+    outputs: tuple[tuple[str, Operator, str], ...],
+    values: Sequence[Any] = (),
+    *,
+    queue: cl.CommandQueue,
+    **options: Any,
+) -> Any:
+    """Combine values by bins; see `sweep_kernel`, and `clhist.HistogramKernel.__call__` of the options."""
+    kernel = sweep_kernel(queue.context, binned.kind, outputs, tuple(array.dtype for array in values))
+    given = (*binned.arguments(queue), *values)
+    shape: Any = binned.shape
+    if outputs[0][0]:
+        shape = {name: shape for name, _, _ in outputs}
+    return kernel(*given, num_bins=shape, size=binned.size, queue=queue, **options)

@@ -1,0 +1,400 @@
+"""NumPy's histograms on an OpenCL device: `histogram`, `histogram2d`, `histogramdd`, `histogram_bin_edges`, `digitize`.
+
+NumPy makes the edges and its own comparison decides to which bin a number belongs; see `clhist.binning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.bincount import bincount
+from clhist.binning.counts import are_real, can_sum, check_device_dtypes, counted, densities, flat, into
+from clhist.binning.extent import extent
+from clhist.binning.host import (
+    histogram_on_host,
+    histogramdd_on_host,
+    numpy_digitize,
+    numpy_edges,
+    numpy_histogram,
+    numpy_histogramdd,
+)
+from clhist.binning.inputs import (
+    are_numbers,
+    are_usable,
+    as_array,
+    has_fp64,
+    is_binnable,
+    is_small,
+    last_axes,
+    mask_array,
+    numpy_axis,
+    queue_for,
+    range_ends,
+    taken,
+)
+from clhist.binning.numbers import bin_numbers, steps_axis
+from clhist.binning.rules import number_of_bins
+from clhist.binning.sample import edges_of, sample_of
+from clhist.binning.sweep import Binned
+from clhist.opencl.arrays import Array, is_device_array
+
+
+def histogram(
+    a: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: Any = None,
+    *,
+    where: Any = None,
+    axis: int | Sequence[int] | None = None,
+    queue: cl.CommandQueue | None = None,
+    out: Array | None = None,
+    reproducible: bool = False,
+) -> tuple[Array, np.ndarray]:
+    """Count data by bins: `numpy.histogram` on an OpenCL device.
+
+    Edges, counts, dtypes, errors and warnings are NumPy's; counts are equal to its counts for data of any dtype, on
+    edges, infinite, NaN. Sums of weights are not bitwise NumPy's but more accurate, see Notes.
+
+    Parameters
+    ----------
+    a : array_like
+        Data, of any shape. NumPy's, PyOpenCL's, or what `numpy.asarray` takes.
+    bins : int, sequence of scalars or str, optional
+        Number of bins, their edges, or a rule of `numpy.histogram_bin_edges` for the number.
+    range : (float, float), optional
+        Lower and upper end of the bins. Defaults to the least and the greatest element.
+    density : bool, optional
+        Whether to return the probability density at each bin instead of the count.
+    weights : array_like of the shape of `a`, optional
+        What each element contributes to its bin.
+    where : array_like of bool of the shape of `a`, optional
+        Elements that count. The others are left out of the range, too.
+    axis : int or sequence of int, optional
+        Dimensions of `a` to count over; the others remain, and all share the same edges. Those of device arrays must
+        be the last ones. Defaults to all.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then. Defaults to that of `a`, or the default queue.
+    out : array, optional
+        Where the result goes, of its shape and dtype.
+    reproducible : bool
+        Whether sums of weights are bitwise the same in any order and on any device; see `clhist.reduce_by_index`.
+
+    Returns
+    -------
+    hist : array of shape (..., H)
+        Counts of `numpy.intp`, sums of the dtype of `weights`, or densities of float64; of the kind of `a`.
+    bin_edges : numpy.ndarray of shape (H + 1,)
+        NumPy's also for device arrays.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's, of the same text. TypeError also for device arrays that no kernel takes, such as complex ones.
+
+    Notes
+    -----
+    Weights are summed in float64 and converted once to their dtype; a NaN among them affects its own bin only.
+    (`numpy.histogram` with an array of edges computes cumulative sums in the dtype of the weights.) A device without
+    double precision takes weights of integers and of float32, whose sums are then the reproducible ones.
+
+    Small NumPy arrays (below `clhist.binning.inputs.SMALL`) are counted by NumPy itself, and so is what OpenCL has no
+    type for: objects, dates, complex numbers, extended precision, booleans as weights, NaN as an edge. Of a device
+    array only the least and the greatest element, or what a rule needs, is copied to the host.
+
+    Examples
+    --------
+    >>> counts, edges = clhist.histogram(x, bins=100, range=(0, 1))                         # doctest: +SKIP
+    """
+    a = as_array("a", a)
+    weights = None if weights is None else as_array("weights", weights)
+    if weights is not None and weights.shape != a.shape:
+        raise ValueError("weights should have the same shape as a.")
+    where = mask_array(where, a.shape)
+    on_device = is_device_array(a)
+    if on_device:
+        check_device_dtypes("a", (a,), weights)
+    else:
+        small = is_small(a.size, queue) and axis is None and not reproducible
+        if small or not is_binnable(a.dtype) or not can_sum(weights) or not are_numbers(bins):
+            if axis is not None:
+                raise TypeError(f"axis: expected numbers that OpenCL has types for, got {a.dtype}")
+            return histogram_on_host(a, bins, range, density, weights, where, out)
+    named = [("a", a), ("weights", weights), ("where", where), ("out", out)]
+    queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
+    if axis is None and where is None and weights is None and a.dtype.itemsize <= 2 and a.size:
+        return _of_bits(a, bins, range, density, queue, out)
+    rest: tuple[int, ...] = ()
+    if axis is not None:
+        rest, (a, weights, where) = last_axes(axis, (a, weights, where))
+    a, weights, where = flat(a), flat(weights), flat(where)
+    edges, ends = _bin_edges(a, bins, range, weights, where, queue)
+    if not are_usable(edges):
+        if on_device or rest:
+            raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
+        return histogram_on_host(a, bins, range, density, weights, where, out)
+    found = numpy_axis(edges, _data_dtype(a), fp64=has_fp64(queue.device), ends=ends)
+    binned = None if found is None else Binned((found,), (a,), where, a.size)
+    rows = None if axis is None else prod(rest)
+    shape = (len(edges) - 1,)
+    hist = counted(binned, shape, weights, queue, on_device=on_device, rows=rows, reproducible=reproducible)
+    if axis is not None:
+        hist = hist.reshape(*rest, *shape)
+    if density:
+        hist = densities(hist, [edges], queue, over=None if axis is None else 1)
+    return into(out, hist), edges
+
+
+def histogramdd(
+    sample: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: Any = None,
+    *,
+    where: Any = None,
+    queue: cl.CommandQueue | None = None,
+    out: Array | None = None,
+    reproducible: bool = False,
+) -> tuple[Array, list[np.ndarray]]:
+    """Count points by bins of several dimensions: `numpy.histogramdd` on an OpenCL device.
+
+    Parameters
+    ----------
+    sample : array_like of shape (N, D), or sequence of D array_likes of shape (N,)
+        Points, of NumPy or PyOpenCL. Device arrays may be of different dtypes.
+    bins : int, sequence of int, or sequence of arrays, optional
+        Number of bins of all dimensions or of each, or the edges of each.
+    range : sequence of (float, float) or None, optional
+        Lower and upper end of each dimension. Defaults to the least and the greatest coordinate.
+    density, weights, where, queue, out, reproducible
+        As of `histogram`; `weights` and `where` of shape (N,).
+
+    Returns
+    -------
+    hist : array of shape (H_1, ..., H_D)
+        Counts, sums or densities of float64, as NumPy's; of the kind of `sample`.
+    edges : list of numpy.ndarray
+        Of each dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's, of the same text; for device arrays also of what no kernel takes.
+
+    Notes
+    -----
+    As of `histogram`; NumPy is slower here, and fewer points are left to it.
+    """
+    points = sample_of(sample)
+    weights = None if weights is None else as_array("weights", weights)
+    if points is None or points.dims == 0:
+        hist, every = numpy_histogramdd(sample, bins, range, density, weights)
+        return hist, list(every)
+    where = mask_array(where, (points.size,))
+    if points.on_device:
+        check_device_dtypes("sample", points.arrays, None)
+    else:
+        small = is_small(points.size, queue, dims=points.dims) and not reproducible
+        if small or not is_binnable(points.dtype) or not are_real(weights):
+            return histogramdd_on_host(points, bins, range, density, weights, where, out)
+    if weights is not None and weights.shape != (points.size,):
+        raise ValueError("The weights and list don't have the same length.")
+    if weights is not None and not are_real(weights):
+        raise TypeError(f"weights: expected a device array of integers or floats, got one of {weights.dtype}")
+    named = [*(("sample", array) for array in points.arrays), ("weights", weights), ("where", where), ("out", out)]
+    queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
+    weights, where = flat(weights), flat(where)
+    edges = edges_of(points, bins, range, where, queue)
+    mixed = {points.dtype.kind, *(each.dtype.kind for each in edges)} == {"i", "u"}  # which NumPy compares in two ways
+    shape = tuple(len(each) - 1 for each in edges)
+    if not all(are_usable(each) for each in edges) or mixed or prod(shape) >= 2**31:
+        if points.on_device:
+            raise ValueError(f"bins: expected fewer than 2**31 between edges without NaN, got shape {shape}")
+        return histogramdd_on_host(points, bins, range, density, weights, where, out)
+    binned = points.binned(edges, where, queue)
+    hist = counted(
+        binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
+    )
+    return into(out, densities(hist, edges, queue) if density else hist), edges
+
+
+def histogram2d(
+    x: Any,
+    y: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: Any = None,
+    **options: Any,
+) -> tuple[Array, np.ndarray, np.ndarray]:
+    """Count points by bins of two dimensions: `numpy.histogram2d` on an OpenCL device.
+
+    Parameters
+    ----------
+    x, y : array_like of shape (N,)
+        Coordinates.
+    bins : int, array_like, or pair of these, optional
+        Number of bins or edges, of both dimensions or of each.
+    range : pair of (float, float), optional
+        Lower and upper ends of both dimensions.
+    density, weights
+        As of `histogram`.
+    **options
+        `where`, `queue`, `out` and `reproducible` of `histogramdd`.
+
+    Returns
+    -------
+    hist : array of shape (H_x, H_y)
+        As of `histogramdd`.
+    x_edges, y_edges : numpy.ndarray
+        Edges of each dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's.
+    """
+    x, y = as_array("x", x), as_array("y", y)
+    if len(x) != len(y):
+        raise ValueError("x and y must have the same length.")
+    try:
+        number = len(bins)
+    except TypeError:
+        number = 1
+    if number not in (1, 2):
+        bins = [np.asarray(bins)] * 2
+    hist, edges = histogramdd([x, y], bins, range, density, weights, **options)
+    return hist, edges[0], edges[1]
+
+
+def histogram_bin_edges(
+    a: Any,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Any = None,
+    *,
+    where: Any = None,
+    queue: cl.CommandQueue | None = None,
+) -> np.ndarray:
+    """Return the edges that `histogram` uses: `numpy.histogram_bin_edges`, for device arrays as well.
+
+    Parameters
+    ----------
+    a, bins, range, weights, where, queue
+        As of `histogram`.
+
+    Returns
+    -------
+    numpy.ndarray of shape (H + 1,)
+        On the host. The automatic rules take of a device array only what they need: its extent, moments computed in
+        float64, quartiles found by selection.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's.
+    """
+    a = as_array("a", a)
+    where = mask_array(where, a.shape)
+    if not is_device_array(a):
+        return numpy_edges(taken(a, where), bins, range, taken(weights, where))
+    check_device_dtypes("a", (a,), None)
+    queue = queue_for(queue, [("a", a)] + ([] if where is None else [("where", where)]))
+    return _bin_edges(flat(a), bins, range, weights, flat(where), queue)[0]
+
+
+def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Array:
+    """Return the number of the bin of each element: `numpy.digitize` on an OpenCL device.
+
+    Parameters
+    ----------
+    x : array_like
+        Data, of NumPy or PyOpenCL.
+    bins : array_like of shape (H,)
+        Edges, rising or falling.
+    right : bool
+        Whether a bin has its right edge rather than its left one.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then.
+
+    Returns
+    -------
+    array of the shape of `x`
+        Of `numpy.intp`, and of the kind of `x`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's.
+    """
+    x, edges = as_array("x", x), np.asarray(bins)
+    if is_device_array(x):
+        check_device_dtypes("x", (x,), None)
+    elif is_small(x.size, queue) or not is_binnable(x.dtype):
+        return numpy_digitize(x, bins, right)
+    numpy_digitize(np.empty(0, x.dtype), bins, right)  # raises what is wrong with the bins
+    if not are_usable(edges):
+        if is_device_array(x):
+            raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
+        return numpy_digitize(x, bins, right)
+    queue = queue_for(queue, [("x", x)])
+    falling = bool(edges[0] > edges[-1])
+    axis = steps_axis(edges[::-1] if falling else edges, _data_dtype(x), right=bool(right), fp64=has_fp64(queue.device))
+    if axis is None:  # every integer is below the edges
+        number = len(edges) if falling else 0
+        whole = np.full(x.shape, number, np.intp)
+        return cl_array.to_device(queue, whole) if is_device_array(x) else whole
+    numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
+    return numbers.reshape(x.shape)
+
+
+def _bin_edges(
+    a: Array, bins: Any, range: Any, weights: Any, where: Any, queue: cl.CommandQueue
+) -> tuple[np.ndarray, tuple[Any, Any] | None]:
+    """Return NumPy's edges, and the ends of bins of one width; `a` is flat."""
+    if not isinstance(bins, str) and np.ndim(bins) > 0:
+        return numpy_edges(np.empty(0, a.dtype), bins, range), None
+    found = extent(a, where, queue, fp64=has_fp64(queue.device)) if range is None else None
+    if isinstance(bins, str) and not is_device_array(a):
+        return numpy_edges(taken(a, where), bins, range, weights), range_ends(found, range)
+    if isinstance(bins, str):
+        numpy_edges(np.empty(0, a.dtype), bins, range, weights)  # raises what is wrong with these
+        ends = range_ends(found, range)
+        numpy_edges(np.array([] if found is None else found, a.dtype), 1, range)
+
+        def counts(number: int) -> np.ndarray:
+            return histogram(a, number, ends, where=where, queue=queue)[0].get(queue)
+
+        bins = number_of_bins(bins, a, where, ends, range, counts, queue)
+    stub = np.array([] if found is None else found, a.dtype)
+    return numpy_edges(stub, bins, range), range_ends(found, range)
+
+
+def _of_bits(
+    a: Array, bins: Any, range: Any, density: bool | None, queue: cl.CommandQueue, out: Array | None
+) -> tuple[Array, np.ndarray]:
+    """Count data of 8 or 16 bits: how often each pattern of bits occurs, and NumPy's histogram of these."""
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    data = flat(a)
+    if isinstance(bins, str):
+        edges, _ = _bin_edges(data, bins, range, None, None, queue)
+        bins = len(edges) - 1
+    counts = bincount(
+        data if data.dtype.kind == "b" else data.view(bits), minlength=2 ** (8 * bits.itemsize), queue=queue
+    )
+    counts = counts.get(queue) if is_device_array(counts) else counts
+    there = np.flatnonzero(counts)
+    hist, edges = numpy_histogram(there.astype(bits).view(a.dtype), bins, range, density, counts[there])
+    return into(out, cl_array.to_device(queue, hist) if is_device_array(a) else hist), edges
+
+
+def _data_dtype(array: Array) -> np.dtype:
+    return np.dtype(np.uint8) if array.dtype.kind == "b" else array.dtype

@@ -1,0 +1,341 @@
+"""SciPy's statistics by bins on an OpenCL device: `binned_statistic`, `binned_statistic_2d`, `binned_statistic_dd`.
+
+SciPy is imported when one of them is called: the results are its objects, and it computes what no kernel can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from operator import index
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.binning.axis import axis_of
+from clhist.binning.counts import flat
+from clhist.binning.inputs import as_array, has_fp64, is_binnable, is_small, mask_array, queue_for
+from clhist.binning.numbers import bin_numbers
+from clhist.binning.sample import Sample, sample_of
+from clhist.binning.statistics import STATISTICS, statistics_of
+from clhist.binning.sweep import Binned
+from clhist.binning.thresholds import rounded_bins
+from clhist.opencl.arrays import Array, is_device_array
+
+__all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
+
+_BY_FUNCTION = {np.mean: "mean", np.std: "std", np.sum: "sum", np.median: "median", np.min: "min", np.max: "max"}
+
+
+def binned_statistic_dd(
+    sample: Any,
+    values: Any,
+    statistic: Any = "mean",
+    bins: Any = 10,
+    range: Any = None,
+    expand_binnumbers: bool = False,
+    binned_statistic_result: Any = None,
+    *,
+    where: Any = None,
+    queue: cl.CommandQueue | None = None,
+    reproducible: bool = False,
+    binnumber: bool = True,
+) -> Any:
+    """Compute a statistic of the values in each bin: `scipy.stats.binned_statistic_dd` on an OpenCL device.
+
+    Parameters
+    ----------
+    sample : array_like of shape (N, D), or sequence of D array_likes of shape (N,)
+        Points, of NumPy or PyOpenCL.
+    values : array_like of shape (N,) or (V, N)
+        Values at the points; each row by itself. Not used for counts.
+    statistic : str, callable, or sequence of str
+        "mean", "std" (of the population), "median", "count", "sum", "min" or "max", or NumPy's functions of these
+        names. Several are computed in one sweep over the data. SciPy computes any other callable, of host arrays.
+    bins : int, sequence of int, or sequence of arrays
+        As of SciPy: number of bins, or edges.
+    range : sequence of (float, float), optional
+        Lower and upper end of each dimension.
+    expand_binnumbers : bool
+        Whether the bin numbers are those of each dimension, of shape (D, N).
+    binned_statistic_result : object, optional
+        An earlier result whose bins are used again, by SciPy.
+    where : array_like of bool of shape (N,), optional
+        Points that count in the statistics.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then, which are left to SciPy otherwise.
+    reproducible : bool
+        Whether sums, and means, are bitwise the same in any order; see `clhist.reduce_by_index`.
+    binnumber : bool
+        Whether the result has the number of the bin of each point, an array of N int64 that takes as long to write as
+        the statistic to compute. None otherwise.
+
+    Returns
+    -------
+    BinnedStatisticddResult
+        SciPy's: `statistic` of shape (..., H_1, ..., H_D) in float64, a dict of these by name if several are asked
+        for, `bin_edges` on the host, and `binnumber`. Arrays are of the kind of `sample`.
+
+    Raises
+    ------
+    ValueError, AttributeError
+        As SciPy's.
+    TypeError
+        If device arrays are of a dtype that no kernel takes, or `statistic` is a callable.
+    UnsupportedError
+        If the device has no double precision.
+
+    Notes
+    -----
+    Bins are SciPy's: half-open, but for the last one, which has its upper edge and what rounds to it. Sums are
+    accumulated in float64. "min" ignores NaN and "max" does not, as SciPy's; for "median" NaN is the greatest value.
+    Statistics wait for the device.
+    """
+    names = _names(statistic)
+    points = None if names is None or binned_statistic_result is not None else sample_of(sample)
+    values_array = None if names is not None and set(names) == {"count"} else as_array("values", values)
+    if points is None or not _is_taken(points, values_array, queue):
+        return _by_scipy(sample, values, statistic, bins, range, expand_binnumbers, binned_statistic_result, where)
+    assert names is not None
+    where = mask_array(where, (points.size,))
+    named = [*(("sample", array) for array in points.arrays), ("values", values_array), ("where", where)]
+    queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
+    if values_array is not None and values_array.shape[-1:] != (points.size,):
+        raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
+    edges = _edges(points, sample, bins, range, queue)
+    axes = [
+        _axis(each.tobytes(), each.dtype, *dtypes, has_fp64(queue.device))
+        for each, dtypes in zip(edges, _dtypes(points), strict=True)
+    ]
+    shape = tuple(len(each) - 1 for each in edges)
+    data = tuple(flat(column) for column in points.columns) if points.rows is None else (points.rows,)
+    found = None if None in axes else Binned(tuple(axes), data, flat(where), points.size)
+    rows = [None] if values_array is None else _rows(values_array)
+    each_row = [statistics_of(found, shape, row, names, queue, reproducible=reproducible) for row in rows]
+    kept = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
+    repeats = 1 if values_array is not None else prod(kept)
+    results: dict[str, Any] = {
+        name: np.stack([row[name] for row in each_row] * repeats).reshape(*kept, *shape) for name in names
+    }
+    if points.on_device:
+        results = {name: cl_array.to_device(queue, result) for name, result in results.items()}
+    numbers = _numbers(points, edges, data, axes, queue, expand_binnumbers) if binnumber else None
+    chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
+    return _scipy().BinnedStatisticddResult(chosen, edges, numbers)
+
+
+def binned_statistic(
+    x: Any, values: Any, statistic: Any = "mean", bins: Any = 10, range: Any = None, **options: Any
+) -> Any:
+    """Compute a statistic of the values in each bin of one dimension: `scipy.stats.binned_statistic`.
+
+    Parameters
+    ----------
+    x : array_like of shape (N,)
+        What is binned, of NumPy or PyOpenCL.
+    values, statistic
+        As of `binned_statistic_dd`.
+    bins : int or array_like
+        Number of bins, or edges.
+    range : (float, float), optional
+        Lower and upper end.
+    **options
+        `where`, `queue`, `reproducible` and `binnumber` of `binned_statistic_dd`.
+
+    Returns
+    -------
+    BinnedStatisticResult
+        SciPy's: `statistic`, `bin_edges`, `binnumber`.
+    """
+    if hasattr(bins, "__len__") and len(bins) != 1:
+        bins = [np.asarray(bins, float)]
+    if range is not None and len(range) == 2:
+        range = [range]
+    found = binned_statistic_dd([x], values, statistic, bins, range, **options)
+    return _scipy().BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
+
+
+def binned_statistic_2d(
+    x: Any,
+    y: Any,
+    values: Any,
+    statistic: Any = "mean",
+    bins: Any = 10,
+    range: Any = None,
+    expand_binnumbers: bool = False,
+    **options: Any,
+) -> Any:
+    """Compute a statistic of the values in each bin of two dimensions: `scipy.stats.binned_statistic_2d`.
+
+    Parameters
+    ----------
+    x, y : array_like of shape (N,)
+        What is binned.
+    values, statistic, expand_binnumbers
+        As of `binned_statistic_dd`.
+    bins : int, array_like, or pair of these
+        Number of bins or edges, of both dimensions or of each.
+    range : pair of (float, float), optional
+        Lower and upper ends.
+    **options
+        `where`, `queue`, `reproducible` and `binnumber` of `binned_statistic_dd`.
+
+    Returns
+    -------
+    BinnedStatistic2dResult
+        SciPy's: `statistic`, `x_edge`, `y_edge`, `binnumber`.
+    """
+    if hasattr(bins, "__len__") and len(bins) not in (1, 2):
+        bins = [np.asarray(bins, float)] * 2
+    found = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
+    return _scipy().BinnedStatistic2dResult(found.statistic, *found.bin_edges, found.binnumber)
+
+
+@lru_cache(maxsize=1)
+def _scipy() -> Any:
+    """Return SciPy's functions as they are now: if a program replaced them by ours, ours would call themselves."""
+    try:
+        from scipy.stats import _binned_statistic
+    except ImportError as error:
+        raise ImportError("clhist.stats needs SciPy, whose results it returns: pip install scipy") from error
+    return _binned_statistic
+
+
+def _names(statistic: Any) -> tuple[str, ...] | None:
+    """Return the statistics by name, or None of another callable."""
+    each = statistic if isinstance(statistic, list | tuple) else (statistic,)
+    found = []
+    for one in each:
+        name = _BY_FUNCTION.get(one) if callable(one) else one
+        if name is None and len(each) == 1:
+            return None
+        if name not in STATISTICS:
+            raise ValueError(f"invalid statistic {one!r}")
+        found.append(name)
+    if not found:
+        raise ValueError("statistic: expected at least one, got none")
+    return tuple(found)
+
+
+def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | None) -> bool:
+    """Whether kernels compute these; raises TypeError of device arrays if they do not."""
+    each = [("sample", points.dtype)] + ([] if values is None else [("values", values.dtype)])
+    if points.on_device:
+        for name, dtype in each:
+            if not is_binnable(dtype) or (name == "values" and dtype == np.float16):
+                raise TypeError(f"{name}: expected a device array of integers or floats, got one of {dtype}")
+        return True
+    fine = all(is_binnable(dtype) for _, dtype in each) and points.dims > 0 and (values is None or values.ndim > 0)
+    return fine and not is_small(points.size, queue, dims=2)
+
+
+def _by_scipy(
+    sample: Any, values: Any, statistic: Any, bins: Any, range: Any, expand: bool, again: Any, where: Any
+) -> Any:
+    """Return SciPy's own result, of each statistic if there are several."""
+    given = sample if isinstance(sample, list | tuple) else [sample]
+    if any(is_device_array(each) for each in [*given, values]):
+        raise TypeError(f"statistic: expected one of {', '.join(STATISTICS)} for device arrays, got {statistic!r}")
+    if where is not None:
+        kept = mask_array(where, np.shape(values)[-1:])
+        values = np.asarray(values)[..., kept]
+        sample = [np.asarray(each)[kept] for each in sample] if isinstance(sample, list) else np.asarray(sample)[kept]
+    each = statistic if isinstance(statistic, list | tuple) else [statistic]
+    results = [_scipy().binned_statistic_dd(sample, values, one, bins, range, expand, again) for one in each]
+    if not isinstance(statistic, list | tuple):
+        return results[0]
+    chosen = {name: result.statistic for name, result in zip(_names(statistic) or (), results, strict=True)}
+    return results[0]._replace(statistic=chosen)
+
+
+def _edges(points: Sample, sample: Any, bins: Any, range: Any, queue: cl.CommandQueue) -> list[np.ndarray]:
+    """Return SciPy's edges of each dimension."""
+    dims, fp64 = points.dims, has_fp64(queue.device)
+    try:
+        bins = index(bins)
+    except TypeError:
+        if len(bins) != dims:
+            raise AttributeError("The dimension of bins must be equal to the dimension of the sample x.") from None
+    is_number = isinstance(bins, int)
+    each_bins = [bins] * dims if is_number else list(bins)
+    if range is not None and len(range) != dims:
+        raise ValueError(f"range given for {len(range)} dimensions; {dims} required")
+    real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
+    edges = []
+    for n in np.arange(dims):
+        ends = None
+        if is_number or (range is None and np.ndim(each_bins[n]) == 0):
+            ends = points.extent(int(n), None, queue, fp64=fp64)
+            if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
+                raise ValueError(f"{sample!r} contains non-finite values.")
+        if np.ndim(each_bins[n]) > 0:
+            edges.append(np.asarray(each_bins[n], real))
+        else:
+            low, high = _ends(ends, None if range is None else range[n], int(n), dims)
+            edges.append(np.linspace(low, high, int(each_bins[n]) + 1, dtype=real))
+        if np.diff(edges[-1]).min() == 0:
+            raise ValueError("The smallest edge difference is numerically 0.")
+        if not np.diff(edges[-1]).min() > 0:
+            raise ValueError("bins must be monotonically increasing or decreasing")
+    return edges
+
+
+def _ends(found: Any, given: Any, n: int, dims: int) -> tuple[float, float]:
+    if given is not None:
+        low, high = given
+        if high < low:
+            place = f"dimension {n + 1} of " if dims > 1 else ""
+            raise ValueError(f"In {place}range, start must be <= stop")
+    elif found is None:
+        raise ValueError("zero-size array to reduction operation minimum which has no identity")
+    else:
+        low, high = found
+    low, high = float(low), float(high)
+    return (low - 0.5, high + 0.5) if low == high else (low, high)
+
+
+def _dtypes(points: Sample) -> list[tuple[np.dtype, np.dtype]]:
+    """Return of each dimension the dtype of the data, and the one that SciPy compares."""
+    own = [array.dtype for array in points.columns] or [points.dtype] * points.dims
+    return [(np.dtype(np.uint8) if dtype.kind == "b" else dtype, points.dtype) for dtype in own]
+
+
+@lru_cache(maxsize=64)
+def _axis(raw: bytes, edge_dtype: np.dtype, dtype: np.dtype, via: np.dtype, fp64: bool) -> Any:
+    bins = rounded_bins(np.frombuffer(raw, edge_dtype), dtype, via)
+    return None if bins.is_empty else axis_of(bins, fp64=fp64)
+
+
+def _rows(values: Array) -> Sequence[Array]:
+    """Return the rows of values (V, N), contiguous and of a type that kernels take."""
+    if not is_device_array(values):
+        values = np.ascontiguousarray(values.astype(np.float32) if values.dtype == np.float16 else values)
+    return [values] if values.ndim == 1 else list(values.reshape(-1, values.shape[-1]))
+
+
+def _numbers(
+    points: Sample,
+    edges: list[np.ndarray],
+    data: tuple[Any, ...],
+    axes: list[Any],
+    queue: cl.CommandQueue,
+    expand: bool,
+) -> Any:
+    """Return SciPy's bin numbers."""
+    many = [len(each) for each in edges]
+    if None in axes:
+        raise ValueError("bins: expected edges that some number of the sample's dtype lies between")
+    if expand and points.dims > 1 and points.on_device:
+        out = cl_array.empty(queue, (points.dims, points.size), np.int64)
+        if points.rows is not None:
+            raise ValueError("expand_binnumbers: expected D device arrays of shape (N,), got one of shape (N, D)")
+        for n, axis in enumerate(axes):
+            bin_numbers(Binned((axis,), (data[n],), None, points.size), many[n : n + 1], queue, out=out[n])
+        return out
+    found = bin_numbers(Binned(tuple(axes), data, None, points.size), many, queue)
+    if expand and points.dims > 1:
+        return np.asarray(np.unravel_index(found, [n + 1 for n in many]))
+    return found
