@@ -26,6 +26,10 @@ LONGEST_TEST = 120  # seconds: a lock that waits for itself never comes back
 _terminal = pytest.StashKey()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the sources and plans that are compared")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # A copy, since a test's own standard error is captured.
     config.stash[_terminal] = os.fdopen(os.dup(sys.stderr.fileno()), "w")
@@ -117,6 +121,12 @@ def any_profile(
         clhist.api.pair_kernel.cache_clear()  # its kernels keep the plans that they made
         yield
         clhist.api.pair_kernel.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def update_golden(pytestconfig: pytest.Config) -> bool:
+    """Whether stored texts are written instead of compared."""
+    return pytestconfig.getoption("--update-golden")
 
 
 @pytest.fixture
