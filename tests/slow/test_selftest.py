@@ -156,7 +156,7 @@ def test_no_process_outlives_a_command_that_is_killed():
         from clhist.selftest.workers import run_in_processes
         list(run_in_processes(three_checks(hang), partial(three_checks, hang), 2, 1000))
     """
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    paths = os.pathsep.join([str(Path(__file__).parents[1] / "support"), *sys.path])
     with subprocess.Popen(
         [sys.executable, "-c", dedent(code)], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
     ) as command:
