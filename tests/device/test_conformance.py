@@ -1,83 +1,72 @@
-"""Every operator by every update, in both memories and both orders, with few and many copies and passes."""
+"""What the self-test checks of a device, and what it leaves to tests: other operators, orders, copies and passes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from covering import covering
+from device_checks import each_check, holds
 
 from clhist import Profile
 from clhist.hardware.atomics import MEMORIES, UPDATES
 from clhist.selftest.cases import CASES, NUM_BINS, Case, is_available, pair_kernel, problem, ufunc_case
 from clhist.selftest.reference import groups_of
 
+
+@each_check()
+def test_check(check):
+    holds(check)
+
+
 # Forced (M, S), from one of each to more than there are work-items and bins.
 COPIES_AND_PASSES = [(1, 1), (3, 2), (16, 5), (10_000, 10_000)]
 
-# Operators that stand for all: by an atomic, by compare-exchange of a float and of a narrow integer, lifted, by a lock.
+# An atomic, a float's compare-exchange, a narrow integer's, a lifted one, a lock: they stand for all where M, S and the
+# order of elements are what varies. The self-test has each operator with each update, in one order, by M = 3 and S = 2.
 SOME = ("add int32", "add float32", "gcd int8", "argmax float32", "two largest")
 
-# A CPU does not share copies unless told to: there an atomic, a compare-exchange and a lock are enough.
-SHARED = [*((name, "interleaved") for name in CASES), *((name, "blocked") for name in (*SOME[:2], SOME[-1]))]
 
-
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("update", UPDATES)
-@pytest.mark.parametrize(("name", "profile"), SHARED, indirect=["profile"])
-def test_each_update(name, update, memory, profile, queue):
+@pytest.mark.parametrize(
+    ("name", "update", "memory", "profile", "numbers"),
+    covering(SOME, UPDATES, MEMORIES, ("blocked", "interleaved"), COPIES_AND_PASSES),
+    indirect=["profile"],
+)
+def test_copies_and_passes(name, update, memory, profile, numbers, queue):
     case, (bins, values, check) = CASES[name], problem(name)
-    kernel = pair_kernel(case.operator, profile)
+    kernel, (copies, passes) = pair_kernel(case.operator, profile), numbers
     if not is_available(case, update, memory, queue):
         with pytest.raises(ValueError, match=f"update: '{update}' is not available for {case.operator.name}"):
             kernel(bins, values, num_bins=NUM_BINS, update=update, memory=memory)
         return
-    choices = COPIES_AND_PASSES
-    if name not in SOME:  # copies that are not shared are as many as work-items, and each number of these is a kernel
-        choices = COPIES_AND_PASSES[1:2] if update == "private" else COPIES_AND_PASSES[1::2]
-    for copies, passes in choices:
-        check(kernel(bins, values, num_bins=NUM_BINS, update=update, memory=memory, copies=copies, passes=passes))
-
-
-@pytest.mark.parametrize(
-    ("memory", "profile"),
-    [(None, "blocked"), (None, "interleaved"), ("local", "interleaved"), ("global", "interleaved")],
-    indirect=["profile"],
-)
-@pytest.mark.parametrize("name", CASES)
-def test_what_the_model_chooses(name, memory, profile):
-    bins, values, check = problem(name)
-    check(pair_kernel(CASES[name].operator, profile)(bins, values, num_bins=NUM_BINS, memory=memory))
+    check(kernel(bins, values, num_bins=NUM_BINS, update=update, memory=memory, copies=copies, passes=passes))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values_of_dest_take_part_once(name, profile):
-    case, (bins, values, _) = CASES[name], problem(name)
+def test_what_the_model_chooses(name, profile):
+    """The result, values of `dest` taking part once, and the neutral element where there are none: of one kernel."""
+    case, (bins, values, check) = CASES[name], problem(name)
+    kernel = pair_kernel(case.operator, profile)
+    check(kernel(bins, values, num_bins=NUM_BINS))
     dest = case.draw(np.random.default_rng(1), NUM_BINS)
     before = dest.copy()
     all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
-    check = case.check(groups_of(all_bins, all_values, NUM_BINS))
-    kernel = pair_kernel(case.operator, profile)
-    # Many copies are combined by several work-items for each bin.
-    for choices in ({}, {"memory": "global", "copies": 2}, {"memory": "global", "copies": 64}):
-        check(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **choices))
+    with_dest = case.check(groups_of(all_bins, all_values, NUM_BINS))
+    with_dest(kernel(bins, values, num_bins=NUM_BINS, dest=dest))
     np.testing.assert_array_equal(dest, before)
+    neutral = case.check([[]] * NUM_BINS)
+    neutral(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS))
+    neutral(kernel(np.full_like(bins, NUM_BINS), values, num_bins=NUM_BINS))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_bins_without_values_hold_the_neutral_element(name, profile):
-    case = CASES[name]
-    kernel, check = pair_kernel(case.operator, profile), case.check([[]] * NUM_BINS)
-    check(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS))
-    bins, values, _ = problem(name)
-    check(kernel(np.full_like(bins, NUM_BINS), values, num_bins=NUM_BINS))
-
-
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64])
-@pytest.mark.parametrize(
-    "ufunc", [np.add, np.minimum, np.maximum, np.bitwise_and, np.bitwise_or, np.bitwise_xor], ids=lambda u: u.__name__
-)
-def test_each_native_atomic(ufunc, dtype, memory, gpu_like, queue):
-    check_shared_copies(ufunc_case(ufunc, dtype), "native", memory, gpu_like, queue)
+@pytest.mark.parametrize(("name", "memory", "copies"), covering(list(CASES), MEMORIES, (None, 2, 64)))
+def test_what_the_model_chooses_in_a_memory(name, memory, copies, gpu_like):
+    """With `dest`, which takes part once; 64 copies of a bin are combined by several work-items."""
+    case, (bins, values, _) = CASES[name], problem(name)
+    dest = case.draw(np.random.default_rng(1), NUM_BINS)
+    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
+    check = case.check(groups_of(all_bins, all_values, NUM_BINS))
+    kernel = pair_kernel(case.operator, gpu_like)
+    check(kernel(bins, values, num_bins=NUM_BINS, dest=dest, memory=memory, copies=copies))
 
 
 @pytest.mark.parametrize(
