@@ -1,5 +1,5 @@
-"""Run every kind of kernel under Oclgrind, which sees races between work-items, reads of what nobody wrote and accesses
-beyond an array, and compare the results with NumPy's.
+"""Run the self-test, tiny, under Oclgrind, which sees races between work-items, reads of what nobody wrote and accesses
+beyond an array; and every other kernel.
 
     .ci/races.py path/to/liboclgrind-rt-icd.so
 
@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,18 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 import clhist
-from clhist import HistogramKernel, Operator, operators
+from clhist import operators
 from clhist.codegen.render import render_measure
 from clhist.engine import sort as sorting
 from clhist.opencl import memory as scratch
 from clhist.opencl.program import build
+from clhist.selftest.checks import HOLDS, UNAVAILABLE, Check
+from clhist.selftest.inputs import drawn
+from clhist.selftest.reference import folded
+from clhist.selftest.suite import tiny_checks
 
 WORKERS = 2
-LONGEST = 60  # seconds that a case may take: a bad lock hangs
+LONGEST = 180  # seconds that a case may take: a bad lock hangs
 SHOWN = 40  # lines of what is said of a case
 
 SETTINGS = {
@@ -55,12 +58,6 @@ HARMLESS = re.compile(
 # A write by the host makes its notes on a buffer as small as that write: the rest counts as never written, by anyone.
 scratch._touch = lambda queue, buffer: None
 
-NUMBER = 1501
-RNG = np.random.default_rng(3)
-WEIGHTS = RNG.integers(-9, 9, NUMBER, dtype=np.int32)
-RECORD = np.dtype([("key", np.int64), ("place", np.int64)])
-START = np.array((-(2**40), 2**40), RECORD)
-
 
 def main(library: str) -> int:
     """Run the cases, two at a time, and say what Oclgrind said; return 1 if that is anything."""
@@ -69,7 +66,9 @@ def main(library: str) -> int:
     os.environ |= {"OCL_ICD_VENDORS": str(Path(library).resolve()), "PYOPENCL_NO_CACHE": "1"}
     # Each in a process of its own: Oclgrind's notes on a buffer that was freed serve the next, which may be larger.
     with multiprocessing.get_context("fork").Pool(WORKERS, maxtasksperchild=1) as pool:
-        results = [(name, pool.apply_async(said_of, (case,))) for name, case in {**meant(), **cases()}.items()]
+        labels = pool.apply(labels_of_checks)
+        cases = {**meant(), **others(), **{label: partial(run_check, label) for label in labels}}
+        results = [(name, pool.apply_async(said_of, (case,))) for name, case in cases.items()]
         failed = 0
         for name, result in results:
             try:
@@ -147,136 +146,35 @@ def profile_of(kind: str, local_memory: int = 8192) -> clhist.Profile:
     return replace(own, kind=kind, hardware_threads=threads, work_group_size=group, local_memory=local_memory)
 
 
-def cases() -> dict[str, Callable[[], None]]:
-    """Return what runs kernels and compares: small inputs, since a million items take a second and more."""
-    found: dict[str, Callable[[], None]] = {}
-    for kind, memory in product(("gpu", "cpu"), ("local", "global", "partitioned")):
-        for update in ("private", "native", "cas", "lock")[memory == "partitioned" :]:
-            for how, bins in (("uniform", 37), ("half in one", 300 if update == "private" else 1500)):
-                given = {"how": how, "bins": bins, "memory": memory, "update": update}
-                name = f"{kind}, {memory}, {update}, {how} of {bins}"
-                for dtype in (np.float32, np.float64) if update == "cas" else (np.int32,):
-                    found[f"{name}: {dtype.__name__}"] = partial(sums, dtype, kind, **given)
-                if update == "lock":
-                    found[f"{name}: struct"] = partial(largest, kind, **given)
-    found["gpu, counters of 16 bits"] = partial(counts, "uniform", 3000, packed=True)
-    found["gpu, counters of 16 bits that overflow"] = partial(counts, "one", 3000, 150_000, packed=True)
-    found["gpu, partitioned counts"] = partial(counts, "uniform", 3000, 5000, memory="partitioned")
-    found["gpu, few partitioned counts"] = partial(counts, "uniform", 60_000, 700, memory="partitioned")
-    for kind in ("gpu", "cpu"):
-        for choices in ({}, {"update": "cas", "memory": "local"}, {"memory": "global"}):
-            for even in (True, False):
-                name = f"{kind}, batch of {'equal shares' if even else 'offsets'}, {' '.join(choices.values())}"
-                found[name] = partial(batch, kind, even, **choices)
-        for memory in ("local", "global"):
-            found[f"{kind}, two outputs, {memory}"] = partial(several, kind, memory)
-        for update in ("cas", "lock"):
-            found[f"{kind}, bytes and dest, {update}"] = partial(narrow, kind, update)
-        found[f"{kind}, pieces"] = partial(pieces, kind)
-        found[f"{kind}, pairs to sort"] = partial(pairs_to_sort, kind)
-    found["reach"] = reach
-    for name in KERNELS:
-        found[f"measure.mako, {name}"] = partial(measuring, name)
+def every_check() -> dict[str, Check]:
+    """Return the checks of a small GPU and a small CPU; where pairs are partitioned a tile takes more local memory."""
+    found = {}
+    for room, partitioned in ((8192, False), (24576, True)):
+        profiles = {kind: profile_of(kind, room) for kind in ("gpu", "cpu")}
+        for check in tiny_checks(clhist.default_queue(), profiles):
+            if ("partitioned" in check.row) == partitioned:
+                found[check.label] = check
     return found
 
 
-def kernel(operator: Any, code: str, kind: str, local_memory: int = 8192) -> HistogramKernel:
-    """Return the kernel of a map of bins and weights."""
-    profile = profile_of(kind, local_memory)
-    return HistogramKernel(None, operator, arguments="const int *x, const int *w", map=code, profile=profile)
+def labels_of_checks() -> list[str]:
+    """Return what the checks are called."""
+    return list(every_check())
 
 
-def room_of(choices: dict[str, Any]) -> int:
-    """Return how much local memory there should be: a tile of pairs takes more."""
-    return 24576 if choices.get("memory") == "partitioned" else 8192
+def run_check(label: str) -> None:
+    outcome = every_check()[label].run()
+    assert outcome.status in (HOLDS, UNAVAILABLE), outcome.words
 
 
-def draw(how: str, bins: int, size: int = NUMBER) -> np.ndarray:
-    """Return bins, some of which do not exist."""
-    uniform, one = RNG.integers(-2, bins + 2, size), np.full(size, bins // 2)
-    half = np.where(RNG.random(size) < 0.5, one, uniform)
-    return {"uniform": uniform, "one": one, "half in one": half}[how].astype(np.int32)
-
-
-def sums(dtype: type, kind: str, how: str, bins: int, **choices: Any) -> None:
-    x = draw(how, bins)
-    inside = (x >= 0) & (x < bins)
-    expected = np.zeros(bins, dtype)
-    np.add.at(expected, x[inside], WEIGHTS[inside].astype(dtype))
-    found = kernel(operators.add(dtype), "EMIT(x[i], w[i])", kind, room_of(choices))(
-        x, WEIGHTS, num_bins=bins, **choices
-    )
-    np.testing.assert_array_equal(found, expected)
-
-
-def largest(kind: str, how: str, bins: int, **choices: Any) -> None:
-    """Of 16 bytes, which no atomic takes."""
-    larger = Operator(RECORD, "b.key > a.key || (b.key == a.key && b.place < a.place) ? b : a", START.item())
-    x = draw(how, bins)
-    expected = np.full(bins, START)
-    inside = np.flatnonzero((x >= 0) & (x < bins))
-    for i in inside[np.lexsort((-inside, WEIGHTS[inside]))]:  # the last that is written is the largest
-        expected[x[i]] = WEIGHTS[i], i
-    found = kernel(larger, "EMIT(x[i], ((value_t){w[i], i}))", kind, room_of(choices))(
-        x, WEIGHTS, num_bins=bins, **choices
-    )
-    np.testing.assert_array_equal(found, expected)
-
-
-def counts(how: str, bins: int, size: int = NUMBER, packed: bool = False, **choices: Any) -> None:
-    x = draw(how, bins, size)
-    profile = profile_of("gpu", room_of(choices))
-    counter = HistogramKernel(
-        None, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)", profile=profile
-    )
-    assert (counter.plan(size, bins, **choices).strategy == "packed") == packed
-    found = counter(x, num_bins=bins, **choices)
-    np.testing.assert_array_equal(found, np.bincount(x[(x >= 0) & (x < bins)], minlength=bins))
-
-
-def batch(kind: str, even: bool, **choices: Any) -> None:
-    """Histograms of as many elements each, or said by offsets."""
-    each, number = 100, NUMBER // 100
-    x = draw("half in one", 20, each * number)
-    rows = x.reshape(number, each)
-    want = np.array([np.bincount(row[(row >= 0) & (row < 20)], minlength=20) for row in rows])
-    total = kernel(operators.add(np.int32), "EMIT(x[i], 1)", kind)
-    shares = {"num_histograms": number} if even else {"offsets": np.arange(number + 1) * each}
-    found = total(x, WEIGHTS[: len(x)], num_bins=20, **shares, **choices)
-    np.testing.assert_array_equal(found, want)
-
-
-def several(kind: str, memory: str) -> None:
-    """Outputs of one sweep, of which one has two parts."""
-    x = draw("uniform", 40)
-    number = np.bincount(x[(x >= 0) & (x < 40)], minlength=40)
-    outputs = {"n": operators.add(np.int32), "m": operators.mean(np.float32)}
-    found = kernel(outputs, "EMIT_n(x[i], 1); EMIT_m(x[i], 2)", kind)(x, WEIGHTS, num_bins=40, memory=memory)
-    np.testing.assert_array_equal(found["n"], number)
-    np.testing.assert_array_equal(found["m"], np.where(number > 0, 2.0, np.nan))
-
-
-def narrow(kind: str, update: str) -> None:
-    """Values less than a word, and a result that is combined with others."""
-    x, dest = draw("uniform", 40), np.full(40, -5, np.int8)
-    inside = (x >= 0) & (x < 40)
-    want = dest.copy()
-    np.maximum.at(want, x[inside], WEIGHTS[inside].astype(np.int8))
-    largest_of = kernel(operators.maximum(np.int8), "EMIT(x[i], w[i])", kind)
-    np.testing.assert_array_equal(largest_of(x, WEIGHTS, num_bins=40, dest=dest, update=update), want)
-
-
-def pieces(kind: str) -> None:
-    x = draw("uniform", 40)
-    x = x[(x >= 0) & (x < 40)]
-    total = kernel(operators.add(np.int32), "EMIT(x[i], w[i])", kind).accumulator(40)
-    for part in np.array_split(np.arange(len(x)), 2):
-        total.add(x[part], WEIGHTS[part])
-    np.testing.assert_array_equal(total.result(), np.bincount(x, WEIGHTS[: len(x)], 40))
+def others() -> dict[str, Callable[[], None]]:
+    """Return what the self-test leaves out here: PyOpenCL's sort takes minutes, and measuring is no histogram."""
+    sorts = {f"{kind}, pairs to sort": partial(pairs_to_sort, kind) for kind in ("gpu", "cpu")}
+    return sorts | {f"measure.mako, {name}": partial(measuring, name) for name in KERNELS}
 
 
 def pairs_to_sort(kind: str) -> None:
-    """The kernel that writes them, with NumPy in the place of PyOpenCL's sort and scan, which take minutes here."""
+    """The kernel that writes them, with NumPy in the place of PyOpenCL's sort and scan."""
 
     def by_keys(keys: cl_array.Array, positions: cl_array.Array, queue: cl.CommandQueue, **_: Any) -> tuple[Any, Any]:
         order = np.argsort(keys.get(), kind="stable")
@@ -292,14 +190,18 @@ def pairs_to_sort(kind: str) -> None:
         return cl.enqueue_copy(queue, scratch, cells, dst_offset=place)
 
     sorting._sort, sorting._scan = lambda *_: by_keys, lambda *_: sum_of_each
-    sums(np.int32, kind, "half in one", 37, update="sort")
-    sums(np.int32, kind, "one", 1500, update="sort")
-
-
-def reach() -> None:
-    """Counts whose number of bins is learned from the data."""
-    x = draw("uniform", 40) + 2
-    np.testing.assert_array_equal(clhist.bincount(x), np.bincount(x))
+    kernel = clhist.HistogramKernel(
+        None,
+        operators.add(np.int32),
+        arguments="const int *x, const int *w",
+        map="EMIT(x[i], w[i])",
+        profile=profile_of(kind),
+    )
+    rng = np.random.default_rng(3)
+    for how, bins in (("half in one", 37), ("all in one", 1500)):
+        x, weights = drawn(how, rng, 1501, bins), rng.integers(-9, 9, 1501, dtype=np.int32)
+        expected = folded(np.add, x, weights, np.zeros(bins, np.int32))
+        np.testing.assert_array_equal(kernel(x, weights, num_bins=bins, update="sort"), expected)
 
 
 # What the kernels of measure.mako get, besides arrays of 4096, 2 and 1 zeros: a, b and c.

@@ -1,19 +1,16 @@
-"""What all tests share: the checkout under test, an environment of its own, devices, and a watchdog."""
+"""What all tests share: the checkout under test, an environment of its own, devices, markers, and a watchdog."""
 
 from __future__ import annotations
 
 import faulthandler
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-os.environ["PYOPENCL_NO_CACHE"] = "1"  # the cache of compiled kernels outlives the run and can hide build errors
-os.environ["CLHIST_PROFILES"] = tempfile.mkdtemp(prefix="clhist-tests-")  # none, in the place of the user's own
-os.environ.pop("CLHIST_PROFILE", None)
-
+import covering
+import environment  # before PyOpenCL, whose first import reads it
 import numpy as np
 import pyopencl as cl
 import pytest
@@ -22,8 +19,14 @@ import clhist
 from clhist.opencl.device import profile_context
 from clhist.selftest.inputs import as_cpu, as_gpu
 
+pytest_plugins = ["budget"]
 LONGEST_TEST = 120  # seconds: a lock that waits for itself never comes back
 _terminal = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the sources and plans that are compared")
+    parser.addoption("--exhaustive", action="store_true", help="all combinations, not only those that cover pairs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,11 +35,23 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in ("skip_xp_backends", "xfail_xp_backends", "uses_xp_capabilities", "array_api_backends"):
         config.addinivalue_line("markers", f"{marker}: of SciPy's own tests")
     config.option.maxworkerrestart = "0"  # of pytest-xdist: what hangs in one process ends the run, too
+    covering.exhaustive = config.getoption("--exhaustive")
+    named = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
+    if all(path.is_relative_to(environment.TESTS / "unit") for path in named):
+        environment.hide_opencl()  # so that none of them can use it
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_terminal].close()
-    shutil.rmtree(os.environ["CLHIST_PROFILES"])
+    environment.remove()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their folder; all others are tests of a device."""
+    for item in items:
+        folder = item.path.parent.name
+        if folder in ("unit", "smoke", "slow"):
+            item.add_marker(folder)
 
 
 @contextmanager
@@ -115,6 +130,12 @@ def any_profile(request: pytest.FixtureRequest, gpu_like: clhist.Profile) -> Ite
     else:
         with profile_context(gpu_like):
             yield
+
+
+@pytest.fixture(scope="session")
+def update_golden(pytestconfig: pytest.Config) -> bool:
+    """Whether stored texts are written instead of compared."""
+    return pytestconfig.getoption("--update-golden")
 
 
 @pytest.fixture

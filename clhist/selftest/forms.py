@@ -13,12 +13,14 @@ import pyopencl.array as cl_array
 
 from clhist import Accumulator, HistogramKernel, Profile, bincount, operators, reduce_by_index
 from clhist.opencl.device import device_kind
+from clhist.selftest.cases import neutral_of
 from clhist.selftest.checks import Check, NotAvailableError
-from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, drawn
-from clhist.selftest.reference import assert_same
+from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
+from clhist.selftest.reference import assert_same, folded
 from clhist.selftest.updates import expect
 
 _SIZE, _BINS = 3001, 61
+_TINY = 1501  # elements
 _CHOICES: list[dict[str, Any]] = [
     {},
     {"memory": "local"},
@@ -31,11 +33,19 @@ Form = Callable[["Setting"], None]
 
 
 class Setting:
-    """Where forms are tried: a queue, a profile (None for the device's own), and whether little will do."""
+    """Where forms are tried: a queue, a profile (None for the device's own), and how much of each there is.
 
-    def __init__(self, queue: cl.CommandQueue, profile: Profile | None, *, quick: bool) -> None:
-        self.queue, self.profile, self.quick = queue, profile, quick
+    `quick` leaves inputs out; `tiny` also makes them short, for a simulator that takes a second for a million elements.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, profile: Profile | None, *, size: str = "full") -> None:
+        self.queue, self.profile = queue, profile
+        self.quick, self.tiny = size != "full", size == "tiny"
         self.rng = np.random.default_rng(20)
+
+    def few(self, size: int, tiny: int = _TINY) -> int:
+        """Return how many elements there are, where there should be `size`."""
+        return min(size, tiny) if self.tiny else size
 
     def kernel(self, operator: Any, arguments: str, code: str, **more: Any) -> HistogramKernel:
         """Return a kernel for this profile."""
@@ -53,35 +63,32 @@ class Setting:
 
     def pairs(self, size: int = _SIZE, num_bins: int = _BINS) -> tuple[np.ndarray, np.ndarray]:
         """Return bins, some of which do not exist, and small values, all of int32."""
+        size = self.few(size)
         bins = drawn("uniform, some outside", self.rng, size, num_bins)
         return bins, self.rng.integers(-99, 99, size, np.int32)
 
 
-def form_checks(queue: cl.CommandQueue, profiles: dict[str, Profile | None], *, quick: bool = False) -> Iterator[Check]:
-    """Yield the checks of all forms, for each of the profiles by their names."""
+def form_checks(queue: cl.CommandQueue, profiles: dict[str, Profile | None], *, size: str = "full") -> Iterator[Check]:
+    """Yield the checks of all forms, for each of the profiles by their names; `size` is "full", "quick" or "tiny"."""
     for name, profile in profiles.items():
         for form, action in FORMS.items():
-            if (not quick or form in QUICK_FORMS) and (profile is None or form not in WITHOUT_PROFILE):
-                yield Check(form, name, form, partial(action, Setting(queue, profile, quick=quick)))
+            if (size != "quick" or form in QUICK_FORMS) and (profile is None or form not in WITHOUT_PROFILE):
+                yield Check(form, name, form, partial(action, Setting(queue, profile, size=size)))
 
 
 def reference(
     ufunc: np.ufunc, bins: np.ndarray, values: Any, num_bins: int, dest: np.ndarray | None = None, dtype: Any = np.int32
 ) -> np.ndarray:
-    """Return what NumPy makes of it: sums and maxima of values that are exact in any order."""
-    start = -np.inf if ufunc is np.maximum else 0
-    result = np.full(num_bins, start, dtype) if dest is None else dest.copy()
-    inside = (bins >= 0) & (bins < num_bins)
-    with np.errstate(invalid="ignore"):  # NaN
-        ufunc.at(result, bins[inside], values[inside] if np.ndim(values) else values)
-    return result
+    """Return what NumPy makes of it, beginning with `dest`, or with the ufunc's neutral element."""
+    start = np.full(num_bins, neutral_of(ufunc, np.dtype(dtype)), dtype) if dest is None else dest
+    return folded(ufunc, bins, values, start)
 
 
 def _distributions(at: Setting) -> None:
     kernel = at.counting()
     for name in list(DISTRIBUTIONS)[:: 5 if at.quick else 1]:
         for num_bins in (7, 999):
-            bins = drawn(name, at.rng, 4001, num_bins)
+            bins = drawn(name, at.rng, at.few(4001), num_bins)
             expect(partial(assert_same, expected=reference(np.add, bins, 1, num_bins)), kernel(bins, num_bins=num_bins),
                    bins=name, H=num_bins)  # fmt: skip
 
@@ -89,6 +96,8 @@ def _distributions(at: Setting) -> None:
 def _lengths(at: Setting) -> None:
     kernel = at.summing()
     for size in (0, 1, 2, 3, 15, 17, 63, 64, 65, 257, 1023, 1025, 4097, 8191):
+        if size > at.few(size):
+            break
         bins, values = at.pairs(size, 5)
         same = partial(assert_same, expected=reference(np.add, bins, values, 5))
         expect(same, kernel(bins, values, num_bins=5), N=size)
@@ -178,7 +187,7 @@ def _batched(bins: np.ndarray, offsets: Any, num_bins: int) -> np.ndarray:
 
 def _even_batches(at: Setting) -> None:
     kernel = at.counting()
-    for count, each, num_bins in BATCHES[3:5] if at.quick else BATCHES:
+    for count, each, num_bins in TINY_BATCHES if at.tiny else BATCHES[3:5] if at.quick else BATCHES:
         bins = drawn("uniform, some outside", at.rng, count * each, num_bins)
         expected = _batched(bins, np.arange(count + 1) * each, num_bins)
         for memory in (None, "global"):
@@ -194,11 +203,12 @@ def _ragged_batches(at: Setting) -> None:
         expect(same, kernel(bins, num_bins=5, offsets=np.array(offsets)), offsets=name)
     # So many elements of so few bins that each work-item has a copy.
     kernel = at.kernel(operators.saturating_add(np.int32, 10**6), "const int *bins", "EMIT(bins[i], 1)")
-    bins, offsets = drawn("uniform, some outside", at.rng, 50_000, 5), [0, 30, 30, 49_000]
+    size = at.few(50_000)
+    bins, offsets = drawn("uniform, some outside", at.rng, size, 5), [0, 30, 30, size - 1000]
     expect(
         partial(assert_same, expected=_batched(bins, offsets, 5)),
         kernel(bins, num_bins=5, offsets=offsets, memory="global"),
-        N=50_000,
+        N=size,
         memory="global",
     )
 
@@ -213,7 +223,7 @@ def _vectors(at: Setting) -> None:
 
 def _passes(at: Setting) -> None:
     kernel = at.summing()
-    for num_bins in (5003, 20_011):
+    for num_bins in (5003,) if at.tiny else (5003, 20_011):
         bins, values = at.pairs(9001, num_bins)
         same = partial(assert_same, expected=reference(np.add, bins, values, num_bins))
         for choices in _CHOICES:
@@ -230,7 +240,7 @@ def _hashed_locks(at: Setting) -> None:
 
 
 def _packed_counters(at: Setting) -> None:
-    kernel, size = at.counting(), 300_001
+    kernel, size = at.counting(), at.few(300_001, 150_001)
     most = kernel.engine.profile_of(at.queue.device).local_memory
     num_bins = most * 3 // 8  # in 32 bits they need more local memory than there is, in 16 bits less
     if kernel.plan(size, num_bins).strategy != "packed":
@@ -247,7 +257,8 @@ def _held_bins(at: Setting) -> None:
         raise NotAvailableError("work-items of a CPU hold no bins")
     for name in ("all in one", "half in one", "one of two", "zipf"):
         for update, memory in (("cas", "local"), ("cas", "global"), ("lock", "local"), ("lock", "global")):
-            bins, values = drawn(name, at.rng, 20_011, 97), at.rng.integers(-9, 9, 20_011).astype(np.float32)
+            size = at.few(20_011)
+            bins, values = drawn(name, at.rng, size, 97), at.rng.integers(-9, 9, size).astype(np.float32)
             expected = reference(np.add, bins, values, 97, dtype=np.float32)
             found = kernel(bins, values, num_bins=97, update=update, memory=memory)
             expect(partial(assert_same, expected=expected), found, bins=name, update=update, memory=memory)
@@ -308,7 +319,7 @@ def _race_factor(at: Setting) -> None:
 
 
 def _long_counters(at: Setting) -> None:
-    if at.profile is None and device_kind(at.queue.device) == "cpu":
+    if at.tiny or (at.profile is None and device_kind(at.queue.device) == "cpu"):
         raise NotAvailableError("left out on CPUs, which take minutes")
     size = 2**31 + 5
     kernel = at.kernel(_ONE, "long before", "if (i >= before) EMIT(i - before, 1)")

@@ -23,6 +23,15 @@ def groups_of(bins: np.ndarray, values: Sequence[Any] | np.ndarray, num_bins: in
     return groups
 
 
+def folded(ufunc: np.ufunc, bins: np.ndarray, values: Any, start: np.ndarray) -> np.ndarray:
+    """Return what NumPy's `ufunc` makes of `start` and the values of each bin; for values exact in any order."""
+    result = start.copy()
+    inside = (bins >= 0) & (bins < len(start))
+    with np.errstate(invalid="ignore"):  # NaN
+        ufunc.at(result, bins[inside], values[inside] if np.ndim(values) else values)
+    return result
+
+
 def counts_of(bins: np.ndarray, num_bins: int) -> np.ndarray:
     """Return how many of `bins` are each of [0, num_bins)."""
     return np.array([len(group) for group in groups_of(bins, bins, num_bins)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 
 import pyopencl as cl
@@ -11,7 +12,7 @@ from clhist.errors import NoDeviceError
 from clhist.hardware.profile import Profile
 from clhist.opencl.device import device_profile, devices
 from clhist.selftest.checks import Check
-from clhist.selftest.forms import form_checks
+from clhist.selftest.forms import WITHOUT_PROFILE, form_checks
 from clhist.selftest.inputs import as_gpu
 from clhist.selftest.updates import update_checks
 
@@ -30,11 +31,21 @@ def checks(queue: cl.CommandQueue, *, quick: bool = False) -> Iterator[Check]:
     """
     own = device_profile(queue.device)
     shared = as_gpu(own) if own.kind == "cpu" else own
-    yield from update_checks(queue, shared, quick=quick)
+    size = "quick" if quick else "full"
+    yield from update_checks(queue, shared, size=size)
     profiles: dict[str, Profile | None] = {OWN: None}
     if own.kind == "cpu":
         profiles[LIKE_A_GPU] = shared
-    yield from form_checks(queue, profiles, quick=quick)
+    yield from form_checks(queue, profiles, size=size)
+
+
+def tiny_checks(queue: cl.CommandQueue, profiles: dict[str, Profile]) -> Iterator[Check]:
+    """Yield small checks of every form of each of the profiles, and of updates, for a simulator of a device."""
+    for name, profile in profiles.items():
+        for check in update_checks(queue, profile, size="tiny"):
+            yield replace(check, row=f"{check.row}, {name}")
+    yield from form_checks(queue, dict(profiles), size="tiny")
+    yield from (check for check in form_checks(queue, {OWN: None}, size="tiny") if check.row in WITHOUT_PROFILE)
 
 
 def checks_elsewhere(device: cl.Device, *, quick: bool) -> Callable[[], list[Check]]:

@@ -49,6 +49,13 @@ QUICK = {
     "lock": ["two largest"],
     "sort": ["two largest"],
 }
+TINY = {
+    "private": ["add int32"],
+    "native": ["add int32", "add uint64"],
+    "cas": ["maximum int8", "add float32", "add float64"],
+    "lock": ["maximum int8", "add int32", "two largest"],
+    "sort": [],  # PyOpenCL's sort takes minutes there
+}
 NATIVE = (np.add, np.minimum, np.maximum, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 _ATOMIC_TYPES = ("int32", "uint32", "int64", "uint64")
 
@@ -80,10 +87,12 @@ _MORE_INPUTS = [
     ("sorted", 1999, 61),
     ("all behind the last", 307, 5),
 ]
+# For a simulator, besides `PLAIN`: half of the elements in one bin, as many bins as there are elements.
+_TINY_INPUTS = [("half in one", 1501, 300), ("half in one", 1501, 1500)]
 _MANY_BINS = ("uniform, some outside", 257, 5003)
 
 
-def update_checks(queue: cl.CommandQueue, profile: Profile, *, quick: bool = False) -> Iterator[Check]:
+def update_checks(queue: cl.CommandQueue, profile: Profile, *, size: str = "full") -> Iterator[Check]:
     """Yield the checks of all updates.
 
     Parameters
@@ -92,23 +101,24 @@ def update_checks(queue: cl.CommandQueue, profile: Profile, *, quick: bool = Fal
         Of the device.
     profile : Profile
         What is planned for, with its features; one of a GPU, or like one, or else nothing is shared.
-    quick : bool
-        Whether a few types and inputs are enough.
+    size : {"full", "quick", "tiny"}
+        "quick" is a few types, "tiny" besides a few inputs, for a simulator.
     """
+    few = {"full": None, "quick": QUICK, "tiny": TINY}[size]
     features = profile.features or frozenset()
     for update, memory in ROWS:
         row, shared_in = row_name(update, memory), "local" if memory == "partitioned" else memory
         for column, names in COLUMNS.items():
             if update == "native" and column in _ATOMIC_TYPES:
                 names = [f"{ufunc.__name__} {column}" for ufunc in NATIVE]
-            if memory == "partitioned" or (update, memory) in _FIRST_ONLY:
+            if size != "tiny" and (memory == "partitioned" or (update, memory) in _FIRST_ONLY):
                 names = names[:1]
             for name in names:
-                if quick and name not in QUICK[update]:
+                if few is not None and name not in few[update]:
                     continue
                 needs = needed_features(_case(name).operator, update, shared_in, features)
-                thorough = not quick and name in _THOROUGH
-                action = partial(_check, name, update, memory, queue, profile, needs is not None, thorough)
+                inputs = "tiny" if size == "tiny" else "thorough" if size == "full" and name in _THOROUGH else "some"
+                action = partial(_check, name, update, memory, queue, profile, needs is not None, inputs)
                 yield Check(row, column, name, action, needs or frozenset())
 
 
@@ -132,7 +142,7 @@ def needed_features(operator: Operator, update: str, memory: str, features: Coll
 
 
 def _check(
-    name: str, update: str, memory: str, queue: cl.CommandQueue, profile: Profile, available: bool, thorough: bool
+    name: str, update: str, memory: str, queue: cl.CommandQueue, profile: Profile, available: bool, inputs: str
 ) -> None:
     kernel = pair_kernel(_case(name).operator, profile, context=queue.context)
     bins, values, check = _input(name, *PLAIN)
@@ -146,7 +156,11 @@ def _check(
             raise
         raise AssertionError(f"expected {update} updates to be refused, got a result")
     forced = _forced(update, memory)
+    thorough = inputs == "thorough"
     calls = [(each, forced) for each in INPUTS]
+    if inputs == "tiny":
+        most = 300 if update == "private" else 1500  # a copy for each work-item takes long to clear
+        calls = [(PLAIN, forced)] + [(each, {}) for each in _TINY_INPUTS if each[2] <= most]
     if thorough:
         calls += [(each, forced) for each in _MORE_INPUTS] + [(_MANY_BINS, {})]
     if thorough and memory != "partitioned" and update != "sort":

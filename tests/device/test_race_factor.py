@@ -14,7 +14,7 @@ from clhist.cases.gromacs_data import load_nonbonded
 from clhist.cases.water import water_box
 from clhist.selftest.cases import pair_kernel
 
-SPEC_FILE = Path(__file__).resolve().parents[2] / "shared" / "data" / "gromacs_inl1100_largest.npz"
+SPEC_FILE = Path(__file__).resolve().parents[3] / "shared" / "data" / "gromacs_inl1100_largest.npz"
 COUNT = operators.add(np.int32)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import clhist
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 FOLDERS = {package: ROOT / folder for package, folder in SETUPTOOLS["package-dir"].items()}
 

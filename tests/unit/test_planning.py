@@ -8,6 +8,7 @@ from math import ceil
 
 import numpy as np
 import pytest
+from covering import covering
 from plans import plan
 
 from clhist import Operator, Profile, operators
@@ -165,14 +166,14 @@ def test_how_many_values_an_element_has(code, preamble, emits):
     assert max_pairs_of("EMIT", code, preamble) == emits
 
 
-BATCHES = list(product((1, 2, 7, 64, 1000, 100_000), (0, 1, 17, 1000, 10**5), (1, 31, 1000, 10**5)))
+BATCHES = (1, 2, 7, 64, 1000, 100_000), (0, 1, 17, 1000, 10**5), (1, 31, 1000, 10**5)
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 @pytest.mark.parametrize("memory", [None, "local", "global"])
 @pytest.mark.parametrize("update", [None, "private", "native", "lock"])
 def test_what_holds_for_every_batch(profile, memory, update):
-    for histograms, each, bins in BATCHES:
+    for histograms, each, bins in covering(*BATCHES, seed=(profile.name, memory, update)):
         (sweep,) = sweeps(
             INT, bins=bins, size=histograms * each, profile=profile, num_histograms=histograms, memory=memory,
             update=update, budget=2**60,
@@ -210,12 +211,14 @@ def test_what_holds_for_every_batch(profile, memory, update):
 def test_local_memory_holds_mixed_cells(profile, locks):
     mixed = operators.product({"b": BYTE, "d": DOUBLE, "n": INT})
     made, refused = 0, set()
-    for given, bins, histograms, copies, passes in product(
+    for given, bins, histograms, copies, passes in covering(
         ((BYTE, DOUBLE, STRUCT), (STRUCT, BYTE), (ODD, ODD, BYTE), (mixed, STRUCT), (mixed,)),
         ((1, 1, 1), (3, 1, 100), (999, 31, 1), (2000, 1000, 7)),
         (None, 1, 50),
         (None, 1, 3),
         (None, 2, 40),
+        strength=3,
+        seed=(profile.name, locks),
     ):
         choices = {"memory": "local", "locks": locks, "copies": copies, "passes": passes}
         try:
@@ -226,7 +229,7 @@ def test_local_memory_holds_mixed_cells(profile, locks):
         for sweep in found:
             made += 1
             assert local_capacity(sweep.outputs, sweep, profile) <= profile.local_memory, sweep
-    assert made > 100
+    assert made > 20
     assert refused <= {"copies", "passes", "locks"}
 
 

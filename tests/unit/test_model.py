@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from covering import covering
 from plans import plan
 
 from clhist import Profile, operators
@@ -113,7 +114,8 @@ ANY_MEMORY = [None, "local", "global"]
 @pytest.mark.parametrize("bin_bytes", [4, 8, 24])
 def test_what_holds_for_every_plan(profile, memory, update, bin_bytes):
     choices = {"local_update": update, "global_update": update, "bin_bytes": bin_bytes}
-    for elements, bins, race_factor in product(ELEMENTS, BINS, (1.0, 63.0, 1e300)):
+    seed = profile.name, memory, update, bin_bytes
+    for elements, bins, race_factor in covering(ELEMENTS, BINS, (1.0, 63.0, 1e300), seed=seed):
         check_plan(elements, bins, profile, race_factor=race_factor, choices=Choices(memory=memory), **choices)
 
 
@@ -122,9 +124,10 @@ def test_what_holds_for_every_plan(profile, memory, update, bin_bytes):
 @pytest.mark.parametrize("update", [None, "private", "native", "cas", "lock"])
 def test_what_holds_for_forced_choices(profile, memory, update):
     refused, made = [], 0
-    for elements, bins, copies, passes, group in product(
-        (0, 1, 65, 1000, 10**6), (1, 65, 1000), (None, 1, 3, 64, 65, 10**6), (None, 1, 7, 10**6), (None, 1, 2, 64, 100)
-    ):
+    sizes = (0, 1, 65, 1000, 10**6), (1, 65, 1000)
+    choices = (None, 1, 3, 64, 65, 10**6), (None, 1, 7, 10**6), (None, 1, 2, 64, 100)
+    seed = profile.name, memory, update
+    for elements, bins, copies, passes, group in covering(*sizes, *choices, strength=3, seed=seed):
         forced = Choices(update, memory, copies, passes, group)
         try:
             found = check_plan(elements, bins, profile, choices=forced)

@@ -10,7 +10,7 @@ import pytest
 
 import clhist
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def blocks_of(path: str) -> list[str]:

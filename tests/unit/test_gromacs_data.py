@@ -17,7 +17,7 @@ import pytest
 from clhist.cases.gromacs_data import NonbondedInput, load_nonbonded, reference_forces
 from clhist.cases.water import water_box
 
-SPEC_FILE = Path(__file__).resolve().parents[2] / "shared" / "data" / "gromacs_inl1100_largest.npz"
+SPEC_FILE = Path(__file__).resolve().parents[3] / "shared" / "data" / "gromacs_inl1100_largest.npz"
 EPS = 2.0**-23
 
 

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 import clhist
 import clhist.engine.build
 import clhist.engine.plain
-from clhist import default_queue, device_profile
 from clhist.cli.main import main
 from clhist.cli.plan import NUMBER
 
@@ -163,13 +162,6 @@ def test_cpu_takes_private_copies(tmp_path, monkeypatch):
     monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
     found = plan("-n", "10M", "-H", "100", "--profile", "my-cpu")
     assert (found["profile"], found["update"], found["copies"]) == ("My CPU", "private", 4096)
-
-
-def test_default_device():
-    device = default_queue().device
-    found = plan("-n", "1M", "-H", "100")
-    assert found["profile"] == device_profile(device).name
-    assert found["memory_budget"] > 0
 
 
 @pytest.mark.parametrize(

@@ -352,13 +352,14 @@ def test_the_watchdog_sees(where, processes, tmp_path):
     from subprocess import run
     from sys import executable
 
-    config = (Path(__file__).parent / "conftest.py").read_text(encoding="utf-8")
+    config = (Path(__file__).parents[1] / "conftest.py").read_text(encoding="utf-8")
     assert config.count("LONGEST_TEST = 120") == 1
     (tmp_path / "conftest.py").write_text(config.replace("LONGEST_TEST = 120", "LONGEST_TEST = 1"), encoding="utf-8")
     (tmp_path / "test_hanging.py").write_text(HANGING[where], encoding="utf-8")
     begin = time.monotonic()
     command = [executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(processes), str(tmp_path)]
-    done = run(command, capture_output=True, text=True, timeout=50, check=False)
+    paths = {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+    done = run(command, capture_output=True, text=True, timeout=50, check=False, env=os.environ | paths)
     assert time.monotonic() - begin < 50
     assert done.returncode != 0
     assert "Timeout (0:00:01" in done.stderr

@@ -7,7 +7,7 @@ import pytest
 
 from clhist import Operator, operators
 from clhist.operators.recognition import recognise
-from clhist.selftest.cases import neutral_of, pair_kernel
+from clhist.selftest.cases import neutral_of
 
 INT, UINT8, FLOAT, COMPLEX = (np.dtype(d) for d in (np.int32, np.uint8, np.float32, np.complex64))
 PAIR = np.dtype([("value", np.int32), ("index", np.int32)])
@@ -147,21 +147,6 @@ def test_operators_are_values():
     assert repr(first) == "<Operator largest on float32: fmax(a, b)>"
     with pytest.raises(AttributeError):
         first.name = "smallest"
-
-
-def test_an_accumulator_of_ones_own():
-    held = np.dtype([("sum", np.float32), ("n", np.int32)])
-    mean = Operator(
-        np.float32,
-        "(accumulator_t){a.sum + b.sum, a.n + b.n}",
-        (0, 0),
-        accumulator=held,
-        lift="(accumulator_t){v, 1}",
-        finish="a.sum / a.n",
-    )
-    assert (mean.dtype, mean.accumulator, mean.bin_bytes, mean.name) == (np.float32, held, 8, "custom")
-    bins, values = np.arange(100, dtype=np.int32) % 3, np.arange(100, dtype=np.float32)
-    assert pair_kernel(mean)(bins, values, num_bins=3).tolist() == [49.5, 49.0, 50.0]
 
 
 def test_double_precision_is_noticed():

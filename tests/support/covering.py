@@ -1,0 +1,58 @@
+"""Combinations that cover every pair (or triple) of values, in the place of all combinations.
+
+Most faults depend on two or three choices at once (Kuhn, Wallace, Gallo 2004): arrays that cover those find them with a
+fraction of the cases. `pytest --exhaustive` takes all combinations instead.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations, product
+from typing import Any
+
+exhaustive = False  # set by conftest
+
+
+def covering(*axes: Sequence[Any], strength: int = 2, seed: object = 0) -> list[tuple[Any, ...]]:
+    """Return rows of one value of each axis, in which all combinations of values of any `strength` axes occur.
+
+    Other seeds give other rows: tests with other fixed choices take another one each, and together cover more.
+    """
+    listed = [list(axis) for axis in axes]
+    if exhaustive or len(axes) <= strength:
+        return list(product(*listed))
+    rows = _rows(tuple(map(len, listed)), strength, str(seed))
+    return [tuple(axis[k] for axis, k in zip(listed, row, strict=True)) for row in rows]
+
+
+@lru_cache(maxsize=1024)
+def _rows(sizes: tuple[int, ...], strength: int, seed: str) -> list[tuple[int, ...]]:
+    """Return rows of indices: each begins with a combination that is missing, and takes the most others along."""
+    rng = random.Random(f"{sizes}{strength}{seed}")
+    axes = range(len(sizes))
+    missing = {
+        (chosen, values)
+        for chosen in combinations(axes, strength)
+        for values in product(*(range(sizes[axis]) for axis in chosen))
+    }
+    waiting = sorted(missing)
+    rng.shuffle(waiting)
+    found = []
+    for chosen, values in waiting:
+        if (chosen, values) not in missing:
+            continue
+        row = dict(zip(chosen, values, strict=True))
+        rest = [axis for axis in axes if axis not in row]
+        rng.shuffle(rest)
+        for axis in rest:
+            others = [c for c in combinations(sorted({*row, axis}), strength) if axis in c]
+            candidates = list(range(sizes[axis]))
+            rng.shuffle(candidates)
+            row[axis] = max(
+                candidates, key=lambda k: sum((c, tuple({**row, axis: k}[a] for a in c)) in missing for c in others)
+            )
+        missing -= {(c, tuple(row[a] for a in c)) for c in combinations(axes, strength)}
+        found.append(tuple(row[axis] for axis in axes))
+    return found

@@ -1,0 +1,37 @@
+"""What must be set before PyOpenCL is imported: profiles and caches of a run's own.
+
+Caches of compiled kernels outlive a run and can hide build errors, so each run has new ones, which all its processes
+share. With CLHIST_TEST_CACHE=1 they stay in .pytest_cache: a developer's second run compiles only what has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+_OWN = tempfile.mkdtemp(prefix="clhist-tests-")
+_KEPT = TESTS.parent / ".pytest_cache" / "opencl"
+
+os.environ["CLHIST_PROFILES"] = f"{_OWN}/profiles"  # none, in the place of the user's own
+os.environ.pop("CLHIST_PROFILE", None)
+if os.environ.get("CLHIST_TEST_CACHE") == "1":
+    _KEPT.mkdir(parents=True, exist_ok=True)
+    os.environ |= {"POCL_CACHE_DIR": str(_KEPT), "XDG_CACHE_HOME": str(_KEPT)}
+    os.environ.pop("PYOPENCL_NO_CACHE", None)
+else:
+    os.environ["PYOPENCL_NO_CACHE"] = "1"
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        os.environ["POCL_CACHE_DIR"] = _OWN
+
+
+def hide_opencl() -> None:
+    """Let this process, and those that it starts, find no OpenCL."""
+    os.environ["OCL_ICD_VENDORS"] = "/nowhere.icd"
+
+
+def remove() -> None:
+    """Remove what is of this run alone."""
+    shutil.rmtree(_OWN)

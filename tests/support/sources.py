@@ -1,0 +1,174 @@
+"""From what a call asks for to kernel sources and strategies, without a device.
+
+Tests of sources and of plans go through here: how the library plans and renders is known to this file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from clhist import Operator, Profile, operators
+from clhist.codegen.from_plan import partition_specs, sweep_spec
+from clhist.codegen.render import (
+    render_combine,
+    render_partition,
+    render_sort_pairs,
+    render_sort_scan,
+    render_sweep,
+)
+from clhist.codegen.source import Source
+from clhist.codegen.specs import CombineSpec
+from clhist.hardware.atomics import to_prove
+from clhist.planning.partition import PartitionedPlan
+from clhist.planning.plan import Plan
+from clhist.planning.problem import Choices, Problem
+from clhist.planning.sweeps import plan_sweeps
+
+# What OpenCL reports of each vendor's devices; atomics that must be proven count as proven.
+_REPORTED = {
+    "core": frozenset({"int64_base_atomics"}),
+    "nvidia": frozenset({"int64_base_atomics", "int64_extended_atomics", "fp64", "nvidia_ptx"}),
+    "amd": frozenset({"int64_base_atomics", "int64_extended_atomics", "fp64", "amd_builtins"}),
+    "intel": frozenset({"int64_base_atomics", "int64_extended_atomics", "ext_float_atomics", "device_fence"}),
+    "cpu": frozenset({"int64_base_atomics", "int64_extended_atomics", "fp64"}),
+}
+COUNT = "EMIT(x[i], 1)"
+WEIGHT = "EMIT(x[i], w[i])"
+
+
+def device(vendor: str) -> Profile:
+    """Return a made-up device with a vendor's features, so that tuning a profile changes no source."""
+    features = _REPORTED[vendor] | {str(atomic.feature) for atomic in to_prove(_REPORTED[vendor])}
+    kind, threads, group = ("cpu", 8, 1) if vendor == "cpu" else ("gpu", 65536, 256)
+    return replace(Profile(vendor, kind, 49152, 2**22, 64, threads, group, {}), features=features)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a caller asks for.
+
+    Attributes
+    ----------
+    operator : Operator or dict of str to Operator
+        One, or several by name.
+    code, preamble : str
+        The map; it reads `x` (int), `w` (the first operator's value type) and whatever `more` declares.
+    more : str
+        Further arguments.
+    size, bins : int
+        N and H; all outputs have as many bins.
+    choices : dict
+        The caller's: update, memory, copies, passes, work_group_size, locks.
+    histograms : int, optional
+        Of a batch.
+    ragged : bool
+        Whether the batch is given by offsets.
+    largest : bool
+        Whether the largest bin is reported.
+    aligned : bool
+        Whether arrays allow wide loads.
+    race_factor : float
+        RF.
+    """
+
+    operator: Operator | dict[str, Operator]
+    code: str = COUNT
+    preamble: str = ""
+    more: str = ""
+    size: int = 1_000_000
+    bins: int = 500
+    choices: dict[str, Any] = field(default_factory=dict)
+    histograms: int | None = None
+    ragged: bool = False
+    largest: bool = False
+    aligned: bool = True
+    race_factor: float = 1.0
+
+
+def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yield what each program of a call is called, with its compiler options, and its source."""
+    source = _source(call)
+    for plan in _planned(call, profile):
+        spec = sweep_spec(plan, source, profile, aligned=call.aligned, reach=call.largest)
+        index = plan.output_indices[0]
+        if plan.strategy == "sort":
+            yield "pairs", render_sort_pairs(spec, source.max_pairs[index] or 1)
+            yield "scan of sorted pairs", render_sort_scan(plan.outputs[0].operator, "held_t")
+            continue
+        if isinstance(plan, PartitionedPlan):
+            before, spec = partition_specs(plan, spec, source.values[index], profile.local_memory)
+            yield "split and index", render_partition(before)
+        yield " ".join(("sweep", *spec.options)), render_sweep(spec)
+
+
+def combine_source(operator: Operator, **changed: Any) -> str:
+    """Return the source of the kernels that clear and combine copies."""
+    return render_combine(CombineSpec(operator, **{"order": "interleaved", "columns": 256, **changed}))
+
+
+def strategy(call: Call, profile: Profile) -> str:
+    """Return in a few letters how a call is computed, with the number of passes where there are several."""
+    (plan, *others) = _planned(call, profile)
+    assert not others
+    word = f"private {plan.memory}" if plan.update == "private" else _WORDS.get(plan.strategy, plan.memory)
+    return word if plan.passes == 1 else f"{word} /{plan.passes}"
+
+
+_WORDS = {"sort": "sort", "partitioned": "partitioned", "packed": "packed", "flattened": "flat global"}
+
+
+def _declared(call: Call) -> str:
+    value = "int"
+    if isinstance(call.operator, Operator):
+        value = "value_t" if call.operator.dtype.names else _C_NAMES.get(call.operator.dtype, "int")
+    return ", ".join(["const int *x", *[f"const {value} *w"] * ("w[i]" in call.code), *[call.more] * bool(call.more)])
+
+
+_C_NAMES = {
+    np.dtype(np.float32): "float", np.dtype(np.float64): "double", np.dtype(np.int64): "long",
+    np.dtype(np.uint64): "ulong", np.dtype(np.int8): "char", np.dtype(np.uint8): "uchar", np.dtype(np.int16): "short",
+}  # fmt: skip
+
+
+def _source(call: Call) -> Source:
+    named = {"": call.operator} if isinstance(call.operator, Operator) else call.operator
+    suffixes = [f"_{name}" if name else "" for name in named]
+    return Source.of(_declared(call), call.code, list(named.values()), suffixes, preamble=call.preamble)
+
+
+def _planned(call: Call, profile: Profile) -> tuple[Plan, ...]:
+    source = _source(call)
+    problem = Problem(
+        source.histograms([call.bins] * len(source.operators)),
+        call.size,
+        call.histograms,
+        not call.ragged,
+        call.race_factor,
+        Choices(**call.choices),
+        2**33,
+    )
+    return plan_sweeps(problem, profile)
+
+
+# Operators of every kind: by an atomic, by one that few devices have, by compare-exchange, by a lock, lifted, in parts.
+COUNTS = operators.add(np.int32)
+OPERATORS = {
+    "add int32": COUNTS,
+    "add int64": operators.add(np.int64),
+    "add float32": operators.add(np.float32),
+    "add float64": operators.add(np.float64),
+    "maximum int8": operators.maximum(np.int8),
+    "fmin float32": operators.fmin(np.float32),
+    "multiply float32": operators.multiply(np.float32),
+    "saturating_add uint8": operators.saturating_add(np.uint8, 200),
+    "argmax float32": operators.argmax(np.float32),
+    "argmax int64": operators.argmax(np.int64, np.int64),
+    "logical_or bool": operators.logical_or(),
+    "mean float32": operators.mean(np.float32),
+    "variance float32": operators.variance(np.float32, accumulator=np.float32),
+    "reproducible_add float32": operators.reproducible_add(np.float32, 1000.0),
+}
