@@ -24,29 +24,27 @@ from pathlib import Path
 import numpy as np
 
 from clhist import operators
-from clhist.codegen.arguments import parse_arguments
-from clhist.codegen.layout import is_wide, local_capacity
-from clhist.codegen.maps import max_pairs_of, uniform_value
+from clhist.codegen.from_plan import partition_specs, sweep_spec
 from clhist.codegen.parameters import held_words
 from clhist.codegen.render import (
     render_combine,
     render_measure,
-    render_pairs,
     render_partition,
     render_probe,
-    render_segments,
+    render_sort_pairs,
+    render_sort_scan,
     render_sweep,
 )
-from clhist.codegen.specs import DEVICE_FENCE_OPTIONS, CombineSpec, SweepPart, SweepSpec
-from clhist.engine.partition import specs
+from clhist.codegen.source import Source
+from clhist.codegen.specs import CombineSpec, SweepPart
 from clhist.hardware.atomics import to_prove
-from clhist.hardware.profile import Profile, Report, load_profiles, merge
-from clhist.opencl.device import features_of
+from clhist.hardware.profile import Profile, Report, merge
+from clhist.hardware.profile_files import load_profiles
+from clhist.hardware.vendors import PROVEN_FENCE, features_of
 from clhist.operators.operator import Operator
-from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan
-from clhist.planning.problem import Choices, Problem
+from clhist.planning.problem import FREE, Choices, Problem
 from clhist.planning.sweeps import plan
 
 WORKERS = 2
@@ -227,7 +225,7 @@ def profile_of(target: Target, tools: Tools) -> Profile:
     """Return the profile, with the features that such a device shows."""
     vendor, extensions, platform, version = target.driver
     said = features_of(f"{extensions} {target.more}", platform, version)
-    found, fence = set(said), "device_fence"
+    found, fence = set(said), PROVEN_FENCE.feature
     for atomic in to_prove(said):
         if atomic.word != "double" or "fp64" in said:
             code, _ = tools.compile(target, render_probe([atomic], 3), atomic.options)
@@ -235,7 +233,7 @@ def profile_of(target: Target, tools: Tools) -> Profile:
                 found.add(str(atomic.feature))
     if (
         fence in found
-        and "clhist_prove_fence" not in tools.compile(target, render_probe([], 3), DEVICE_FENCE_OPTIONS)[0]
+        and "clhist_prove_fence" not in tools.compile(target, render_probe([], 3), PROVEN_FENCE.fence_options)[0]
     ):
         found.remove(fence)
     aliases = (target.name,) if vendor == NVIDIA[0] else ()
@@ -320,27 +318,28 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
             yield Program(
                 f"combine {operator.name}, {rows} rows", render_combine(CombineSpec(operator, "interleaved", 32, rows))
             )
-    spec = SweepSpec((), parse_arguments(X, {}), "EMIT(x[i], ((value_t){x[i], i}))", "global", "interleaved", 256)
-    output = planned(profile, LARGER, X, spec.map, 500, Choices(), None).outputs
-    yield Program("pairs to sort", render_pairs(replace(spec, outputs=output, features=features), 1))
+    source = Source.of(X, "EMIT(x[i], ((value_t){x[i], i}))", [LARGER])
+    spec = replace(sweep_spec(planned(source, profile, 500), source, profile, aligned=False), work_group_size=256)
+    yield Program("pairs to sort", render_sort_pairs(spec, 1))
     scan = "__kernel void scan(__global held_t *a, __global uchar *to) { clhist_publish("
     scan += "clhist_joined(clhist_neutral(), clhist_joined(a[0], a[1], 0), 0), 3, to, 0); }"
-    yield Program(f"sorted pairs of {held_words(LARGER)} words", f"{render_segments(LARGER, 'held_t')}\n{scan}")
+    yield Program(f"sorted pairs of {held_words(LARGER)} words", f"{render_sort_scan(LARGER, 'held_t')}\n{scan}")
     for name in ("local_memory", "local_argument", "read", "scatter", "stride", "residents", "nothing"):
         yield Program(f"measure {name}", render_measure(name, words=4096))
 
 
 def planned(
-    profile: Profile, operator: Operator, arguments: str, code: str, bins: int, choices: Choices,
-    histograms: int | None, equal_shares: bool = True,
+    source: Source, profile: Profile, bins: int, choices: Choices = FREE, histograms: int | None = None,
+    equal_shares: bool = True,
 ) -> Plan:  # fmt: skip
-    """Return the plan of a call."""
-    problem = Problem.of(
-        operator, bins, 10_000_000, value=uniform_value("", code, parse_arguments(arguments, {})),
-        max_pairs=max_pairs_of("EMIT", code), choices=choices, num_histograms=histograms, equal_shares=equal_shares,
-        memory_budget=2**33,
+    """Return the plan of a call with one operator."""
+    return plan(
+        Problem(
+            source.histograms([bins]), 10_000_000, histograms, equal_shares, choices=choices, memory_budget=2**33,
+            read_bytes=source.read_bytes,
+        ),
+        profile,
     )  # fmt: skip
-    return plan(problem, profile)
 
 
 def sweep(
@@ -349,17 +348,12 @@ def sweep(
     name: str = "",
 ) -> Iterator[Program]:  # fmt: skip
     """Yield the programs of one sweep, with the instructions that its parts must become."""
-    declared, features = parse_arguments(arguments, {}), profile.features or frozenset()
-    value = uniform_value("", code, declared)
-    chosen = planned(profile, operator, arguments, code, bins, Choices(update, memory), histograms, batch != "table")
-    spec = SweepSpec(
-        chosen.outputs, declared, code, chosen.memory, "interleaved", chosen.work_group_size,
-        local_capacity(chosen.outputs, chosen, profile), chosen.teams, batch, is_wide(chosen), True,
-        features=features, packed=isinstance(chosen, PackedPlan), one_pair=True,
-    )  # fmt: skip
+    source = Source.of(arguments, code, [operator])
+    chosen = planned(source, profile, bins, Choices(update, memory), histograms, batch != "table")
+    spec = sweep_spec(chosen, source, profile, aligned=True)
     title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
     if isinstance(chosen, PartitionedPlan):
-        before, spec = specs(chosen, spec, value, profile.local_memory)
+        before, spec = partition_specs(chosen, spec, source.values[0], profile.local_memory)
         increment = {
             "amd": r"ds_(inc|add)_rtn_u32", "nvidia": r"atom\.shared\.(inc|add)\.[us]32",
             "intel": r"atomic int32 integer (increment|add)",
@@ -372,13 +366,13 @@ def sweep(
         cas = replace(spec.parts[0], update="cas")
         wanted.add(instruction(target.vendor, cas, "local"))
         assert name == "counters of 16 bits"
-    elif all(part.update == "native" for part in spec.parts) and not (spec.holds and spec.memory == "local"):
+    elif all(part.update == "native" for part in spec.parts) and not (spec.hot_bin and spec.memory == "local"):
         unwanted.add(LOOPS[target.vendor])
     if spec.update == "lock" and spec.memory == "global":
         wanted.add(FENCE[target.vendor])
-    if spec.converges:
+    if spec.reconvergence:
         wanted.add(r"bar\.warp\.sync")
-    how = f"{spec.memory} {spec.update}{', holds' if spec.holds else ''}{', packed' if spec.packed else ''}"
+    how = f"{spec.memory} {spec.update}{', holds' if spec.hot_bin else ''}{', packed' if spec.packed else ''}"
     yield Program(f"{title}, {how}", render_sweep(spec), spec.options, tuple(wanted), tuple(unwanted))
 
 

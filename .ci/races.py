@@ -4,7 +4,7 @@ beyond an array, and compare the results with NumPy's.
     .ci/races.py path/to/liboclgrind-rt-icd.so
 
 Oclgrind ends well whatever it finds, so what it says is read, and has to be nothing. Kernels are built with
-CLHIST_CHECKED, see kernels_cl/operator.mako. That it would say something is tried first, with errors that are meant.
+CLHIST_CHECKED, see kernels_cl/types.mako. That it would say something is tried first, with errors that are meant.
 """
 
 from __future__ import annotations

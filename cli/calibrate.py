@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from clhist.cli.main import table
-from clhist.hardware.profile import PARAMETERS
+from clhist.hardware.profile_files import PARAMETERS
 
 
 @click.command()

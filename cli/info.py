@@ -16,8 +16,10 @@ import pyopencl as cl
 from clhist import __version__, operators
 from clhist.cli.main import bytes_text, table
 from clhist.errors import NoDeviceError, ProfileError
-from clhist.hardware.atomics import FEATURES, MEMORIES, native_atomic, native_table
-from clhist.hardware.profile import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, matching, user_directory
+from clhist.hardware.atomics import native_atomic, native_table
+from clhist.hardware.profile import matching
+from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, user_directory
+from clhist.hardware.vendors import FEATURES, MEMORIES, VENDOR_PATHS
 from clhist.opencl import device
 from clhist.operators.operator import Operator
 from clhist.planning.updates import available_updates
@@ -50,7 +52,7 @@ _LABELS = {
     "work_group_size": "work-group size (B)",
 }
 
-_WAYS = {"nvidia_ptx": "ptx", "ext_float_atomics": "ext", "amd_builtins": "amd"}
+_WAYS = {path.feature: path.label for path in VENDOR_PATHS if path.label}
 
 _LEGEND = (
     "native: a hardware atomic; cas: a loop of compare and exchange; lock: a spinlock for each bin; -: there is none. "
@@ -58,8 +60,8 @@ _LEGEND = (
 )
 
 _WAYS_LEGEND = (
-    "yes: by OpenCL's core or extensions; ptx: by inline PTX; ext: by cl_ext_float_atomics; amd: by builtins of AMD's "
-    "compiler. The last three have shown on this device that they are right. local, global: only there."
+    f"yes: by OpenCL's core or extensions; {'; '.join(f'{p.label}: {p.source}' for p in VENDOR_PATHS if p.label)}. "
+    "All but the first were tested on this device and gave right results. local, global: only there."
 )
 
 _PROFILES_LEGEND = (

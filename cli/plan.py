@@ -14,7 +14,8 @@ from clhist import operators
 from clhist.cli.plan_text import PlannedSweep, show
 from clhist.errors import NoDeviceError
 from clhist.hardware.atomics import ALL_FEATURES
-from clhist.hardware.profile import Profile, load_profiles, named_profile
+from clhist.hardware.profile import Profile, named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
 from clhist.planning.plan import Plan

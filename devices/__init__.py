@@ -1,1 +1,1 @@
-"""Device profiles as TOML; clhist.hardware.profile reads them."""
+"""Device profiles as TOML; clhist.hardware.profile_files reads them."""

@@ -1,5 +1,5 @@
-## Before and after the sweep: copies that work-items share are set to the neutral element, and all copies become one.
-<%namespace name="operators" file="operator.mako"/>
+## Before and after the sweep: one kernel sets shared copies to the neutral element, the other combines all copies.
+<%namespace name="types" file="types.mako"/>
 <%
     operator = spec.operator
     dest_t = "accumulator_t" if spec.dest_is_partial else "value_t"
@@ -7,7 +7,7 @@
     cells = ", ".join(f"cells{n}" for n in range(len(operator.parts)))
     stride = "clhist_bins" if spec.batch else "clhist_num_bins"
 
-    ## Where the copies of bin k of all histograms lie: the first of them, and how many.
+    ## Where the copies of bin k of all histograms begin, and how many there are.
     place = {
         "table": "const ulong first = clhist_first[k / clhist_bins], copies = clhist_first[k / clhist_bins + 1] - first, "
         "at = first * clhist_bins + k % clhist_bins;",
@@ -39,12 +39,12 @@
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
-${operators.types(operator, "", declare, {})}
-<%operators:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
+${types.values(operator, "", declare, {})}
+<%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
-${operators.part(part, n, c_name)}
+${types.part(part, n, c_name)}
 % endfor
-</%operators:functions>
+</%types:functions>
 % if not spec.out_is_partial:
 value_t clhist_finish(const accumulator_t a)
 {
@@ -92,7 +92,7 @@ __kernel void clhist_clear(${", ".join(parameter.declaration for parameter in cl
 }
 
 % if spec.rows > 1:
-## One bin is combined by ${spec.rows} neighbouring rows of a work-group, each over every ${spec.rows}th copy.
+## Work-groups have ${spec.rows} rows; each row combines every ${spec.rows}th copy of a bin, then the rows are combined in a tree.
 % endif
 __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parameter in combine_parameters)})
 {

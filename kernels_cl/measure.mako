@@ -1,6 +1,6 @@
-## The kernels that measure a device: each stresses one thing alone.
+## Kernels that measure a device: each stresses one resource.
 % if kernel == "local_memory":
-## Every word is written, and checked by another work-item than the one that wrote it.
+## Writes every word, and checks each from another work-item than the one that wrote it.
 __kernel void clhist_measure(__global int *wrong)
 {
     __local uint cells[${words}];
@@ -28,8 +28,8 @@ __kernel void clhist_measure(__global int *wrong, __local uint *cells, const uin
         atomic_xchg(wrong, 1);
 }
 % elif kernel == "read":
-## So many vectors of 16 bytes are read `rounds` times over, four loads in flight: on a GPU neighbouring work-items read
-## neighbours, on a CPU each has a block of its own.
+## Reads vectors of 16 bytes, `rounds` times over, four loads in flight: neighbouring work-items read neighbours (GPU) or
+## a block each (CPU).
 __kernel void clhist_measure(__global const uint4 *x, const ulong vectors, const uint rounds, const uint blocked,
                              __global uint *sums)
 {
@@ -53,7 +53,7 @@ __kernel void clhist_measure(__global const uint4 *x, const ulong vectors, const
         sums[0] = 1;
 }
 % elif kernel == "scatter":
-## Atomic additions to pseudo-random words of a working set: caches hold one copy of what is updated.
+## Atomic additions to pseudo-random words of a working set.
 __kernel void clhist_measure(__global uint *x, const uint words, const uint each)
 {
     uint state = 2654435761u * (uint)get_global_id(0) + 12345u;
@@ -63,7 +63,7 @@ __kernel void clhist_measure(__global uint *x, const uint words, const uint each
     }
 }
 % elif kernel == "stride":
-## One word of every `stride` is read, the words of all strides once.
+## Reads one word of every `stride`, once.
 __kernel void clhist_measure(__global const uint *x, const ulong count, const ulong stride, __global uint *sums)
 {
     uint sum = 0;
@@ -73,7 +73,7 @@ __kernel void clhist_measure(__global const uint *x, const ulong count, const ul
         sums[0] = 1;
 }
 % elif kernel == "residents":
-## Each work-group counts itself in, watches how many are there for a bounded while, and leaves.
+## Counts resident work-groups: each counts itself in, polls the count for a bounded time, and leaves.
 __kernel void clhist_measure(volatile __global int *present, volatile __global int *most, const uint patience)
 {
     if (get_local_id(0) == 0) {

@@ -1,8 +1,7 @@
-## Partitioning: the pairs of a map are grouped by ranges of bins, each of which fits local memory. A work-group takes one
-## tile of ${spec.tile} elements, groups its pairs in local memory, and writes them to a region of its own; where the pairs of
-## each partition begin in it is left to `clhist_starts`. A bin is written as its 16-bit place in its partition; places
-## beyond the last, all ones, are no bin.
-<%namespace name="operators" file="operator.mako"/>
+## Partitioning (a multisplit): groups the pairs of a map by ranges of bins that fit local memory. A work-group takes one
+## tile of ${spec.tile} elements, groups its pairs in local memory and writes them to its own region; `clhist_starts` records where
+## each partition begins in it. A bin is stored as its 16-bit offset in its partition; 0xffff marks padding.
+<%namespace name="types" file="types.mako"/>
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix
     group, lanes, most, counters, padding = sweep.work_group_size, sweep.vector_width, spec.most, spec.counters, spec.padding
@@ -23,10 +22,10 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 % for each in (*sweep.outputs, *sweep.ignored):
-${operators.types(each.operator, each.suffix, declare, known)}
+${types.values(each.operator, each.suffix, declare, known)}
 % endfor
-${operators.bins(False)}
-${operators.look()}
+${types.bins(False)}
+${types.relaxed_access()}
 % for each in (*sweep.ignored, *sweep.outputs):
 % if preamble_of[each]:
 % if each.suffix:
@@ -40,7 +39,7 @@ ${preamble_of[each]}
 % endif
 % endif
 % endfor
-${operators.before_the_map(sweep, declare, known)}
+${types.caller_code(sweep, declare, known)}
 % if words:
 typedef union { ${value_t} value; uint words[${words}]; } clhist_union_t;
 % endif
@@ -64,11 +63,7 @@ void clhist_map(${", ".join([*sweep.map_parameters(), "const clhist_index_t i", 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_split(${", ".join(parameter.declaration for parameter in split_parameters)})
 {
-% for argument in sweep.arguments:
-% if argument.is_array:
-    ${argument.parameter} = (${argument.pointer})((__global const char *)${argument.name}__base + ${argument.name}__offset);
-% endif
-% endfor
+${types.arrays(sweep)}\
     __local uint clhist_counts[${most * counters}];
     __local uint clhist_ends[${most}];
     __local uint4 clhist_staged_bins[${room * 2 // 16}];
@@ -84,7 +79,7 @@ void clhist_split(${", ".join(parameter.declaration for parameter in split_param
 
     const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * ${spec.tile};
     const bool clhist_is_full = clhist_size - clhist_start >= ${spec.tile};
-## All loads before the first of their elements is used.
+## All loads, before the first element is used.
 % for argument in sweep.streamed:
 % for load in range(loads):
 <%
@@ -139,11 +134,11 @@ void clhist_split(${", ".join(parameter.declaration for parameter in split_param
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
-## Where each partition begins, rounded up so that wide loads can read it, and within it each counter's pairs.
+## Exclusive sums: where each partition begins, rounded up for wide loads, and within it the pairs of each counter.
     uint clhist_total = 0;
     if (clhist_lane < clhist_partitions) {
         for (uint k = 0; k < ${counters}; ++k) {
-            ## Neighbouring partitions begin at different counters, and so in different banks.
+            ## Neighbouring partitions start at different counters, and so in different banks.
             const uint counter = clhist_lane * ${counters} + (clhist_lane + k) % ${counters};
             const uint count = clhist_counts[counter];
             clhist_counts[counter] = clhist_total;
@@ -198,7 +193,7 @@ ${scan("clhist_ends", most)}
 }
 
 <% group = spec.index_group %>\
-## One work-group for each partition: how many pairs of it lie in the tiles before each, and in all.
+## One work-group for each partition counts its pairs: before each tile, and in all.
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_index(${", ".join(parameter.declaration for parameter in index_parameters)})
 {
@@ -222,7 +217,7 @@ ${scan("clhist_ends", group)}
         clhist_totals[get_group_id(0)] = clhist_ends[clhist_lane];
 }
 
-## Inclusive sums of the first `size` words of a local array, a power of two and at most as many as work-items.
+## Inclusive sums of the first `size` words of a local array; `size` is a power of two, at most the number of work-items.
 <%def name="scan(name, size)">
 <% span = 1 %>\
 % while span < size:

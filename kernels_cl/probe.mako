@@ -1,6 +1,6 @@
-## Programs that show whether a hardware atomic, or a fence, does on a device what it should: see clhist/probe.py.
-## A compiler that lacks the one asked for builds a program without the kernel.
-## NVIDIA's driver crashes when asked for the kernels of a program that has none.
+## Programs that prove whether a hardware atomic, or a fence, works on a device; see clhist/opencl/probe.py.
+## Where the compiler lacks it, the program has no kernel for it.
+## NVIDIA's driver crashes when queried for the kernels of a program without any; hence this one.
 __kernel void clhist_nothing(void) {}
 #ifdef __has_builtin
 #define CLHIST_HAS_BUILTIN(name) __has_builtin(name)
@@ -18,7 +18,7 @@ void clhist_update${n}(__${atomic.memory} ${word} *cell, const ${word} v)
     volatile __${atomic.memory} ${word} *p = (volatile __${atomic.memory} ${word} *)cell;
     ${atomic.code}
 }
-## All work-groups update the same cells if these are in global memory, each its own if they are in local memory.
+## In global memory all work-groups update the same cells, in local memory each its own.
 __kernel void clhist_prove${n}(__global ${word} *cells, __global const ${word} *values, const uint each)
 {
     const uint lane = get_local_id(0), lanes = get_local_size(0), group = get_group_id(0);

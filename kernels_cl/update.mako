@@ -1,7 +1,34 @@
-## One bin of part n is updated with one value: a def for each primitive, with the memory space as its parameter.
+## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
+<%def name="of(part, space, fence, bins_are_computed)">
+% if part.update == "private":
+${private(part.n, space, bins_are_computed)}
+% elif part.update == "native":
+${native(part.n, space, part.atomic)}
+% elif part.update == "cas":
+${cas(part.n, space, exchange_of(part))}
+% else:
+${guarded(part.n, space, part.part)}
+${lock(part.n, space, fence)}
+% endif
+</%def>
 
-## Where bins are computed, not read, Intel's compiler for CPUs makes vectors of bins that meet: of `i & 3` all but one in
-## four are lost. It cannot where cells are volatile, which is no slower but for bins that never change.
+## `clhist_try<n>` attempts the same once and returns whether it succeeded.
+<%def name="attempt(part, space, fence)">
+% if part.update == "lock":
+${try_lock(part.n, space, fence)}
+% else:
+${try_cas(part.n, space, exchange_of(part))}
+% endif
+</%def>
+
+<%!
+    def exchange_of(part):
+        """The compare-exchange of a cell: of the core for 32 bits, of cl_khr_int64_base_atomics for 64."""
+        return "atomic_cmpxchg" if part.part.cell_bytes == 4 else "atom_cmpxchg"
+%>
+
+## Intel's CPU compiler vectorises loops over computed bins, and loses updates when lanes hit the same bin (`i & 3` keeps
+## one in four). Volatile cells prevent it, at no cost except when all updates hit one bin.
 <%def name="private(n, space, bins_are_computed)">
 <% volatile = "volatile " if bins_are_computed else "" %>\
 void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
@@ -19,7 +46,7 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 }
 </%def>
 
-## Words are compared, not values: a NaN never equals itself. A value that changes nothing needs no exchange.
+## Compares words, not values: a NaN never equals itself. Skips the exchange if the value changes nothing.
 <%def name="cas(n, space, exchange)">
 void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
@@ -37,7 +64,7 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 }
 </%def>
 
-## What a lock guards, word by word: clang copies a volatile struct to the memory of a work-item, and reads it there.
+## The critical section of a lock, word by word: clang would copy a volatile struct to private memory and read it there.
 <%def name="guarded(n, space, part)">
 <%
     kind, prefix = ("ulong", "atom") if part.alignment % 8 == 0 else ("uint", "atomic")
@@ -61,8 +88,8 @@ void clhist_guarded${n}(volatile ${space} cell${n}_t *bin, const part${n}_t valu
 }
 </%def>
 
-## The release yields the flag that ends the loop. With a plain flag compilers move the release behind the loop, where
-## the lanes of a wave that hold a lock wait for the others for ever.
+## The result of the release ends the loop. With a separate flag, compilers move the release behind the loop: lanes that
+## hold a lock then wait forever for the other lanes of their wave.
 <%def name="lock(n, space, fence)">
 void clhist_update${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, const part${n}_t value)
 {
@@ -79,7 +106,6 @@ void clhist_update${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, c
 }
 </%def>
 
-## The same, tried once: whether it succeeded.
 <%def name="try_cas(n, space, exchange)">
 bool clhist_try${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clhist.cli.bench.command import plot as bench_plot
+from clhist.cli.bench import plot as bench_plot
 from clhist.cli.bench.inputs import DISTRIBUTIONS, Host, Input, InputSpec, keys, weights
 from clhist.cli.bench.lab import Lab, difference
 from clhist.cli.bench.operators import OPERATORS, SATURATION

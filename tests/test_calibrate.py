@@ -13,7 +13,7 @@ from clhist.calibration import calibrate, measure
 from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.cli.main import main
 from clhist.errors import ProfileError
-from clhist.hardware.profile import PARAMETERS, parse_profile
+from clhist.hardware.profile_files import PARAMETERS, parse_profile
 from clhist.opencl.device import own_profile
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from clhist.cli.bench import lab as bench_lab
 from clhist.cli.bench.command import SUITES
-from clhist.cli.bench.command import lab as bench_lab
 from clhist.cli.bench.operators import OPERATORS
 from clhist.cli.bench.peer_functions import Peer
 from clhist.cli.main import main

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import clhist
 from clhist import errors
 from clhist.cli import main as cli
-from clhist.hardware.profile import PARAMETERS
+from clhist.hardware.profile_files import PARAMETERS
 from clhist.opencl.device import device_profile
 
 

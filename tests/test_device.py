@@ -14,7 +14,7 @@ from processes import run_python
 
 import clhist
 from clhist import NoDeviceError
-from clhist.hardware.profile import PARAMETERS
+from clhist.hardware.profile_files import PARAMETERS
 from clhist.opencl import device
 from clhist.opencl import icd as runtimes
 

@@ -10,7 +10,8 @@ from plans import plan
 
 from clhist import Profile, operators
 from clhist.codegen.layout import local_capacity
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning.plan import Output
 from clhist.planning.problem import Choices
 from clhist.planning.updates import BY_NAME

@@ -14,7 +14,8 @@ from clhist import operators
 from clhist.calibration import rates as measure_plans
 from clhist.calibration.measure import Bench
 from clhist.cli.main import main
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning.choose import PREDICTED
 from clhist.planning.problem import Choices
 from clhist.planning.sweeps import times as model_times

@@ -39,7 +39,7 @@ def test_every_data_file_is_packaged():
 def test_templates_and_profiles_are_found_as_resources():
     templates = {item.name for item in resources.files("clhist.kernels_cl").iterdir()}
     profiles = {item.name for item in resources.files("clhist.devices").iterdir()}
-    assert {"operator.mako", "update.mako", "sweep.mako", "combine.mako"} <= templates
+    assert {"types.mako", "update.mako", "sweep.mako", "combine.mako"} <= templates
     assert {"default-cpu.toml", "default-gpu.toml", "nvidia-geforce-rtx-2080-ti.toml"} <= profiles
 
 

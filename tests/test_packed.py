@@ -9,7 +9,8 @@ import pytest
 from plans import plan
 
 from clhist import HistogramKernel, operators
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning.problem import Choices
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import counts_of

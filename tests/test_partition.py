@@ -22,7 +22,8 @@ from clhist.cli.main import main
 from clhist.codegen.maps import uniform_value
 from clhist.engine.given import Call
 from clhist.engine.partition import division
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning.problem import Choices
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of

@@ -15,7 +15,8 @@ from clhist.codegen.layout import local_capacity
 from clhist.codegen.maps import max_pairs_of
 from clhist.engine.batch import Batch
 from clhist.hardware.atomics import ALL_FEATURES
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sweeps import plan_sweeps
 

@@ -9,12 +9,14 @@ import pytest
 
 from clhist import Operator, operators
 from clhist.codegen.render import render_probe, render_sweep
-from clhist.codegen.specs import DEVICE_FENCE, Output, SweepSpec
+from clhist.codegen.specs import SweepSpec
 from clhist.engine.stages import sweep_kernel
 from clhist.hardware.atomics import ALL_FEATURES, MEMORIES, NATIVE_ATOMICS, NativeAtomic, native_atomic, to_prove
+from clhist.hardware.vendors import PROVEN_FENCE
 from clhist.opencl import probe
 from clhist.opencl.device import device_features, features_of
 from clhist.opencl.probe import proven_features
+from clhist.planning.plan import Output
 
 # What every device can do: the words of floats are exchanged.
 EXCHANGE = """volatile __MEMORY uint *word = (volatile __MEMORY uint *)p;
@@ -82,7 +84,7 @@ def test_doubles_need_double_precision(table, queue):
 
 
 def test_a_fence_that_the_compiler_lacks(queue, monkeypatch):
-    monkeypatch.setattr(probe, "DEVICE_FENCE_OPTIONS", ("-cl-std=CL1.2",))
+    monkeypatch.setattr(probe, "PROVEN_FENCE", replace(PROVEN_FENCE, fence_options=("-cl-std=CL1.2",)))
     monkeypatch.setattr(probe, "render_probe", lambda atomics, cells: "__kernel void other(void) {}")
     assert proven_features(queue.context, queue.device, {"device_fence"}) == set()
 
@@ -120,7 +122,7 @@ def test_options_follow_the_atomics_used():
     assert sweep_spec(pair, "local", ext, "lock").options == ()
     in_global = sweep_spec(pair, "global", ext, "lock")
     assert in_global.options == ("-cl-std=CL3.0",)
-    assert DEVICE_FENCE in render_sweep(in_global)
+    assert PROVEN_FENCE.fence in render_sweep(in_global)
     assert sweep_spec(pair, "global", ext | {"nvidia_ptx"}, "lock").options == ()
 
 

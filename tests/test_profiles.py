@@ -8,17 +8,8 @@ import pytest
 
 import clhist
 from clhist import ProfileError
-from clhist.hardware.profile import (
-    PARAMETERS,
-    Profile,
-    Report,
-    check_fits,
-    load_profiles,
-    matching,
-    merge,
-    named_profile,
-    parse_profile,
-)
+from clhist.hardware.profile import Profile, Report, check_fits, matching, merge, named_profile
+from clhist.hardware.profile_files import PARAMETERS, load_profiles, parse_profile
 
 NUMBERS = {"local_memory": 1000, "l2_cache": 2000, "l2_line": 32, "hardware_threads": 400, "work_group_size": 50}
 REPORT = Report("ACME Turbo 3000", "ACME Corporation", "gpu", 10, 1024, 49152, 4_000_000, 128)

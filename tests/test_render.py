@@ -58,7 +58,8 @@ def test_no_device_is_needed():
     printed = run_python(
         """
         import numpy as np
-        from clhist.hardware.profile import load_profiles, named_profile
+        from clhist.hardware.profile import named_profile
+        from clhist.hardware.profile_files import load_profiles
         from clhist.codegen.render import render_combine, render_sweep
         from clhist.codegen.specs import CombineSpec, SweepSpec
 

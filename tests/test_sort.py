@@ -17,7 +17,8 @@ from clhist import BuildError, HistogramKernel, Operator, Profile, operators, re
 from clhist.cli.main import main
 from clhist.engine.given import Call
 from clhist.hardware.atomics import ALL_FEATURES
-from clhist.hardware.profile import load_profiles, named_profile
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_bytes
 from clhist.planning.sweeps import plan_sweeps

@@ -18,7 +18,8 @@ import pyopencl as cl
 from clhist.calibration import measure
 from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.calibration.rates import plan_rates
-from clhist.hardware.profile import PARAMETERS, Profile, parse_profile, user_directory
+from clhist.hardware.profile import Profile
+from clhist.hardware.profile_files import PARAMETERS, parse_profile, user_directory
 from clhist.opencl.device import device_kind, own_profile, trust
 
 # What a measured number may be; beyond it the measurement is taken for wrong.
@@ -35,7 +36,7 @@ class Finding:
     Attributes
     ----------
     key : str
-        Of `clhist.hardware.profile.PARAMETERS`.
+        Of `clhist.hardware.profile_files.PARAMETERS`.
     value : int
         What the profile has from now on.
     source : str
@@ -79,7 +80,7 @@ class Calibration:
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") + ".toml"
 
     def toml(self) -> str:
-        """Return the profile as text; `clhist.hardware.profile.parse_profile` reads it."""
+        """Return the profile as text; `clhist.hardware.profile_files.parse_profile` reads it."""
         lines = [
             f"name = {json.dumps(self.name)}",
             f"kind = {json.dumps(self.kind)}",

@@ -35,8 +35,8 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("volatile __global clhist_bin_t *", "clhist_global_reach", None))
     if spec.batch in ("even", "table"):
         found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
-    if spec.batch == "segments":
-        found += segments_parameters()
+    if spec.batch == "partitioned":
+        found += partitioned_parameters()
     if spec.batch == "flat":
         found.append(Parameter("const ulong", "clhist_each", _ULONG))
         for output in spec.outputs:
@@ -49,7 +49,7 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def segments_parameters() -> list[Parameter]:
+def partitioned_parameters() -> list[Parameter]:
     """Return what a sweep over partitioned pairs must know of them."""
     numbers = ("clhist_partitions", "clhist_tiles", "clhist_region", "clhist_span")
     return [

@@ -21,8 +21,9 @@ from clhist.codegen.parameters import (
     split_parameters,
     sweep_parameters,
 )
-from clhist.codegen.specs import DEVICE_FENCE, CombineSpec, Output, PartitionSpec, SweepSpec
-from clhist.hardware.atomics import NativeAtomic
+from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, SweepSpec
+from clhist.codegen.state import SweepState
+from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
 from clhist.operators.c_types import c_name, declare
 from clhist.operators.operator import Operator
 
@@ -35,10 +36,10 @@ def render_sweep(spec: SweepSpec) -> str:
         streamed=spec.streamed,
         parts=spec.parts,
         kernel_parameters=sweep_parameters(spec),
+        state=SweepState(spec),
         preamble_of=_preambles((*spec.ignored, *spec.outputs)),
         map_body=read_ahead(spec.map, spec.streamed),
         bins_are_computed=_may_compute_bins(spec),
-        fence=spec.fence,
         declare=declare,
         c_name=c_name,
     )
@@ -95,11 +96,11 @@ def render_partition(spec: PartitionSpec) -> str:
     )
 
 
-def render_pairs(spec: SweepSpec, emits: int) -> str:
+def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:
     """Return the OpenCL C program with the kernel ``clhist_pairs``; an element has at most so many values."""
-    return _template("pairs.mako").render(
+    return _template("sort_pairs.mako").render(
         spec=spec,
-        emits=emits,
+        max_pairs=max_pairs,
         output=spec.outputs[0],
         words=held_words(spec.outputs[0].operator),
         kernel_parameters=pairs_parameters(spec),
@@ -108,9 +109,9 @@ def render_pairs(spec: SweepSpec, emits: int) -> str:
     )
 
 
-def render_segments(operator: Operator, held: str) -> str:
+def render_sort_scan(operator: Operator, held: str) -> str:
     """Return the C that PyOpenCL's scan of sorted pairs begins with; `held` is its type of an accumulator."""
-    return _template("segments.mako").render(
+    return _template("sort_scan.mako").render(
         operator=operator, held=held, words=held_words(operator), declare=declare, c_name=c_name
     )
 
@@ -122,7 +123,7 @@ def render_measure(kernel: str, *, words: int = 0) -> str:
 
 def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
     """Return the OpenCL C that shows whether `atomics`, or the device-wide fence if there are none, work."""
-    return _render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else DEVICE_FENCE)
+    return _render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else PROVEN_FENCE.fence)
 
 
 def _render(name: str, **values: object) -> str:

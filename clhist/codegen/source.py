@@ -1,56 +1,77 @@
-"""`Source`: what a map is made of, as one value; its operators come besides."""
+"""`Source`: a map, its operators and everything that their C names, as one value. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from clhist.codegen.arguments import check_structs, integer, parse_arguments
-from clhist.codegen.maps import Argument, is_elementwise
+from clhist.codegen.maps import Argument, is_elementwise, is_streamed, max_pairs_of, uniform_value, uses_position
+from clhist.operators.c_types import needs_fp64
+from clhist.operators.operator import Operator
+from clhist.planning.problem import Histogram
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Source:
-    """A map in C and all that it names.
+    """What a kernel is made of, whatever its calls ask for.
 
     Attributes
     ----------
     arguments : tuple of Argument
-        As they were declared.
-    map, preamble : str
-        C.
-    structs : mapping of str to numpy.dtype
+        Inputs of the map.
+    map : str
+        C run for each `i`, with ``EMIT(bin, value)`` of each output.
+    operators : tuple of Operator
+        How the values of each output are combined.
+    suffixes : tuple of str
+        What the ``EMIT`` of each output ends in; nothing for a single one.
+    preamble : str
+        C before the map.
+    structs : tuple of (str, numpy.dtype)
         Structured types that the C names.
     options : tuple of str
-        For the compiler.
+        Compiler options.
     emits : int or None
-        How many values an element has at most for one histogram, if the caller says so.
+        Upper bound on the pairs that one element emits to one output, as the caller states it; None if not stated.
     """
 
     arguments: tuple[Argument, ...]
     map: str
-    preamble: str
-    structs: Mapping[str, np.dtype]
-    options: tuple[str, ...]
-    emits: int | None
+    operators: tuple[Operator, ...]
+    suffixes: tuple[str, ...] = ("",)
+    preamble: str = ""
+    structs: tuple[tuple[str, np.dtype], ...] = ()
+    options: tuple[str, ...] = ()
+    emits: int | None = None
 
     @classmethod
     def of(
         cls,
         arguments: str,
         map: str,
-        value_types: Mapping[str, np.dtype],
+        operators: Sequence[Operator],
+        suffixes: Sequence[str] = ("",),
         *,
         preamble: str = "",
         structs: Mapping[str, Any] | None = None,
         options: Sequence[str] = (),
         emits: int | None = None,
     ) -> Source:
-        """Return the source that a caller's text stands for; `value_types` are those of the operators, by C name.
+        """Return the source that a caller's text stands for.
+
+        Parameters
+        ----------
+        arguments : str
+            C declarations; see `clhist.codegen.arguments.parse_arguments`.
+        map, operators, suffixes, preamble, options, emits
+            As the attributes.
+        structs : mapping of str to dtype-like, optional
+            Structured types by name. The values of each operator are known as ``value_t`` with its suffix.
 
         Raises
         ------
@@ -62,9 +83,22 @@ class Source:
                 raise TypeError(f"{name}: expected C as a str, got {text!r}")
         if isinstance(options, str):
             raise TypeError(f"options: expected a sequence of str, such as [{options!r}], got a str")
+        values = {f"value{suffix}_t": each.dtype for suffix, each in zip(suffixes, operators, strict=True)}
         known = check_structs(structs)
-        parsed = parse_arguments(arguments, {**value_types, **known})
-        return cls(parsed, map, preamble, known, tuple(options), None if emits is None else integer("emits", emits, 1))
+        return cls(
+            parse_arguments(arguments, {**values, **known}),
+            map,
+            tuple(operators),
+            tuple(suffixes),
+            preamble,
+            tuple(known.items()),
+            tuple(options),
+            None if emits is None else integer("emits", emits, 1),
+        )
+
+    def with_operators(self, operators: Sequence[Operator]) -> Source:
+        """Return the source of the same map with other operators, one for each of its own, on the same dtypes."""
+        return replace(self, operators=tuple(operators))
 
     @cached_property
     def elementwise(self) -> tuple[Argument, ...]:
@@ -73,11 +107,64 @@ class Source:
 
     @cached_property
     def sized(self) -> tuple[int, ...]:
-        """The positions of these among the arguments: they must have as many elements as the map runs for."""
-        return tuple(n for n, argument in enumerate(self.arguments) if argument in self.elementwise)
+        """Positions of these among the arguments: each must have at least as many elements as the map runs for."""
+        return tuple(n for n, each in enumerate(self.arguments) if each in self.elementwise)
 
     @cached_property
     def sizing(self) -> int | None:
-        """The position of the array whose size is N where the caller gives none; None without arrays."""
-        arrays = (n for n, argument in enumerate(self.arguments) if argument.is_array)
-        return next((n for n in (*self.sized, *arrays)), None)
+        """Position of the array whose size is N if a call gives none; None without arrays."""
+        arrays = (n for n, each in enumerate(self.arguments) if each.is_array)
+        return next(iter((*self.sized, *arrays)), None)
+
+    @cached_property
+    def streamed(self) -> tuple[Argument, ...]:
+        """The arrays whose elements can be loaded ahead."""
+        return tuple(each for each in self.arguments if is_streamed(each, self.map, self.preamble))
+
+    @cached_property
+    def read_bytes(self) -> int:
+        """Bytes of these arrays that the map reads for one element."""
+        return sum(each.dtype.itemsize for each in self.streamed)
+
+    @cached_property
+    def uses_position(self) -> bool:
+        """Whether the map may use `i` for anything but the elements of the `elementwise` arrays."""
+        return uses_position(self.elementwise, self.map, self._preambles)
+
+    @cached_property
+    def max_pairs(self) -> tuple[int | None, ...]:
+        """Upper bound on the pairs that one element emits to each output; None where it is unknown."""
+        if self.emits is not None:
+            return (self.emits,) * len(self.operators)
+        return tuple(max_pairs_of(f"EMIT{suffix}", self.map, self._preambles) for suffix in self.suffixes)
+
+    @property
+    def pairs_per_element(self) -> int:
+        """The largest of these bounds, as far as they are known; at least 1."""
+        return max(1, *(most or 1 for most in self.max_pairs))
+
+    @property
+    def has_single_pair(self) -> bool:
+        """Whether there is one output, and an element emits at most one pair to it."""
+        return self.max_pairs == (1,)
+
+    @cached_property
+    def values(self) -> tuple[str | None, ...]:
+        """C expression of the value that all pairs of each output share; None where values differ."""
+        return tuple(uniform_value(suffix, self.map, self.arguments, self._preambles) for suffix in self.suffixes)
+
+    def histograms(self, bins: Sequence[int]) -> tuple[Histogram, ...]:
+        """Return the histograms that are to be planned, with these numbers of bins."""
+        each = zip(self.operators, bins, self.suffixes, self.max_pairs, self.values, strict=True)
+        return tuple(Histogram(*facts) for facts in each)
+
+    @property
+    def needs_fp64(self) -> tuple[str, ...]:
+        """What needs double precision: ``"operator"``, or names of arguments."""
+        operators = ["operator"] * any(each.needs_fp64 for each in self.operators)
+        return (*operators, *(each.name for each in self.arguments if needs_fp64(each.dtype)))
+
+    @property
+    def _preambles(self) -> str:
+        """All C in which a macro may use the map's names."""
+        return "\n".join([self.preamble, *(each.preamble for each in self.operators)])

@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from clhist.codegen.maps import Argument, is_streamed
-from clhist.hardware.atomics import NativeAtomic, native_atomic
+from clhist.hardware.atomics import native_atomic
+from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
 from clhist.planning.plan import Output
 from clhist.planning.updates import part_loops, slowest
@@ -23,10 +24,6 @@ _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
 _PARTITION_ELEMENTS = 16
-
-# Of OpenCL C 3.0; a mem_fence is work-group wide there.
-DEVICE_FENCE = "atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)"
-DEVICE_FENCE_OPTIONS = ("-cl-std=CL3.0",)
 
 
 @dataclass(frozen=True)
@@ -49,9 +46,9 @@ class SweepSpec:
         B, and into how many teams a work-group is divided.
     capacity : int
         Bytes of the local array; 0 in global memory.
-    batch : {"", "even", "table", "flat", "segments"}
+    batch : {"", "even", "table", "flat", "partitioned"}
         Whether there are histograms of as many elements each, or tasks that a table lists; "flat" if the histograms of
-        as many elements are one of all bins; "segments" if the arguments are pairs that were partitioned.
+        as many elements are one of all bins; "partitioned" if the arguments are pairs grouped by partition.
     wide : bool
         Whether elements and bins are counted in 64 bits.
     aligned : bool
@@ -68,7 +65,7 @@ class SweepSpec:
         Histograms that the map emits to, and another sweep fills.
     packed : bool
         Whether counters of 16 bits share words of local memory; the one output then counts.
-    one_pair : bool
+    single_pair : bool
         Whether there is one output, and an element has one value for it at most.
     """
 
@@ -89,7 +86,7 @@ class SweepSpec:
     features: frozenset[str] = frozenset()
     ignored: tuple[Output, ...] = ()
     packed: bool = False
-    one_pair: bool = False
+    single_pair: bool = False
 
     @property
     def update(self) -> str:
@@ -111,39 +108,31 @@ class SweepSpec:
         )
 
     @property
-    def holds(self) -> bool:
-        """Whether each work-item of a GPU holds one bin that many want, where updates wait for each other.
+    def hot_bin(self) -> bool:
+        """Whether work-items cache one hot bin in registers; only for updates that serialise under contention.
 
-        In local memory loops do; additions of floats and of 64 bits are loops of NVIDIA's there.
+        Any in global memory; in local memory compare-exchange, locks, and additions that are loops themselves.
         """
         parts = self.parts
-        if not self.one_pair or self.order != "interleaved" or self.update == "private" or self.packed:
+        if not self.single_pair or self.order != "interleaved" or self.update == "private" or self.packed:
             return False
         if self.memory == "global":
             return True
-        loops = parts[0].update in ("cas", "lock") or ("nvidia_ptx" in self.features and part_loops(parts[0].part))
+        loops = parts[0].update in ("cas", "lock") or (local_adds_loop(self.features) and part_loops(parts[0].part))
         return len(parts) == 1 and loops
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What the compiler must be told for the sake of these updates."""
+        """Compiler options that the updates need."""
         used = {option for p in self.parts if p.update == "native" and p.atomic for option in p.atomic.options}
-        if self.update == "lock" and self.fence == DEVICE_FENCE:
-            used.update(DEVICE_FENCE_OPTIONS)
+        if self.update == "lock" and self.memory == "global":
+            used.update(device_fence(self.features)[1])
         return tuple(sorted(used))
 
     @property
     def fence(self) -> str:
-        """Between a lock and its data; a plain mem_fence reaches only the work-group on GPUs."""
-        if self.memory == "local":
-            return "mem_fence(CLK_LOCAL_MEM_FENCE)"
-        if "nvidia_ptx" in self.features:
-            return '__asm__ volatile("membar.gl;" ::: "memory")'
-        if "amd_builtins" in self.features:
-            return '__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")'
-        if "device_fence" in self.features:
-            return DEVICE_FENCE
-        return "mem_fence(CLK_GLOBAL_MEM_FENCE)"
+        """C of the fence between a lock and its data."""
+        return "mem_fence(CLK_LOCAL_MEM_FENCE)" if self.memory == "local" else device_fence(self.features)[0]
 
     @cached_property
     def streamed(self) -> tuple[Argument, ...]:
@@ -168,14 +157,14 @@ class SweepSpec:
         return max(1, _BYTES_OF_A_LOAD // max(argument.dtype.itemsize for argument in self.streamed))
 
     @property
-    def converges(self) -> bool:
-        """Whether the lanes of an NVIDIA warp wait for each other after each element.
+    def reconvergence(self) -> str:
+        """C after each element of an unrolled tile that makes the lanes of a warp wait for each other, or nothing.
 
-        They do not come together by themselves after a loop of compare and exchange, or after a bin that only some of
-        them have in this pass: left alone, each goes on through the rest of its elements at its own pace.
+        NVIDIA lanes do not reconverge by themselves after a divergent compare-exchange loop, nor when only some of
+        their bins belong to this pass: the rest of the tile would run one lane at a time.
         """
-        loops = self.update in ("cas", "lock") or (self.holds and self.memory == "local")
-        return "nvidia_ptx" in self.features and loops and self.team_size % 32 == 0
+        loops = self.update in ("cas", "lock") or (self.hot_bin and self.memory == "local")
+        return reconvergence(self.features, self.team_size) if loops else ""
 
     @property
     def loads(self) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -12,24 +12,22 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
-from clhist.codegen.layout import is_wide, local_capacity, order_of
-from clhist.codegen.maps import Argument, is_streamed, max_pairs_of, uniform_value
-from clhist.codegen.render import render_pairs, render_partition, render_sweep
+from clhist.codegen.from_plan import partition_specs, sweep_spec
+from clhist.codegen.render import render_partition, render_sort_pairs, render_sweep
+from clhist.codegen.source import Source
 from clhist.codegen.specs import SweepSpec
 from clhist.engine.caution import warn_of_fewer_copies
-from clhist.engine.outputs import Outputs
 from clhist.engine.packed import PackedSweep
-from clhist.engine.partition import partitioned_sweep, specs
+from clhist.engine.partition import partitioned_sweep
 from clhist.engine.sort import sorted_sweep
 from clhist.engine.stages import Sweep, sweep_kernel
 from clhist.errors import BuildError, UnsupportedError
 from clhist.hardware.profile import Profile
 from clhist.opencl.device import checked_profile, device_features, device_profile, memory_budget, profile_names
-from clhist.operators.c_types import needs_fp64
 from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Output, Plan
-from clhist.planning.problem import FREE, Choices, Histogram, Problem
+from clhist.planning.problem import FREE, Choices, Problem
 from clhist.planning.sort import SortedPlan
 from clhist.planning.sweeps import plan_sweeps
 from clhist.planning.updates import REPLACEABLE
@@ -54,49 +52,15 @@ class Preparation:
     ----------
     context : pyopencl.Context
         Where it runs.
-    outputs : Outputs
-        Its operators.
-    arguments : sequence of Argument
-        Of the map.
-    map, preamble : str
-        C.
-    structs : mapping of str to numpy.dtype
-        Types that the C names.
-    options : sequence of str
-        For the compiler.
+    source : Source
+        Its map and operators.
     profile : Profile or None
         In the place of the device's own.
-    emits : int or None
-        How many values an element has at most, if the caller says so.
     """
 
-    def __init__(
-        self,
-        context: cl.Context,
-        outputs: Outputs,
-        arguments: Sequence[Argument],
-        *,
-        map: str,
-        preamble: str,
-        structs: Mapping[str, np.dtype],
-        options: Sequence[str],
-        profile: Profile | None,
-        emits: int | None,
-    ) -> None:
-        self.context, self.arguments = context, tuple(arguments)
-        self._outputs, self._map, self._preamble = outputs, map, preamble
-        self._structs, self._options, self._profile = structs, tuple(options), profile
-        seen = "\n".join([preamble, *(o.preamble for o in outputs.operators)])
-        self.histograms = [
-            Histogram(
-                operator,
-                1,  # until a call says how many
-                suffix,
-                max_pairs_of(f"EMIT{suffix}", map, seen) if emits is None else emits,
-                uniform_value(suffix, map, self.arguments, seen),
-            )
-            for operator, suffix in zip(outputs.operators, outputs.suffixes, strict=True)
-        ]
+    def __init__(self, context: cl.Context, source: Source, profile: Profile | None) -> None:
+        self.context, self._source, self._profile = context, source, profile
+        self.histograms = source.histograms([1] * len(source.operators))  # until a call says how many bins
         self._prepared = lru_cache(maxsize=256)(self._prepare)
         self._recent: dict[tuple[Any, ...], Prepared] = {}
         self._refused: tuple[tuple[str, str], ...] = ()  # updates, and in which memory, that did not compile
@@ -104,13 +68,7 @@ class Preparation:
     @property
     def emits(self) -> int:
         """How many values an element has at most for one histogram, as far as that is known; at least 1."""
-        return max(1, *(histogram.max_pairs or 1 for histogram in self.histograms))
-
-    @cached_property
-    def read_bytes(self) -> int:
-        """What the map reads for an element, as far as its arrays are read at ``[i]``."""
-        streamed = [a for a in self.arguments if is_streamed(a, self._map, self._preamble)]
-        return sum(argument.dtype.itemsize for argument in streamed)
+        return self._source.pairs_per_element
 
     def prepared_for(
         self,
@@ -171,7 +129,7 @@ class Preparation:
         sweeps = self._with_some_update(device, problem, built)
         plans = tuple(sweep.plan for sweep in sweeps)
         warn_of_fewer_copies(problem.choices.copies, plans)
-        operators = ", ".join(str(operator) for operator in self._outputs.operators)
+        operators = ", ".join(str(operator) for operator in self._source.operators)
         return Prepared(profile, sweeps, smaller, (operators, plans))
 
     def _with_some_update(
@@ -203,7 +161,7 @@ class Preparation:
             self._refused = (*self._refused, (refused, failed.memory))
 
     def _built(self, plan: Plan, spec: SweepSpec, profile: Profile) -> Sweep:
-        histogram, options = self.histograms[plan.output_indices[0]], self._options
+        histogram, options = self.histograms[plan.output_indices[0]], self._source.options
         if isinstance(plan, SortedPlan):
             return sorted_sweep(self.context, plan, spec, options, pairs_per_element=histogram.max_pairs or 1)
         if isinstance(plan, PartitionedPlan):
@@ -243,36 +201,15 @@ class Preparation:
             raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {choices.work_group_size}")
         bins = tuple(prod(shape) for shape in shapes)
         room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
-        histograms = tuple(replace(each, bins=n) for each, n in zip(self.histograms, bins, strict=True))
-        return Problem(histograms, size, num_histograms, even, float(race_factor), choices, room, self.read_bytes)
+        histograms, read_bytes = self._source.histograms(bins), self._source.read_bytes
+        return Problem(histograms, size, num_histograms, even, float(race_factor), choices, room, read_bytes)
 
     def profile_of(self, device: cl.Device) -> Profile:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
         return device_profile(device) if self._profile is None else checked_profile(self._profile, device)
 
     def _spec(self, plan: Plan, device: cl.Device, *, aligned: bool, reach: bool) -> SweepSpec:
-        profile = self.profile_of(device)
-        ignored = [each for n, each in enumerate(self.histograms) if n not in plan.output_indices]
-        return SweepSpec(
-            plan.outputs,
-            self.arguments,
-            self._map,
-            plan.memory,
-            order_of(profile),
-            plan.work_group_size,
-            local_capacity(plan.outputs, plan, profile),
-            plan.teams,
-            plan.layout,
-            is_wide(plan),
-            aligned,
-            reach,
-            tuple(self._structs.items()),
-            self._preamble,
-            profile.features or frozenset(),
-            tuple(Output(each.operator, (), each.suffix) for each in ignored),
-            isinstance(plan, PackedPlan),
-            len(self.histograms) == 1 and self.histograms[0].max_pairs == 1,
-        )
+        return sweep_spec(plan, self._source, self.profile_of(device), aligned=aligned, reach=reach)
 
     def source(self, plan: Plan, device: cl.Device) -> str:
         """Return the OpenCL C of the sweep that `plan` leads to on `device`."""
@@ -281,9 +218,9 @@ class Preparation:
         spec = self._spec(plan, device, aligned=True, reach=False)
         histogram = self.histograms[plan.output_indices[0]]
         if isinstance(plan, SortedPlan):
-            return render_pairs(spec, histogram.max_pairs or 1)
+            return render_sort_pairs(spec, histogram.max_pairs or 1)
         if isinstance(plan, PartitionedPlan):
-            before, over_pairs = specs(plan, spec, histogram.value, self.profile_of(device).local_memory)
+            before, over_pairs = partition_specs(plan, spec, histogram.value, self.profile_of(device).local_memory)
             return f"{render_partition(before)}\n{render_sweep(over_pairs)}"
         return render_sweep(spec)
 
@@ -299,9 +236,7 @@ class Preparation:
 
     def check_fp64(self) -> None:
         """Raise UnsupportedError if an operator or argument needs double precision and a device has none."""
-        needing = [("operator", o.needs_fp64) for o in self._outputs.operators]
-        needing += [(argument.name, needs_fp64(argument.dtype)) for argument in self.arguments]
-        names = [name for name, needs in needing if needs]
+        names = self._source.needs_fp64
         for device in self.context.devices:
             features = device_features(device, self.context)  # here, where a context is at hand to try things in
             if names and "fp64" not in features:

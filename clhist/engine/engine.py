@@ -13,7 +13,6 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer, scalar
-from clhist.codegen.maps import uses_position
 from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, batch_of, check_batch
 from clhist.engine.bound import Bound, Repeat
@@ -77,17 +76,7 @@ class Engine:
         self.outputs, self.source, self.profile = outputs, source, profile
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
-        self._preparation = Preparation(
-            self.context,
-            outputs,
-            source.arguments,
-            map=source.map,
-            preamble=source.preamble,
-            structs=source.structs,
-            options=source.options,
-            profile=profile,
-            emits=source.emits,
-        )
+        self._preparation = Preparation(self.context, source, profile)
         self._repeat: Repeat | None = None
         self._others: dict[tuple[Operator, ...], Engine] = {}
         self._preparation.check_fp64()
@@ -105,23 +94,22 @@ class Engine:
     ) -> Engine:
         """Return the engine of operators and a map as `clhist.HistogramKernel` takes them; `more` is of `Source.of`."""
         outputs = Outputs.of(operator)
-        return cls(context, outputs, Source.of(arguments, map, outputs.value_types(), **more), profile)
+        return cls(context, outputs, Source.of(arguments, map, outputs.operators, outputs.suffixes, **more), profile)
 
     @property
     def emits(self) -> int:
         """How many values an element has at most for one histogram, as far as that is known; at least 1."""
-        return self._preparation.emits
+        return self.source.pairs_per_element
 
     @property
     def output_emits(self) -> tuple[int | None, ...]:
         """The same for each output; None where it is not known."""
-        return tuple(histogram.max_pairs for histogram in self._preparation.histograms)
+        return self.source.max_pairs
 
     @property
     def uses_position(self) -> bool:
         """Whether the map may use `i` other than for the elements of the arrays that it uses only at ``[i]``."""
-        preambles = (self.source.preamble, *(o.preamble for o in self.outputs.operators))
-        return uses_position(self.source.elementwise, self.source.map, "\n".join(preambles))
+        return self.source.uses_position
 
     def with_operators(self, operators: Sequence[Operator]) -> Engine:
         """Return the engine of the same map with other operators, one for each of its own, on the same dtypes."""
@@ -132,7 +120,7 @@ class Engine:
             if len(self._others) >= _MOST_OTHERS:
                 self._others.clear()
             outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
-            self._others[forms] = Engine(self.context, outputs, self.source, self.profile)
+            self._others[forms] = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
         return self._others[forms]
 
     def profile_of(self, device: cl.Device) -> Profile:
@@ -194,8 +182,8 @@ class Engine:
 
     def check_counts(self, size: int) -> None:
         """Raise OverflowError if a bin may get more values from `size` elements than its operator can take."""
-        for histogram in self._preparation.histograms:
-            check_number(histogram.operator, size * (histogram.max_pairs or 1))
+        for operator, most in zip(self.outputs.operators, self.source.max_pairs, strict=True):
+            check_number(operator, size * (most or 1))
 
     def check(self, args: Sequence[Any], call: Call) -> Given:
         """Return the arguments of a call, checked.

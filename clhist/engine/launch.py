@@ -8,8 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist.codegen.layout import order_of
-from clhist.codegen.specs import CombineSpec
+from clhist.codegen.from_plan import combine_spec
 from clhist.engine.batch import Batch
 from clhist.engine.stages import Combine, Enqueued, Events, Result, Sweep, Tasks
 from clhist.hardware.profile import Profile
@@ -162,9 +161,15 @@ def combine_partials(
     wait_for: Sequence[cl.Event],
 ) -> cl.Event:
     """Enqueue what `result` asks for without any sweep, combined with `more`, an array of accumulators."""
-    order = order_of(profile)
-    columns = 1 if order == "blocked" else min(256, queue.device.max_work_group_size)
-    spec = CombineSpec(operator, order, columns, 1, "", result.dest_is_partial, result.out_is_partial, whole=True)
+    spec = combine_spec(
+        operator,
+        profile,
+        largest_group=queue.device.max_work_group_size,
+        copies=1,
+        dest_is_partial=result.dest_is_partial,
+        out_is_partial=result.out_is_partial,
+        whole=True,
+    )
     values: dict[str, object] = {f"clhist_place{n}": 0 for n in range(len(operator.parts))}
     values |= {"clhist_scratch": None, "clhist_bins": bins, "clhist_copies": 0}
     if more is not None:

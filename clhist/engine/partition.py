@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.maps import Argument
+from clhist.codegen.from_plan import PAIR_BINS, PAIR_VALUES, partition_specs
 from clhist.codegen.parameters import index_parameters, split_parameters
 from clhist.codegen.render import render_partition
 from clhist.codegen.specs import PartitionSpec, SweepSpec
@@ -18,17 +18,8 @@ from clhist.engine.launch import purpose
 from clhist.engine.stages import NO_BATCH, Enqueued, Sweep, Tasks, sweep_kernel
 from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import Kernel, build, kept_by_context
-from clhist.operators.c_types import c_name
-from clhist.planning.partition import (
-    FEW_PARTITIONS,
-    LARGE_TILE_GROUP,
-    LEAST_GROUP,
-    PARTITION_GROUP,
-    PartitionedPlan,
-    power_of_two,
-)
+from clhist.planning.partition import PartitionedPlan
 
-_BINS, _VALUES = "clhist_pair_bins", "clhist_pair_values"
 _ALIGNMENT = 128
 _WARP = 32
 
@@ -95,10 +86,10 @@ class PartitionedSweep(Sweep):
         given |= {
             f"clhist_num_bins{suffix}": plan.bins_per_pass,
             f"clhist_bins_per_pass{suffix}": plan.bins_per_pass,
-            f"{_BINS}__base": pairs,
-            f"{_BINS}__offset": 0,
-            f"{_VALUES}__base": pairs,
-            f"{_VALUES}__offset": bins_bytes,
+            f"{PAIR_BINS}__base": pairs,
+            f"{PAIR_BINS}__offset": 0,
+            f"{PAIR_VALUES}__base": pairs,
+            f"{PAIR_VALUES}__offset": bins_bytes,
             "clhist_region": spec.region,
             "clhist_span": self._span(),
         }
@@ -110,7 +101,7 @@ class PartitionedSweep(Sweep):
         plan = self.plan
         loads = self.partition.tile / plan.partitions / self.spec.vector_width
         span = 1 << max(0, round(np.log2(max(1.0, loads / 2))))
-        least = _WARP if self.spec.converges else 1
+        least = _WARP if self.spec.reconvergence else 1
         span = int(min(max(span, least), plan.work_group_size))
         while plan.work_group_size % span:  # no work-items are left over, to read what others read
             span //= 2
@@ -146,52 +137,10 @@ def partitioned_sweep(
     BuildError
         If the compiler refuses the operator or the map.
     """
-    before, over_pairs = specs(plan, spec, value, local_memory)
+    before, over_pairs = partition_specs(plan, spec, value, local_memory)
     split, index = _kernels(context, before, options)
     sweep = sweep_kernel(context, over_pairs, options)
     return PartitionedSweep(plan=plan, spec=over_pairs, kernel=sweep, partition=before, split=split, index=index)
-
-
-def specs(
-    plan: PartitionedPlan, spec: SweepSpec, uniform: str | None, local_memory: int
-) -> tuple[PartitionSpec, SweepSpec]:
-    """Return what the kernels depend on: that which partitions, and that which goes through the pairs."""
-    output = spec.outputs[0]
-    most = 1 << (plan.partitions - 1).bit_length()
-    # Where work-items must stay together the pairs of a partition in a tile should be enough for 32 of them.
-    wanted = (
-        LARGE_TILE_GROUP if spec.update in ("cas", "lock") and plan.partitions > FEW_PARTITIONS else PARTITION_GROUP
-    )
-
-    def before_of(group: int) -> PartitionSpec:
-        mapped = replace(spec, memory="global", work_group_size=group, capacity=0)
-        return PartitionSpec(mapped, most, uniform is None, min(LARGE_TILE_GROUP, power_of_two(spec.work_group_size)))
-
-    # Each partition has a work-item of its own, however few a group of the sweep has.
-    group = max(most, min(wanted, power_of_two(spec.work_group_size)))
-    while group // 2 >= max(most, LEAST_GROUP) and before_of(group).local_bytes > local_memory:
-        group //= 2
-    before = before_of(group)
-    arguments = [Argument(_BINS, "ushort", np.dtype(np.uint16), True, True)]
-    if uniform is None:
-        dtype = output.operator.dtype
-        kind = f"value{output.suffix}_t" if dtype.names is not None else c_name(dtype)
-        arguments.append(Argument(_VALUES, kind, dtype, True, True))
-    else:
-        arguments += [argument for argument in spec.arguments if not argument.is_array]
-    value = uniform or f"{_VALUES}[i]"
-    over_pairs = replace(
-        spec,
-        arguments=tuple(arguments),
-        map=f"EMIT{output.suffix}({_BINS}[i], {value})",
-        batch="segments",
-        aligned=True,
-        reach=False,
-        structs=() if uniform is None else spec.structs,  # scalar arguments may be of these types
-        preamble="",
-        ignored=(),
-    )
-    return before, over_pairs
 
 
 @kept_by_context

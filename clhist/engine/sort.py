@@ -17,7 +17,7 @@ import pyopencl.array as cl_array
 from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register_dtype
 
 from clhist.codegen.parameters import held_words, pairs_parameters
-from clhist.codegen.render import render_pairs, render_segments
+from clhist.codegen.render import render_sort_pairs, render_sort_scan
 from clhist.codegen.specs import SweepSpec
 from clhist.engine.stages import Enqueued, Sweep, Tasks
 from clhist.errors import BuildError
@@ -138,7 +138,7 @@ def sorted_sweep(
 
 @kept_by_context
 def _pairs(context: cl.Context, spec: SweepSpec, pairs_per_element: int, options: tuple[str, ...]) -> Kernel:
-    program = build(context, render_pairs(spec, pairs_per_element), options)
+    program = build(context, render_sort_pairs(spec, pairs_per_element), options)
     return Kernel(program, "clhist_pairs", pairs_parameters(spec))
 
 
@@ -180,7 +180,7 @@ def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
                     "if (clhist_keys[i] < clhist_no_bin && (i + 1 == N || clhist_keys[i + 1] != clhist_keys[i])) "
                     f"clhist_publish(item, clhist_keys[i], clhist_scratch, {places});"
                 ),
-                preamble=render_segments(operator, dtype_to_ctype(dtype)),
+                preamble=render_sort_scan(operator, dtype_to_ctype(dtype)),
                 name_prefix="clhist_scan",
             )
     except cl.Error as error:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.layout import is_wide, order_of, scratch_layout
+from clhist.codegen.from_plan import combine_spec
+from clhist.codegen.layout import is_wide, scratch_layout
 from clhist.codegen.parameters import clear_parameters, combine_parameters, sweep_parameters
 from clhist.codegen.render import render_combine, render_sweep
 from clhist.codegen.specs import CombineSpec, SweepSpec
@@ -20,11 +21,6 @@ from clhist.opencl.memory import Allocator, in_order
 from clhist.opencl.program import Kernel, build, kept_by_context
 from clhist.planning.batch import BatchedPlan, FlattenedPlan
 from clhist.planning.plan import Plan
-
-_COMBINE_COLUMNS = 32
-_COMBINE_ROWS = 16
-_MANY_COPIES = 128
-_COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
 @kept_by_context
@@ -91,18 +87,17 @@ class Sweep:
         form = (result.dest_is_partial, result.out_is_partial, result.fields)
 
         def make() -> Combine:
-            order = order_of(profile)
-            columns = rows = 1
-            if order == "interleaved":
-                largest = device.max_work_group_size
-                columns = min(256, largest)
-                copies = self.plan.global_copies
-                if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
-                    wanted = _COMBINE_ROWS if copies >= _MANY_COPIES else max(1, _COMBINE_ROWS // 4)
-                    columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest)
-                    rows = max(1, min(wanted, largest // columns))
-                    rows = 1 << (rows.bit_length() - 1)  # they meet in a tree
-            return Combine.of(self.context, device, CombineSpec(operator, order, columns, rows, batch, *form))
+            spec = combine_spec(
+                operator,
+                profile,
+                largest_group=device.max_work_group_size,
+                copies=self.plan.global_copies,
+                batch=batch,
+                dest_is_partial=result.dest_is_partial,
+                out_is_partial=result.out_is_partial,
+                fields=result.fields,
+            )
+            return Combine.of(self.context, device, spec)
 
         return self._keep((k, batch, *form), make)
 

@@ -15,7 +15,9 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.errors import NoDeviceError
-from clhist.hardware.profile import Profile, Report, check_fits, load_profiles, merge, named_profile
+from clhist.hardware.profile import Profile, Report, check_fits, merge, named_profile
+from clhist.hardware.profile_files import load_profiles
+from clhist.hardware.vendors import features_of
 from clhist.opencl import lost
 from clhist.opencl.caches import is_writable, pocl_cache
 from clhist.opencl.fork_guard import check_process
@@ -281,22 +283,6 @@ def device_features(device: cl.Device, context: cl.Context | None = None) -> fro
 
 _features: dict[cl.Device, frozenset[str]] = {}
 _features_lock = threading.Lock()
-
-
-def features_of(extensions: str, platform_name: str, c_version: str) -> frozenset[str]:
-    """Return the features that a device with these `extensions` on this platform says it has; pure."""
-    names = extensions.split()
-    newest = re.match(r"OpenCL C (\d+)", c_version)
-    found = {
-        "int64_base_atomics": "cl_khr_int64_base_atomics" in names,
-        "int64_extended_atomics": "cl_khr_int64_extended_atomics" in names,
-        "fp64": "cl_khr_fp64" in names,
-        "nvidia_ptx": platform_name.startswith("NVIDIA"),
-        "ext_float_atomics": "cl_ext_float_atomics" in names,
-        "amd_builtins": platform_name.startswith("AMD Accelerated Parallel Processing"),
-        "device_fence": newest is not None and int(newest[1]) >= 3,
-    }
-    return frozenset(name for name, has in found.items() if has)
 
 
 def memory_budget(device: cl.Device) -> int:

@@ -15,8 +15,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.codegen.render import render_probe
-from clhist.codegen.specs import DEVICE_FENCE_OPTIONS
-from clhist.hardware.atomics import NativeAtomic, to_prove
+from clhist.hardware.atomics import to_prove
+from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
 from clhist.opencl.program import building
 
 CELLS = 3  # few, so that many work-items want the same one
@@ -35,15 +35,15 @@ def proven_features(context: cl.Context, device: cl.Device, features: Collection
     device : pyopencl.Device
         To be tried.
     features : collection of str
-        What it says it has, of `clhist.hardware.atomics.FEATURES`.
+        What it says it has, of `clhist.hardware.vendors.FEATURES`.
     """
     queue = cl.CommandQueue(context, device)
     found = set(features)
     wanted = [atomic for atomic in to_prove(features) if atomic.word != "double" or "fp64" in features]
     for _, rows in groupby(wanted, key=lambda atomic: (atomic.path, atomic.options)):
         found |= {atomic.feature for atomic in _proven(queue, list(rows)) if atomic.feature}
-    if "device_fence" in found and not _fence_works(queue):
-        found.remove("device_fence")
+    if PROVEN_FENCE.feature in found and not _fence_works(queue):
+        found.remove(PROVEN_FENCE.feature)
     return frozenset(found)
 
 
@@ -100,7 +100,7 @@ def _values(atomic: NativeAtomic) -> tuple[np.ndarray, float]:
 
 def _fence_works(queue: cl.CommandQueue) -> bool:
     """Whether plain counters behind locks miss no count; a device without the fence has no such kernel."""
-    program: Any = _build(queue.context, render_probe([], CELLS), DEVICE_FENCE_OPTIONS)
+    program: Any = _build(queue.context, render_probe([], CELLS), PROVEN_FENCE.fence_options)
     if program is None or "clhist_prove_fence" not in program.kernel_names.split(";"):
         return False
     counters, locks = (cl_array.zeros(queue, CELLS, np.int32) for _ in range(2))

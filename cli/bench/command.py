@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 import clhist
-from clhist.cli.bench.command import latency as bench_latency
-from clhist.cli.bench.command import model as bench_model
-from clhist.cli.bench.command import peers as bench_peers
-from clhist.cli.bench.command import plot as bench_plot
-from clhist.cli.bench.command import report as bench_report
-from clhist.cli.bench.command import skew as bench_skew
-from clhist.cli.bench.command import table as bench_table
+from clhist.cli.bench import latency as bench_latency
+from clhist.cli.bench import model as bench_model
+from clhist.cli.bench import peers as bench_peers
+from clhist.cli.bench import plot as bench_plot
+from clhist.cli.bench import report as bench_report
+from clhist.cli.bench import skew as bench_skew
+from clhist.cli.bench import table as bench_table
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS
 from clhist.cli.bench.suite import Request, Suite

@@ -14,7 +14,7 @@ import clhist
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.suite import Column, Request
 from clhist.cli.main import bytes_text, table
-from clhist.hardware.profile import PARAMETERS
+from clhist.hardware.profile_files import PARAMETERS
 
 _PACKAGES = ("numpy", "pyopencl", "numba", "boost-histogram", "torch", "cupy", "jax")
 _LEFT = ("op", "plan", "update", "memory", "function", "arrays", "bins are", "implementation")

@@ -1,7 +1,8 @@
-## What every kernel of an operator starts with: the types of its values and accumulators, and the functions that turn
-## one into the other and combine them. `suffix` tells the operators of one program apart.
-## A structured type that has a C name already, in `known`, gets another name, since C takes two structs for different.
-<%def name="types(operator, suffix, declare, known)">
+## Types and functions of operators, which all programs share: `suffix` distinguishes the operators of one program.
+
+## The types of an operator's values and accumulators. C treats two identical structs as different types, so a structured
+## dtype is declared once, and its further names are typedefs of the first, kept in `known`.
+<%def name="values(operator, suffix, declare, known)">
 % for dtype, name in ((operator.dtype, f"value{suffix}_t"), (operator.accumulator, f"accumulator{suffix}_t")):
 % if dtype in known:
 typedef ${known[dtype]} ${name};
@@ -15,7 +16,7 @@ ${declare(dtype, name)}
 % endfor
 </%def>
 
-## The user's expressions know the types by their short names.
+## Functions of an operator. User expressions use the short type names.
 <%def name="functions(operator, suffix, preamble)">
 % if suffix:
 #define value_t value${suffix}_t
@@ -34,7 +35,7 @@ accumulator_t clhist_lift${suffix}(const value_t v)
 % endif
 </%def>
 
-## A part of an accumulator, and as it lies in memory: never less than the word that an atomic needs.
+## A part of an accumulator, and its cell in memory: at least as wide as the word of an atomic.
 <%def name="part(part, n, c_name)">
 <%
     kind = "accumulator_t" if part.dtype.names else c_name(part.dtype)
@@ -59,8 +60,8 @@ part${n}_t clhist_combine${n}(const part${n}_t a, const part${n}_t b)
 }
 </%def>
 
-## A negative bin becomes one that is larger than every histogram. A bin must be an integer, which `| 0` makes sure of:
-## C would round -0.5 to bin 0.
+## The types of bins and indices. A negative bin becomes larger than every histogram. `| 0` makes the compiler reject
+## bins that are not integers: C would convert -0.5 to bin 0.
 <%def name="bins(wide)">
 % if wide:
 typedef long clhist_index_t;
@@ -77,9 +78,10 @@ clhist_bin_t clhist_narrow(const long bin)
 % endif
 </%def>
 
-## A plain read beside atomic updates is none that harms: an old value makes a compare-exchange repeat, or a maximum be tried
-## in vain. Oclgrind takes it for a race, and what a lock guards too: in programs built with CLHIST_CHECKED they are atomic.
-<%def name="look()">
+## Non-atomic accesses beside atomic updates. The load is a benign race: a stale value only costs one more CAS iteration
+## or a redundant max; the store is of data behind a lock. Oclgrind reports both as races, so programs built with
+## CLHIST_CHECKED make them atomic.
+<%def name="relaxed_access()">
 #ifdef CLHIST_CHECKED
 #define CLHIST_LOOK(exchange, word) exchange(word, 0, 0)
 #define CLHIST_PUT(exchange, word, value) exchange(word, value)
@@ -89,8 +91,8 @@ clhist_bin_t clhist_narrow(const long bin)
 #endif
 </%def>
 
-## The structured types that the map may name, and what the caller wrote before it.
-<%def name="before_the_map(spec, declare, known)">
+## The structured types that the map may name, the caller's preamble, and an empty EMIT for each ignored output.
+<%def name="caller_code(spec, declare, known)">
 % for name, dtype in spec.structs:
 % if dtype in known:
 typedef ${known[dtype]} ${name};
@@ -102,5 +104,14 @@ ${spec.preamble}
 
 % for output in spec.ignored:
 #define EMIT${output.suffix}(bin, value) ((void)(bin), (void)(value))
+% endfor
+</%def>
+
+## The arrays of the map's arguments: a buffer and a byte offset each, since OpenCL 1.1 passes buffers only.
+<%def name="arrays(spec)">\
+% for argument in spec.arguments:
+% if argument.is_array:
+    ${argument.parameter} = (${argument.pointer})((__global const char *)${argument.name}__base + ${argument.name}__offset);
+% endif
 % endfor
 </%def>

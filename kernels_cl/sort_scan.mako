@@ -1,18 +1,18 @@
-## What PyOpenCL's scan of sorted pairs calls (SC'20, Listing 4): accumulators are read, combined and written to the bins.
-<%namespace name="operators" file="operator.mako"/>
+## Functions for PyOpenCL's segmented scan of the sorted pairs (SC'20, Listing 4): read, combine and write accumulators.
+<%namespace name="types" file="types.mako"/>
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
-${operators.types(operator, "", declare, {})}
+${types.values(operator, "", declare, {})}
 ## Between work-items accumulators are words, whose alignment is right wherever PyOpenCL's scan keeps them, and of which
 ## PoCL's compiler loses none across its barriers, as it does of larger structs.
 typedef struct { uint words[${words}]; } ${held};
 typedef union { accumulator_t value; uint words[${words}]; } clhist_union_t;
-<%operators:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
+<%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
-${operators.part(part, n, c_name)}
+${types.part(part, n, c_name)}
 % endfor
-</%operators:functions>
+</%types:functions>
 clhist_union_t clhist_of_words(const ${held} item)
 {
     clhist_union_t found;

@@ -1,6 +1,6 @@
-## The (bin, value) pairs of a map, to be sorted (SC'20, Listing 4): ${emits} for each element, of which those that the
-## map does not emit, or emits to no bin, have the key that is larger than every bin.
-<%namespace name="operators" file="operator.mako"/>
+## Writes the (bin, value) pairs of a map for sorting (SC'20, Listing 4): ${max_pairs} for each element. Pairs that the map
+## does not emit, or emits to no bin, get a key larger than every bin.
+<%namespace name="types" file="types.mako"/>
 <%
     operator, s = output.operator, output.suffix
     known = {}
@@ -15,18 +15,18 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 % for each in (*spec.outputs, *spec.ignored):
-${operators.types(each.operator, each.suffix, declare, known)}
+${types.values(each.operator, each.suffix, declare, known)}
 % endfor
 typedef struct { uint words[${words}]; } clhist_held_t;
 
-${operators.bins(False)}
-${operators.look()}
-## The parts are not used here, but what is wrong with them is said with this source.
-<%operators:functions operator="${operator}" suffix="${s}" preamble="${operator.preamble}">
+${types.bins(False)}
+${types.relaxed_access()}
+## The parts are unused here; compiling them reports errors in the caller's operator with this source.
+<%types:functions operator="${operator}" suffix="${s}" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
-${operators.part(part, n, c_name)}
+${types.part(part, n, c_name)}
 % endfor
-</%operators:functions>
+</%types:functions>
 
 void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
 {
@@ -45,7 +45,7 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
     }
 }
 
-${operators.before_the_map(spec, declare, known)}
+${types.caller_code(spec, declare, known)}
 #define EMIT${s}(bin, value) clhist_emit${s}(CLHIST_BIN(bin), (value), ${passed}clhist_next${", clhist_reach" if spec.reach else ""})
 void clhist_map(${", ".join([*(argument.parameter for argument in spec.arguments), "const clhist_index_t i", state])})
 {
@@ -55,11 +55,7 @@ void clhist_map(${", ".join([*(argument.parameter for argument in spec.arguments
 __kernel __attribute__((reqd_work_group_size(${spec.work_group_size}, 1, 1)))
 void clhist_pairs(${", ".join(parameter.declaration for parameter in kernel_parameters)})
 {
-% for argument in spec.arguments:
-% if argument.is_array:
-    ${argument.parameter} = (${argument.pointer})((__global const char *)${argument.name}__base + ${argument.name}__offset);
-% endif
-% endfor
+${types.arrays(spec)}\
     const uint clhist_item = get_global_id(0), clhist_items = get_global_size(0);
 % if spec.reach:
     uint clhist_reach = 0;
@@ -71,8 +67,8 @@ void clhist_pairs(${", ".join(parameter.declaration for parameter in kernel_para
     for (uint i = clhist_item; i < (uint)clhist_size; i += clhist_items) {
 % endif
         const uint clhist_first = ${"i / (uint)clhist_each * clhist_num_bins" if spec.batch else "0"};
-        const uint clhist_end = (i + 1) * ${emits};
-        uint clhist_next = i * ${emits};
+        const uint clhist_end = (i + 1) * ${max_pairs};
+        uint clhist_next = i * ${max_pairs};
         for (uint k = clhist_next; k < clhist_end; ++k)
             clhist_positions[k] = k;
         clhist_map(${", ".join([*arguments, "(int)i", passed + "&clhist_next"])}${", &clhist_reach" if spec.reach else ""});

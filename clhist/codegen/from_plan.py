@@ -1,0 +1,163 @@
+"""From a plan to what the source of each of its kernels depends on. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from clhist.codegen.layout import is_wide, local_capacity, order_of
+from clhist.codegen.maps import Argument
+from clhist.codegen.source import Source
+from clhist.codegen.specs import CombineSpec, PartitionSpec, SweepSpec
+from clhist.hardware.profile import Profile
+from clhist.operators.c_types import c_name
+from clhist.operators.operator import Operator
+from clhist.planning.packed import PackedPlan
+from clhist.planning.partition import (
+    FEW_PARTITIONS,
+    LARGE_TILE_GROUP,
+    LEAST_GROUP,
+    PARTITION_GROUP,
+    PartitionedPlan,
+    power_of_two,
+)
+from clhist.planning.plan import Output, Plan
+
+# Names of the arrays of partitioned pairs.
+PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
+
+# Shape of the work-groups that combine many copies.
+_COMBINE_COLUMNS = 32
+_COMBINE_ROWS = 16
+_MANY_COPIES = 128
+_COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
+
+
+def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, reach: bool = False) -> SweepSpec:
+    """Return what the source of a planned sweep depends on.
+
+    Parameters
+    ----------
+    plan : Plan
+        With its outputs.
+    source : Source
+        Of the kernel that was planned.
+    profile : Profile
+        Of the device.
+    aligned : bool
+        Whether the arrays of a call allow loads of 16 bytes.
+    reach : bool
+        Whether the largest bin is reported.
+    """
+    every = enumerate(zip(source.operators, source.suffixes, strict=True))
+    ignored = [Output(operator, (), suffix) for n, (operator, suffix) in every if n not in plan.output_indices]
+    return SweepSpec(
+        outputs=plan.outputs,
+        arguments=source.arguments,
+        map=source.map,
+        memory=plan.memory,
+        order=order_of(profile),
+        work_group_size=plan.work_group_size,
+        capacity=local_capacity(plan.outputs, plan, profile),
+        teams=plan.teams,
+        batch=plan.layout,
+        wide=is_wide(plan),
+        aligned=aligned,
+        reach=reach,
+        structs=source.structs,
+        preamble=source.preamble,
+        features=profile.features or frozenset(),
+        ignored=tuple(ignored),
+        packed=isinstance(plan, PackedPlan),
+        single_pair=source.has_single_pair,
+    )
+
+
+def partition_specs(
+    plan: PartitionedPlan, spec: SweepSpec, value: str | None, local_memory: int
+) -> tuple[PartitionSpec, SweepSpec]:
+    """Return what the kernels that partition the pairs depend on, and the sweep over the pairs.
+
+    Parameters
+    ----------
+    plan : PartitionedPlan
+        With the number of partitions.
+    spec : SweepSpec
+        Of the same sweep over elements.
+    value : str or None
+        C expression of the value that all pairs share; None if each pair stores its own.
+    local_memory : int
+        Bytes that a work-group may use.
+    """
+    output = spec.outputs[0]
+    most = 1 << (plan.partitions - 1).bit_length()
+    # Where the lanes of a warp must stay together, a tile should have pairs for all of them in each partition.
+    slow = spec.update in ("cas", "lock") and plan.partitions > FEW_PARTITIONS
+    index_group = min(LARGE_TILE_GROUP, power_of_two(spec.work_group_size))
+
+    def before_of(group: int) -> PartitionSpec:
+        mapped = replace(spec, memory="global", work_group_size=group, capacity=0)
+        return PartitionSpec(mapped, most, value is None, index_group)
+
+    # Each partition has a work-item of its own, however few a group of the sweep has.
+    group = max(most, min(LARGE_TILE_GROUP if slow else PARTITION_GROUP, power_of_two(spec.work_group_size)))
+    while group // 2 >= max(most, LEAST_GROUP) and before_of(group).local_bytes > local_memory:
+        group //= 2
+    arguments = [Argument(PAIR_BINS, "ushort", np.dtype(np.uint16), True, True)]
+    if value is None:
+        dtype = output.operator.dtype
+        kind = f"value{output.suffix}_t" if dtype.names is not None else c_name(dtype)
+        arguments.append(Argument(PAIR_VALUES, kind, dtype, True, True))
+    else:
+        arguments += [argument for argument in spec.arguments if not argument.is_array]
+    over_pairs = replace(
+        spec,
+        arguments=tuple(arguments),
+        map=f"EMIT{output.suffix}({PAIR_BINS}[i], {value or f'{PAIR_VALUES}[i]'})",
+        batch="partitioned",
+        aligned=True,
+        reach=False,
+        structs=() if value is None else spec.structs,  # scalar arguments may be of these types
+        preamble="",
+        ignored=(),
+    )
+    return before_of(group), over_pairs
+
+
+def combine_spec(
+    operator: Operator,
+    profile: Profile,
+    *,
+    largest_group: int,
+    copies: int,
+    batch: str = "",
+    dest_is_partial: bool = False,
+    out_is_partial: bool = False,
+    fields: tuple[tuple[str, str], ...] = (),
+    whole: bool = False,
+) -> CombineSpec:
+    """Return what the source of the second stage depends on.
+
+    Parameters
+    ----------
+    operator : Operator
+        The combining operator.
+    profile : Profile
+        Of the device.
+    largest_group : int
+        Work-items that a work-group may have.
+    copies : int
+        Copies of each bin.
+    batch, dest_is_partial, out_is_partial, fields, whole
+        As in `CombineSpec`.
+    """
+    order, columns, rows = order_of(profile), 1, 1
+    if order == "interleaved":
+        columns = min(256, largest_group)
+        if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
+            wanted = _COMBINE_ROWS if copies >= _MANY_COPIES else max(1, _COMBINE_ROWS // 4)
+            columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest_group)
+            rows = max(1, min(wanted, largest_group // columns))
+            rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
+    return CombineSpec(operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole)

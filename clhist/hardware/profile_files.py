@@ -1,0 +1,207 @@
+"""Device profiles as TOML files: their format, and where they are.
+
+Those in ``devices/`` are shipped; those in the user's directory come before them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from math import inf
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import platformdirs
+
+from clhist.errors import ProfileError
+from clhist.hardware.atomics import ALL_FEATURES
+
+# The model's parameters, with the paper's letters.
+PARAMETERS = {
+    "local_memory": "L: bytes of local memory that one work-group may use",
+    "l2_cache": "L2: bytes of the last-level cache that all compute units share",
+    "l2_line": "L2_line: bytes of one of its lines",
+    "hardware_threads": "Thw: work-items resident on the device at full occupancy",
+    "work_group_size": "B: work-items of a work-group",
+}
+LEVELS = ("device", "architecture", "vendor", "default")
+KINDS = ("gpu", "cpu")
+_KEYS = ("name", "kind", "level", "match", *PARAMETERS, "features", "measured")
+_MEASURED_KEYS = {
+    "value": (int, float),
+    "spread": (int, float),
+    "unit": (str,),
+    "method": (str,),
+    "date": (str,),
+    "driver": (str,),
+}
+_SHIPPED = "devices/"
+_MOST_BYTES = 1 << 20  # of a profile's file; ours have a few thousand
+_PARAMETER_KEYS = ("value", "per_compute_unit", "source")
+
+
+@dataclass(frozen=True)
+class ProfileFile:
+    """One profile as its file says it: possibly only some of the numbers."""
+
+    path: str
+    name: str
+    kind: str
+    level: str
+    match: tuple[str, ...]
+    values: Mapping[str, tuple[str, int, str]]  # parameter: ("value" or "per_compute_unit", number, source)
+    measured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what `clhist calibrate` found besides
+    features: frozenset[str] | None = None
+
+    @property
+    def key(self) -> str:
+        """What to call the profile on a command line: its file's name without the ending."""
+        return Path(self.path).stem
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The measured values by their names."""
+        return {name: float(found["value"]) for name, found in self.measured.items()}
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it came with the package."""
+        return self.path.startswith(_SHIPPED)
+
+    def matches(self, *names: str) -> bool:
+        """Whether the profile is for a device that has one of these `names`."""
+        return any(re.search(pattern, name, re.IGNORECASE) for pattern in self.match for name in names)
+
+
+def parse_profile(text: str, path: str) -> ProfileFile:
+    """Return the profile that `text` spells out.
+
+    Parameters
+    ----------
+    text : str
+        TOML: ``name``, ``kind`` ("gpu" or "cpu"), ``level`` ("device", "architecture", "vendor" or "default"; "device"
+        if missing), ``match`` (regular expressions looked for in the device's name), and a table for each number with
+        ``value`` or ``per_compute_unit``, and ``source``. Only at the level "device" must all five be there.
+        ``features``, a list, is what updates may use; without it that is all that the device has.
+    path : str
+        Where it stands, for errors.
+
+    Raises
+    ------
+    ProfileError
+        If it is no TOML, or a key is unknown, missing, of the wrong type or not positive; file and key are named.
+    """
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # besides TOMLDecodeError, of numbers and brackets without end
+        raise ProfileError(f"{path}: not valid TOML: {error}") from error
+
+    def fail(key: str, expected: str, got: object) -> ProfileError:
+        return ProfileError(f"{path}: {key}: expected {expected}, got {got!r}")
+
+    for key in document:
+        if key not in _KEYS:
+            raise ProfileError(f"{path}: {key}: unknown key; known are {', '.join(_KEYS)}")
+    name, kind, level = document.get("name"), document.get("kind"), document.get("level", "device")
+    if not isinstance(name, str) or not name:
+        raise fail("name", "a text", name)
+    if kind not in KINDS:
+        raise fail("kind", f"one of {', '.join(KINDS)}", kind)
+    if level not in LEVELS:
+        raise fail("level", f"one of {', '.join(LEVELS)}", level)
+    match = document.get("match", [])
+    if not isinstance(match, list) or not all(isinstance(pattern, str) for pattern in match):
+        raise fail("match", "a list of regular expressions", match)
+    if level != "default" and not match:
+        raise fail("match", "at least one regular expression", match)
+    for pattern in match:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise fail("match", f"a regular expression ({error})", pattern) from error
+    values = {}
+    for key in PARAMETERS:
+        if key not in document:
+            if level == "device":
+                raise ProfileError(f"{path}: {key}: missing ({PARAMETERS[key]})")
+            continue
+        values[key] = _parse_parameter(document[key], key, fail)
+        if level == "device" and values[key][0] != "value":
+            raise fail(key, "value, since the profile is of one device", values[key][0])
+    measured = _parse_measured(document.get("measured", {}), fail)
+    features = document.get("features")
+    if features is not None and not (isinstance(features, list) and all(f in ALL_FEATURES for f in features)):
+        raise fail("features", f"a list of some of {', '.join(sorted(ALL_FEATURES))}", features)
+    usable = None if features is None else frozenset(features)
+    return ProfileFile(path, name, kind, level, tuple(match), MappingProxyType(values), measured, usable)
+
+
+def _parse_measured(
+    tables: object, fail: Callable[[str, str, object], ProfileError]
+) -> Mapping[str, Mapping[str, Any]]:
+    if not isinstance(tables, dict):
+        raise fail("measured", "a table for each measurement", tables)
+    for name, found in tables.items():
+        for key, types in _MEASURED_KEYS.items():
+            value = found.get(key) if isinstance(found, dict) else None
+            if not isinstance(value, types) or isinstance(value, bool):
+                raise fail(f"measured.{name}.{key}", " or ".join(t.__name__ for t in types), value)
+        if not 0 <= found["value"] < inf:
+            raise fail(f"measured.{name}.value", "a finite number that is not negative", found["value"])
+    return MappingProxyType(tables)
+
+
+def _parse_parameter(table: object, key: str, fail: Callable[[str, str, object], ProfileError]) -> tuple[str, int, str]:
+    if not isinstance(table, dict):
+        raise fail(key, "a table with value and source", table)
+    for inner in table:
+        if inner not in _PARAMETER_KEYS:
+            raise fail(f"{key}.{inner}", f"one of {', '.join(_PARAMETER_KEYS)}", inner)
+    how = [inner for inner in ("value", "per_compute_unit") if inner in table]
+    if len(how) != 1:
+        raise fail(key, "either value or per_compute_unit", " and ".join(how) or None)
+    number, source = table[how[0]], table.get("source")
+    if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
+        raise fail(f"{key}.{how[0]}", "a positive integer", number)
+    if number >= 2**63:
+        raise fail(f"{key}.{how[0]}", "less than 2^63", number)
+    if not isinstance(source, str) or not source:
+        raise fail(f"{key}.source", "where the number comes from", source)
+    return how[0], number, source
+
+
+def user_directory() -> Path:
+    """Return the directory of the user's own profiles (``CLHIST_PROFILES`` names another)."""
+    named = os.environ.get("CLHIST_PROFILES")
+    return Path(named) if named else platformdirs.user_config_path("clhist") / "profiles"
+
+
+def load_profiles() -> tuple[ProfileFile, ...]:
+    """Return all profiles, the user's own before the shipped ones.
+
+    Raises
+    ------
+    ProfileError
+        If one is broken or cannot be read; its file is named.
+    """
+    own = sorted(user_directory().glob("*.toml")) if user_directory().is_dir() else []
+    shipped = sorted(
+        (item for item in resources.files("clhist.devices").iterdir() if item.name.endswith(".toml")),
+        key=lambda item: item.name,
+    )
+    found = []
+    for item in (*own, *shipped):
+        path = str(item) if isinstance(item, Path) and item in own else f"{_SHIPPED}{item.name}"
+        try:
+            size = item.stat().st_size if isinstance(item, Path) else 0
+            if size > _MOST_BYTES:
+                raise ProfileError(f"{path}: expected at most {_MOST_BYTES} bytes, got {size}")
+            found.append(parse_profile(item.read_text(encoding="utf-8"), path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ProfileError(f"{path}: cannot be read: {error}") from error
+    return tuple(found)

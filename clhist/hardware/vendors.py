@@ -1,0 +1,265 @@
+"""What devices have beyond OpenCL 1.2: one record for each way that a vendor or a standard offers.
+
+To support another vendor's atomics, add a record to `VENDOR_PATHS`, and to ``.ci/offline.py`` the instruction that they
+must become.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+MEMORIES = ("local", "global")
+
+_EXTENSIONS = {
+    "int64_base_atomics": ("cl_khr_int64_base_atomics", "64-bit add, exchange and compare-exchange"),
+    "int64_extended_atomics": ("cl_khr_int64_extended_atomics", "64-bit min, max, and, or, xor"),
+    "fp64": ("cl_khr_fp64", "double precision"),
+}
+_WORK_GROUP_FENCE = "mem_fence(CLK_GLOBAL_MEM_FENCE)"
+
+
+@dataclass(frozen=True)
+class NativeAtomic:
+    """One hardware atomic.
+
+    Attributes
+    ----------
+    operation : str
+        NumPy's name of it. A minimum or maximum of floats ignores NaN: it is `numpy.fmin` or `numpy.fmax`.
+    dtype : numpy.dtype
+        Type of the accumulator.
+    memory : {"local", "global"}
+        Where the word is.
+    code : str
+        C statement of a pointer `p` to the word and an operand `v`, both of C type `word`.
+    word : str
+        C type of the word that is updated.
+    path : str or None
+        The one of `FEATURES` that provides it; None if every OpenCL 1.1 device has it.
+    guard : str
+        Preprocessor condition under which the compiler knows it, if it must be proven first.
+    options : tuple of str
+        Compiler options that it needs.
+    """
+
+    operation: str
+    dtype: np.dtype
+    memory: str
+    code: str
+    word: str
+    path: str | None = None
+    guard: str = ""
+    options: tuple[str, ...] = ()
+
+    @property
+    def feature(self) -> str | None:
+        """The feature it needs: its path, or the name under which `clhist.opencl.probe` has proven this very atomic."""
+        return f"{self.path}:{self.operation}_{self.dtype}_{self.memory}" if self.guard else self.path
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What a driver reports of a device.
+
+    Attributes
+    ----------
+    extensions : frozenset of str
+        Names of OpenCL extensions.
+    platform : str
+        Name of the platform.
+    c_version : int
+        Major version of OpenCL C; 0 if it is not understood.
+    """
+
+    extensions: frozenset[str]
+    platform: str
+    c_version: int
+
+
+@dataclass(frozen=True)
+class VendorPath:
+    """One way to atomics or fences beyond OpenCL 1.2.
+
+    Attributes
+    ----------
+    feature : str
+        Its name among the features of a device.
+    description : str
+        What it provides, for `clhist info`.
+    is_promised : callable
+        Whether a `Driver` says that the device has it.
+    atomics : tuple of NativeAtomic
+        Atomics on floats that it provides; each must be proven on the device.
+    label : str
+        Its name in tables of atomics, and `source`, where they come from.
+    fence : str
+        C expression that orders all global memory for the device, or nothing.
+    fence_options : tuple of str
+        Compiler options that the fence needs.
+    fence_needs_proof : bool
+        Whether the fence must be proven on the device.
+    reconvergence : str
+        C statement that makes the lanes of a warp wait for each other, where they do not do so by themselves.
+    warp : int
+        Work-items of a warp, to which that statement applies.
+    local_adds_loop : bool
+        Whether atomic additions of floats and of 64 bits in local memory are loops of compare-exchange.
+    """
+
+    feature: str
+    description: str
+    is_promised: Callable[[Driver], bool]
+    atomics: tuple[NativeAtomic, ...] = ()
+    label: str = ""
+    source: str = ""
+    fence: str = ""
+    fence_options: tuple[str, ...] = ()
+    fence_needs_proof: bool = False
+    reconvergence: str = ""
+    warp: int = 0
+    local_adds_loop: bool = False
+
+
+_FLOATS: tuple[tuple[np.dtype, str], ...] = ((np.dtype(np.float32), "float"), (np.dtype(np.float64), "double"))
+
+
+def _ptx() -> tuple[NativeAtomic, ...]:
+    """Return NVIDIA's additions."""
+    found = []
+    for (dtype, word), memory in product(_FLOATS, MEMORIES):
+        space, constraint = {"local": "shared", "global": "global"}[memory], {"float": "f", "double": "d"}[word]
+        operands = f'"l"(p), "{constraint}"(v) : "memory"'
+        code = f'__asm__ volatile("red.{space}.add.f{8 * dtype.itemsize} [%0], %1;" :: {operands});'
+        found.append(NativeAtomic("add", dtype, memory, code, word, "nvidia_ptx", guard="1"))
+    return tuple(found)
+
+
+def _extension() -> tuple[NativeAtomic, ...]:
+    """Return the additions of cl_ext_float_atomics; with a NaN in memory its minima and maxima never end on PoCL 5."""
+    found = []
+    for (dtype, word), memory in product(_FLOATS, MEMORIES):
+        scope = {"local": "memory_scope_work_group", "global": "memory_scope_device"}[memory]
+        arguments = f"(volatile __{memory} atomic_{word} *)p, v, memory_order_relaxed, {scope}"
+        # Intel's CPU runtime has the functions but not the macros.
+        guard = f"defined(__opencl_c_ext_fp{8 * dtype.itemsize}_{memory}_atomic_add) || defined(cl_ext_float_atomics)"
+        code = f"atomic_fetch_add_explicit({arguments});"
+        found.append(
+            NativeAtomic("add", dtype, memory, code, word, "ext_float_atomics", guard, options=("-cl-std=CL3.0",))
+        )
+    return tuple(found)
+
+
+def _amd() -> tuple[NativeAtomic, ...]:
+    """Return the builtins of AMD's compiler; each generation of devices has some of them."""
+    builtins = [("add", "f4", "local", "ds_faddf", ", 0, 0, 0")]
+    builtins += [(name, "f4", "local", f"ds_{name}f", ", 0, 0, 0") for name in ("fmin", "fmax")]
+    builtins += [("add", "f4", "global", "global_atomic_fadd_f32", "")]
+    builtins += [("add", "f8", "local", "ds_atomic_fadd_f64", "")]
+    names = {"add": "fadd", "fmin": "fmin", "fmax": "fmax"}
+    builtins += [(operation, "f8", "global", f"global_atomic_{name}_f64", "") for operation, name in names.items()]
+    found = []
+    for operation, kind, memory, name, more in builtins:
+        builtin, word = f"__builtin_amdgcn_{name}", {"f4": "float", "f8": "double"}[kind]
+        code, guard = f"{builtin}((__{memory} {word} *)p, v{more});", f"CLHIST_HAS_BUILTIN({builtin})"
+        found.append(NativeAtomic(operation, np.dtype(kind), memory, code, word, "amd_builtins", guard))
+    return tuple(found)
+
+
+# Where a device has several paths, the first takes precedence.
+VENDOR_PATHS = (
+    VendorPath(
+        "nvidia_ptx",
+        "inline PTX: float atomics, device-wide fence",
+        lambda driver: driver.platform.startswith("NVIDIA"),
+        _ptx(),
+        label="ptx",
+        source="by inline PTX",
+        fence='__asm__ volatile("membar.gl;" ::: "memory")',
+        reconvergence='__asm__ volatile("bar.warp.sync 0xffffffff;")',
+        warp=32,
+        local_adds_loop=True,
+    ),
+    VendorPath(
+        "ext_float_atomics",
+        "float atomics by cl_ext_float_atomics",
+        lambda driver: "cl_ext_float_atomics" in driver.extensions,
+        _extension(),
+        label="ext",
+        source="by cl_ext_float_atomics",
+    ),
+    VendorPath(
+        "amd_builtins",
+        "builtins of AMD's compiler: float atomics, device-wide fence",
+        lambda driver: driver.platform.startswith("AMD Accelerated Parallel Processing"),
+        _amd(),
+        label="amd",
+        source="by builtins of AMD's compiler",
+        fence='__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")',
+    ),
+    VendorPath(
+        "device_fence",
+        "device-wide fence of OpenCL C 3.0",
+        lambda driver: driver.c_version >= 3,
+        fence="atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)",
+        fence_options=("-cl-std=CL3.0",),
+        fence_needs_proof=True,
+    ),
+)
+
+# What a device may have besides OpenCL C 1.2 with its 32-bit atomics, with words for it.
+FEATURES = {name: f"{text} ({extension})" for name, (extension, text) in _EXTENSIONS.items()}
+FEATURES |= {path.feature: path.description for path in VENDOR_PATHS}
+
+# The fence that a device must prove.
+PROVEN_FENCE = next(path for path in VENDOR_PATHS if path.fence_needs_proof)
+
+
+def features_of(extensions: str, platform_name: str, c_version: str) -> frozenset[str]:
+    """Return the features that a driver promises; what needs proof is not proven by that.
+
+    Parameters
+    ----------
+    extensions, platform_name, c_version : str
+        CL_DEVICE_EXTENSIONS, CL_PLATFORM_NAME and CL_DEVICE_OPENCL_C_VERSION.
+
+    Returns
+    -------
+    frozenset of str
+        Keys of `FEATURES`.
+    """
+    version = re.match(r"OpenCL C (\d+)", c_version)
+    driver = Driver(frozenset(extensions.split()), platform_name, int(version[1]) if version else 0)
+    found = {name for name, (extension, _) in _EXTENSIONS.items() if extension in driver.extensions}
+    return frozenset(found | {path.feature for path in VENDOR_PATHS if path.is_promised(driver)})
+
+
+def device_fence(features: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the C of the widest fence of global memory that a device with `features` has, and its compiler options.
+
+    Without a path that has one it is ``mem_fence``, which on GPUs orders memory for the work-group only.
+    """
+    for path in VENDOR_PATHS:
+        if path.fence and path.feature in features:
+            return path.fence, path.fence_options
+    return _WORK_GROUP_FENCE, ()
+
+
+def reconvergence(features: Collection[str], work_items: int) -> str:
+    """Return the C statement that brings the lanes of a warp together; nothing where none is needed.
+
+    `work_items` go through the same elements together; it must be a multiple of a warp.
+    """
+    for path in VENDOR_PATHS:
+        if path.reconvergence and path.feature in features:
+            return path.reconvergence if work_items % path.warp == 0 else ""
+    return ""
+
+
+def local_adds_loop(features: Collection[str]) -> bool:
+    """Return whether atomic additions of floats and of 64 bits in local memory are loops of compare-exchange."""
+    return any(path.local_adds_loop and path.feature in features for path in VENDOR_PATHS)

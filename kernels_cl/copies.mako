@@ -1,0 +1,147 @@
+## The copies that one sweep updates: in local memory a pool with the cells and locks of each team, which one flush
+## combines and writes to global memory; otherwise the cells in global memory itself.
+<%namespace name="packed" file="packed.mako"/>
+<%namespace name="partitioned" file="partitioned.mako"/>
+
+## Layout of the pool: the cells of each part for all teams, then the locks.
+## Bin-major: the copies of a bin are neighbours, so neighbouring work-items collide neither in a bin nor in a bank.
+<%def name="pool()">
+<% team = spec.team_size %>\
+    __local uchar clhist_pool[${spec.capacity}] __attribute__((aligned(16)));
+    uint clhist_room = 0;
+    const uint clhist_team_number = get_local_id(0) / ${team};
+% if spec.packed:
+    __local uint *clhist_words = (__local uint *)clhist_pool;
+% endif
+% for part in [] if spec.packed else parts:
+<% alignment = state.end_alignment(part) %>\
+    const uint clhist_cells_of_team${part.n} = (uint)clhist_bins_per_pass${part.output.suffix} * clhist_copies;
+    __local cell${part.n}_t *clhist_own${part.n}
+        = (__local cell${part.n}_t *)(clhist_pool + clhist_room) + clhist_team_number * clhist_cells_of_team${part.n};
+    clhist_room += clhist_cells_of_team${part.n} * ${spec.teams} * (uint)sizeof(cell${part.n}_t);
+    clhist_room = (clhist_room + ${alignment - 1}) / ${alignment} * ${alignment};
+% endfor
+% for part in state.locked:
+    volatile __local int *clhist_locks${part.n} = (volatile __local int *)(clhist_pool + clhist_room);
+    const uint clhist_num_locks${part.n} = min(clhist_lock_mask, clhist_cells_of_team${part.n} * ${spec.teams} - 1) + 1;
+    clhist_room += clhist_num_locks${part.n} * (uint)sizeof(int);
+% endfor
+</%def>
+
+## The arrays in scratch memory: all copies of each part, and the locks of those that are updated there.
+<%def name="arrays()">
+% for part in parts:
+    __global cell${part.n}_t *clhist_all${part.n} = (__global cell${part.n}_t *)(clhist_scratch + clhist_place${part.n});
+% endfor
+% if not state.is_local:
+% for part in state.locked:
+    volatile __global int *clhist_locks${part.n} = (volatile __global int *)(clhist_scratch + clhist_lock_place${part.n});
+% endfor
+% endif
+</%def>
+
+## The cells that this work-item updates, and the number of the lock of its bin 0.
+<%def name="cells_and_locks()">
+% if spec.packed:
+    __global uint *clhist_beyond
+        = (__global uint *)clhist_all0 + (size_t)get_num_groups(0) * clhist_num_bins${spec.outputs[0].suffix};
+% endif
+% for part in [] if spec.packed else parts:
+<% s = part.output.suffix %>\
+% if state.is_local:
+    __local cell${part.n}_t *clhist_cells${part.n} = clhist_own${part.n} + clhist_lane % clhist_copies;
+% else:
+    __global cell${part.n}_t *clhist_cells${part.n} = clhist_all${part.n} + clhist_slot * clhist_num_bins${s} + clhist_first${s};
+% endif
+% endfor
+% for s in state.locked_suffixes:
+% if state.is_local:
+    const uint clhist_lock_base${s} = clhist_team_number * (uint)clhist_bins_per_pass${s} * clhist_copies + clhist_lane % clhist_copies;
+% else:
+    const ulong clhist_lock_base${s} = clhist_slot * clhist_num_bins${s} + clhist_first${s};
+% endif
+% endfor
+</%def>
+
+## Sets the copies to the neutral element. Shared copies in global memory were cleared by another kernel.
+<%def name="initialise()">
+% if state.is_local:
+% if spec.packed:
+${packed.clear(spec.outputs[0].suffix)}
+% endif
+% for part in [] if spec.packed else parts:
+    for (uint k = clhist_lane; k < (uint)clhist_count${part.output.suffix} * clhist_copies; k += ${spec.team_size})
+        clhist_own${part.n}[k].value = clhist_neutral${part.n}();
+% endfor
+% for part in state.locked:
+    for (uint k = get_local_id(0); k < clhist_num_locks${part.n}; k += ${spec.work_group_size})
+        clhist_locks${part.n}[k] = 0;
+% endfor
+% if state.is_partitioned:
+${partitioned.clear_range()}
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+% elif state.is_private:
+% for part in parts:
+    for (clhist_bin_t k = 0; k < clhist_count${part.output.suffix}; ++k)
+        clhist_cells${part.n}[k].value = clhist_neutral${part.n}();
+% endfor
+% endif
+</%def>
+
+## Combines the local copies of each team and writes one copy to global memory.
+<%def name="flush()">
+    barrier(CLK_LOCAL_MEM_FENCE);
+% if spec.packed:
+${packed.flush(spec.outputs[0].suffix)}
+% endif
+% for part in [] if spec.packed else parts:
+${flush_part(part.n, part.output.suffix, spec.team_size)}
+% endfor
+% if state.has_tasks or state.is_partitioned:
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+</%def>
+
+<%def name="flush_part(n, s, team)">
+    {
+    __global cell${n}_t *clhist_result = clhist_all${n} + clhist_slot * clhist_num_bins${s} + clhist_first${s};
+    ## With few bins, a power of two of neighbouring work-items shares the copies of one bin.
+    uint clhist_crew = 1;
+    while (2 * clhist_crew * (uint)clhist_bins_per_pass${s} <= ${team} && 2 * clhist_crew <= clhist_copies)
+        clhist_crew *= 2;
+    const uint clhist_member = clhist_lane % clhist_crew;
+    const uint clhist_steps = (clhist_copies + clhist_crew - 1) / clhist_crew;
+    for (uint k = clhist_lane / clhist_crew; k < clhist_count${s}; k += ${team} / clhist_crew) {
+        if (clhist_copies == 1) {
+            clhist_result[k].value = clhist_own${n}[k].value;
+            continue;
+        }
+        ## Neighbouring bins start at different copies, and so in different banks.
+        uint step = k % clhist_steps;
+        part${n}_t total = clhist_neutral${n}();
+        for (uint s = 0; s < clhist_steps; ++s) {
+            const uint copy = clhist_member + step * clhist_crew;
+            if (copy < clhist_copies)
+                total = clhist_combine${n}(total, clhist_own${n}[k * clhist_copies + copy].value);
+            step = step + 1 < clhist_steps ? step + 1 : 0;
+        }
+        if (clhist_crew == 1)
+            clhist_result[k].value = total;
+        else  // a copy that nobody else reads
+            clhist_own${n}[k * clhist_copies + clhist_member].value = total;
+    }
+% if team > 1:
+    for (uint span = clhist_crew / 2; span > 0; span /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const uint k = clhist_lane / clhist_crew;
+        if (k < clhist_count${s} && clhist_member < span) {
+            __local cell${n}_t *mine = clhist_own${n} + k * clhist_copies + clhist_member;
+            mine->value = clhist_combine${n}(mine->value, mine[span].value);
+            if (span == 1)
+                clhist_result[k].value = mine->value;
+        }
+    }
+% endif
+    }
+</%def>

@@ -1,0 +1,73 @@
+## The order in which work-items go through the elements: blocked (each has consecutive elements, as CPUs prefer) or
+## striped (neighbouring work-items have neighbouring elements, so that GPUs coalesce the loads), with wide loads.
+<%!
+    BLOCK = 4096  # elements that stay in the first-level cache between two loops over them
+%>
+
+<%def name="blocked()">
+% if state.has_tasks:
+    clhist_index_t clhist_start = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * clhist_lane / ${spec.team_size});
+    const clhist_index_t clhist_last = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * (clhist_lane + 1) / ${spec.team_size});
+% else:
+    const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
+    clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
+% endif
+    while (clhist_start < clhist_last) {
+        const clhist_index_t clhist_stop = ${f"min(clhist_last, clhist_start + {BLOCK})" if spec.reach else "clhist_last"};
+% if spec.reach:
+        for (clhist_index_t i = clhist_start; i < clhist_stop; ++i)
+            clhist_reach = max(clhist_reach, clhist_largest(${state.next_element}));
+% endif
+        for (clhist_index_t i = clhist_start; i < clhist_stop; ++i)
+            clhist_map(${state.next_element}, ${state.passed});
+        clhist_start = clhist_stop;
+    }
+</%def>
+
+<%def name="striped()">
+    clhist_index_t clhist_done = clhist_begin;
+% if spec.vector_width * spec.loads > 1:
+${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
+% endif
+    for (clhist_index_t i = clhist_done + clhist_rank * ${spec.team_size} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${spec.team_size}) {
+% if spec.reach:
+        clhist_reach = max(clhist_reach, clhist_largest(${state.next_element}));
+% endif
+        clhist_map(${state.next_element}, ${state.passed});
+    }
+</%def>
+
+## Whole tiles of a team by wide loads, several in flight before the first element is used.
+<%def name="wide_loads(team, lanes, loads)">
+<% tile = team * lanes * loads %>\
+% if state.has_tasks:
+    ## The elements before the first aligned address.
+    clhist_done = min(clhist_end, (clhist_begin + ${lanes - 1}) / ${lanes} * ${lanes});
+    for (clhist_index_t i = clhist_begin + (clhist_index_t)clhist_lane; i < clhist_done; i += ${team})
+        clhist_map(${state.next_element}, ${state.passed});
+% endif
+    const clhist_index_t clhist_tiles = (clhist_end - clhist_done) / ${tile};
+    for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
+        const clhist_index_t clhist_start = clhist_done + clhist_tile * ${tile} + (clhist_index_t)clhist_lane * ${lanes};
+% for load in range(loads):
+% for argument in streamed:
+<% kind = state.loaded_type(argument) %>\
+        const ${kind} clhist_${argument.name}_${load}
+            = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * team});
+% endfor
+% endfor
+% for load in range(loads):
+% for lane in range(lanes):
+<% these = state.map_arguments(lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}") %>\
+% if spec.reach:
+        clhist_reach = max(clhist_reach, clhist_largest(${these}));
+% endif
+        clhist_map(${these}, ${state.passed});
+% if spec.reconvergence:
+        ${spec.reconvergence};
+% endif
+% endfor
+% endfor
+    }
+    clhist_done += clhist_tiles * ${tile};
+</%def>
