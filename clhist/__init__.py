@@ -14,11 +14,12 @@ from clhist.opencl.caches import replace_caches, unwritable_caches
 if unwritable := unwritable_caches():
     replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
 
-from clhist import operators
+from clhist import ndimage, operators
 from clhist.accumulator import Accumulator
 from clhist.bincount import bincount
 from clhist.engine.bound import Bound
 from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
+from clhist.groupby import GroupBy, group_by
 from clhist.hardware.profile import Profile, named_profile
 from clhist.kernel import HistogramKernel
 from clhist.opencl.device import default_queue, device_profile
@@ -38,6 +39,7 @@ __all__ = [
     "BuildError",
     "Choices",
     "DeviceLostError",
+    "GroupBy",
     "Histogram",
     "HistogramKernel",
     "NoDeviceError",
@@ -52,7 +54,9 @@ __all__ = [
     "default_queue",
     "device_profile",
     "free_scratch",
+    "group_by",
     "named_profile",
+    "ndimage",
     "operators",
     "plan",
     "plan_sweeps",

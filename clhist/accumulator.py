@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist import operators
 from clhist.codegen.arguments import integer
 from clhist.codegen.maps import Argument
 from clhist.engine.chunks import Chunks
 from clhist.engine.engine import Engine, check_number
 from clhist.engine.given import Call, queue_for
-from clhist.engine.masks import leave_out, mask_of, mask_of_values
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
 from clhist.engine.plain import arguments_of, as_indices, checked_values, pair_engine, pair_spec
@@ -28,7 +26,9 @@ from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, empty
 from clhist.opencl.device import device_profile
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.operators.fixed_point import check_range
+from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 from clhist.planning.problem import CHOICES, Choices
 from clhist.race_factor import run
@@ -42,8 +42,8 @@ class Accumulator:
     Parameters
     ----------
     operator : Operator, numpy.ufunc, str or HistogramKernel
-        How values are combined, as in `clhist.reduce_by_index`; or a kernel whose map makes the pairs, with one or
-        several operators.
+        How values are combined, by name too, as in `clhist.reduce_by_index`; or a kernel whose map makes the pairs,
+        with one or several operators.
     num_bins : int, or tuple of int
         H: bins of the result, as in `HistogramKernel.__call__`.
     dtype : dtype-like, optional
@@ -97,6 +97,7 @@ class Accumulator:
         **choices: Any,
     ) -> None:
         check_process()
+        self._counts = isinstance(operator, str) and operator == COUNT
         unknown = choices.keys() - set(CHOICES) - {"memory_budget"}
         if unknown:
             raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(CHOICES))} or memory_budget")
@@ -291,6 +292,8 @@ class Accumulator:
         """Return the engine of (index, value) pairs, and its arguments."""
         of_indices, of_values = mask_of(indices), mask_of_values(values)
         indices = as_indices(indices)
+        if self._counts:
+            values = 1
         values, with_position = checked_values(values, self._outputs.operators[0], indices.shape, ())
         if of_indices is not None or of_values is not None:
             arrays = values if isinstance(values, tuple) else ()
@@ -377,9 +380,11 @@ def _operator(op: Operator | np.ufunc | str, dtype: Any, dest: Any) -> Operator:
     """Return the operator that the first argument, on the dtype of the others, stands for."""
     if dtype is None:
         dtype = op.dtype if isinstance(op, Operator) else getattr(dest, "dtype", None)
+    if op == COUNT and dtype is None:
+        dtype = np.int64
     if dtype is None and isinstance(op, np.ufunc | str):
         raise TypeError(f"dtype: expected that of the bins for {op!r}, since there is no dest; got none")
-    return operators.as_operator(op, dtype, "operator")
+    return (operator_on_bins if dest is not None else operator_on_values)(op, dtype, "operator")
 
 
 def _first_argument(engine: Engine, name: str | None) -> Argument | None:

@@ -14,11 +14,12 @@ from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, queue_for, queue_of
 from clhist.engine.magnitude import largest_magnitude
-from clhist.engine.masks import mask_of, without_masked
 from clhist.engine.plain import PairSpec, checked_values, native, pair_engine
+from clhist.engine.samples import evenly_spread
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.masks import mask_of, without_masked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.reproducible import reproducible_form
 
@@ -26,7 +27,6 @@ _SUM = operators.add(np.float64)  # of weights
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
-_SAMPLES = 2048
 _SAMPLE_MARGIN = 128
 
 _MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words follow
@@ -143,7 +143,7 @@ def _into(out: Array | None, result: Array) -> Array:
 def _count(engine: Engine, x: Array, values: Any, minlength: int, queue: cl.CommandQueue) -> Array:
     """Count into as many bins as a sample suggests, and once more if that was too few."""
     try:
-        sampled = int(_sample(x, queue).max())
+        sampled = int(evenly_spread(x, queue).max())
     except cl.Error as error:
         lost.settle(queue, error)
         raise
@@ -162,23 +162,3 @@ def _count(engine: Engine, x: Array, values: Any, minlength: int, queue: cl.Comm
     if largest >= _MOST_BINS:
         raise ValueError(_TOO_BIG)
     return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]
-
-
-def _sample(x: Array, queue: cl.CommandQueue) -> np.ndarray:
-    """Return some elements of `x`, evenly spread."""
-    step = max(1, x.size // _SAMPLES)
-    if not is_device_array(x):
-        return x[::step]
-    found = np.empty(x.size // step, x.dtype)
-    cl.enqueue_copy(
-        queue,
-        found,
-        x.base_data,  # type: ignore[call-overload]
-        buffer_origin=(x.offset, 0, 0),
-        host_origin=(0, 0, 0),
-        region=(x.dtype.itemsize, found.size, 1),
-        buffer_pitches=(step * x.dtype.itemsize,),
-        host_pitches=(x.dtype.itemsize,),
-        wait_for=x.events,
-    )
-    return found

@@ -16,7 +16,7 @@ from clhist.engine.magnitude import reproducible as reproducible_engine
 from clhist.hardware.profile import Profile
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import Allocator
-from clhist.operators.operator import Operator
+from clhist.operators.names import with_names
 from clhist.operators.reproducible import is_float_sum
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
@@ -32,9 +32,10 @@ class HistogramKernel:
     ----------
     context : pyopencl.Context or None
         Where it runs; None for that of the default device.
-    operator : Operator, or sequence or mapping of them
-        How values are combined. Several operators make several histograms from one sweep over the input: the map emits
-        to them by ``EMIT0``, ``EMIT1``, ... or, if they are a mapping, by ``EMIT_name``.
+    operator : Operator, str or numpy.ufunc, or sequence or mapping of them
+        How values are combined; a name such as ``"mean"``, or a ufunc, needs `dtype`. Several operators make several
+        histograms from one sweep over the input: the map emits to them by ``EMIT0``, ``EMIT1``, ... or, if they are a
+        mapping, by ``EMIT_name``.
     arguments : str
         The map's arguments as C declares them, such as ``"const float *x, const float *weight, float scale"``: pointers
         are arrays in global memory, the rest are scalars. An array that is not ``const`` may be written by the map.
@@ -53,6 +54,8 @@ class HistogramKernel:
     emits : int, optional
         How many values an element has at most for one histogram. Defaults to what the text of the map says; a map with
         a loop is planned better if it is given.
+    dtype : dtype-like, or mapping of str to it, optional
+        Type of the emitted values, for operators given by name or as ufuncs: one for all, or one for each.
 
     Raises
     ------
@@ -89,7 +92,7 @@ class HistogramKernel:
     def __init__(
         self,
         context: cl.Context | None,
-        operator: Operator | Sequence[Operator] | Mapping[str, Operator],
+        operator: Any,
         *,
         arguments: str,
         map: str,
@@ -98,7 +101,9 @@ class HistogramKernel:
         options: Sequence[str] = (),
         profile: Profile | None = None,
         emits: int | None = None,
+        dtype: Any = None,
     ) -> None:
+        operator = with_names(operator, dtype)
         self.engine = Engine.of(
             context,
             operator,

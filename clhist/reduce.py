@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist import operators
 from clhist.codegen.arguments import integer
 from clhist.engine.given import call_of, queue_for, queue_of
 from clhist.engine.magnitude import largest_magnitude
-from clhist.engine.masks import check_unmasked, leave_out, mask_of, mask_of_values
+from clhist.engine.operator_check import check_once
 from clhist.engine.plain import (
     arguments_of,
     as_array,
@@ -25,8 +24,11 @@ from clhist.engine.plain import (
     pair_spec,
     row_shape,
 )
+from clhist.engine.samples import evenly_spread
 from clhist.opencl.arrays import Array, common_kind, is_array, is_device_array
+from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 from clhist.planning.problem import CHOICES
@@ -64,8 +66,9 @@ def reduce_by_index(
         each bin a vector whose components are combined each by itself (SC'20, IV-D). A tuple of arrays has one for each
         field of the operator's structured dtype.
     op : Operator, numpy.ufunc or str
-        How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, or a known C
-        expression such as ``"a + b"``.
+        How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, a name such
+        as ``"sum"``, ``"mean"`` or ``"argmax"``, or a known C expression such as ``"a + b"``. ``"count"`` counts the
+        values, whatever they are. A custom operator is checked once, on some of `values`; see `Operator.check`.
     indices : array of integers
         Bins. One outside [0, H) is ignored, its value with it; so is one that is masked, or whose value is, in a masked
         array of NumPy.
@@ -140,6 +143,8 @@ def reduce_by_index(
     if batched:
         _check_batched(shape, indices, offsets)
     row = row_shape(shape, batched)
+    if isinstance(op, str) and op == COUNT:
+        values = _ones(values, indices.shape + row)
     values, with_position = checked_values(values, operator, indices.shape, row)
     arrays = values if isinstance(values, tuple) else ()
     named = [("dest", array) for array in dests] + [("indices", indices)] + [("values", array) for array in arrays]
@@ -148,6 +153,8 @@ def reduce_by_index(
         indices, values = leave_out(indices, values, of_indices, of_values)
     context = indices.context if on_device else None
     queue = queue_for(queue, context, queue_of(*(array for _, array in named)))
+    if operator.is_custom and not options.get("wait_for"):  # on which the values may depend
+        check_once(operator, lambda: _samples(values, operator, queue), queue)
     if reproducible:
         if is_float_sum(operator) and max_abs is None:
             looked = [*(values if isinstance(values, tuple) else (values,)), *dests]
@@ -170,16 +177,39 @@ def reduce_by_index(
     return (result, outcome.event) if with_event else result
 
 
+def _ones(values: Any, shape: tuple[int, ...]) -> Any:
+    """Return the value that counts each of `values` once, whose shape is checked."""
+    given = values.shape if is_array(values) else np.shape(values)
+    if given not in ((), shape):
+        raise ValueError(f"values: expected shape {shape} as of indices, got {given}")
+    return 1
+
+
+def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndarray | None:
+    """Return some of the values that `operator` combines; None if they are not all there."""
+    if not isinstance(values, tuple):
+        return np.full(1, values, operator.dtype)
+    if not all(array.size for array in values):
+        return None
+    parts = [evenly_spread(array.reshape(-1), queue) for array in values]
+    if len(parts) == 1:
+        return None if operator.positional else parts[0].astype(operator.dtype)
+    found = np.zeros(len(parts[0]), operator.dtype)
+    for name, part in zip(operator.dtype.names or (), parts, strict=True):
+        found[name] = part
+    return found
+
+
 @lru_cache(maxsize=256)
 def _operator(op: np.ufunc | str, dtype: np.dtype) -> Operator:
-    return operators.as_operator(op, dtype)
+    return operator_on_bins(op, dtype)
 
 
 def _operator_of(op: Operator | np.ufunc | str, dests: tuple[Array, ...], fields: bool) -> Operator:
     if not fields:
         supported_dtype(dests[0].dtype, "dest")
         hashable = isinstance(op, np.ufunc | str)
-        return _operator(op, dests[0].dtype) if hashable else operators.as_operator(op, dests[0].dtype)
+        return _operator(op, dests[0].dtype) if hashable else operator_on_bins(op, dests[0].dtype)
     if not isinstance(op, Operator):
         raise TypeError(f"op: expected a clhist.Operator on a structured dtype, since dest is a tuple, got {op!r}")
     return op
@@ -190,7 +220,7 @@ def _operator_of_values(op: Operator | np.ufunc | str, values: Any) -> Operator:
     if isinstance(op, Operator):
         return op
     dtype = values.dtype if is_array(values) else np.asarray(values).dtype
-    return operators.as_operator(op, dtype)
+    return operator_on_values(op, dtype)
 
 
 def _shape_of(dest: Any) -> tuple[int, ...] | None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from clhist.cli.main import bytes_text, table
-from clhist.hardware.profile import PARAMETERS, Profile
+from clhist.hardware.profile import Profile
+from clhist.hardware.profile_files import PARAMETERS
 from clhist.planning import global_memory
 from clhist.planning.batch import BatchedPlan
 from clhist.planning.choose import PREDICTED

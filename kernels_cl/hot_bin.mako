@@ -46,8 +46,8 @@ void clhist_hold(clhist_bin_t bin, accumulator${s}_t lifted, ${state.declared})
 % endif
 </%def>
 
-## No candidate yet: a bin beyond every histogram. After the last barrier before the updates, since PoCL's compiler loses
-## large structs that are live across one.
+## No candidate yet: a bin beyond every histogram. Comes after the last barrier before the updates, since PoCL's compiler
+## loses large structs that live across one.
 <%def name="start()">
     *clhist_held_bin = ~(clhist_bin_t)0;
 % if not state.is_local:

@@ -9,7 +9,7 @@
     items = [(load, lane) for load in range(loads) for lane in range(lanes)]
     room = spec.tile + padding * most
     value_t = f"value{s}_t"
-    ## PoCL's compiler loses structs of more than 16 bytes that are kept across barriers: they are kept as words.
+    ## PoCL's compiler loses structs of more than 16 bytes that live across barriers, so these live as words.
     words = -(-spec.value_bytes // 4) if spec.has_values and output.operator.dtype.names is not None else 0
     known = {}
     state = "clhist_bin_t *clhist_bin" + f", {value_t} *clhist_value" * spec.has_values + ", clhist_bin_t *clhist_reach" * sweep.reach

@@ -37,7 +37,7 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
         clhist_keys[*clhist_next] = clhist_first + bin;
         union { accumulator${s}_t value; uint words[${words}]; } lifted = {.words = {0}};
         lifted.value = clhist_lift${s}(value);
-        ## As the scan reads it: by words.
+        ## By words, as the scan reads it.
 % for k in range(words):
         clhist_held[*clhist_next].words[${k}] = lifted.words[${k}];
 % endfor

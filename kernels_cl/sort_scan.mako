@@ -4,8 +4,8 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 ${types.values(operator, "", declare, {})}
-## Between work-items accumulators are words, whose alignment is right wherever PyOpenCL's scan keeps them, and of which
-## PoCL's compiler loses none across its barriers, as it does of larger structs.
+## Accumulators pass between work-items as words: PyOpenCL's scan aligns them for no more, and PoCL's compiler loses
+## larger structs that live across a barrier.
 typedef struct { uint words[${words}]; } ${held};
 typedef union { accumulator_t value; uint words[${words}]; } clhist_union_t;
 <%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">

@@ -29,6 +29,8 @@ _terminal = pytest.StashKey()
 def pytest_configure(config: pytest.Config) -> None:
     # A copy, since a test's own standard error is captured.
     config.stash[_terminal] = os.fdopen(os.dup(sys.stderr.fileno()), "w")
+    for marker in ("skip_xp_backends", "xfail_xp_backends", "uses_xp_capabilities", "array_api_backends"):
+        config.addinivalue_line("markers", f"{marker}: of SciPy's own tests")
     config.option.maxworkerrestart = "0"  # of pytest-xdist: what hangs in one process ends the run, too
 
 

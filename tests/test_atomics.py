@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.hardware.atomics import (
-    ALL_FEATURES,
-    FEATURES,
-    MEMORIES,
-    NATIVE_ATOMICS,
-    native_atomic,
-    native_table,
-    to_prove,
-)
+from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, native_table, to_prove
+from clhist.hardware.vendors import FEATURES, MEMORIES
 from clhist.opencl.device import features_of
 from clhist.planning.updates import available_updates, choose_updates, slowest
 

@@ -173,6 +173,19 @@ def test_skewed_inputs_against_the_uniform_one(measured):
     assert "sampled 40" in output
 
 
+def test_groups_beside_numpy(measured):
+    output, record = measured("--suite", "groups", "-n", "5000", "-H", "17")
+    names = ["clhist, NumPy arrays", "clhist, device arrays", "NumPy"]
+    for what in ("five statistics", "median"):
+        rows = [row for row in record["rows"] if row["function"] == what]
+        assert [row["implementation"] for row in rows][:3] == names
+        for row in rows:
+            assert_samples(row["call"])
+            assert row["first"] > 0
+        assert rows[0]["per_clhist"] == 1
+    assert "five statistics" in output
+
+
 @pytest.mark.parametrize("suite", ["operators", "peers"])
 def test_a_wrong_result_of_ours_is_not_timed(measured, monkeypatch, suite):
     broken = replace(OPERATORS["count"], value="(i == 7 ? 2 : 1)")  # one element of 5000 counts twice

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 from clhist.cli.info import describe, native_atomics, show, updates
 from clhist.cli.main import main
-from clhist.hardware.atomics import ALL_FEATURES, FEATURES
+from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile_files import load_profiles
+from clhist.hardware.vendors import FEATURES
 from clhist.opencl.device import devices
 
 KEYS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import Profile
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.planning.updates import UPDATES
 from clhist.selftest.cases import CASES, NUM_BINS, Case, is_available, pair_kernel, problem, ufunc_case
 from clhist.selftest.reference import groups_of

@@ -12,7 +12,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import HistogramKernel, Operator, operators
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.cases import CASES, PRODUCTS
 from clhist.selftest.reference import groups_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, operators, reduce_by_index
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of
 

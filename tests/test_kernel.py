@@ -9,7 +9,7 @@ from processes import run_python
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.reference import counts_of, groups_of
 
 SUM = operators.add(np.int32)

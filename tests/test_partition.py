@@ -271,10 +271,10 @@ def test_division(width, number):
         ("EMIT(x[i], f(1))", None),
         ("EMIT(x[i], ONE)", None),
         ("int k = 2; EMIT(x[i], k)", None),
-        ("EMIT(x[i], 1); w[i] = 2", None),
+        ("EMIT(x[i], 1); w[i] = 2", "1"),
         ("EMIT(x[i], w[i]); EMIT(x[i] + 1, 1)", None),
         ("\n#define ONE 1\nEMIT(x[i], 1)", None),
-        ("{ EMIT(x[i], scale); }", None),
+        ("{ EMIT(x[i], scale); }", "scale"),
         ("EMIT(x[i], (value_t){1, 2})", None),
     ],
 )

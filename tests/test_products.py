@@ -7,7 +7,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import HistogramKernel, Operator, operators
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.planning.updates import UPDATES
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, is_available, pair_kernel, problem, ufunc_case
 from clhist.selftest.reference import groups_of

@@ -13,7 +13,7 @@ from clhist import Operator, operators
 from clhist.codegen.arguments import parse_arguments
 from clhist.codegen.render import _template, render_combine, render_sweep
 from clhist.codegen.specs import CombineSpec, SweepSpec
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.planning.plan import Output
 from clhist.planning.updates import UPDATES
 

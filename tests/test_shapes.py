@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, operators
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.cases import CASES, pair_kernel
 from clhist.selftest.inputs import DISTRIBUTIONS, drawn
 from clhist.selftest.reference import counts_of, groups_of

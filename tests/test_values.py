@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import operators
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.cases import neutral_of, pair_kernel, random_values
 from clhist.selftest.reference import groups_of
 

@@ -20,7 +20,7 @@ import pyopencl.array as cl_array
 from clhist import operators
 from clhist.codegen.render import render_measure
 from clhist.errors import BuildError
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.kernel import HistogramKernel
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import build

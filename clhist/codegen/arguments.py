@@ -1,4 +1,4 @@
-"""The arguments of a map: from their C declaration to what a call may pass for them."""
+"""The arguments of a map: parsed from C declarations, and checked against the values of a call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
     Raises
     ------
     ValueError
-        If a declaration is not understood, a name is taken or reserved, or a type is unknown; it is named.
+        If a declaration cannot be parsed, a name is taken or reserved, or a type is unknown; it is named.
     """
     found: list[Argument] = []
     for text in declarations.split(",") if declarations.strip() else ():
@@ -80,7 +80,7 @@ def scalar(argument: Argument, value: object) -> np.generic:
     Raises
     ------
     TypeError, ValueError
-        If it is no number, or does not fit; the argument is named.
+        If it is not a number, or does not fit; the argument is named.
     """
     if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:
         raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got {type(value).__name__}")
@@ -95,7 +95,7 @@ def integer(name: str, value: object, least: int) -> int:
     Raises
     ------
     TypeError, ValueError
-        If it is no integer, or less; it is called `name`.
+        If it is not an integer, or too small; the message calls it `name`.
     """
     try:
         number = operator.index(value)  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def partition_specs(
         mapped = replace(spec, memory="global", work_group_size=group, capacity=0)
         return PartitionSpec(mapped, most, value is None, index_group)
 
-    # Each partition has a work-item of its own, however few a group of the sweep has.
+    # Each partition has its own work-item, even if the sweep has smaller groups.
     group = max(most, min(LARGE_TILE_GROUP if slow else PARTITION_GROUP, power_of_two(spec.work_group_size)))
     while group // 2 >= max(most, LEAST_GROUP) and before_of(group).local_bytes > local_memory:
         group //= 2

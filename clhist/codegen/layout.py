@@ -16,7 +16,7 @@ _ALIGNMENT = 128  # bytes: where each array begins in the scratch memory
 
 
 def order_of(profile: Profile) -> str:
-    """Return in which order the work-items of a device should go through the input."""
+    """Return the order in which the work-items of a device go through the input."""
     return "blocked" if profile.kind == "cpu" else "interleaved"
 
 
@@ -26,9 +26,9 @@ def is_wide(plan: Plan) -> bool:
 
 
 def scratch_layout(outputs: Sequence[Output], plan: Plan, copies: int) -> tuple[dict[str, int], int]:
-    """Return where each part of `outputs` lies in a buffer that holds `copies` copies of all bins, and its bytes.
+    """Return the layout of scratch memory with `copies` copies of all bins, and its size in bytes.
 
-    The places, and the numbers of locks, have the names of the kernels' parameters.
+    The layout maps the kernels' parameters to offsets of cells and locks, in bytes, and to numbers of locks.
     """
     found, size, n = {}, 0, 0
     for output, bins in zip(outputs, plan.copy_bins, strict=True):
@@ -62,6 +62,6 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     end = -(-end // LOCK_BYTES) * LOCK_BYTES + LOCK_BYTES * locks
     if plan.more_local_bytes:
         end = -(-end // ALIGNMENT) * ALIGNMENT + plan.more_local_bytes
-    # Words lie at its end, too.
+    # Its end is the position of 32-bit words.
     sizes = (most // parts // ALIGNMENT * ALIGNMENT for parts in (4, 2, 1))
     return next((size for size in sizes if size >= end), -(-end // LOCK_BYTES) * LOCK_BYTES)

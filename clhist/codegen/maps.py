@@ -1,4 +1,4 @@
-"""The arguments of a map, and what its C does with them: pure text."""
+"""The arguments of a map, and what the text of the map tells about their use. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# A declaration of another i, or what only another i can have done to it: the map's own is const.
+# A declaration of another i, or an assignment to one: the map's own is const.
 _HIDDEN_INDEX = re.compile(r"[\w*]\s+\**i\s*[=;,:)]|\bi\s*(=[^=]|\+\+|--|[-+*/%&|^]=)|(\+\+|--)\s*i\b")
 
 _ULONG = np.dtype(np.uint64)
@@ -24,20 +24,20 @@ class Parameter:
 
     @property
     def declaration(self) -> str:
-        """What stands in the kernel's list."""
+        """Its declaration in C."""
         return f"{self.c_type} {self.name}"
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a map, as its C declaration says it.
+    """One argument of a map, as declared in C.
 
     Attributes
     ----------
     name, c_type : str
-        The identifier, and the C type of the scalar or of an element.
+        Identifier, and C type of the scalar or of an element.
     dtype : numpy.dtype
-        The same type for NumPy.
+        The same type in NumPy.
     is_array, is_const : bool
         Whether it is a pointer to global memory, and whether the map may only read it.
     """
@@ -55,14 +55,14 @@ class Argument:
 
     @property
     def parameter(self) -> str:
-        """Declaration of it as the map sees it."""
+        """Its declaration as a parameter of the map."""
         if self.is_array:
             return f"{self.pointer}{'restrict ' if self.is_const else ''}{self.name}"
         return f"const {self.c_type} {self.name}"
 
     @property
     def kernel_parameters(self) -> tuple[Parameter, ...]:
-        """What the kernel gets for it: of an array its buffer and an offset in bytes."""
+        """The parameters of the kernel for it: an array is a buffer and an offset in bytes."""
         if self.is_array:
             base, offset = Parameter("__global char *", f"{self.name}__base", None), f"{self.name}__offset"
             return base, Parameter("const ulong", offset, _ULONG)
@@ -72,7 +72,7 @@ class Argument:
 def is_elementwise(argument: Argument, code: str, preamble: str = "") -> bool:
     """Return whether the map `code` uses an array only as ``name[i]``, with its own `i` and without its address.
 
-    A preamble that has the name may hold a macro which the map uses.
+    A preamble that contains the name counts as another use: it may be in a macro that the map calls.
     """
     name = rf"(?<!\.)(?<!->)\b{argument.name}\b"  # not a member of that name
     uses = re.findall(name, code)
@@ -89,7 +89,7 @@ def is_streamed(argument: Argument, code: str, preamble: str = "") -> bool:
 
 def uses_position(elementwise: Collection[Argument], code: str, preamble: str = "") -> bool:
     """Return whether the map `code`, or a macro, uses `i` other than for elements of the `elementwise` arrays."""
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
+    code = _without_comments(code)
     for argument in elementwise:
         code = re.sub(_element(argument), " ", code)
     macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
@@ -121,29 +121,41 @@ def max_pairs_of(name: str, code: str, preamble: str = "") -> int | None:
 
 
 def uniform_value(suffix: str, code: str, arguments: Iterable[Argument], preamble: str = "") -> str | None:
-    """Return the value that the map `code` gives to every pair, if it is of scalar arguments and literals alone.
+    """Return the C of the value that the map `code` gives to every pair of an output; None if values may differ.
 
-    That is only said of maps that name their ``EMIT`` once, and themselves.
+    Such a value consists of literals, and of scalar arguments that the map uses for nothing else. Maps that name their
+    ``EMIT`` more than once, or have directives of the preprocessor, count as ones whose values differ.
     """
     name = rf"\bEMIT{suffix}\b"
-    if len(re.findall(name, code)) != 1 or "#" in code or re.search(name, preamble):
+    code = _without_comments(code)
+    calls = list(re.finditer(rf"{name}\s*\(", code))
+    if len(re.findall(name, code)) != 1 or len(calls) != 1 or "#" in code or re.search(name, preamble):
         return None
-    found = re.search(rf"\bEMIT{suffix}\s*\((.*)\)\s*;?\s*$", code, re.DOTALL)
-    if found is None or not re.fullmatch(r"[\w\s.+*/()-]*", last := _last_argument(found[1])):
+    begin, end = _last_argument(code, calls[0].end())
+    value = code[begin:end].strip()
+    if not re.fullmatch(r"[\w\s.+*/()-]+", value):
         return None
     scalars = {argument.name for argument in arguments if not argument.is_array}
-    names = re.findall(r"(?<![\w.])[A-Za-z_]\w*", last)
-    return last.strip() if last.strip() and all(name in scalars for name in names) else None
+    names = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", value))
+    rest = set(re.findall(r"[A-Za-z_]\w*", f"{code[:begin]} {code[end:]}"))  # where a variable may hide a scalar
+    return value if names <= scalars - rest else None
 
 
-def _last_argument(text: str) -> str:
-    """Return what stands after the last comma outside parentheses; all if there is none."""
-    depth = 0
-    for position in range(len(text) - 1, -1, -1):
-        depth += (text[position] in ")]}") - (text[position] in "([{")
-        if text[position] == "," and depth == 0:
-            return text[position + 1 :]
-    return text
+def _last_argument(code: str, start: int) -> tuple[int, int]:
+    """Return begin and end of the last argument of the call whose list begins at `start`; empty if it never ends."""
+    depth, begin = 0, start
+    for position in range(start, len(code)):
+        character = code[position]
+        if depth == 0 and character == ")":
+            return begin, position
+        if depth == 0 and character == ",":
+            begin = position + 1
+        depth += (character in "([{") - (character in ")]}")
+    return start, start
+
+
+def _without_comments(code: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
 
 
 def _element(argument: Argument) -> str:

@@ -50,7 +50,7 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
 
 
 def partitioned_parameters() -> list[Parameter]:
-    """Return what a sweep over partitioned pairs must know of them."""
+    """Return the further parameters of a sweep over partitioned pairs."""
     numbers = ("clhist_partitions", "clhist_tiles", "clhist_region", "clhist_span")
     return [
         *(Parameter("__global const uint *", name, None) for name in ("clhist_starts", "clhist_sums", "clhist_totals")),
@@ -106,11 +106,11 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
 
 
 def held_words(operator: Operator) -> int:
-    """Return in how many 32-bit words an accumulator lies where pairs are sorted: an odd number.
+    """Return the 32-bit words of an accumulator while pairs are sorted: an odd number.
 
-    Items of a multiple of 8 bytes PyOpenCL's scan would put into packed structs on GPUs, to spread them over banks, and
-    still read its local array of them by words. A compiler need not align such an array: NVIDIA's went by the first
-    field, and the device faulted where that was narrower than a word.
+    On GPUs, PyOpenCL's scan packs items of a multiple of 8 bytes into structs, to spread them over banks, and still
+    reads its local array of them by words. Compilers need not align such an array: NVIDIA's aligned it for the first
+    field, and the device faulted if that was narrower than a word.
     """
     return -(-operator.accumulator.itemsize // 4) | 1
 

@@ -46,14 +46,14 @@ def render_sweep(spec: SweepSpec) -> str:
 
 
 def _may_compute_bins(spec: SweepSpec) -> bool:
-    """Whether a compiler may know how the bin of one value follows from that of the value before."""
+    """Whether a compiler may be able to derive the bin of one value from the bin of the value before."""
     elementwise = [argument for argument in spec.arguments if is_elementwise(argument, spec.map, spec.preamble)]
     loops = re.search(r"\b(for|while|do|goto)\b", f"{spec.map} {spec.preamble}")
     return loops is not None or uses_position(elementwise, spec.map, spec.preamble)
 
 
 def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
-    """Return the preamble of each operator, without what an earlier one has defined already."""
+    """Return the preamble of each operator, without text that an earlier one has defined already."""
     found: dict[Output, str] = {}
     seen: list[tuple[str, tuple[np.dtype, np.dtype]]] = []
     for output in outputs:
@@ -97,7 +97,7 @@ def render_partition(spec: PartitionSpec) -> str:
 
 
 def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:
-    """Return the OpenCL C program with the kernel ``clhist_pairs``; an element has at most so many values."""
+    """Return the OpenCL C program with the kernel ``clhist_pairs``; an element emits at most `max_pairs` pairs."""
     return _template("sort_pairs.mako").render(
         spec=spec,
         max_pairs=max_pairs,
@@ -110,10 +110,15 @@ def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:
 
 
 def render_sort_scan(operator: Operator, held: str) -> str:
-    """Return the C that PyOpenCL's scan of sorted pairs begins with; `held` is its type of an accumulator."""
+    """Return the preamble in C of PyOpenCL's scan of sorted pairs; `held` is its type of an accumulator."""
     return _template("sort_scan.mako").render(
         operator=operator, held=held, words=held_words(operator), declare=declare, c_name=c_name
     )
+
+
+def render_check(operator: Operator) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_check``, which combines values in every order."""
+    return _render("check.mako", operator=operator, declare=declare, c_name=c_name)
 
 
 def render_measure(kernel: str, *, words: int = 0) -> str:
@@ -122,12 +127,12 @@ def render_measure(kernel: str, *, words: int = 0) -> str:
 
 
 def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
-    """Return the OpenCL C that shows whether `atomics`, or the device-wide fence if there are none, work."""
+    """Return the OpenCL C that proves `atomics`, or the device-wide fence if there are none."""
     return _render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else PROVEN_FENCE.fence)
 
 
 def _render(name: str, **values: object) -> str:
-    """Return what the template says, without the empty lines that it leaves; one that ends a macro stays."""
+    """Return the rendered template without empty lines, except those that end a macro."""
     return re.sub(r"(?<!\\)\n\s*\n+", "\n", _template(name).render(**values)).lstrip()
 
 

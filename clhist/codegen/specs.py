@@ -1,7 +1,7 @@
-"""What the source of each kernel depends on: the keys of built kernels.
+"""Specifications: everything that the source of each kernel depends on. They are the keys of built kernels.
 
-That is what changes the code (types, operator, map, update, memory, work-group size, capacity of the local array); what
-changes only numbers (N, H, M, the bins of a pass) is passed when a kernel is launched.
+A specification has what changes the code (types, operator, map, update, memory, work-group size, capacity of the local
+array). What changes only numbers (N, H, M, the bins of a pass) is an argument of the kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clhist.operators.operator import Operator, Part
 from clhist.planning.plan import Output
 from clhist.planning.updates import part_loops, slowest
 
-# A map longer than this is not written out several times for the sake of wide loads: it is not bound by them.
+# A longer map (in characters) is not unrolled for wide loads: it is not bound by its loads.
 _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
@@ -41,20 +41,20 @@ class SweepSpec:
     memory : {"local", "global"}
         Where the copies are.
     order : {"blocked", "interleaved"}
-        Whether a work-item's elements are neighbours (CPU), or those of neighbouring work-items (GPU).
+        Whether each work-item has consecutive elements (CPU), or neighbouring work-items have neighbouring ones (GPU).
     work_group_size, teams : int
         B, and into how many teams a work-group is divided.
     capacity : int
         Bytes of the local array; 0 in global memory.
     batch : {"", "even", "table", "flat", "partitioned"}
-        Whether there are histograms of as many elements each, or tasks that a table lists; "flat" if the histograms of
-        as many elements are one of all bins; "partitioned" if the arguments are pairs grouped by partition.
+        How elements belong to the histograms of a batch: equal shares, tasks listed in a table, or equal shares counted
+        as one histogram of all bins; "partitioned" if the arguments are pairs grouped by partition.
     wide : bool
         Whether elements and bins are counted in 64 bits.
     aligned : bool
         Whether the arrays allow loads of 16 bytes.
     reach : bool
-        Whether the largest bin that was emitted is reported, as an unsigned number.
+        Whether the largest bin emitted is reported, as an unsigned number.
     structs : tuple of (str, numpy.dtype)
         Structured types that the map may name.
     preamble : str
@@ -62,11 +62,11 @@ class SweepSpec:
     features : frozenset of str
         What the device has, of `clhist.hardware.atomics.ALL_FEATURES`.
     ignored : tuple of Output
-        Histograms that the map emits to, and another sweep fills.
+        Histograms that the map emits to, but another sweep fills.
     packed : bool
-        Whether counters of 16 bits share words of local memory; the one output then counts.
+        Whether two 16-bit counters share each word of local memory; the single output then counts.
     single_pair : bool
-        Whether there is one output, and an element has one value for it at most.
+        Whether there is one output, and an element emits at most one pair to it.
     """
 
     outputs: tuple[Output, ...]
@@ -136,16 +136,16 @@ class SweepSpec:
 
     @cached_property
     def streamed(self) -> tuple[Argument, ...]:
-        """The arrays that the map reads only as ``name[i]``: their elements can be loaded ahead, and wide."""
+        """The arrays that the map reads only as ``name[i]``: their elements can be loaded ahead, by wide loads."""
         return tuple(argument for argument in self.arguments if is_streamed(argument, self.map, self.preamble))
 
     def map_parameters(self) -> list[str]:
-        """Return what the map sees of the caller's arguments: of a streamed array one element."""
+        """Return the parameters of the map function: a streamed array passes one element."""
         streamed = self.streamed
         return [f"const {a.c_type} clhist_{a.name}" if a in streamed else a.parameter for a in self.arguments]
 
     def map_arguments(self, element: Callable[[Argument], str]) -> list[str]:
-        """Return the same in a call; `element` gives the C of a streamed array's element."""
+        """Return the arguments of a call of it; `element` gives the C of a streamed array's element."""
         streamed = self.streamed
         return [element(a) if a in streamed else a.name for a in self.arguments]
 
@@ -168,7 +168,7 @@ class SweepSpec:
 
     @property
     def loads(self) -> int:
-        """Loads of each streamed array in flight; fewer where one load brings many elements."""
+        """Loads of each streamed array in flight; fewer if one load has many elements."""
         return max(1, min(_LOADS_IN_FLIGHT, 32 // self.vector_width)) if self.vector_width > 1 else 1
 
 
@@ -190,13 +190,13 @@ class PartitionSpec:
     Attributes
     ----------
     sweep : SweepSpec
-        The map and its arguments; one output, of which an element has one value at most.
+        The map and its arguments; one output, to which an element emits at most one pair.
     most : int
-        At most so many partitions: a power of two, no more than work-items of a group.
+        Upper bound on the number of partitions: a power of two, at most the work-items of a group.
     has_values : bool
-        Whether each pair has a value of its own.
+        Whether each pair stores its value.
     index_group : int
-        Work-items of a group that goes through the tiles of one partition, a power of two.
+        Work-items of the group that indexes one partition, a power of two.
     """
 
     sweep: SweepSpec
@@ -206,17 +206,17 @@ class PartitionSpec:
 
     @property
     def elements(self) -> int:
-        """How many elements a work-item has."""
+        """Elements of a work-item."""
         return max(_PARTITION_ELEMENTS, self.sweep.vector_width)
 
     @property
     def tile(self) -> int:
-        """How many elements a work-group has."""
+        """Elements of a work-group."""
         return self.elements * self.sweep.work_group_size
 
     @property
     def counters(self) -> int:
-        """How many counters a partition has, so that neighbouring work-items meet less."""
+        """Counters of a partition: several, so that neighbouring work-items collide less."""
         return max(1, min(8, 512 // self.most))
 
     @property
@@ -226,17 +226,17 @@ class PartitionSpec:
 
     @property
     def padding(self) -> int:
-        """To a multiple of what the pairs of a partition in a tile are rounded up, for loads and stores of 16 bytes."""
+        """The pairs of a partition in a tile are padded to a multiple of this, for loads and stores of 16 bytes."""
         return 16 if self.value_bytes % 2 else 8
 
     @property
     def region(self) -> int:
-        """How many pairs a tile has room for."""
+        """Capacity of a tile, in pairs."""
         return self.tile + self.padding * self.most
 
     @property
     def local_bytes(self) -> int:
-        """Bytes of local memory that a work-group takes."""
+        """Local memory of a work-group, in bytes."""
         return self.region * (2 + self.value_bytes) + 4 * self.most * (self.counters + 1) + 32
 
 

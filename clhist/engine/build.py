@@ -65,11 +65,6 @@ class Preparation:
         self._recent: dict[tuple[Any, ...], Prepared] = {}
         self._refused: tuple[tuple[str, str], ...] = ()  # updates, and in which memory, that did not compile
 
-    @property
-    def emits(self) -> int:
-        """How many values an element has at most for one histogram, as far as that is known; at least 1."""
-        return self._source.pairs_per_element
-
     def prepared_for(
         self,
         device: cl.Device,

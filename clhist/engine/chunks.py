@@ -12,9 +12,9 @@ import pyopencl as cl
 from clhist.codegen.arguments import scalar
 from clhist.codegen.maps import Argument
 from clhist.engine.engine import Engine
-from clhist.engine.masks import check_unmasked
 from clhist.opencl import lost
 from clhist.opencl.arrays import check_array, check_context, common_kind, shares_memory
+from clhist.opencl.masks import check_unmasked
 from clhist.opencl.staging import InPlace, Staging
 
 _MULTIPLE = 128  # elements: chunks begin as their arrays do at an address for wide loads

@@ -182,7 +182,7 @@ class Engine:
 
     def check_counts(self, size: int) -> None:
         """Raise OverflowError if a bin may get more values from `size` elements than its operator can take."""
-        for operator, most in zip(self.outputs.operators, self.source.max_pairs, strict=True):
+        for operator, most in zip(self.source.operators, self.source.max_pairs, strict=True):
             check_number(operator, size * (most or 1))
 
     def check(self, args: Sequence[Any], call: Call) -> Given:

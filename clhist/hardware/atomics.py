@@ -53,11 +53,11 @@ for _row in NATIVE_ATOMICS:
 
 
 def to_prove(features: Collection[str]) -> tuple[NativeAtomic, ...]:
-    """Return the atomics that a device with these `features` may have, but must show that it has."""
+    """Return the atomics that `features` promise, and that a device must prove."""
     return tuple(row for row in NATIVE_ATOMICS if row.guard and row.path in features)
 
 
 def native_table(features: Collection[str]) -> dict[tuple[str, str, str], str]:
-    """Return by which way, of `FEATURES` or "core", a device has each (operation, dtype, memory) that it has."""
+    """Return the path (a feature, or "core") of each native (operation, dtype, memory) of a device."""
     found = {key: native_atomic(key[0], np.dtype(key[1]), key[2], features) for key in _BY_KEY}
     return {key: row.path or "core" for key, row in found.items() if row is not None}

@@ -19,21 +19,21 @@ from clhist.hardware.profile_files import LEVELS, PARAMETERS, ProfileFile, load_
 
 @dataclass(frozen=True)
 class Profile:
-    """What the model needs to know of one device.
+    """The numbers of one device that the model needs.
 
     Attributes
     ----------
     name : str
         The device's name.
     kind : {"gpu", "cpu"}
-        On a CPU a work-item can afford a copy of its own and its elements should be neighbours; on a GPU neighbouring
+        On a CPU each work-item can have its own copy, and should have consecutive elements; on a GPU neighbouring
         work-items should read neighbouring elements.
     local_memory, l2_cache, l2_line : int
         Bytes; see `PARAMETERS`.
     hardware_threads, work_group_size : int
         Work-items; see `PARAMETERS`.
     sources : mapping of str to str
-        For each of the five numbers where it comes from.
+        The source of each of the five numbers.
     features : frozenset of str, or None
         What updates may use, of `clhist.hardware.atomics.ALL_FEATURES`; None, of a profile without its device, for all
         that the device has.
@@ -54,10 +54,10 @@ class Profile:
 
     @property
     def atomics(self) -> dict[tuple[str, str, str], str]:
-        """By which way a bin is updated natively, for each (operation, dtype, memory) that has one.
+        """The path of each native update, by (operation, dtype, memory).
 
         Such as ``atomics["add", "float32", "local"] == "nvidia_ptx"``: "core", or one of
-        `clhist.hardware.atomics.FEATURES`. What is missing goes by compare and exchange, or by a lock.
+        `clhist.hardware.vendors.FEATURES`. Updates that are missing use compare-exchange or a lock.
         """
         return native_table(self.features or ())
 
@@ -67,7 +67,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Report:
-    """What OpenCL reports of a device, as far as profiles need it; a number is 0 where it reports nothing.
+    """What OpenCL reports of a device for its profile; 0 for a number that it does not report.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Report:
 
 
 def matching(report: Report, profiles: Iterable[ProfileFile]) -> list[ProfileFile]:
-    """Return those of `profiles` that are for the device of `report`, the most particular first."""
+    """Return the profiles that match the device of `report`, most specific first."""
     same_kind = [profile for profile in profiles if profile.kind == report.kind]
     names = (report.name, *report.aliases)
 
@@ -146,7 +146,7 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
                 f"({PARAMETERS[key]}); write a profile into {user_directory()}"
             )
         numbers[key], sources[key] = found
-    # A profile of this very device may know of more local memory than the driver admits; one of its family does not.
+    # A profile of exactly this device may have more local memory than the driver reports; one of its family may not.
     exact = any(profile.level == "device" and "local_memory" in profile.values for profile in chain)
     limits = {
         "work_group_size": (report.max_work_group_size, "CL_DEVICE_MAX_WORK_GROUP_SIZE"),

@@ -47,7 +47,7 @@ _PARAMETER_KEYS = ("value", "per_compute_unit", "source")
 
 @dataclass(frozen=True)
 class ProfileFile:
-    """One profile as its file says it: possibly only some of the numbers."""
+    """One profile as written in its file; it may have only some of the numbers."""
 
     path: str
     name: str
@@ -60,7 +60,7 @@ class ProfileFile:
 
     @property
     def key(self) -> str:
-        """What to call the profile on a command line: its file's name without the ending."""
+        """Its name on a command line: the file name without the ending."""
         return Path(self.path).stem
 
     @property
@@ -89,12 +89,12 @@ def parse_profile(text: str, path: str) -> ProfileFile:
         ``value`` or ``per_compute_unit``, and ``source``. Only at the level "device" must all five be there.
         ``features``, a list, is what updates may use; without it that is all that the device has.
     path : str
-        Where it stands, for errors.
+        Of the file, for errors.
 
     Raises
     ------
     ProfileError
-        If it is no TOML, or a key is unknown, missing, of the wrong type or not positive; file and key are named.
+        If it is not TOML, or a key is unknown, missing, of the wrong type or not positive; file and key are named.
     """
     try:
         document = tomllib.loads(text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -115,7 +117,7 @@ def multiply(dtype: DTypeLike) -> Operator:
         return logical_and(found)
     if found.kind == "c":
         product = f"({c_name(found)})(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"
-        return Operator(found, product, 1, "multiply")
+        return Operator(found, product, 1, "multiply", verified=True)
     return Operator(found, "a * b", 1, "multiply")
 
 
@@ -123,7 +125,8 @@ def minimum(dtype: DTypeLike) -> Operator:
     """Smallest value, as `numpy.minimum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
     found = _real(dtype)
     if found.kind == "f":
-        return Operator(found, "b != b ? b : (b < a ? b : a)", _largest(found), "minimum", lifted=lifts.minimum(found))
+        combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(found)
+        return Operator(found, combine, _largest(found), "minimum", lifted=lifted, verified=True)
     return Operator(found, "min(a, b)", _largest(found), "minimum")
 
 
@@ -131,7 +134,8 @@ def maximum(dtype: DTypeLike) -> Operator:
     """Largest value, as `numpy.maximum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
     found = _real(dtype)
     if found.kind == "f":
-        return Operator(found, "b != b ? b : (b > a ? b : a)", _smallest(found), "maximum", lifted=lifts.maximum(found))
+        combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(found)
+        return Operator(found, combine, _smallest(found), "maximum", lifted=lifted, verified=True)
     return Operator(found, "max(a, b)", _smallest(found), "maximum")
 
 
@@ -209,7 +213,7 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
     # Written so that nothing can wrap: a + b is formed only where it stays within the limit.
     combine = f"(b >= {limit} || a >= {limit} - b) ? {limit} : ({c_name(found)})(a + b)"
     exact = lifts.exact_sums(found, int(maximum)) if found.kind in "iu" else ()
-    return Operator(found, combine, 0, "saturating_add", lifted=exact)
+    return Operator(found, combine, 0, "saturating_add", lifted=exact, verified=True)
 
 
 def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
@@ -218,17 +222,25 @@ def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
     Parameters
     ----------
     dtype : dtype-like
-        float32 or float64: type of the values and of the result.
+        A float or a complex number: type of the values and of the result.
     accumulator : dtype-like
-        In which values are summed. A device without double precision needs float32, which is right for thousands of
-        values a bin and wrong for millions: a large sum swallows small values.
+        In which values, or the parts of complex ones, are summed. A device without double precision needs float32,
+        which is right for thousands of values a bin and wrong for millions: a large sum swallows small values.
 
     Notes
     -----
     `dest`, where there is one, counts as a value of its bin; give a shape in its place to begin with nothing.
     """
-    found, held = _float(dtype), _float(accumulator, "accumulator")
-    parts = {"sum": add(held), "number": add(np.uint64)}
+    found, held = _of_kind(dtype, "fc", "a float or a complex number", "dtype"), _float(accumulator, "accumulator")
+    number = add(np.uint64)
+    if found.kind == "c":
+        sums, convert = np.dtype(f"c{2 * held.itemsize}"), f"convert_{c_name(found)}"
+        lift, finish = (
+            f"(accumulator_t){{convert_{c_name(sums)}(v), 1}}",
+            f"{convert}(a.sum / ({c_name(held)})a.number)",
+        )
+        return product({"sum": add(sums), "number": number}, found, lift=lift, finish=finish, name="mean")
+    parts = {"sum": add(held), "number": number}
     return product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
 
 
@@ -270,7 +282,22 @@ def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float6
     accumulator_t sum = {{number, a.mean + shift * part, a.deviations + b.deviations + between}};
     return sum;
 }}""",
+        verified=True,
     )
+
+
+def standard_deviation(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
+    """The square root of `variance`, with its parameters."""
+    return with_finish(variance(dtype, ddof, accumulator), "sqrt({})", "standard_deviation")
+
+
+def with_finish(operator: Operator, finish: str, name: str) -> Operator:
+    """Return `operator`, lifted forms included, with the C expression `finish` of its result, written as ``{}``."""
+    found = copy(operator)
+    lifted = tuple(replace(each, operator=with_finish(each.operator, finish, name)) for each in operator.lifted)
+    for attribute, value in {"finish": finish.format(f"({operator.finish})"), "name": name, "lifted": lifted}.items():
+        object.__setattr__(found, attribute, value)
+    return found
 
 
 def argmin(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
@@ -391,7 +418,7 @@ def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Op
     combine = f"({wins} || ({same} && b.index < a.index)) ? b : a"
     neutral = worst, np.iinfo(index).max
     packed = lifts.arg(name, pair, neutral)
-    return Operator(pair, combine, neutral, name, lifted=packed, positional=True)
+    return Operator(pair, combine, neutral, name, lifted=packed, positional=True, verified=True)
 
 
 def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
@@ -401,7 +428,8 @@ def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str
     neutral = 0, np.iinfo(index).max if better == "<" else np.iinfo(index).min
     # Only the neutral element has the index of another pair, and then that pair wins.
     combine = f"(b.index {better} a.index || (b.index == a.index && b.value != 0)) ? b : a"
-    return Operator(pair, combine, neutral, name, lifted=lifts.position(name, pair, neutral), positional=True)
+    packed = lifts.position(name, pair, neutral)
+    return Operator(pair, combine, neutral, name, lifted=packed, positional=True, verified=True)
 
 
 def _largest(dtype: np.dtype) -> object:

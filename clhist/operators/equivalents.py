@@ -28,6 +28,16 @@ def maximum(dtype: np.dtype) -> Operator:
     return _ordered("maximum", dtype, "max(a, b)", _key(-np.inf, dtype), nan=_ones(dtype))
 
 
+def minimum_or_nan(dtype: np.dtype) -> Operator:
+    """The minimum of floats, NaN for a bin without values as well as for one with a NaN."""
+    return _ordered("minimum", dtype, "min(a, b)", _ones(dtype), nan=0)
+
+
+def maximum_or_nan(dtype: np.dtype) -> Operator:
+    """The maximum of floats, NaN for a bin without values as well as for one with a NaN."""
+    return _ordered("maximum", dtype, "max(a, b)", 0, nan=_ones(dtype))
+
+
 def fmin(dtype: np.dtype) -> Operator:
     """`clhist.operators.fmin` of floats: NaN, the neutral element, above all."""
     return _ordered("fmin", dtype, "min(a, b)", _ones(dtype), nan=_ones(dtype))
@@ -157,3 +167,21 @@ def _key(number: object, dtype: np.dtype) -> int:
 
 def _ones(dtype: np.dtype) -> int:
     return (1 << 8 * dtype.itemsize) - 1
+
+
+def encoded(number: str, dtype: np.dtype) -> str:
+    """Return C of an unsigned integer, of 32 bits or 64, in the order of the numbers of `dtype`; -0 is below +0."""
+    if dtype.kind == "f":
+        return _encode(number, dtype)
+    if dtype.itemsize == 8:
+        return f"((ulong){number} ^ 0x8000000000000000ul)" if dtype.kind == "i" else f"((ulong){number})"
+    return _ordered_integer(f"(int){number}" if dtype.kind == "i" else number, dtype)
+
+
+def decoded(key: str, dtype: np.dtype) -> str:
+    """Return C of the number of which `encoded` makes `key`."""
+    if dtype.kind == "f":
+        return _decode(key, dtype)
+    if dtype.itemsize == 8:
+        return f"((long)({key} ^ 0x8000000000000000ul))" if dtype.kind == "i" else key
+    return _restored_integer(key, dtype)

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhist.operators import laws
 from clhist.operators.c_types import (
     IDENTIFIER,
     c_alignment,
@@ -109,6 +111,9 @@ class Operator:
     largest : float, optional
         The largest magnitude of a value. Of a larger one `finish` must make the NaN that
         `clhist.operators.fixed_point.check_range` knows.
+    verified : bool
+        Whether `combine` is known to be associative and commutative and `neutral` to be neutral for all values that
+        occur. If not, and NumPy has no such operation, `clhist.reduce_by_index` checks it once; see `check`.
 
     Raises
     ------
@@ -141,6 +146,7 @@ class Operator:
     positional: bool
     most_values: int | None
     largest: float | None
+    verified: bool = field(compare=False)
 
     def __init__(
         self,
@@ -157,6 +163,7 @@ class Operator:
         positional: bool = False,
         most_values: int | None = None,
         largest: float | None = None,
+        verified: bool = False,
     ) -> None:
         dtype = supported_dtype(dtype)
         if not isinstance(combine, Mapping):
@@ -185,6 +192,7 @@ class Operator:
             preamble = "\n".join(dict.fromkeys([*(o.preamble for o in combine.values() if o.preamble), preamble]))
             limits = (o.most_values for o in combine.values() if o.most_values is not None)
             most_values = min(limits, default=None) if most_values is None else most_values
+            verified = verified or not any(o.is_custom for o in combine.values())
             operation = None
             combine = "; ".join(f"{part.accessor}: {part.combine}" for part in parts)
         for attribute, value in {
@@ -201,6 +209,7 @@ class Operator:
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
+            "verified": verified,
         }.items():
             object.__setattr__(self, attribute, value)
         for other in self.lifted:
@@ -211,6 +220,40 @@ class Operator:
     def operation(self) -> str | None:
         """NumPy's name of what `combine` is, if it is recognised."""
         return self.parts[0].operation if self.accumulator.names is None else None
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether `combine` is an expression that neither NumPy has nor anyone has `verified`."""
+        return not self.verified and any(part.operation is None for part in self.parts)
+
+    def check(self, samples: Any = 1000, queue: Any = None) -> Any:
+        """Check on the device that ⊕ associates and commutes, and that the neutral element is neutral.
+
+        Parameters
+        ----------
+        samples : int or array of `dtype`
+            How many pairs and triples of random and special values to combine (0, 1, -1, the extremes of integers,
+            infinities), or the values to combine with each other, for an operator that is only defined on some.
+        queue : pyopencl.CommandQueue, optional
+            Defaults to the default one.
+
+        Returns
+        -------
+        OperatorCheck
+            What was combined, and whether a NaN changes the result with the order.
+
+        Raises
+        ------
+        ValueError
+            If a law does not hold; the message shows the values and both results. Floats may differ by rounding; what
+            overflows, or becomes NaN of numbers, is left out.
+
+        Examples
+        --------
+        >>> Operator(np.int32, "a - b", 0).check()                                          # doctest: +SKIP
+        ValueError: combine: expected a commutative operator, but 'a - b' of a=1 and b=0 is 1, and of b and a is -1
+        """
+        return laws.checker(self, samples, queue)
 
     @property
     def bin_bytes(self) -> int:

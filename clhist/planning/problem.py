@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import inf
 
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 from clhist.operators.operator import Operator
 
 PLACES = (*MEMORIES, "partitioned")  # what a caller may force: "partitioned" groups the pairs by ranges of bins first

@@ -235,7 +235,7 @@ class Soak:
                     else:
                         process.worker.end(_GRACE)
                         processes.remove(process)
-                        if "end" in process.marks:
+                        if len(process.marks) == 2:
                             self.totals.memory.append(process.marks)
         except NoDeviceError as error:
             self.totals.stopped = f"no process can use the device any more: {error}"

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 import clhist
+from clhist.cli.bench import groups as bench_groups
 from clhist.cli.bench import latency as bench_latency
 from clhist.cli.bench import model as bench_model
 from clhist.cli.bench import peers as bench_peers
@@ -30,6 +31,7 @@ SUITES: dict[str, Suite] = {
     "peers": bench_peers.SUITE,
     "latency": bench_latency.SUITE,
     "skew": bench_skew.SUITE,
+    "groups": bench_groups.SUITE,
 }
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
 
@@ -125,6 +127,7 @@ def bench(
       peers      beside NumPy, Numba, boost-histogram, PyTorch, CuPy, JAX as far as installed
       latency    calls on few elements: what the host spends
       skew       bins that are sorted, Zipf, half or all in one, against uniform ones
+      groups     statistics of groups beside pandas and NumPy
 
     Every result is compared with NumPy's before it is timed. "kernel" is the device's time by its events, "call" that
     of a whole call on device arrays in a pipelined loop, both medians of several; "spread" is the largest less the

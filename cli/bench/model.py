@@ -13,7 +13,7 @@ from clhist.cli.bench.inputs import Input
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS, Benched
 from clhist.cli.bench.suite import PAPER_BINS, Column, Panels, Request, Suite, microseconds, weighted
-from clhist.hardware.atomics import MEMORIES
+from clhist.hardware.vendors import MEMORIES
 
 _MOST_PASSES = 12  # of the plan in local memory: as in Table I of the paper
 _LONGEST = 0.5  # seconds of a call

@@ -1,0 +1,378 @@
+"""`group_by`: statistics of the values of each group, all of them from one sweep over the data."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+from numpy.typing import DTypeLike
+
+from clhist.codegen.arguments import integer
+from clhist.engine.plain import as_array, native
+from clhist.grouping.median import group_medians
+from clhist.grouping.statistics import OF_COMPLEX, STATISTICS, Column, Numbers
+from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
+from clhist.opencl.arrays import Array, check_context, empty, is_device_array, shares_memory
+from clhist.opencl.device import default_queue
+from clhist.opencl.fork_guard import check_process
+from clhist.operators.c_types import supported_dtype
+
+# Integer keys larger than this, and than so many times the number of elements, are taken for identifiers rather than
+# the numbers of groups, each of which has a place in every result.
+_MOST_UNASKED = 1 << 24
+_SPARSE = 16
+
+
+def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue | None = None) -> GroupBy:
+    """Return the groups of equal `keys`, for statistics of the values in each.
+
+    Parameters
+    ----------
+    keys : array of any shape
+        The group of each element. Integers, NumPy's or PyOpenCL's, are the numbers of the groups; those outside
+        [0, num_groups) are in none. A pandas Categorical, or a Series of one, has a group for each category. Anything
+        else that `numpy.unique` takes, such as strings, dates and floats, is numbered by it, on the host; NaN and NaT
+        are in no group.
+    num_groups : int, optional
+        Only for integers: how many groups there are. Defaults to one more than the largest key, which is computed and,
+        on a device, waited for.
+    queue : pyopencl.CommandQueue, optional
+        Defaults to that of `keys`, or the default one.
+
+    Returns
+    -------
+    GroupBy
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+
+    Examples
+    --------
+    >>> groups = clhist.group_by(np.array(["a", "b", "a"]))                                 # doctest: +SKIP
+    >>> groups.mean(np.array([1.0, 2.0, 4.0]))                                              # doctest: +SKIP
+    array([2.5, 2. ])
+    >>> found = groups.agg(x=(x, "mean", "std"), y=(y, "max"))                              # doctest: +SKIP
+    >>> pandas.DataFrame(found["x"], index=groups.keys)                                     # doctest: +SKIP
+    """
+    check_process()
+    if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
+        keys = keys.array
+    labels = None
+    if hasattr(keys, "codes") and hasattr(keys, "categories"):
+        keys, labels = np.asarray(keys.codes), keys.categories
+    else:
+        keys = as_array("keys", keys)
+        if is_device_array(keys):
+            if keys.dtype.kind not in "iub":
+                raise TypeError(f"keys: expected integers on a device, got {keys.dtype}")
+        elif keys.dtype.kind not in "iub":
+            labels, keys = _numbered(keys)
+    if labels is not None and num_groups is not None:
+        raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
+    if keys.dtype.kind == "b":
+        keys = keys.view(np.uint8)
+    if queue is None:
+        queue = (keys.queue if is_device_array(keys) else None) or default_queue()
+    check_context([("keys", keys)], queue.context)
+    if labels is not None:
+        num_groups = len(labels)
+    elif num_groups is None:
+        num_groups = _number_of_groups(keys, queue)
+    return GroupBy(keys, integer("num_groups", num_groups, 0), labels, queue)
+
+
+class GroupBy:
+    """The groups of equal keys; made by `group_by`.
+
+    All methods take arrays of the shape of the keys: NumPy's, or what NumPy makes arrays of, if the keys were, and
+    PyOpenCL's if those were. Results are of the same kind, with one element for each group.
+
+    Attributes
+    ----------
+    num_groups : int
+        How many groups there are, empty ones included.
+    """
+
+    def __init__(self, keys: Array, num_groups: int, labels: Any, queue: cl.CommandQueue) -> None:
+        self.num_groups = num_groups
+        self._shape = keys.shape
+        self._labels, self._queue = labels, queue
+        self._on_device = is_device_array(keys)
+        self._keys = self._placed(keys)
+        self._numbers = Numbers.of(int(prod(self._shape)), bool(queue.device.double_fp_config))
+
+    @property
+    def keys(self) -> Any:
+        """The key of each group: numbers, sorted values of the keys, or the categories."""
+        return np.arange(self.num_groups) if self._labels is None else self._labels
+
+    def agg(
+        self, *, skipna: bool = True, ddof: int = 0, dtype: DTypeLike | None = None, **columns: Any
+    ) -> dict[str, dict[str, Array]]:
+        """Compute several statistics of several arrays, in one sweep over all of them.
+
+        Parameters
+        ----------
+        skipna : bool
+            Whether NaN are left out, as in pandas, or make sums, means, variances, extremes and medians NaN, as in
+            NumPy.
+        ddof : int
+            Delta degrees of freedom of ``"var"`` and ``"std"``: n - ddof is the divisor, n the number of values. 0 as
+            in NumPy and xarray; pandas has 1.
+        dtype : dtype-like, optional
+            Of means, variances, medians, sums and products: a float. Defaults to the dtype of an array of floats or
+            complex numbers; of integers, to 64 bits of the same kind for sums and products, and float64 for the others.
+        **columns : tuple of (array, str, ...)
+            Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
+            "argmax", "first", "last", "median", "prod", "any", "all". Of complex numbers "count", "sum", "mean" and
+            "prod".
+
+        Returns
+        -------
+        dict of str to dict of str to array of shape (num_groups,)
+            ``result[column][statistic]``. "argmin" and "argmax" are positions (of the flattened array), the lowest of
+            equal ones; "any" and "all" are booleans.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is wrong; it is named, and nothing is enqueued.
+
+        Notes
+        -----
+        A group without values has count and sum 0, product 1, position -1, False as "any" and True as "all"; everything
+        else is NaN of floats. Of integers it has the largest of the type as "min", the least as "max", and 0 as "first"
+        and "last".
+
+        Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
+        Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
+        bits or so.
+        """
+        check_process()
+        asked = {name: self._asked(name, given, skipna, ddof, dtype) for name, given in columns.items()}
+        arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
+        swept = [name for name, (_, column, _) in asked.items() if column.statistics]
+        found: dict[str, dict[str, Array]] = {name: {} for name in asked}
+        if swept:
+            given, of = [arrays[name] for name in swept], [asked[name][1] for name in swept]
+            bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
+            results = statistics_of(self._keys, given, of, bins, self._numbers, self._queue, on_device=on_device)
+            found |= dict(zip(swept, results, strict=True))
+        for name, (_, column, names) in asked.items():
+            if "median" in names:
+                found[name]["median"] = self._median(arrays[name], column)
+            found[name] = {statistic: self._returned(found[name][statistic]) for statistic in names}
+        return found
+
+    def size(self) -> Array:
+        """Return how many elements each group has, whatever their values, as int64."""
+        check_process()
+        kernel = size_kernel(self._queue.context, self._keys.dtype)
+        return self._returned(kernel(self._keys, num_bins=max(1, self.num_groups), queue=self._queue))
+
+    def weighted_mean(self, x: Any, weights: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+        """Return the sum of x times weight over the sum of the weights of each group, NaN for an empty one.
+
+        Parameters
+        ----------
+        x, weights : array of the shape of the keys
+            Values, which may be complex, and their real weights.
+        skipna : bool
+            Whether elements are left out of which either is NaN.
+        dtype : dtype-like, optional
+            Of the result; defaults to that of `x` and `weights` together, or float64 of integers.
+        """
+        check_process()
+        x, column, _ = self._asked("x", (x, "mean"), skipna, 0, dtype)
+        w = self._array("weights", weights)
+        if w.dtype.kind == "c":
+            raise TypeError(f"weights: expected real numbers, got {w.dtype}")
+        result = column.result
+        if dtype is None and w.dtype.kind == "f" and self._numbers.real == np.float64:
+            result = np.result_type(result, w.dtype)
+        x, w = self._placed(x), self._placed(w)
+        key = (self._keys.dtype, column.dtype, native(w.dtype), result, skipna, self._numbers)
+        kernel = weighted_kernel(self._queue.context, *key)
+        bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
+        of = kernel.operator.dtype
+        out = tuple(empty(self._queue, (bins,), of[name], on_device) for name in of.names)
+        kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
+        return self._returned(out[0])
+
+    def count(self, x: Any, *, skipna: bool = True) -> Array:
+        """Return how many values each group has, as int64."""
+        return self._one(x, "count", skipna=skipna)
+
+    def sum(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+        """Return the sum of each group; see `agg`."""
+        return self._one(x, "sum", skipna=skipna, dtype=dtype)
+
+    def prod(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+        """Return the product of each group; see `agg`."""
+        return self._one(x, "prod", skipna=skipna, dtype=dtype)
+
+    def mean(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+        """Return the mean of each group, which may be of complex numbers; see `agg`."""
+        return self._one(x, "mean", skipna=skipna, dtype=dtype)
+
+    def var(self, x: Any, *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+        """Return the variance of each group; see `agg`."""
+        return self._one(x, "var", ddof=ddof, skipna=skipna, dtype=dtype)
+
+    def std(self, x: Any, *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+        """Return the standard deviation of each group; see `agg`."""
+        return self._one(x, "std", ddof=ddof, skipna=skipna, dtype=dtype)
+
+    def median(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+        """Return the median of each group; see `agg`."""
+        return self._one(x, "median", skipna=skipna, dtype=dtype)
+
+    def min(self, x: Any, *, skipna: bool = True) -> Array:
+        """Return the least value of each group; see `agg`."""
+        return self._one(x, "min", skipna=skipna)
+
+    def max(self, x: Any, *, skipna: bool = True) -> Array:
+        """Return the largest value of each group; see `agg`."""
+        return self._one(x, "max", skipna=skipna)
+
+    def argmin(self, x: Any, *, skipna: bool = True) -> Array:
+        """Return the position of the least value of each group; see `agg`."""
+        return self._one(x, "argmin", skipna=skipna)
+
+    def argmax(self, x: Any, *, skipna: bool = True) -> Array:
+        """Return the position of the largest value of each group; see `agg`."""
+        return self._one(x, "argmax", skipna=skipna)
+
+    def first(self, x: Any, *, skipna: bool = True) -> Array:
+        """Return the first value of each group; see `agg`."""
+        return self._one(x, "first", skipna=skipna)
+
+    def last(self, x: Any, *, skipna: bool = True) -> Array:
+        """Return the last value of each group; see `agg`."""
+        return self._one(x, "last", skipna=skipna)
+
+    def any(self, x: Any, *, skipna: bool = True) -> Array:
+        """Return whether any value of each group is not zero; see `agg`."""
+        return self._one(x, "any", skipna=skipna)
+
+    def all(self, x: Any, *, skipna: bool = True) -> Array:
+        """Return whether all values of each group are not zero; see `agg`."""
+        return self._one(x, "all", skipna=skipna)
+
+    @property
+    def codes(self) -> Array:
+        """The group of each element, in one dimension; on the device where kernels take no NumPy arrays in place."""
+        return self._keys
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """Where it is computed."""
+        return self._queue
+
+    def placed(self, name: str, x: Any) -> Array:
+        """Return values of the shape of the keys, checked, in one dimension and where `codes` are."""
+        return self._placed(self._array(name, x))
+
+    def _one(self, x: Any, statistic: str, **options: Any) -> Array:
+        return self.agg(x=(x, statistic), **options)["x"][statistic]
+
+    def _asked(
+        self, name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None
+    ) -> tuple[Array, Column, tuple[str, ...]]:
+        """Return what is asked of one column: its array, what the sweeps compute, and the names of the statistics."""
+        if not isinstance(given, tuple | list) or len(given) < 2:
+            raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {type(given).__name__}")
+        x, *statistics = given
+        if len(statistics) == 1 and isinstance(statistics[0], tuple | list):
+            statistics = list(statistics[0])
+        array = self._array(name, x)
+        kind = array.dtype.kind
+        known = OF_COMPLEX if kind == "c" else STATISTICS
+        for each in statistics:
+            if each not in known:
+                of = f" of {array.dtype}" if kind == "c" else ""
+                raise ValueError(f"{name}: expected statistics{of} among {', '.join(known)}; got {each!r}")
+        real = self._numbers.real
+        result = native(array.dtype) if kind in "fc" else real
+        total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
+        if dtype is not None:
+            wanted = supported_dtype(dtype)
+            if wanted.kind != ("c" if kind == "c" else "f"):
+                raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
+            result = total = wanted
+        names = tuple(dict.fromkeys(statistics))
+        swept = tuple(each for each in names if each != "median")
+        column = Column(native(array.dtype), swept, bool(skipna), integer("ddof", ddof, 0), result, total)
+        return array, column, names
+
+    def _array(self, name: str, x: Any) -> Array:
+        """Return an array of the caller's, checked."""
+        array = as_array(name, x)
+        if is_device_array(array) != self._on_device:
+            kinds = ("PyOpenCL", "NumPy") if self._on_device else ("NumPy", "PyOpenCL")
+            raise TypeError(f"{name}: expected a {kinds[0]} array as the keys are, got a {kinds[1]} array")
+        if array.dtype == np.float16 and not self._on_device:
+            array = array.astype(np.float32)
+        if array.shape != self._shape:
+            raise ValueError(f"{name}: expected shape {self._shape} as of the keys, got {array.shape}")
+        if supported_dtype(array.dtype, name).names:
+            raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
+        check_context([(name, array)], self._queue.context)
+        return array
+
+    def _placed(self, array: Array) -> Array:
+        """Return an array in one dimension, where kernels take it without a copy for each of them."""
+        if is_device_array(array):
+            return array if array.ndim == 1 else array.reshape(-1)
+        flat = np.require(array.reshape(-1), native(array.dtype), ["C_CONTIGUOUS", "ALIGNED"])
+        if shares_memory(self._queue.device) or not flat.size:
+            return flat
+        return cl_array.to_device(self._queue, flat)
+
+    def _median(self, array: Array, column: Column) -> Array:
+        keys, bins = self._keys, max(1, self.num_groups)
+        dtype = np.dtype(np.uint8) if column.dtype.kind == "b" else column.dtype
+        if not array.size:
+            nothing = np.full(bins, np.nan, column.result)
+            return cl_array.to_device(self._queue, nothing) if self._on_device else nothing
+        if not is_device_array(array):
+            keys, array = (cl_array.to_device(self._queue, each) for each in (keys, array))
+        array = array.view(np.uint8) if column.dtype.kind == "b" else array
+        return group_medians(keys, array, bins, dtype, column.result, self._queue, nan=not column.skipna)
+
+    def _returned(self, result: Array) -> Array:
+        """Return a result where the caller's arrays are, without the group that is made where there are none."""
+        if is_device_array(result) and not self._on_device:
+            result = result.get(self._queue)
+        return result if result.shape[0] == self.num_groups else result[: self.num_groups]
+
+
+def _numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct keys, sorted, and the number of each key among them; -1 of NaN and NaT."""
+    try:
+        labels, numbers = np.unique(keys, return_inverse=True)
+    except TypeError as error:
+        raise TypeError(f"keys: expected what numpy.unique can sort, got {keys.dtype}: {error}") from error
+    numbers = numbers.reshape(keys.shape)
+    missing = labels != labels if labels.dtype.kind in "fcmMO" else np.zeros(len(labels), bool)
+    if missing.any():  # at the end
+        kept = int(len(labels) - np.count_nonzero(missing))
+        labels, numbers = labels[:kept], np.where(numbers < kept, numbers, -1)
+    return labels, numbers
+
+
+def _number_of_groups(keys: Array, queue: cl.CommandQueue) -> int:
+    if not keys.size:
+        return 0
+    largest = int(cl_array.max(keys, queue).get() if is_device_array(keys) else keys.max())
+    if largest >= max(_MOST_UNASKED, _SPARSE * keys.size):
+        raise ValueError(
+            f"keys: expected numbers of groups, got {largest} among {keys.size}; give num_groups= if that is one, or "
+            "number the keys by numpy.unique(keys, return_inverse=True)"
+        )
+    return max(0, largest + 1)

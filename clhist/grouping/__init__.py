@@ -1,0 +1,1 @@
+"""What `clhist.group_by` computes: statistics in one sweep, and medians."""

@@ -1,0 +1,286 @@
+"""The statistics of groups as histograms: which operators make them, and what a map emits to each.
+
+All statistics of all columns come from one sweep, but for the variance, which takes a second one around the mean: sums
+of squares alone cancel where the mean is large, and combining means and deviations needs a lock on GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from clhist import operators
+from clhist.operators import equivalents as lifts
+from clhist.operators.c_types import c_name, literal, struct_of
+from clhist.operators.operator import Lifted, Operator
+
+_MOMENTS = ("sum", "mean", "count")
+_SPREADS = ("var", "std")
+_EXTREMES = ("min", "max")
+_POSITIONS = ("argmin", "argmax")
+_ENDS = ("first", "last")
+STATISTICS = (*_MOMENTS, *_SPREADS, *_EXTREMES, *_POSITIONS, *_ENDS, "median", "prod", "any", "all")
+OF_COMPLEX = (*_MOMENTS, "prod")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is asked of one array of values.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the values.
+    statistics : tuple of str
+        Of `STATISTICS`, without the median.
+    skipna : bool
+        Whether a NaN is no value at all.
+    ddof : int
+        Subtracted from the number of values in the divisor of the variance.
+    result : numpy.dtype
+        Of means, variances, and sums and products of floats; a float, or a complex number.
+    total : numpy.dtype
+        Of sums and products.
+    """
+
+    dtype: np.dtype
+    statistics: tuple[str, ...]
+    skipna: bool
+    ddof: int
+    result: np.dtype
+    total: np.dtype
+
+    @property
+    def spreads(self) -> tuple[str, ...]:
+        """Which of the statistics need a second sweep."""
+        return tuple(name for name in _SPREADS if name in self.statistics)
+
+    @property
+    def first(self) -> Column:
+        """What the first sweep computes."""
+        names = [name for name in self.statistics if name not in _SPREADS]
+        names += ["mean"] if self.spreads and "mean" not in names else []
+        return replace(self, statistics=tuple(names))
+
+    @property
+    def condition(self) -> str:
+        """C that says whether the value `v` counts; empty if all do."""
+        if not self.skipna or self.dtype.kind not in "fc":
+            return ""
+        return "if (v == v) " if self.dtype.kind == "f" else "if (v.x == v.x && v.y == v.y) "
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The types in which a device computes statistics of so many values.
+
+    Attributes
+    ----------
+    real : numpy.dtype
+        In which floats are summed.
+    index : numpy.dtype
+        Of positions.
+    count : numpy.dtype
+        Of numbers of values.
+    """
+
+    real: np.dtype
+    index: np.dtype
+    count: np.dtype
+
+    @classmethod
+    def of(cls, size: int, has_fp64: bool) -> Numbers:
+        """Return them for `size` values."""
+        wide = size >= 2**31
+        real = np.float64 if has_fp64 else np.float32
+        return cls(np.dtype(real), np.dtype(np.int64 if wide else np.int32), np.dtype(np.uint64 if wide else np.uint32))
+
+
+@dataclass(frozen=True)
+class Output:
+    """One histogram of a sweep.
+
+    Attributes
+    ----------
+    operator : Operator
+        How values are combined.
+    value : str
+        C of what is emitted for the value `v` at position `i` of the bin `g`; ``value_t`` is the operator's.
+    statistics : tuple of str
+        What its results are: one for each field of the operator's type (empty for one that nobody wants), or only one.
+    """
+
+    operator: Operator
+    value: str
+    statistics: tuple[str, ...]
+
+
+def outputs_of(column: Column, numbers: Numbers) -> tuple[Output, ...]:
+    """Return the histograms that the first sweep fills for a column."""
+    found = []
+    moments = tuple(name for name in _MOMENTS if name in column.statistics)
+    if moments:
+        found.append(_moments(column, moments, numbers))
+    for name in column.statistics:
+        if name in _EXTREMES:
+            found.append(Output(_extreme(name, column.dtype, column.skipna), "v", (name,)))
+        elif name in _POSITIONS:
+            found.append(Output(_positioned(name, column.dtype, numbers.index), "((value_t){v, i})", ("", name)))
+        elif name in _ENDS:
+            found.append(Output(_positioned(name, column.dtype, numbers.index), "((value_t){v, i})", (name, "")))
+        elif name == "prod":
+            found.append(Output(_product(column, numbers), _converted("v", column.dtype, column.total), (name,)))
+        elif name in ("any", "all"):
+            ready = operators.logical_or if name == "any" else operators.logical_and
+            found.append(Output(ready(np.bool_), "v != 0", (name,)))
+    return tuple(found)
+
+
+def spread_of(column: Column, numbers: Numbers) -> Output:
+    """Return the histogram of the second sweep, in whose map `m` is the mean of the group."""
+    real, names = numbers.real, column.spreads
+    parts = {
+        "number": operators.add(numbers.count),
+        "shift": operators.add(real),
+        "squares": operators.add(real),
+    }
+    function, kind = f"clhist_variance_{real.name}_{column.ddof}", c_name(real)
+    # `shift` would be 0 but for the rounding of the mean: with it the result is as if the mean were exact.
+    preamble = f"""{kind} {function}(const {kind} number, const {kind} shift, const {kind} squares)
+{{
+    const {kind} deviations = squares - shift * shift / number;
+    return number > {column.ddof} ? (deviations < 0 ? 0 : deviations) / (number - {column.ddof}) : {_nan(real)};
+}}"""
+    variance = f"{function}(a.number, a.shift, a.squares)"
+    results = ", ".join(variance if name == "var" else f"sqrt({variance})" for name in names)
+    operator = Operator(
+        struct_of(dict.fromkeys(names, column.result)),
+        parts,
+        name="variance",
+        lift=f"(accumulator_t){{1, v.{names[0]}, ({kind})v.{names[0]} * v.{names[0]}}}",
+        finish=f"(value_t){{{results}}}",
+        preamble=preamble,
+    )
+    zeros = ", 0" * (len(names) - 1)
+    return Output(operator, f"((value_t){{({kind})v - ({kind})m{zeros}}})", names)
+
+
+def weighted_mean(result: np.dtype, real: np.dtype) -> Operator:
+    """Return the mean of values by their weights, as the first field of its (value, weight) pairs."""
+    weight = np.dtype(f"f{result.itemsize // 2}") if result.kind == "c" else result
+    total = np.dtype(f"c{2 * real.itemsize}") if result.kind == "c" else real
+    kind = c_name(real)
+    return operators.product(
+        {"sum": operators.add(total), "weight": operators.add(real)},
+        struct_of({"value": result, "weight": weight}),
+        lift=f"(accumulator_t){{{_converted('v.value', result, total)} * ({kind})v.weight, v.weight}}",
+        finish=f"(value_t){{{_converted('(a.sum / a.weight)', total, result)}, a.weight}}",
+        name="weighted_mean",
+    )
+
+
+def _moments(column: Column, names: Sequence[str], numbers: Numbers) -> Output:
+    """Return sum, mean and number of values, as far as they are wanted, which share their accumulators."""
+    real, integers = numbers.real, column.dtype.kind in "biu"
+    counted = "count" in names or "mean" in names
+    total = column.total if integers else np.dtype(f"c{2 * real.itemsize}") if column.dtype.kind == "c" else real
+    if integers and (("sum" not in names and column.dtype.itemsize == 8) or total.kind == "f"):
+        total = real  # a mean of large integers must not wrap
+    carrier = next((name for name in names if name != "count"), "")
+    parts, lifted = {}, []
+    if counted:
+        parts["number"] = operators.add(numbers.count)
+        lifted.append("1" if carrier else "v.count")
+    if carrier:
+        parts["sum"] = operators.add(total)
+        lifted.append(_converted(f"v.{carrier}", column.total if carrier == "sum" else column.result, total))
+    mean_of = "sum"
+    if "sum" in names and "mean" in names and integers and column.dtype.itemsize == 8 and total.kind != "f":
+        parts["exact"], mean_of = operators.add(real), "exact"
+        lifted.append(f"({c_name(real)})v.sum")
+    summed = f"a.{mean_of}" if column.dtype.kind == "c" else f"({c_name(real)})a.{mean_of}"
+    results = {
+        "sum": (column.total, _converted("a.sum", total, column.total)),
+        "mean": (
+            column.result,
+            _converted(
+                f"({summed} / ({c_name(real)})a.number)", total if column.dtype.kind == "c" else real, column.result
+            ),
+        ),
+        "count": (np.dtype(np.int64), "a.number"),
+    }
+    operator = operators.product(
+        parts,
+        struct_of({name: results[name][0] for name in names}),
+        lift=f"(accumulator_t){{{', '.join(lifted)}}}",
+        finish=f"(value_t){{{', '.join(results[name][1] for name in names)}}}",
+        name="moments",
+    )
+    given = [_converted("v", column.dtype, results[name][0]) if name == carrier else "1" for name in names]
+    if column.dtype.kind == "c":
+        given = [text if name in ("count", carrier) else "0" for name, text in zip(names, given, strict=True)]
+    return Output(operator, f"((value_t){{{', '.join(given)}}})", tuple(names))
+
+
+def _extreme(name: str, dtype: np.dtype, skipna: bool) -> Operator:
+    """Return the minimum or maximum, NaN of a group without values where `dtype` has it."""
+    if dtype.kind != "f":
+        return operators.minimum(dtype) if name == "min" else operators.maximum(dtype)
+    if not skipna:
+        return lifts.minimum_or_nan(dtype) if name == "min" else lifts.maximum_or_nan(dtype)
+    # As fmin, which PoCL computes slowly.
+    sign, lifted = ("<", lifts.fmin(dtype)) if name == "min" else (">", lifts.fmax(dtype))
+    return Operator(dtype, f"b {sign} a || a != a ? b : a", np.nan, f"nan{name}", lifted=lifted, verified=True)
+
+
+def _positioned(name: str, dtype: np.dtype, index: np.dtype) -> Operator:
+    """Return argmin, argmax, first or last, with -1 as the index of none and NaN, or 0, as its value."""
+    plain: Operator = getattr(operators, name)(dtype, index)
+    result = struct_of({"value": dtype, "index": np.dtype(np.int64)})
+    none = np.iinfo(index).min if name == "last" else np.iinfo(index).max
+    function = f"clhist_{name}_{dtype.name}_{index.name}"
+    missing = _nan(dtype) if dtype.kind == "f" else "0"
+    preamble = f"""value_t {function}(value_t a)
+{{
+    if (a.index == {literal(none, index)}) {{
+        a.index = -1;
+        a.value = {missing};
+    }}
+    return a;
+}}"""
+
+    def of(operator: Operator, lift: str, finish: str) -> Operator:
+        return Operator(
+            result,
+            operator.combine,
+            operator.neutral,
+            name,
+            accumulator=operator.accumulator,
+            lift=lift,
+            finish=f"{function}({finish})",
+            preamble=preamble,
+            lifted=[Lifted(of(o.operator, o.operator.lift, o.operator.finish)) for o in operator.lifted],
+            verified=True,
+        )
+
+    # The two types of a plain pair may differ in their index alone.
+    return of(plain, "(accumulator_t){v.value, v.index}", "(value_t){a.value, a.index}")
+
+
+def _product(column: Column, numbers: Numbers) -> Operator:
+    if column.total.kind == "f":
+        return Operator(column.total, "a * b", 1, "multiply", accumulator=numbers.real)
+    return operators.multiply(column.total)
+
+
+def _converted(text: str, given: np.dtype, wanted: np.dtype) -> str:
+    """Return C of a number of one dtype as another."""
+    if wanted.kind != "c":
+        return text if given == wanted else f"({c_name(wanted)}){text}"
+    return text if given == wanted else f"convert_{c_name(wanted)}({text})"
+
+
+def _nan(dtype: np.dtype) -> str:
+    return literal(np.nan, dtype)

@@ -1,0 +1,136 @@
+"""Operators by name: ``"sum"``, ``"mean"``, ``"argmax"`` and so on, wherever an operator is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhist import operators
+from clhist.operators.c_types import supported_dtype
+from clhist.operators.operator import Operator
+from clhist.operators.recognition import recognise
+
+_PER_FIELD: dict[str, Callable[[DTypeLike], Operator]] = {
+    "sum": operators.add,
+    "add": operators.add,
+    "prod": operators.multiply,
+    "min": operators.minimum,
+    "max": operators.maximum,
+    "any": operators.logical_or,
+    "all": operators.logical_and,
+}
+_REAL: dict[str, Callable[[DTypeLike], Operator]] = {
+    "mean": operators.mean,
+    "var": operators.variance,
+    "std": operators.standard_deviation,
+}
+_PAIRS: dict[str, Callable[..., Operator]] = {
+    "argmin": operators.argmin,
+    "argmax": operators.argmax,
+    "first": operators.first,
+    "last": operators.last,
+}
+COUNT = "count"
+
+NAMES = (*_PER_FIELD, *_REAL, *_PAIRS, COUNT)
+
+
+def operator_on_bins(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
+    """Return the operator that `op` stands for where bins of `dtype` are given.
+
+    Parameters
+    ----------
+    op : Operator, numpy.ufunc or str
+        As `clhist.operators.as_operator` takes it, or one of `NAMES`.
+    dtype : dtype-like
+        Type of the bins. ``"argmin"``, ``"argmax"``, ``"first"`` and ``"last"`` need a structured one with the fields
+        ``value`` and ``index``.
+    argument : str
+        Name of `op` in errors.
+
+    Raises
+    ------
+    TypeError
+        If there is no such operator on `dtype`; the message lists the names.
+    """
+    if not isinstance(op, str) or op not in NAMES:
+        return _unnamed(op, dtype, argument)
+    found = supported_dtype(dtype)
+    try:
+        if op in _PAIRS:
+            if found.names != ("value", "index"):
+                raise TypeError(f"expected bins with the fields value and index for {op!r}, got {found}")
+            return operators.as_operator(_PAIRS[op](found["value"], found["index"]), found)
+        if found.names is not None and op in _PER_FIELD:
+            return operators.product({field: _PER_FIELD[op](found[field]) for field in found.names}, found)
+        return operators.add(found) if op == COUNT else (_PER_FIELD | _REAL)[op](found)
+    except TypeError as error:
+        raise TypeError(f"{argument}: {error}") from error
+
+
+def operator_on_values(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
+    """Return the operator that `op` stands for where values of `dtype` are given, and no bins.
+
+    Integers have their ``"mean"``, ``"var"`` and ``"std"`` in float64; ``"count"`` is an int64; ``"argmax"`` and the
+    like are on pairs of a value and an int32 index. All else is as in `operator_on_bins`.
+    """
+    if not isinstance(op, str) or op not in NAMES:
+        return _unnamed(op, dtype, argument)
+    if op == COUNT:
+        return operators.count(np.int64)
+    found = supported_dtype(dtype)
+    if op in _PAIRS:
+        try:
+            return _PAIRS[op](found)
+        except TypeError as error:
+            raise TypeError(f"{argument}: {error}") from error
+    return operator_on_bins(op, np.float64 if op in _REAL and found.kind in "biu" else found, argument)
+
+
+def with_names(operator: Any, dtype: Any) -> Any:
+    """Return `operator` as `clhist.HistogramKernel` takes it, with operators in the place of names and ufuncs.
+
+    Parameters
+    ----------
+    operator : Operator, numpy.ufunc, str, or sequence or mapping of them
+        What the caller gave; anything else comes back as it is.
+    dtype : dtype-like, or mapping of str to it, or None
+        Type of the emitted values: one for all operators, or by their names.
+
+    Raises
+    ------
+    TypeError
+        If `dtype` is missing where it is needed; the operator is named.
+    """
+    if isinstance(operator, Mapping):
+        by_name = isinstance(dtype, Mapping)
+        return {
+            name: _resolved(each, dtype.get(name) if by_name else dtype, f"operator[{name!r}]")
+            for name, each in operator.items()
+        }
+    if isinstance(operator, Sequence) and not isinstance(operator, str):
+        return [_resolved(each, dtype, f"operator[{k}]") for k, each in enumerate(operator)]
+    return _resolved(operator, dtype, "operator")
+
+
+def _resolved(operator: Any, dtype: Any, argument: str) -> Any:
+    if not isinstance(operator, str | np.ufunc):
+        return operator
+    if dtype is None and operator != COUNT:
+        raise TypeError(
+            f"{argument}: expected a clhist.Operator, got {operator!r}; names and ufuncs need dtype=, the type of the "
+            "emitted values"
+        )
+    return operator_on_values(operator, np.int64 if dtype is None else dtype, argument)
+
+
+def _unnamed(op: object, dtype: DTypeLike, argument: str) -> Operator:
+    if isinstance(op, str) and recognise(op, supported_dtype(dtype)) is None:
+        raise TypeError(
+            f"{argument}: expected a clhist.Operator, a NumPy ufunc, a C expression of a and b that is known, or one "
+            f"of {', '.join(map(repr, NAMES))}; got {op!r}"
+        )
+    return operators.as_operator(op, dtype, argument)

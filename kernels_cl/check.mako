@@ -1,0 +1,50 @@
+## Every way to combine two and three values that the laws of an operator compare; see `clhist.engine.operator_check`.
+<%namespace name="types" file="types.mako"/>
+% if operator.needs_fp64:
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+${types.values(operator, "", declare, {})}
+<%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
+% for n, part in enumerate(operator.parts):
+${types.part(part, n, c_name)}
+% endfor
+</%types:functions>
+value_t clhist_finish(const accumulator_t a)
+{
+    return ${operator.finish};
+}
+
+accumulator_t clhist_combine(const accumulator_t a, const accumulator_t b)
+{
+    accumulator_t both;
+% for n, part in enumerate(operator.parts):
+    both${part.accessor} = clhist_combine${n}(a${part.accessor}, b${part.accessor});
+% endfor
+    return both;
+}
+
+accumulator_t clhist_neutral(void)
+{
+    accumulator_t neutral;
+% for n, part in enumerate(operator.parts):
+    neutral${part.accessor} = clhist_neutral${n}();
+% endfor
+    return neutral;
+}
+
+__kernel void clhist_check(__global const value_t *values, __global const uint *chosen,
+                           __global accumulator_t *held, __global value_t *results)
+{
+    const size_t i = get_global_id(0), n = get_global_size(0);
+    const accumulator_t x = clhist_lift(values[chosen[i]]), y = clhist_lift(values[chosen[i + n]]),
+                        z = clhist_lift(values[chosen[i + 2 * n]]);
+    held[i] = x;
+    held[i + n] = clhist_combine(clhist_neutral(), x);
+    held[i + 2 * n] = clhist_combine(x, clhist_neutral());
+    held[i + 3 * n] = clhist_combine(x, y);
+    held[i + 4 * n] = clhist_combine(y, x);
+    held[i + 5 * n] = clhist_combine(clhist_combine(x, y), z);
+    held[i + 6 * n] = clhist_combine(x, clhist_combine(y, z));
+    for (int k = 0; k < 7; ++k)
+        results[i + k * n] = clhist_finish(held[i + k * n]);
+}

@@ -1,0 +1,322 @@
+"""`clhist.group_by` against NumPy, one group at a time, and against pandas where that is installed."""
+
+import warnings
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+
+import clhist
+from clhist.grouping import median as group_median
+from clhist.grouping import sweep as group_sweep
+from clhist.grouping.statistics import OF_COMPLEX, STATISTICS, Column, Numbers, outputs_of, spread_of
+
+GROUPS = 37
+EMPTY = 5  # a group without elements
+ALL_NAN = 6  # one with NaN alone
+
+NUMPY = {
+    "count": np.size,
+    "sum": np.sum,
+    "mean": np.mean,
+    "min": np.min,
+    "max": np.max,
+    "argmin": np.argmin,
+    "argmax": np.argmax,
+    "first": lambda x: x[0],
+    "last": lambda x: x[-1],
+    "median": np.median,
+    "prod": np.prod,
+    "any": np.any,
+    "all": np.all,
+}
+OF_NONE = {"count": 0, "sum": 0, "prod": 1, "argmin": -1, "argmax": -1, "any": False, "all": True}
+
+
+def expected(keys, values, statistic, *, skipna=True, ddof=0, groups=GROUPS):
+    """The statistic of each group by NumPy, in double precision."""
+    wide = values.astype(np.float64) if values.dtype.kind == "f" else values
+    found = []
+    for group in range(groups):
+        places = np.flatnonzero(keys == group)
+        if skipna:
+            places = places[~np.isnan(wide[places])]
+        x = wide[places]
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", RuntimeWarning)
+            if statistic in ("var", "std"):
+                found.append(getattr(np, statistic)(x, ddof=ddof) if len(x) > ddof else np.nan)
+            elif not len(x) and (statistic in OF_NONE or values.dtype.kind != "f"):
+                limits = np.iinfo(values.dtype) if values.dtype.kind in "iu" else None
+                of_integers = {"min": limits and limits.max, "max": limits and limits.min, "first": 0, "last": 0}
+                found.append((OF_NONE | of_integers).get(statistic, np.nan))
+            elif not len(x):
+                found.append(np.nan)
+            else:
+                result = NUMPY[statistic](x)
+                found.append(places[result] if statistic.startswith("arg") else result)
+    return np.array(found)
+
+
+def check(result, keys, values, statistic, *, rtol=1e-12, **options):
+    reference = expected(keys, values, statistic, **options)
+    assert result.shape == reference.shape
+    if result.dtype.kind in "fc":
+        # A sum of both signs is as exact as its terms.
+        scale = np.nanmax(np.abs(np.where(np.isfinite(values), values, 0)), initial=0) * (statistic == "sum")
+        np.testing.assert_allclose(result, reference.astype(result.dtype), rtol=rtol, atol=rtol * scale)
+    else:
+        np.testing.assert_array_equal(result, reference)
+
+
+def data(n=5003, seed=1):
+    """Keys in and out of range, floats with NaN far from 0, floats with few values, and small integers."""
+    rng = np.random.default_rng(seed)
+    keys = rng.integers(-2, GROUPS + 2, n).astype(np.int32)
+    keys[keys == EMPTY] = 7
+    x = (1e4 + 3 * rng.normal(size=n)).astype(np.float32)
+    x[rng.random(n) < 0.1] = np.nan
+    x[keys == ALL_NAN] = np.nan
+    return keys, {"x": x, "y": rng.integers(-4, 5, n).astype(np.float64), "n": rng.integers(-100, 100, n, np.int16)}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """All statistics of three columns at once."""
+    keys, columns = data()
+    groups = clhist.group_by(keys, GROUPS)
+    return groups.agg(**{name: (column, *STATISTICS) for name, column in columns.items()})
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("column", ["x", "y", "n"])
+def test_all_together(results, column, statistic):
+    keys, columns = data()
+    values, found = columns[column], results[column][statistic]
+    if column == "x" and statistic == "prod":  # far beyond float32
+        values = values.astype(np.float32)
+        assert np.isinf(found[found != 1]).all()
+        return
+    # float32 is rounded to once, its variance from deviations that are rounded to 24 bits.
+    check(found, keys, values, statistic, rtol=3e-7 if column == "x" else 1e-12)
+    dtypes = {
+        "count": np.int64,
+        "sum": np.int64,
+        "prod": np.int64,
+        "argmin": np.int64,
+        "argmax": np.int64,
+        "any": np.bool_,
+        "all": np.bool_,
+    }
+    if column == "n":
+        wanted = dtypes.get(statistic, np.int16 if statistic in ("min", "max", "first", "last") else np.float64)
+    else:
+        own = statistic in ("sum", "prod") or statistic not in dtypes
+        wanted = values.dtype if own else dtypes[statistic]
+    assert found.dtype == wanted
+
+
+@pytest.mark.parametrize("statistic", ["mean", "var", "min", "max", "argmax", "median", "first", "any"])
+def test_nan_counts_if_asked(statistic):
+    keys, columns = data()
+    groups = clhist.group_by(keys, GROUPS)
+    found = groups.agg(x=(columns["x"], statistic), skipna=False)["x"][statistic]
+    check(found, keys, columns["x"], statistic, skipna=False, rtol=3e-7)
+
+
+def test_ddof():
+    keys, columns = np.array([0, 0, 1, 2, 2, 2]), np.array([1.0, 4.0, 2.0, 5.0, 5.0, 5.0])
+    groups = clhist.group_by(keys)
+    np.testing.assert_array_equal(groups.var(columns, ddof=1), [4.5, np.nan, 0])
+    np.testing.assert_array_equal(groups.std(columns), [1.5, 0, 0])
+
+
+def test_variances_do_not_cancel():
+    rng = np.random.default_rng(5)
+    keys, x = rng.integers(0, 10, 20_000), 1e9 + rng.normal(size=20_000)
+    check(clhist.group_by(keys).var(x), keys, x, "var", groups=10, rtol=1e-9)
+    x = np.where(keys < 5, 0.1, np.inf)
+    np.testing.assert_array_equal(clhist.group_by(keys).std(x), [0.0] * 5 + [np.nan] * 5)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 9, [2] * 9, [0, 1, 2, 3, 4, 5, 1000]])
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.uint64])
+def test_medians(sizes, dtype):
+    rng = np.random.default_rng(sum(sizes))
+    keys = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    special = {
+        np.float64: [0.0, -0.0, np.inf, -np.inf, 5e-324, -1.5, np.finfo(float).max],
+        np.int32: [-(2**31), 2**31 - 1],
+    }
+    values = rng.choice(np.array(special.get(dtype, [0, 2**63, 2**64 - 1]), dtype), len(keys))
+    values[::2] = rng.integers(0, 50, len(values[::2])).astype(dtype)
+    check(clhist.group_by(keys, len(sizes)).median(values), keys, values, "median", groups=len(sizes))
+
+
+def test_many_groups():
+    rng = np.random.default_rng(8)
+    keys, n = rng.integers(0, 100_000, 50_000), rng.integers(-9, 9, 50_000).astype(np.int16)
+    groups = clhist.group_by(keys, 100_000)
+    found = groups.agg(n=(n, "sum", "median"))["n"]
+    sums = np.bincount(keys, n, 100_000)
+    np.testing.assert_array_equal(found["sum"], sums)
+    assert np.isnan(found["median"]).sum() == (groups.size() == 0).sum()
+    one = np.flatnonzero(np.bincount(keys, minlength=100_000) == 1)
+    np.testing.assert_array_equal(found["median"][one], sums[one])
+
+
+def test_sums_of_large_integers():
+    x = np.array([2**62, 2**62, 2**62, -5], np.int64)
+    found = clhist.group_by(np.array([0, 0, 0, 1])).agg(x=(x, "sum", "mean"))["x"]
+    np.testing.assert_array_equal(found["sum"], np.array([(3 * 2**62) - 2**64, -5], object).astype(np.int64))
+    np.testing.assert_array_equal(found["mean"], [2.0**62, -5])
+    assert clhist.group_by(np.zeros(3, int)).sum(np.full(3, 200, np.uint8)).dtype == np.uint64
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex(dtype):
+    keys, columns = data()
+    z = (columns["y"] + 1j * columns["n"]).astype(dtype)
+    z[3] = complex(np.nan, 1)
+    found = clhist.group_by(keys, GROUPS).agg(z=(z, OF_COMPLEX))["z"]
+    for statistic in ("count", "sum", "mean"):
+        check(found[statistic], keys, z.astype(np.complex128), statistic, rtol=1e-6 if dtype == np.complex64 else 1e-12)
+    few = np.array([0, 0, 1, 4]), np.array([1 + 2j, 3 - 1j, np.nan, 1j], dtype)
+    np.testing.assert_allclose(clhist.group_by(few[0]).prod(few[1]), [5 + 5j, 1, 1, 1, 1j], rtol=1e-6)
+    with np.errstate(all="ignore"):
+        assert np.isnan(clhist.group_by(few[0]).mean(few[1], skipna=False)[1])
+    with pytest.raises(ValueError, match=r"x: expected statistics of complex.* among sum, .*got 'max'"):
+        clhist.group_by(keys, GROUPS).max(z)
+
+
+def test_weighted_mean():
+    keys, columns = data()
+    x, w = columns["x"], np.abs(columns["y"]).astype(np.float32)
+    w[4] = np.nan
+    found = clhist.group_by(keys, GROUPS).weighted_mean(x, w)
+    kept = ~np.isnan(x) & ~np.isnan(w) & (keys >= 0) & (keys < GROUPS)
+    with np.errstate(invalid="ignore"):
+        sums = np.bincount(keys[kept], x[kept].astype(float) * w[kept], GROUPS)
+        reference = sums / np.bincount(keys[kept], w[kept], GROUPS)
+    np.testing.assert_allclose(found, reference.astype(np.float32), rtol=2e-7)
+    assert found.dtype == np.float32
+    with pytest.raises(TypeError, match="weights: expected real"):
+        clhist.group_by(keys, GROUPS).weighted_mean(x, w * 1j)
+
+
+def test_keys_that_are_no_integers():
+    keys = np.array(["b", "a", "c", "a"])
+    groups = clhist.group_by(keys)
+    assert list(groups.keys) == ["a", "b", "c"]
+    np.testing.assert_array_equal(groups.sum(np.arange(4.0)), [4, 0, 2])
+    groups = clhist.group_by(np.array([0.5, np.nan, -1, 0.5]))
+    assert list(groups.keys) == [-1, 0.5]
+    np.testing.assert_array_equal(groups.size(), [1, 2])
+    dates = np.array(["2020-01-02", "NaT", "2020-01-01"], "M8[D]")
+    np.testing.assert_array_equal(clhist.group_by(dates).size(), [1, 1])
+    np.testing.assert_array_equal(clhist.group_by(np.array([True, False, True])).size(), [1, 2])
+    np.testing.assert_array_equal(clhist.group_by(np.array([2, 0, 2], np.uint64)).keys, [0, 1, 2])
+
+
+def test_nothing():
+    groups = clhist.group_by(np.array([], np.int32))
+    assert groups.num_groups == 0
+    assert groups.sum(np.array([])).shape == (0,)
+    found = clhist.group_by(np.array([], np.int64), 3).agg(x=(np.array([]), "sum", "median", "argmin", "var"))["x"]
+    np.testing.assert_array_equal(found["sum"], [0, 0, 0])
+    np.testing.assert_array_equal(found["argmin"], [-1, -1, -1])
+    assert np.isnan(found["median"]).all()
+    assert np.isnan(found["var"]).all()
+
+
+def test_several_dimensions_and_strides():
+    rng = np.random.default_rng(4)
+    keys, x = rng.integers(0, 4, (6, 8)), rng.normal(size=(6, 16))[:, ::2]
+    found = clhist.group_by(keys).agg(x=(x, "mean", "argmax"))["x"]
+    check(found["argmax"], keys.ravel(), x.ravel(), "argmax", groups=4)
+    check(found["mean"], keys.ravel(), x.ravel(), "mean", groups=4)
+
+
+@pytest.fixture
+def no_kernels(any_profile):
+    """None is kept from before, since kernels keep the plans of the profile that they were made with."""
+    for kept in (group_sweep._first_sweep, group_sweep._second_sweep, group_median._kernels):
+        kept.cache_clear()
+    yield
+    for kept in (group_sweep._first_sweep, group_sweep._second_sweep, group_median._kernels):
+        kept.cache_clear()
+
+
+@pytest.mark.usefixtures("no_kernels")
+def test_device_arrays(queue: cl.CommandQueue):
+    keys, columns = data()
+    x = cl_array.to_device(queue, columns["x"])
+    names = ("count", "mean", "std", "min", "argmax", "last", "median")
+    found = clhist.group_by(cl_array.to_device(queue, keys), GROUPS).agg(x=(x, names))["x"]
+    assert tuple(found) == names
+    for statistic in names:
+        assert isinstance(found[statistic], cl_array.Array)
+        check(found[statistic].get(), keys, columns["x"], statistic, rtol=3e-7)
+    assert clhist.group_by(cl_array.to_device(queue, np.array([3, -1, 0], np.int32))).num_groups == 4
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex64])
+def test_no_double_precision_where_the_device_has_none(dtype):
+    kind = np.dtype(dtype).kind
+    names = tuple(name for name in (OF_COMPLEX if kind == "c" else STATISTICS) if name != "median")
+    numbers = Numbers.of(1000, has_fp64=False)
+    result = np.dtype(np.float32 if kind == "i" else dtype)
+    column = Column(np.dtype(dtype), names, True, 1, result, np.dtype(np.int64) if kind == "i" else result)
+    outputs = [*outputs_of(column.first, numbers), *([spread_of(column, numbers)] if kind != "c" else [])]
+    assert {name for output in outputs for name in output.statistics} - {""} == set(names)
+    for output in outputs:
+        operator = output.operator
+        assert not operator.needs_fp64
+        assert "double" not in f"{output.value} {operator.lift} {operator.finish} {operator.preamble}"
+
+
+def test_bad_input(queue: cl.CommandQueue):
+    groups = clhist.group_by(np.array([0, 1, 1]))
+    x = np.arange(3.0)
+    for error, match, call in [
+        (ValueError, "x: expected shape \\(3,\\) as of the keys", lambda: groups.mean(x[:2])),
+        (ValueError, "x: expected statistics among sum, mean.*got 'mode'", lambda: groups.agg(x=(x, "mode"))),
+        (TypeError, "x: expected a tuple of an array and its statistics", lambda: groups.agg(x=x)),
+        (TypeError, "x: expected a NumPy array", lambda: groups.mean(cl_array.to_device(queue, x))),
+        (TypeError, "x: OpenCL has no type for object", lambda: groups.mean(np.array([1, "a", None], object))),
+        (TypeError, "dtype: expected a float", lambda: groups.mean(x, dtype=np.int32)),
+        (ValueError, "ddof: expected at least 0", lambda: groups.var(x, ddof=-1)),
+        (ValueError, "num_groups: expected at least 0", lambda: clhist.group_by(np.array([0]), -1)),
+        (TypeError, "num_groups: expected none", lambda: clhist.group_by(np.array(["a"]), 3)),
+        (
+            ValueError,
+            "keys: expected numbers of groups, got 1000000000000",
+            lambda: clhist.group_by(np.array([10**12])),
+        ),
+        (TypeError, "keys: expected what numpy.unique", lambda: clhist.group_by(np.array([1, "a", None], object))),
+        (TypeError, "keys: expected integers on a device", lambda: clhist.group_by(cl_array.to_device(queue, x))),
+    ]:
+        with pytest.raises(error, match=match):
+            call()
+
+
+def test_pandas():
+    pandas = pytest.importorskip("pandas")
+    keys, columns = data()
+    frame = pandas.DataFrame({"key": np.where((keys < 0) | (keys >= GROUPS), -1, keys), **columns})
+    frame = frame[frame["key"] >= 0]
+    names = ["count", "sum", "mean", "std", "var", "min", "max", "first", "last", "median"]
+    reference = frame.groupby("key")["y"].agg(names)
+    found = clhist.group_by(frame["key"]).agg(y=(frame["y"], names), ddof=1)["y"]
+    ours = pandas.DataFrame(found).drop(EMPTY)
+    pandas.testing.assert_frame_equal(ours, reference, check_names=False, check_index_type=False)
+
+
+def test_categories():
+    pandas = pytest.importorskip("pandas")
+    keys = pandas.Series(["b", None, "a", "b"], dtype="category").cat.add_categories("unused")
+    for given in (keys, keys.array):
+        groups = clhist.group_by(given)
+        assert list(groups.keys) == ["a", "b", "unused"]
+        np.testing.assert_array_equal(groups.sum(np.arange(4)), [2, 3, 0])

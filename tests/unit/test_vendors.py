@@ -1,0 +1,138 @@
+"""The records of vendors' paths: detection, fences, reconvergence, atomics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clhist
+from clhist import operators
+from clhist.codegen.specs import SweepSpec
+from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, to_prove
+from clhist.hardware.vendors import (
+    FEATURES,
+    PROVEN_FENCE,
+    VENDOR_PATHS,
+    device_fence,
+    features_of,
+    local_adds_loop,
+    reconvergence,
+)
+from clhist.planning.plan import Output
+
+BY_NAME = {path.feature: path for path in VENDOR_PATHS}
+
+
+def spec(features, update="cas", memory="global", operator=None, **changed):
+    operator = operator or operators.add(np.int32)
+    given = {"work_group_size": 64, "order": "interleaved", "features": frozenset(features), **changed}
+    return SweepSpec((Output(operator, (update,) * len(operator.parts)),), (), "EMIT(i, 1)", memory, **given)
+
+
+@pytest.mark.parametrize("path", VENDOR_PATHS, ids=lambda path: path.feature)
+def test_a_record_is_whole(path):
+    assert path.feature in FEATURES
+    assert path.feature in ALL_FEATURES
+    assert FEATURES[path.feature] == path.description
+    assert path.atomics or path.fence, "it provides something"
+    for atomic in path.atomics:
+        assert atomic.path == path.feature
+        assert atomic.guard, "a promise is not enough"
+        assert atomic in to_prove({path.feature})
+        assert atomic in NATIVE_ATOMICS
+    assert bool(path.label) == bool(path.source) == bool(path.atomics), "what `clhist info` calls it"
+    assert bool(path.reconvergence) == bool(path.warp)
+    assert path.fence or not (path.fence_options or path.fence_needs_proof)
+
+
+def test_no_two_records_have_one_name():
+    assert len(BY_NAME) == len(VENDOR_PATHS)
+    assert [path.feature for path in VENDOR_PATHS if path.fence_needs_proof] == [PROVEN_FENCE.feature]
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"),
+    [
+        (("", "", ""), set()),
+        (("cl_khr_fp64 cl_khr_int64_base_atomics", "PoCL", "OpenCL C 1.2 PoCL"), {"fp64", "int64_base_atomics"}),
+        (("", "NVIDIA CUDA", "OpenCL C 1.2 "), {"nvidia_ptx"}),
+        (("", "Not NVIDIA", "OpenCL C 2.0"), set()),
+        (("", "AMD Accelerated Parallel Processing", "OpenCL C 2.0 "), {"amd_builtins"}),
+        (("cl_ext_float_atomics", "Intel(R) OpenCL", "OpenCL C 3.0 "), {"ext_float_atomics", "device_fence"}),
+        (("cl_ext_float_atomics_not", "rusticl", "OpenCL C 10.1"), {"device_fence"}),
+        (("", "rusticl", "no version at all"), set()),
+    ],
+)
+def test_what_a_driver_promises(driver, expected):
+    assert features_of(*driver) == expected
+
+
+def test_the_first_path_with_a_fence_gives_it():
+    every = set(BY_NAME)
+    assert device_fence(()) == ("mem_fence(CLK_GLOBAL_MEM_FENCE)", ())
+    assert "membar.gl" in device_fence(every)[0]
+    assert "amdgcn_fence" in device_fence(every - {"nvidia_ptx"})[0]
+    assert device_fence({"device_fence"}) == (PROVEN_FENCE.fence, PROVEN_FENCE.fence_options)
+    assert device_fence({"ext_float_atomics"}) == device_fence(())
+
+
+def test_reconvergence_is_for_whole_warps():
+    statement = BY_NAME["nvidia_ptx"].reconvergence
+    assert [reconvergence({"nvidia_ptx"}, n) for n in (32, 96, 1024)] == [statement] * 3
+    assert [reconvergence({"nvidia_ptx"}, n) for n in (1, 16, 33, 100)] == [""] * 4
+    assert reconvergence(ALL_FEATURES - {"nvidia_ptx"}, 64) == ""
+
+
+@pytest.mark.parametrize(
+    ("features", "memory", "update", "fence", "options"),
+    [
+        ({"nvidia_ptx"}, "local", "lock", "mem_fence(CLK_LOCAL_MEM_FENCE)", ()),
+        ({"device_fence"}, "local", "lock", "mem_fence(CLK_LOCAL_MEM_FENCE)", ()),
+        ({"device_fence"}, "global", "lock", PROVEN_FENCE.fence, ("-cl-std=CL3.0",)),
+        ({"device_fence"}, "global", "cas", PROVEN_FENCE.fence, ()),
+        ({"nvidia_ptx", "device_fence"}, "global", "lock", BY_NAME["nvidia_ptx"].fence, ()),
+    ],
+)
+def test_fences_and_options_of_a_sweep(features, memory, update, fence, options):
+    found = spec(features, update, memory)
+    assert (found.fence, found.options) == (fence, options)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "features", "hot", "statement"),
+    [
+        (np.float32, {"nvidia_ptx"}, True, True),
+        (np.int64, {"nvidia_ptx"}, True, True),
+        (np.int32, {"nvidia_ptx"}, False, False),
+        (np.float32, {"amd_builtins"}, False, False),
+    ],
+)
+def test_local_additions_that_are_loops(dtype, features, hot, statement):
+    assert local_adds_loop(features) == ("nvidia_ptx" in features)
+    found = spec(features, "native", "local", operators.add(dtype), single_pair=True)
+    assert found.hot_bin == hot
+    assert bool(found.reconvergence) == statement
+
+
+def test_where_several_paths_have_an_atomic_the_first_is_taken():
+    float32 = np.dtype(np.float32)
+    order = [path.feature for path in VENDOR_PATHS if any(atomic.dtype == float32 for atomic in path.atomics)]
+    every = set(ALL_FEATURES)
+    for name in order:
+        assert native_atomic("add", float32, "global", every).path == name
+        every = {feature for feature in every if not feature.startswith(name)}
+    assert native_atomic("add", float32, "global", every) is None
+
+
+def test_no_other_module_asks_for_a_vendor():
+    """Of a device's features only those of extensions are asked for by name."""
+    root = Path(clhist.__file__).parent
+    asking = [
+        str(file.relative_to(root))
+        for file in root.rglob("*.py")
+        if file.name != "vendors.py" and re.search(rf'"({"|".join(BY_NAME)})\b.* in \w*features', file.read_text())
+    ]
+    assert sorted(asking) == []
