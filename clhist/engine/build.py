@@ -60,7 +60,7 @@ class Preparation:
 
     def __init__(self, context: cl.Context, source: Source, profile: Profile | None) -> None:
         self.context, self._source, self._profile = context, source, profile
-        self.histograms = self._source.histograms([1] * len(source.operators))  # until a call says how many bins
+        self.histograms = source.histograms([1] * len(source.operators))  # until a call says how many bins
         self._prepared = lru_cache(maxsize=256)(self._prepare)
         self._recent: dict[tuple[Any, ...], Prepared] = {}
         self._refused: tuple[tuple[str, str], ...] = ()  # updates, and in which memory, that did not compile

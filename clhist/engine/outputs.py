@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from clhist.codegen.arguments import integer
 from clhist.engine.results import Target, check_disjoint, target
 from clhist.operators.c_types import IDENTIFIER
@@ -74,10 +72,6 @@ class Outputs:
         if self.is_single:
             return ("",)
         return tuple(f"[{key!r}]" for key in (self.names or range(len(self.operators))))
-
-    def value_types(self) -> dict[str, np.dtype]:
-        """Return the dtypes of values by the C names that a map knows them by."""
-        return {f"value{s}_t": o.dtype for s, o in zip(self.suffixes, self.operators, strict=True)}
 
     def check_map(self, code: str) -> None:
         """Raise ValueError if the map does not emit to each output, or emits to one that there is not."""

@@ -130,7 +130,7 @@ class Lab:
         }
         try:
             plan = self._plan(given, benched, choices)
-            row["plan"] = {key: getattr(plan, key) for key in _PLAN}
+            row["plan"] = {key: getattr(plan, key, None) for key in _PLAN}  # partitions are of one strategy
             predicted = self._predicted(given, benched, plan, choices)
             if predicted > longest:
                 return row | {"note": f"left out: about {predicted:.1f} s a call"}

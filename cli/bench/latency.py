@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl.array as cl_array
 
 from clhist import HistogramKernel, bincount, operators, reduce_by_index
-from clhist.cli.bench.command import suite as bench_suite
+from clhist.cli.bench import suite as bench_suite
 from clhist.cli.bench.inputs import InputSpec
 from clhist.cli.bench.lab import Lab, Row, difference
 from clhist.cli.bench.suite import Panels, Request, Suite, microseconds

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from clhist import Plan
-from clhist.cli.bench.command import suite as bench_suite
+from clhist.cli.bench import suite as bench_suite
 from clhist.cli.bench.inputs import Input
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS, Benched

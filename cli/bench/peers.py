@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clhist.cli.bench import peer_functions as peers
-from clhist.cli.bench.command import suite as bench_suite
+from clhist.cli.bench import suite as bench_suite
 from clhist.cli.bench.inputs import Input
 from clhist.cli.bench.lab import Lab, Row, difference
 from clhist.cli.bench.operators import Benched

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from clhist.cli.bench.command import suite as bench_suite
+from clhist.cli.bench import suite as bench_suite
 from clhist.cli.bench.inputs import DISTRIBUTIONS
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS

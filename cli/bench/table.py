@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clhist.cli.bench.command import suite as bench_suite
+from clhist.cli.bench import suite as bench_suite
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS
 from clhist.cli.bench.suite import Panels, Request, Suite, weighted

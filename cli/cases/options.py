@@ -6,7 +6,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +116,8 @@ def save(path: Path, **arrays: Any) -> None:
 
 def plan_values(plan: Plan) -> dict[str, Any]:
     """Return what a plan says for ``--json``: all but how it was found."""
-    return {key: value for key, value in asdict(plan).items() if key != "steps"}
+    found = {each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in ("steps", "outputs")}
+    return {"strategy": plan.strategy, **found}
 
 
 def plan_text(plan: dict[str, Any]) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from clhist.cli.bench import lab as bench_lab
 from clhist.cli.bench.command import SUITES
-from clhist.cli.bench.command import lab as bench_lab
 from clhist.cli.bench.operators import OPERATORS
 from clhist.cli.bench.peer_functions import Peer
 from clhist.cli.main import main
@@ -132,7 +132,7 @@ def test_peers_are_compared_on_arrays_of_their_kind(measured, monkeypatch):
         Peer("broken", ("count",), broken),
         Peer("of another operation", ("add",), broken),
     ]
-    monkeypatch.setattr("clhist.cli.bench.peers.peers", lambda: found)
+    monkeypatch.setattr("clhist.cli.bench.peer_functions.peers", lambda: found)
     output, record = measured("--suite", "peers", "-n", "5000", "-H", "17", "--op", "count")
     rows = {row["implementation"]: row for row in record["rows"]}
     ours = ["clhist, device arrays", "clhist, NumPy arrays"]
@@ -147,7 +147,7 @@ def test_peers_are_compared_on_arrays_of_their_kind(measured, monkeypatch):
 def test_latency_of_each_function_and_kind_of_arrays(measured):
     output, record = measured("--suite", "latency")
     assert record["num_elements"] == 1000
-    functions = ("HistogramKernel", "HistogramKernel, out=", "reduce_by_index", "bincount")
+    functions = ("HistogramKernel", "HistogramKernel, out=", "HistogramKernel, bound", "reduce_by_index", "bincount")
     assert [(row["function"], row["arrays"]) for row in record["rows"]] == [
         (function, arrays) for function in functions for arrays in ("device", "NumPy")
     ]
@@ -201,7 +201,7 @@ def test_a_wrong_result_of_ours_is_not_timed(measured, monkeypatch, suite):
 
 def test_a_wrong_result_of_a_peer_is_not_timed(measured, monkeypatch):
     wrong = Peer("wrong", ("count",), lambda operation, bins, weights, num_bins: lambda: np.zeros(num_bins))
-    monkeypatch.setattr("clhist.cli.bench.peers.peers", lambda: [wrong])
+    monkeypatch.setattr("clhist.cli.bench.peer_functions.peers", lambda: [wrong])
     output, record = measured("--suite", "peers", "-n", "5000", "-H", "17", "--op", "count", status=1)
     assert "call" not in record["rows"][-1]
     assert "\nwrong, count, uniform, H = 17, RF 1: WRONG: bin 0 is 0.0, expected " in output
