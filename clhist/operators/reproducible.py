@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhist.operators import reproducible_add
+from clhist.operators.arithmetic import reproducible_add
 from clhist.operators.c_types import c_name
 from clhist.operators.fixed_point import FORMATS, MOST_VALUES
 from clhist.operators.operator import Operator

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from covering import covering
-from device_checks import each_check, holds
+from device_checks import each_check, holds, pairs_of_updates
 
 from clhist import Profile
 from clhist.hardware.atomics import MEMORIES
+from clhist.planning.problem import PLACES
 from clhist.planning.updates import UPDATES
 from clhist.selftest.cases import CASES, NUM_BINS, Case, is_available, pair_kernel, problem, ufunc_case
 from clhist.selftest.reference import groups_of
+from clhist.selftest.updates import COLUMNS, ROWS, row_name
 
 
 @each_check()
@@ -94,3 +96,14 @@ def check_shared_copies(case: Case, update: str, memory: str, profile: Profile, 
     else:
         with pytest.raises(ValueError, match=f"update: '{update}' is not available for {case.operator.name}"):
             kernel(bins, values, num_bins=6, **choices)
+
+
+def test_every_pair_of_update_memory_and_type_is_checked():
+    """Also by the command that leaves slow tests out."""
+    wanted = {tuple(reversed(row)) for row in pairs_of_updates()}
+    for update, memory in ROWS:
+        assert sum(row == row_name(update, memory) for _, row in wanted) >= 3
+    for column in COLUMNS:
+        rows = [row for of, row in wanted if of == column]
+        assert {row.partition(",")[0] for row in rows} == {update for update, _ in ROWS}
+        assert {memory for memory in PLACES if any(memory in row for row in rows)} == set(PLACES)

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import covering
 import pytest
 
 import clhist
+from clhist.hardware.atomics import PLACES
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, Check
 from clhist.selftest.suite import checks
+from clhist.selftest.updates import COLUMNS, ROWS, row_name
 
 
 def each_check(*, quick: bool = False) -> pytest.MarkDecorator:
-    """Return the mark that gives a test each check of the default device."""
+    """Return the mark that gives a test each check of the default device.
+
+    Checks of updates are of an update, a memory and a type; beyond those that cover all pairs of these they are slow.
+    """
     every = list(checks(clhist.default_queue(), quick=quick))
-    return pytest.mark.parametrize("check", every, ids=[check.label for check in every])
+    wanted = pairs_of_updates()
+    slow = [not quick and (c.row, c.column) not in wanted and c.column in COLUMNS for c in every]
+    given = [
+        pytest.param(check, id=check.label, marks=[pytest.mark.slow] * each)
+        for check, each in zip(every, slow, strict=True)
+    ]
+    return pytest.mark.parametrize("check", given)
+
+
+def pairs_of_updates() -> set[tuple[str, str]]:
+    """Return rows and columns of the self-test's table in which every two of update, memory and type meet."""
+    updates = list(dict.fromkeys(update for update, _ in ROWS))
+
+    def row(update: str, turn: int) -> str:
+        memories: Sequence[str] = [memory for memory in PLACES if (update, memory) in ROWS]
+        return row_name(update, memories[turn % len(memories)])
+
+    if covering.exhaustive:
+        return {(row_name(*each), column) for each in ROWS for column in COLUMNS}
+    # As in a Latin square: each type has its updates in one memory after the other.
+    return {(row(update, u + c), column) for u, update in enumerate(updates) for c, column in enumerate(COLUMNS)}
 
 
 def holds(check: Check) -> None:

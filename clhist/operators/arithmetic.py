@@ -1,0 +1,226 @@
+"""Sums, products, extremes, bitwise and logical operators, saturating and reproducible sums, several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhist.operators import equivalents as lifts
+from clhist.operators import fixed_point
+from clhist.operators.c_types import c_name, literal, same_value, struct_of
+from clhist.operators.kinds import (
+    float_dtype,
+    integer_dtype,
+    largest_of,
+    number_dtype,
+    real_dtype,
+    smallest_of,
+)
+from clhist.operators.operator import Operator
+
+
+def product(
+    operators: Mapping[str, Operator],
+    dtype: DTypeLike | None = None,
+    *,
+    lift: str = "",
+    finish: str = "",
+    name: str = "",
+) -> Operator:
+    """Several operators side by side, each field updated by itself with its own atomic (SC'20, section IV-D).
+
+    Parameters
+    ----------
+    operators : mapping of str to Operator
+        An operator for each field of the accumulator.
+    dtype : dtype-like, optional
+        Type of values and results. Defaults to a structured dtype of the operators' own, by the same names.
+    lift, finish : str, optional
+        C expressions that make the accumulator of a value `v`, and the result of an accumulator `a`. Must be given if
+        `dtype` is no structured dtype of these fields.
+    name : str, optional
+        What to call it.
+
+    Examples
+    --------
+    >>> operators.product({"sum": add(np.float32), "squares": add(np.float32)}, np.float32,
+    ...     lift="(accumulator_t){v, v * v}", finish="a.squares - a.sum * a.sum")      # doctest: +SKIP
+    """
+    if not isinstance(operators, Mapping) or not operators:
+        raise TypeError(f"operators: expected a mapping of at least one field to its operator, got {operators!r}")
+    for field, operator in operators.items():
+        if not isinstance(operator, Operator):
+            raise TypeError(f"operators[{field!r}]: expected a clhist.Operator, got {operator!r}")
+    if dtype is None:
+        dtype = struct_of({field: operator.dtype for field, operator in operators.items()})
+    lifted = {
+        field: next((other.operator for other in operator.lifted if other.most_values is None), operator)
+        for field, operator in operators.items()
+    }
+    better = Operator(dtype, lifted, name=name) if not (lift or finish) and lifted != dict(operators) else ()
+    return Operator(dtype, operators, name=name, lift=lift, finish=finish, lifted=better)
+
+
+def add(dtype: DTypeLike) -> Operator:
+    """Sums, as `numpy.add`: modulo 2^bits for integers, logical or for booleans; complex ones part by part."""
+    found = number_dtype(dtype)
+    return logical_or(found) if found.kind == "b" else Operator(found, "a + b", 0, "add")
+
+
+def count(dtype: DTypeLike = np.int64) -> Operator:
+    """Sums of ones, held in 32 bits while they are counted: for fewer than 2^32 values and no `dest`."""
+    return Operator(integer_dtype(dtype), "a + b", 0, "count", accumulator=np.uint32, most_values=2**32 - 1)
+
+
+def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = None, count: int = 2**31 - 1) -> Operator:
+    """Sums of floats that are bitwise the same whatever the order of the terms, the plan and the device.
+
+    Values are added as integers: multiples of 2^(e - bits), where 2^e is the least power of 16 above `max_abs`. With n
+    values (and `dest` as one more) the error is at most ``n * 2^(e - bits - 1)``, which is at most
+    ``n * max_abs * 2^(3 - bits)``, and that of rounding the sum once to `dtype`.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        float32 or float64.
+    max_abs : float
+        No less than the largest finite |value|, `dest` included. A bin that gets a larger one becomes NaN; of NumPy
+        arrays the call raises OverflowError.
+    bits : int, optional
+        32 or 64; defaults to those of `dtype`.
+    count : int
+        How many values one bin gets at most, with `dest`: less than 2^47. Beyond the default a value takes more words.
+
+    Notes
+    -----
+    A bin with a NaN, or with infinities of both signs, is NaN; with infinities of one sign it is that. Sums of zero are
+    +0. A sum is infinite if and only if it is so when rounded: no part of it overflows before. Subnormal numbers are as
+    good as others, also on devices that take them for zero.
+
+    A program is compiled for each power of 16, of which there are 64 for float32: mostly one or two occur.
+    """
+    found = float_dtype(dtype)
+    bits = 8 * found.itemsize if bits is None else bits
+    if bits not in (32, 64):
+        raise ValueError(f"bits: expected 32 or 64, got {bits!r}")
+    limit = same_value(max_abs, np.dtype(np.float64), "max_abs")
+    if not 0 <= limit < np.inf:  # type: ignore[operator]
+        raise ValueError(f"max_abs: expected a finite number that is not negative, got {max_abs!r}")
+    if not isinstance(count, int | np.integer) or not 0 < count <= fixed_point.MOST_VALUES:
+        raise ValueError(f"count: expected an integer in [1, {fixed_point.MOST_VALUES}], got {count!r}")
+    count = max(2**31 - 1, 2 ** int(count).bit_length() - 1)
+    exponent = fixed_point.exponent_of(float(limit), found, bits)  # type: ignore[arg-type]
+    return fixed_point.operator_on(found, exponent, bits, count)
+
+
+def multiply(dtype: DTypeLike) -> Operator:
+    """Products, as `numpy.multiply`: modulo 2^bits for integers, logical and for booleans."""
+    found = number_dtype(dtype)
+    if found.kind == "b":
+        return logical_and(found)
+    if found.kind == "c":
+        product = f"({c_name(found)})(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"
+        return Operator(found, product, 1, "multiply", verified=True)
+    return Operator(found, "a * b", 1, "multiply")
+
+
+def minimum(dtype: DTypeLike) -> Operator:
+    """Smallest value, as `numpy.minimum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
+    found = real_dtype(dtype)
+    if found.kind == "f":
+        combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(found)
+        return Operator(found, combine, largest_of(found), "minimum", lifted=lifted, verified=True)
+    return Operator(found, "min(a, b)", largest_of(found), "minimum")
+
+
+def maximum(dtype: DTypeLike) -> Operator:
+    """Largest value, as `numpy.maximum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
+    found = real_dtype(dtype)
+    if found.kind == "f":
+        combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(found)
+        return Operator(found, combine, smallest_of(found), "maximum", lifted=lifted, verified=True)
+    return Operator(found, "max(a, b)", smallest_of(found), "maximum")
+
+
+def fmin(dtype: DTypeLike) -> Operator:
+    """Smallest value that is not NaN, as `numpy.fmin`; a bin that gets none holds NaN, if its type has it."""
+    found = real_dtype(dtype)
+    if found.kind != "f":
+        return minimum(found)
+    return Operator(found, "fmin(a, b)", np.nan, "fmin", lifted=lifts.fmin(found))
+
+
+def fmax(dtype: DTypeLike) -> Operator:
+    """Largest value that is not NaN, as `numpy.fmax`; a bin that gets none holds NaN, if its type has it."""
+    found = real_dtype(dtype)
+    if found.kind != "f":
+        return maximum(found)
+    return Operator(found, "fmax(a, b)", np.nan, "fmax", lifted=lifts.fmax(found))
+
+
+def bitwise_and(dtype: DTypeLike) -> Operator:
+    """Bits that all values have, as `numpy.bitwise_and`."""
+    found = integer_dtype(dtype)
+    if found.kind == "b":
+        return logical_and(found)
+    return Operator(found, "a & b", -1 if found.kind == "i" else np.iinfo(found).max, "bitwise_and")
+
+
+def bitwise_or(dtype: DTypeLike) -> Operator:
+    """Bits that any value has, as `numpy.bitwise_or`."""
+    found = integer_dtype(dtype)
+    return logical_or(found) if found.kind == "b" else Operator(found, "a | b", 0, "bitwise_or")
+
+
+def bitwise_xor(dtype: DTypeLike) -> Operator:
+    """Bits that an odd number of values has, as `numpy.bitwise_xor`."""
+    found = integer_dtype(dtype)
+    return logical_xor(found) if found.kind == "b" else Operator(found, "a ^ b", 0, "bitwise_xor")
+
+
+def logical_and(dtype: DTypeLike = np.bool_) -> Operator:
+    """Whether all values are non-zero, as 0 or 1 of `dtype` (`dest` counts as a value of every bin)."""
+    return _logical(dtype, "a & b", 1, "logical_and")
+
+
+def logical_or(dtype: DTypeLike = np.bool_) -> Operator:
+    """Whether any value is non-zero, as 0 or 1 of `dtype` (`dest` counts as a value of every bin)."""
+    return _logical(dtype, "a | b", 0, "logical_or")
+
+
+def logical_xor(dtype: DTypeLike = np.bool_) -> Operator:
+    """Whether an odd number of values is non-zero, as 0 or 1 of `dtype` (`dest` counts as a value of every bin)."""
+    return _logical(dtype, "a ^ b", 0, "logical_xor")
+
+
+def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
+    """Sums of non-negative values that stop at `maximum`: 255 in Parboil's histo, 2^24 - 1 in SC'20, section V-A.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        An integer or a float.
+    maximum : int or float
+        The largest sum; must be positive and fit `dtype`.
+
+    Notes
+    -----
+    With negative values saturation depends on the order of the terms, so the result is not defined for them.
+    """
+    found = real_dtype(dtype)
+    if found.kind == "b":
+        raise TypeError("dtype: expected an integer or a float for saturating_add, got bool")
+    limit = literal(same_value(maximum, found, "maximum"), found)
+    if not maximum > 0:
+        raise ValueError(f"maximum: expected a positive number, got {maximum!r}")
+    # Written so that nothing can wrap: a + b is formed only where it stays within the limit.
+    combine = f"(b >= {limit} || a >= {limit} - b) ? {limit} : ({c_name(found)})(a + b)"
+    exact = lifts.exact_sums(found, int(maximum)) if found.kind in "iu" else ()
+    return Operator(found, combine, 0, "saturating_add", lifted=exact, verified=True)
+
+
+def _logical(dtype: DTypeLike, combine: str, neutral: int, name: str) -> Operator:
+    found = real_dtype(dtype)
+    return Operator(found, combine, neutral, name, accumulator=np.uint32, lift="v != 0", finish="a != 0")

@@ -1,0 +1,46 @@
+"""Which dtypes an operator takes, and their extremes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhist.operators.c_types import supported_dtype
+
+
+def largest_of(dtype: np.dtype) -> object:
+    """Return the value of a dtype that is no less than any other."""
+    return np.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max
+
+
+def smallest_of(dtype: np.dtype) -> object:
+    """Return the value of a dtype that is no more than any other."""
+    return -np.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
+def number_dtype(dtype: DTypeLike) -> np.dtype:
+    """Return the dtype of a number, checked."""
+    return dtype_of_kind(dtype, "biufc", "a number", "dtype")
+
+
+def real_dtype(dtype: DTypeLike) -> np.dtype:
+    """Return the dtype of an integer or a float, checked."""
+    return dtype_of_kind(dtype, "biuf", "an integer or a float", "dtype")
+
+
+def float_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
+    """Return the dtype of a float, checked."""
+    return dtype_of_kind(dtype, "f", "a float", argument)
+
+
+def integer_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
+    """Return the dtype of an integer, checked."""
+    return dtype_of_kind(dtype, "biu", "an integer", argument)
+
+
+def dtype_of_kind(dtype: DTypeLike, kinds: str, expected: str, argument: str) -> np.dtype:
+    """Return a dtype of one of these kinds; raises TypeError that says what was expected."""
+    found = supported_dtype(dtype, argument)
+    if found.kind not in kinds:
+        raise TypeError(f"{argument}: expected {expected}, got {found}")
+    return found

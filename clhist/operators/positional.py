@@ -1,0 +1,82 @@
+"""Operators on (value, index) pairs: argmin, argmax, first and last."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhist.operators import equivalents as lifts
+from clhist.operators.kinds import (
+    dtype_of_kind,
+    largest_of,
+    real_dtype,
+    smallest_of,
+)
+from clhist.operators.operator import Operator
+
+
+def argmin(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
+    """The (value, index) pair of the smallest value; see `argmax`."""
+    return _arg("argmin", dtype, index_dtype, "<")
+
+
+def argmax(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
+    """The (value, index) pair of the largest value; of equal values the one of the lowest index, as `numpy.argmax`.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Type of a value: an integer or a float. A NaN counts as larger than every number, as in NumPy.
+    index_dtype : dtype-like
+        Type of an index: an integer.
+
+    Returns
+    -------
+    Operator
+        Over the structured dtype with fields ``value`` and ``index``. A bin that gets no pair holds the value that
+        every other beats (or equals) and the largest index of its type.
+
+    Notes
+    -----
+    Pairs of 32 bits each are compared as one integer of 64 where that is faster; the winner's -0 is then returned as 0,
+    and its NaN as the one of `numpy.nan`.
+    """
+    return _arg("argmax", dtype, index_dtype, ">")
+
+
+def first(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
+    """The (value, index) pair of the lowest index; see `argmax`. A bin that gets none holds 0 and the largest index."""
+    return _positional("first", dtype, index_dtype, "<")
+
+
+def last(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
+    """The (value, index) pair of the highest index; see `argmax`. A bin that gets none holds 0 and the least index."""
+    return _positional("last", dtype, index_dtype, ">")
+
+
+def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
+    value = real_dtype(dtype)
+    index = dtype_of_kind(index_dtype, "iu", "an integer", "index_dtype")
+    worst = smallest_of(value) if better == ">" else largest_of(value)
+    same = "a.value == b.value"
+    wins = f"b.value {better} a.value"
+    if value.kind == "f":
+        a_nan, b_nan = "a.value != a.value", "b.value != b.value"  # PoCL's isnan is slow
+        same = f"({same} || ({a_nan} && {b_nan}))"
+        wins = f"(a.value == a.value && ({wins} || {b_nan}))"
+    pair = np.dtype([("value", value), ("index", index)], align=True)
+    combine = f"({wins} || ({same} && b.index < a.index)) ? b : a"
+    neutral = worst, np.iinfo(index).max
+    packed = lifts.arg(name, pair, neutral)
+    return Operator(pair, combine, neutral, name, lifted=packed, positional=True, verified=True)
+
+
+def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
+    value = real_dtype(dtype)
+    index = dtype_of_kind(index_dtype, "iu", "an integer", "index_dtype")
+    pair = np.dtype([("value", value), ("index", index)], align=True)
+    neutral = 0, np.iinfo(index).max if better == "<" else np.iinfo(index).min
+    # Only the neutral element has the index of another pair, and then that pair wins.
+    combine = f"(b.index {better} a.index || (b.index == a.index && b.value != 0)) ? b : a"
+    packed = lifts.position(name, pair, neutral)
+    return Operator(pair, combine, neutral, name, lifted=packed, positional=True, verified=True)

@@ -1,0 +1,104 @@
+"""Means, variances and standard deviations."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhist.operators.arithmetic import add, product
+from clhist.operators.c_types import c_name, literal
+from clhist.operators.kinds import (
+    dtype_of_kind,
+    float_dtype,
+)
+from clhist.operators.operator import Operator
+
+
+def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
+    """The mean of the values, NaN for a bin without; sum and number are updated by their own atomics.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        A float or a complex number: type of the values and of the result.
+    accumulator : dtype-like
+        In which values, or the parts of complex ones, are summed. A device without double precision needs float32,
+        which is right for thousands of values a bin and wrong for millions: a large sum swallows small values.
+
+    Notes
+    -----
+    `dest`, where there is one, counts as a value of its bin; give a shape in its place to begin with nothing.
+    """
+    found, held = (
+        dtype_of_kind(dtype, "fc", "a float or a complex number", "dtype"),
+        float_dtype(accumulator, "accumulator"),
+    )
+    number = add(np.uint64)
+    if found.kind == "c":
+        sums, convert = np.dtype(f"c{2 * held.itemsize}"), f"convert_{c_name(found)}"
+        lift, finish = (
+            f"(accumulator_t){{convert_{c_name(sums)}(v), 1}}",
+            f"{convert}(a.sum / ({c_name(held)})a.number)",
+        )
+        return product({"sum": add(sums), "number": number}, found, lift=lift, finish=finish, name="mean")
+    parts = {"sum": add(held), "number": number}
+    return product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
+
+
+def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
+    """The variance of the values, NaN for a bin with no more than `ddof` of them.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        float32 or float64: type of the values and of the result.
+    ddof : int
+        What is subtracted from the number of values in the divisor, as in `numpy.var`.
+    accumulator : dtype-like
+        In which it is computed; see `mean`.
+
+    Notes
+    -----
+    Number, mean and sum of squared deviations are combined together (Chan, Golub, LeVeque 1979), which cancels nothing
+    but needs a lock where work-items share copies. `product` of sums is faster where the mean is small.
+    """
+    found, real_dtype = float_dtype(dtype), float_dtype(accumulator, "accumulator")
+    if not isinstance(ddof, int | np.integer) or ddof < 0:
+        raise ValueError(f"ddof: expected a non-negative integer, got {ddof!r}")
+    held = np.dtype([("number", np.uint64), ("mean", real_dtype), ("deviations", real_dtype)], align=True)
+    real, function = c_name(real_dtype), f"combine_variances_{real_dtype.name}"
+    return Operator(
+        found,
+        f"{function}(a, b)",
+        (0, 0, 0),
+        "variance",
+        accumulator=held,
+        lift="(accumulator_t){1, v, 0}",
+        finish=f"a.number > {ddof} ? a.deviations / (a.number - {ddof}) : {literal(np.nan, real_dtype)}",
+        preamble=f"""accumulator_t {function}(const accumulator_t a, const accumulator_t b)
+{{
+    const ulong number = a.number + b.number;
+    const {real} part = number ? ({real})b.number / ({real})number : 0, shift = b.mean - a.mean;
+    const {real} between = (shift * part) * (shift * a.number);  // 0, not inf * 0, if either is empty
+    accumulator_t sum = {{number, a.mean + shift * part, a.deviations + b.deviations + between}};
+    return sum;
+}}""",
+        verified=True,
+    )
+
+
+def standard_deviation(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
+    """The square root of `variance`, with its parameters."""
+    return with_finish(variance(dtype, ddof, accumulator), "sqrt({})", "standard_deviation")
+
+
+def with_finish(operator: Operator, finish: str, name: str) -> Operator:
+    """Return `operator`, lifted forms included, with the C expression `finish` of its result, written as ``{}``."""
+    found = copy(operator)
+    lifted = tuple(replace(each, operator=with_finish(each.operator, finish, name)) for each in operator.lifted)
+    for attribute, value in {"finish": finish.format(f"({operator.finish})"), "name": name, "lifted": lifted}.items():
+        object.__setattr__(found, attribute, value)
+    return found

@@ -1,0 +1,83 @@
+"""The operators that NumPy's ufuncs and known C expressions stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhist.operators.arithmetic import (
+    add,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    fmax,
+    fmin,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    multiply,
+    product,
+)
+from clhist.operators.c_types import supported_dtype
+from clhist.operators.operator import Operator
+from clhist.operators.recognition import recognise
+
+_UFUNCS: dict[np.ufunc, Callable[[DTypeLike], Operator]] = {
+    np.add: add,
+    np.multiply: multiply,
+    np.minimum: minimum,
+    np.maximum: maximum,
+    np.fmin: fmin,
+    np.fmax: fmax,
+    np.bitwise_and: bitwise_and,
+    np.bitwise_or: bitwise_or,
+    np.bitwise_xor: bitwise_xor,
+    np.logical_and: logical_and,
+    np.logical_or: logical_or,
+    np.logical_xor: logical_xor,
+}
+_BY_NAME = {ufunc.__name__: ready for ufunc, ready in _UFUNCS.items()}
+
+
+def as_operator(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
+    """Return the operator on `dtype` that `op` stands for.
+
+    Parameters
+    ----------
+    op : Operator, numpy.ufunc or str
+        An operator on `dtype`; one of NumPy's associative and commutative ufuncs, which on a structured dtype acts on
+        each field by itself; or a C expression of `a` and `b` that is known, such as ``"max(a, b)"``.
+    dtype : dtype-like
+        Type of the bins.
+    argument : str
+        What to call `op` in an error.
+
+    Raises
+    ------
+    TypeError
+        If `op` stands for no operator on `dtype`.
+    """
+    found = supported_dtype(dtype)
+    if isinstance(op, Operator):
+        if op.dtype != found:
+            raise TypeError(f"{argument}: expected an operator on {found}, got one on {op.dtype} ({op.name})")
+        return op
+    ready = _UFUNCS.get(op) if isinstance(op, np.ufunc) else None
+    if isinstance(op, str):
+        ready = _BY_NAME.get(recognise(op, found) or "")
+    if ready is None:
+        names = ", ".join(f"np.{name}" for name in _BY_NAME)
+        raise TypeError(
+            f"{argument}: expected a clhist.Operator, a C expression of a and b that is known, or one of "
+            f"{names}; got {op!r}. Others are written as clhist.Operator(dtype, combine, neutral)"
+        )
+    try:
+        if found.names is not None and isinstance(op, np.ufunc):  # field by field
+            return product({field: as_operator(op, found[field]) for field in found.names}, found)
+        return ready(found)
+    except TypeError as error:
+        raise TypeError(f"{argument}: {error}") from error
