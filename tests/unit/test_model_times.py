@@ -16,7 +16,7 @@ from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.planning.choose import PREDICTED
 from clhist.planning.problem import Choices
-from clhist.planning.sweeps import times as model_times
+from clhist.planning import times as model_times
 from clhist.planning.times import (
     BANDWIDTH,
     CELLS,
