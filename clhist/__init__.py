@@ -16,7 +16,8 @@ if unwritable := unwritable_caches():
 
 from clhist import operators
 from clhist.accumulator import Accumulator
-from clhist.api import bincount, reduce_by_index
+from clhist.bincount import bincount
+from clhist.engine.bound import Bound
 from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.hardware.profile import Profile, named_profile
 from clhist.kernel import HistogramKernel
@@ -27,11 +28,13 @@ from clhist.planning.plan import Plan
 from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sweeps import plan, plan_sweeps
 from clhist.race_factor import RaceFactor
+from clhist.reduce import reduce_by_index
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Accumulator",
+    "Bound",
     "BuildError",
     "Choices",
     "DeviceLostError",

@@ -5,49 +5,35 @@ What a bin holds between two pieces is an accumulator of the operator, neither l
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import fields, replace
-from math import prod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import click
 import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.codegen.arguments import integer, scalar
+from clhist.codegen.arguments import integer
 from clhist.codegen.maps import Argument
-from clhist.engine.launch import combine_partials
-from clhist.engine.masks import check_unmasked, leave_out, mask_of, mask_of_values
+from clhist.engine.chunks import Chunks
+from clhist.engine.engine import Engine, check_number
+from clhist.engine.given import Call, queue_for
 from clhist.engine.outputs import Outputs
-from clhist.engine.plain import arguments_of, as_indices, checked_values, pair_kernel, pair_spec
+from clhist.engine.partials import combine_arrays
+from clhist.engine.plain import arguments_of, as_indices, checked_values, pair_engine, pair_spec
+from clhist.engine.progress import Progress, reporter
 from clhist.engine.results import check_dest
-from clhist.engine.stages import Result
-from clhist.kernel import Call, HistogramKernel, check_number
 from clhist.opencl import lost
-from clhist.opencl.arrays import (
-    Array,
-    check_array,
-    check_context,
-    common_kind,
-    empty,
-    is_device_array,
-    operand,
-    shares_memory,
-)
-from clhist.opencl.device import default_queue, device_profile
+from clhist.opencl.arrays import Array, check_array, check_context, common_kind, empty
+from clhist.opencl.device import device_profile
 from clhist.opencl.fork_guard import check_process
-from clhist.opencl.staging import InPlace, Staging
+from clhist.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
-from clhist.planning.problem import Choices
+from clhist.planning.problem import CHOICES, Choices
+from clhist.race_factor import run
 
 _CHUNK_BYTES = 64 << 20
-_MULTIPLE = 128  # elements: chunks begin as their arrays do at an address for wide loads
-
-Progress = Callable[[int, int | None], None]
 
 
 class Accumulator:
@@ -98,7 +84,7 @@ class Accumulator:
 
     def __init__(
         self,
-        operator: Operator | np.ufunc | str | HistogramKernel,
+        operator: Any,
         num_bins: Any,
         *,
         dtype: Any = None,
@@ -111,40 +97,40 @@ class Accumulator:
         **choices: Any,
     ) -> None:
         check_process()
-        known = {each.name for each in fields(Choices)}
-        unknown = choices.keys() - known - {"memory_budget"}
+        unknown = choices.keys() - set(CHOICES) - {"memory_budget"}
         if unknown:
-            raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(known))} or memory_budget")
+            raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(CHOICES))} or memory_budget")
         self._budget = choices.pop("memory_budget", None)
         self._forced, self._race_factor = Choices(**choices), race_factor
-        self._chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
+        chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._position = self._start = integer("start", start, 0)
         self._merged = 0
-        if isinstance(operator, HistogramKernel):
+        engine = getattr(operator, "engine", None)  # of a kernel; an operator has none
+        if isinstance(engine, Engine):
             if dtype is not None:
                 raise TypeError(f"dtype: expected none, since the kernel's operators have theirs; got {dtype!r}")
-            self._outputs, kernel = operator._outputs, operator
-            self._queue = kernel._queue(queue)
-            self._profile = kernel.profile_of(self._queue.device)
+            self._outputs, self._queue = engine.outputs, queue_for(queue, engine.context)
+            self._profile = engine.profile_of(self._queue.device)
         else:
-            self._outputs, kernel = Outputs.of(_operator(operator, dtype, dest)), None
-            self._queue = queue or default_queue()
+            engine, self._outputs = None, Outputs.of(_operator(operator, dtype, dest))
+            self._queue = queue_for(queue)
             self._profile = device_profile(self._queue.device)
         self._shapes = self._outputs.shapes(num_bins)
         # Accumulators go from call to call: the operators may not take another form in the next.
         shared = self._profile.kind != "cpu"
         self._forms = [each.fixed(shared=shared) for each in self._outputs.operators]
-        self._kernel, self._first = None, None
-        self._emits = [1] if kernel is None else [target.max_pairs or 1 for target in kernel._preparation.histograms]
-        if kernel is not None:
-            self._kernel, self._first = kernel.with_operators(self._forms), _first_argument(kernel, first_index)
+        self._engine, self._first = None, None
+        self._emits = [1]
+        if engine is not None:
+            self._emits = [emits or 1 for emits in engine.output_emits]
+            self._engine, self._first = engine.with_operators(self._forms), _first_argument(engine, first_index)
         elif first_index is not None:
             raise TypeError(f"first_index: expected none, since there is no map; got {first_index!r}")
         elif len(self._shapes[0]) > 1:
             raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
         dests = [None] * len(self._forms)
         if dest is not None:
-            dests = self._each("dest", dest, [form.dtype for form in self._forms])
+            dests = self._checked("dest", dest, [form.dtype for form in self._forms])
             for label, form, given in zip(self._outputs.labels, self._forms, dests, strict=True):
                 if given is not None:
                     check_dest(f"dest{label}", form)
@@ -152,7 +138,7 @@ class Accumulator:
         self._held = self._empty()
         # A chunk is in all of several histograms or in none.
         self._spare = self._held if len(self._held) == 1 else self._empty()
-        self._staging = None if shares_memory(self._queue.device) else Staging(self._queue, self._chunk_bytes)
+        self._chunks = Chunks(self._queue, chunk_bytes)
         for form, given, held in zip(self._forms, dests, self._held, strict=True):
             self._combine(form, given, held, out_is_partial=True)
 
@@ -193,18 +179,18 @@ class Accumulator:
         chunks before stay added and the device is waited for.
         """
         self._check_device()
-        if self._kernel is None:
+        if self._engine is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
             self._add(*self._pairs(*args))
             return
-        given, first = list(args), self._first
-        if first is not None and len(args) == len(self._kernel.arguments) - 1:
-            given.insert(self._kernel.arguments.index(first), 0)
+        given, first, arguments = list(args), self._first, self._engine.arguments
+        if first is not None and len(args) == len(arguments) - 1:
+            given.insert(arguments.index(first), 0)
         elif first is not None:
-            names = ", ".join(a.name for a in self._kernel.arguments if a != first)
-            raise TypeError(f"add: expected {len(self._kernel.arguments) - 1} arguments ({names}), got {len(args)}")
-        self._add(self._kernel, given, first, size)
+            names = ", ".join(a.name for a in arguments if a != first)
+            raise TypeError(f"add: expected {len(arguments) - 1} arguments ({names}), got {len(args)}")
+        self._add(self._engine, given, first, size)
 
     def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> None:
         """Add piece after piece.
@@ -223,7 +209,7 @@ class Accumulator:
         if not isinstance(progress, bool) and not callable(progress):
             raise TypeError(f"progress: expected a bool or a callable, got {progress!r}")
         before = self._position
-        with _reporter(total, progress) as report:
+        with reporter(total, progress) as report:
             for given in iterable:
                 self.add(*(given if isinstance(given, tuple) else (given,)))
                 report(self._position - before, total)
@@ -275,7 +261,7 @@ class Accumulator:
         self._check_device()
         merged = self._merged
         if not isinstance(other, Accumulator):
-            partials = self._each("other", other, [form.accumulator for form in self._forms])
+            partials = self._checked("other", other, [form.accumulator for form in self._forms])
         else:
             merged += other.size + other._merged
             for what in ("operators", "names"):
@@ -301,8 +287,8 @@ class Accumulator:
         check_process()
         lost.check_queue(self._queue)
 
-    def _pairs(self, indices: Any, values: Any) -> tuple[HistogramKernel, list[Any], Argument | None, int]:
-        """Return the kernel of (index, value) pairs, and its arguments."""
+    def _pairs(self, indices: Any, values: Any) -> tuple[Engine, list[Any], Argument | None, int]:
+        """Return the engine of (index, value) pairs, and its arguments."""
         of_indices, of_values = mask_of(indices), mask_of_values(values)
         indices = as_indices(indices)
         values, with_position = checked_values(values, self._outputs.operators[0], indices.shape, ())
@@ -311,72 +297,23 @@ class Accumulator:
             common_kind([("indices", indices), *(("values", v) for v in arrays)])
             indices, values = leave_out(indices, values, of_indices, of_values)
         spec = pair_spec(self._forms[0], indices, values, 1, self._queue.device, with_position)
-        kernel = pair_kernel(self._queue.context, replace(spec, from_first=with_position))
+        engine = pair_engine(self._queue.context, replace(spec, from_first=with_position))
         given = list(arguments_of(spec, indices, values, 0))
         if with_position and self._position + indices.size - 1 > np.iinfo(spec.operator.dtype["index"]).max:
             last = self._position + indices.size - 1
             raise ValueError(f"indices: the position {last} does not fit {spec.operator.dtype['index']} of the index")
-        first = kernel.arguments[-1] if with_position else None
-        return kernel, [*given, 0] if with_position else given, first, indices.size
+        first = engine.arguments[-1] if with_position else None
+        return engine, [*given, 0] if with_position else given, first, indices.size
 
-    def _add(self, kernel: HistogramKernel, args: Sequence[Any], first: Argument | None, size: int | None) -> None:
-        if len(args) != len(kernel.arguments):
-            kernel._check_arguments(args)  # which says so
-        values = [self._checked(kernel, a, value) for a, value in zip(kernel.arguments, args, strict=True)]
-        arrays = [(a.name, value) for a, value in zip(kernel.arguments, values, strict=True) if a.is_array]
-        on_device = common_kind(arrays)
-        check_context(arrays, self._queue.context)
-        size = kernel._size(size, values, None)
-        kernel._check_elements(values, size)
+    def _add(self, engine: Engine, args: Sequence[Any], first: Argument | None, size: int | None) -> None:
+        whole = self._chunks.check(engine, args, size, first, self._position)
         for form, emits in zip(self._forms, self._emits, strict=True):
-            check_number(form, (self.size + self._merged + size) * emits)
-        if first is not None:
-            scalar(first, self._position + max(size, 1) - 1)
-        named = dict(zip([argument.name for argument in kernel.arguments], values, strict=True))
-        split = [] if on_device else kernel._elementwise
-        step = self._step(kernel, split, size, first)
-        self._on_device = on_device
-        whole, pieces = InPlace(self._queue), self._staging or InPlace(self._queue)
-        events: list[cl.Event] = []
-        try:
-            others = [a for a in kernel.arguments if a.is_array and a not in split and not on_device]
-            taken = {**named, **whole.take({a: named[a.name] for a in others})}
-            for begin in range(0, size, step):
-                end = min(begin + step, size)
-                taken |= pieces.take({a: _flat(named[a.name])[begin:end] for a in split})
-                if first is not None:
-                    taken[first.name] = scalar(first, self._position)
-                events = self._continue(kernel, taken, end - begin)
-                pieces.done(events)
-            whole.done(events)
-        except BaseException as error:  # the memory of NumPy arrays must not go while a kernel may use it
-            lost.settle(self._queue, error)
-            raise
+            check_number(form, (self.size + self._merged + whole.size) * emits)
+        whole.check_position()
+        self._on_device = whole.on_device
+        self._chunks.feed(whole, lambda given, length: self._continue(engine, given, length))
 
-    def _checked(self, kernel: HistogramKernel, argument: Argument, value: Any) -> Any:
-        if not argument.is_array:
-            return scalar(argument, value)
-        if isinstance(value, np.ndarray) and argument.is_const and argument in kernel._elementwise:
-            check_unmasked(argument.name, value)
-            check_array(argument.name, _flat(value)[:0], argument.dtype, written=False)
-            return value  # and no copy of all of it
-        return check_array(argument.name, value, argument.dtype, written=not argument.is_const)
-
-    def _step(self, kernel: HistogramKernel, split: Sequence[Argument], size: int, first: Argument | None) -> int:
-        """Return how many elements a chunk has."""
-        if not split or not size:
-            return max(1, size)
-        widest = max(split, key=lambda argument: argument.dtype.itemsize)
-        step = max(1, self._chunk_bytes // widest.dtype.itemsize)
-        if step < size and first is None and kernel.uses_position:
-            raise ValueError(
-                f"{widest.name}: expected at most {self._chunk_bytes} bytes (chunk_bytes), got "
-                f"{size * widest.dtype.itemsize}, which cannot be split since the map uses i by itself; let "
-                "first_index name a scalar argument and use its sum with i, or choose another chunk_bytes"
-            )
-        return step if step < _MULTIPLE else step // _MULTIPLE * _MULTIPLE
-
-    def _continue(self, kernel: HistogramKernel, given: Mapping[str, Any], size: int) -> list[cl.Event]:
+    def _continue(self, engine: Engine, given: Mapping[str, Any], size: int) -> list[cl.Event]:
         """Enqueue the histogram of one chunk, combined with what there is."""
         outputs = self._outputs
         call = Call(
@@ -390,39 +327,13 @@ class Accumulator:
             memory_budget=self._budget,
             partial=True,
         )
-        outcome = kernel.run([given[argument.name] for argument in kernel.arguments], call)
+        outcome = run(engine, [given[argument.name] for argument in engine.arguments], call)
         self._held, self._spare = self._spare, self._held
         self._position += size
-        return outcome.events["combine"][-1:]
+        return [outcome.event]
 
-    def _combine(
-        self,
-        form: Operator,
-        dest: Array | None,
-        out: Array,
-        *,
-        dest_is_partial: bool = False,
-        out_is_partial: bool = False,
-        more: Array | None = None,
-    ) -> None:
-        """Write to `out` what `dest` and the accumulators `more` are together; NumPy arrays are waited for."""
-        arrays = [array for array in (dest, out, more) if array is not None]
-        into = operand(out, self._queue, written=True, read=False)
-        held = None if dest is None else into if dest is out else operand(dest, self._queue, written=False)
-        added = None if more is None else operand(more, self._queue, written=False)
-        result = Result(None if held is None else (held,), (into,), (), dest_is_partial, out_is_partial)
-        wait_for = [event for array in arrays if is_device_array(array) for event in array.events]
-        try:
-            event = combine_partials(self._queue, self._profile, form, prod(out.shape), result, added, wait_for)
-            if not all(is_device_array(array) for array in arrays):
-                event.wait()
-        except BaseException as error:
-            lost.settle(self._queue, error)
-            raise
-        into.retrieve()
-        for array in arrays:
-            if is_device_array(array):
-                array.add_event(event)
+    def _combine(self, form: Operator, dest: Array | None, out: Array, **more: Any) -> None:
+        combine_arrays(self._queue, self._profile, form, dest, out, **more)
 
     def _finished(self, on_device: bool) -> list[Array]:
         found = []
@@ -449,10 +360,10 @@ class Accumulator:
         pairs = zip(self._forms, self._shapes, strict=True)
         return [empty(self._queue, shape, form.accumulator, True) for form, shape in pairs]
 
-    def _each(self, argument: str, given: Any, dtypes: Sequence[np.dtype]) -> list[Any]:
+    def _checked(self, argument: str, given: Any, dtypes: Sequence[np.dtype]) -> list[Any]:
         """Return the arrays of `given`, one for each output, checked."""
         names = [f"{argument}{label}" for label in self._outputs.labels]
-        arrays = [given] if self._outputs.is_single else self._outputs._each(argument, given)
+        arrays = [given] if self._outputs.is_single else self._outputs.each(argument, given)
         found = []
         for name, array, dtype, shape in zip(names, arrays, dtypes, self._shapes, strict=True):
             if array is not None or argument != "dest":  # of several, some may have no dest
@@ -460,11 +371,6 @@ class Accumulator:
             found.append(array)
         check_context(zip(names, found, strict=True), self._queue.context)
         return found
-
-
-def _flat(array: np.ndarray) -> Any:
-    """Return what slices of `array`, in C order, can be taken of without a copy of all of it."""
-    return array.reshape(-1) if array.ndim < 2 or array.flags.c_contiguous else array.flat
 
 
 def _operator(op: Operator | np.ufunc | str, dtype: Any, dest: Any) -> Operator:
@@ -476,23 +382,10 @@ def _operator(op: Operator | np.ufunc | str, dtype: Any, dest: Any) -> Operator:
     return operators.as_operator(op, dtype, "operator")
 
 
-def _first_argument(kernel: HistogramKernel, name: str | None) -> Argument | None:
+def _first_argument(engine: Engine, name: str | None) -> Argument | None:
     if name is None:
         return None
-    found = next((argument for argument in kernel.arguments if argument.name == name), None)
+    found = next((argument for argument in engine.arguments if argument.name == name), None)
     if found is None or found.is_array or found.dtype.kind not in "iu":
         raise ValueError(f"first_index: expected the name of a scalar argument of an integer type, got {name!r}")
     return found
-
-
-@contextmanager
-def _reporter(total: int | None, progress: bool | Progress) -> Iterator[Progress]:
-    """Give what is called after each piece."""
-    if not isinstance(progress, bool):
-        yield progress
-    elif not progress:
-        yield lambda done, total: None
-    else:
-        unknown = None if total is not None else (None for _ in ())  # click asks it for its length
-        with click.progressbar(unknown, total, label="elements", file=sys.stderr) as bar:
-            yield lambda done, total: bar.update(done - bar.pos)

@@ -3,82 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.arguments import check_structs, integer, parse_arguments, scalar
-from clhist.codegen.maps import is_elementwise, uses_position
-from clhist.engine.batch import Batch, batch_of_offsets, check_batch
-from clhist.engine.bound import Repeat
-from clhist.engine.build import Preparation, Prepared
-from clhist.engine.launch import Launch
-from clhist.engine.magnitude import check_emits, is_float_sum, largest_values, magnitudes, reproducible_form
-from clhist.engine.outputs import Outputs
-from clhist.engine.results import Target as ResultTarget
-from clhist.engine.stages import Events
-from clhist.errors import BuildError
+from clhist.accumulator import Accumulator
+from clhist.codegen.arguments import integer
+from clhist.engine.bound import Bound
+from clhist.engine.engine import Engine
+from clhist.engine.given import Call, Outcome, call_of, queue_for
+from clhist.engine.magnitude import reproducible as reproducible_engine
 from clhist.hardware.profile import Profile
-from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, is_device_array, note_event, operand, survey, without_memory
-from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import Allocator
-from clhist.opencl.program import kept_by_context
-from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
+from clhist.operators.reproducible import is_float_sum
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
-from clhist.race_factor import RaceFactor, counting, sample_race_factor
+from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
 
-if TYPE_CHECKING:
-    from clhist.accumulator import Accumulator
-
-_LOAD_BYTES = 16
 _NO_CHOICE = (None,) * 6
-_MOST_OTHERS = 64
-_WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
-
-
-@dataclass(slots=True)
-class Call:
-    """What one call asks for besides the map's arguments; see `HistogramKernel.__call__`.
-
-    `ranges` are the elements of each histogram of a batch, in the place of `num_histograms` or `offsets`; `partial`
-    says that `dest` and `out` hold accumulators.
-    """
-
-    num_bins: Any
-    size: int | None = None
-    dest: Any = None
-    out: Any = None
-    queue: cl.CommandQueue | None = None
-    allocator: Allocator | None = None
-    wait_for: Sequence[cl.Event] = ()
-    race_factor: float | str = 1.0
-    forced: Choices = FREE
-    memory_budget: int | None = None
-    num_histograms: int | None = None
-    offsets: Any = None
-    ranges: Batch | None = None
-    reach: bool = False
-    partial: bool = False
-
-
-@dataclass
-class Outcome:
-    """What a call gives: its results in order, the events of each stage, and the largest bin if that was asked.
-
-    `after` is that of `clhist.engine.launch.Enqueued`.
-    """
-
-    results: list[Any]
-    events: Events
-    after: dict[cl.Event, cl.Event]
-    reached: int
 
 
 class HistogramKernel:
@@ -117,6 +61,11 @@ class HistogramKernel:
     UnsupportedError
         If the device lacks double precision and the operator or an argument needs it.
 
+    Attributes
+    ----------
+    engine : Engine
+        For clhist's own classes: what checks, plans and enqueues.
+
     Examples
     --------
     >>> kernel = HistogramKernel(None, clhist.operators.add(np.float32),
@@ -150,42 +99,19 @@ class HistogramKernel:
         profile: Profile | None = None,
         emits: int | None = None,
     ) -> None:
-        check_process()
-        for name, text in (("arguments", arguments), ("map", map), ("preamble", preamble)):
-            if not isinstance(text, str):
-                raise TypeError(f"{name}: expected C as a str, got {text!r}")
-        if context is not None and not isinstance(context, cl.Context):
-            raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
-        if isinstance(options, str):
-            raise TypeError(f"options: expected a sequence of str, such as [{options!r}], got a str")
-        self._outputs, self._arguments = Outputs.of(operator), arguments
-        self._structs = check_structs(structs)
-        self.arguments = parse_arguments(arguments, {**self._outputs.value_types(), **self._structs})
-        self._elementwise = [argument for argument in self.arguments if is_elementwise(argument, map, preamble)]
-        self._sized = [n for n, argument in enumerate(self.arguments) if argument in self._elementwise]
-        self._sizing = next(iter([*self._sized, *(n for n, a in enumerate(self.arguments) if a.is_array)]), None)
-        self._outputs.check_map(map)
-        self.context = default_queue().context if context is None else context
-        lost.check_devices(self.context.devices)
-        self.operator = operator
-        self._given_emits = None if emits is None else integer("emits", emits, 1)
-        self._map, self._preamble, self._options, self._profile = map, preamble, tuple(options), profile
-        self._preparation = Preparation(
-            self.context,
-            self._outputs,
-            self.arguments,
-            map=map,
-            preamble=preamble,
-            structs=self._structs,
-            options=options,
+        self.engine = Engine.of(
+            context,
+            operator,
+            arguments,
+            map,
             profile=profile,
-            emits=self._given_emits,
+            preamble=preamble,
+            structs=structs,
+            options=options,
+            emits=emits,
         )
-        self._repeat: Repeat | None = None
-        self._race_factors: dict[tuple[int, ...], RaceFactor] = {}
-        self._counting: HistogramKernel | None = None
-        self._others: dict[tuple[Operator, ...], HistogramKernel] = {}
-        self._preparation.check_fp64()
+        self.operator = operator
+        self.context, self.arguments = self.engine.context, self.engine.arguments
 
     def plan(
         self,
@@ -208,15 +134,14 @@ class HistogramKernel:
         Of a kernel with several operators it is a tuple, one plan for each sweep over the input.
         """
         check_process()
-        device = (queue or self._queue(None)).device
+        engine = self.engine
         forced = Choices(update, memory, copies, passes, work_group_size, locks)
-        shapes = self._outputs.shapes(num_bins)
+        shapes = engine.outputs.shapes(num_bins)
         if num_histograms is not None:
             num_histograms = integer("num_histograms", num_histograms, 1)
-        size = integer("size", size, 0)
-        asked = (size, shapes, num_histograms, race_factor, forced, memory_budget, device)
-        plans = self._preparation.plan(device, self._preparation.problem(*asked))
-        return plans[0] if self._outputs.is_single else plans
+        size, device = integer("size", size, 0), queue_for(queue, self.context).device
+        plans = engine.plan(device, size, shapes, num_histograms, race_factor, forced, memory_budget)
+        return plans[0] if engine.outputs.is_single else plans
 
     def __call__(
         self,
@@ -332,20 +257,44 @@ class HistogramKernel:
             num_histograms,
             offsets,
         )
-        if max_abs is not None and not reproducible:
-            raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
-        kernel = self._reproducible(args, call, max_abs) if reproducible else self
-        outcome = kernel.run(args, call)
-        result = self._outputs.collect(outcome.results)
-        return (result, outcome.events["combine"][-1]) if return_event else result
+        _check_max_abs(max_abs, reproducible)
+        outcome = self._reproducible(args, call, max_abs) if reproducible else run(self.engine, args, call)
+        result = self.engine.outputs.collect(outcome.results)
+        return (result, outcome.event) if return_event else result
 
-    def count_with_reach(self, *args: Any, num_bins: int, queue: cl.CommandQueue) -> tuple[Array, int]:
-        """Return the histogram and the largest bin emitted, as an unsigned number of 32 bits (all ones: none fits).
+    def bind(
+        self, *args: Any, num_bins: Any, reproducible: bool = False, max_abs: float | None = None, **choices: Any
+    ) -> Bound:
+        """Return a call with these arguments, checked, planned and built: what it costs the host is little.
 
-        For callers who learn the number of bins from the data; `num_bins` must be less than 2^31.
+        Parameters
+        ----------
+        *args, num_bins, reproducible, max_abs
+            As in `__call__`; sums of floats that are reproducible need `max_abs`.
+        **choices
+            Others of `__call__`, but for `return_event`. A race factor to be sampled is measured now.
+
+        Returns
+        -------
+        Bound
+            To be called; changed contents of the arrays are read each time.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError, MemoryError, BuildError
+            As `__call__`.
         """
-        outcome = self.run(args, Call(num_bins, queue=queue, reach=True))
-        return outcome.results[0], outcome.reached
+        check_process()
+        call, engine = call_of(num_bins, choices), self.engine
+        _check_max_abs(max_abs, reproducible)
+        given = engine.check(args, call)
+        if reproducible:
+            if max_abs is None and any(map(is_float_sum, engine.outputs.operators)):
+                raise TypeError(
+                    "max_abs: expected the largest |value|, since a bound call does not look for it; got none"
+                )
+            engine, given = reproducible_engine(engine, given, call, max_abs)
+        return engine.bind(args, with_race_factor(engine, given, call), given)
 
     def timed(self, *args: Any, num_bins: Any, queue: cl.CommandQueue, **choices: Any) -> tuple[Any, dict[str, float]]:
         """Compute once and return the result with the seconds that each stage took on the device.
@@ -367,23 +316,8 @@ class HistogramKernel:
         """
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
-        names = {each.name for each in fields(Choices)}
-        forced = Choices(**{name: choices.pop(name) for name in names & choices.keys()})
-        outcome = self.run(args, Call(num_bins, queue=queue, forced=forced, **choices))
-        try:
-            cl.wait_for_events([events[-1] for events in outcome.events.values()])
-        except cl.Error as error:
-            lost.settle(queue, error)
-            raise
-
-        def start(event: cl.Event) -> int:
-            return outcome.after[event].profile.end if event in outcome.after else event.profile.start
-
-        seconds = {
-            stage: sum(event.profile.end - start(event) for event in events) * 1e-9
-            for stage, events in outcome.events.items()
-        }
-        return self._outputs.collect(outcome.results), seconds
+        outcome = run(self.engine, args, call_of(num_bins, choices | {"queue": queue}))
+        return self.engine.outputs.collect(outcome.results), outcome.seconds(queue)
 
     def race_factor(
         self, *args: Any, num_bins: Any, size: int | None = None, queue: cl.CommandQueue | None = None
@@ -403,301 +337,33 @@ class HistogramKernel:
             The number, and what it was measured from.
         """
         check_process()
-        shapes = self._outputs.shapes(num_bins)
-        values = self._check_arguments(args)
-        size = self._size(size, values, None)
-        self._check_elements(values, size)
-        arrays = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
-        known = survey(arrays, self.context, _LOAD_BYTES)
-        return sample_race_factor(self, values, size, shapes, self._queue(queue, known.queue), known.events)
+        return sample_race_factor(self.engine, self.engine.check(args, Call(num_bins, size, queue=queue)))
+
+    def accumulator(self, num_bins: Any, **options: Any) -> Accumulator:
+        """Return an `Accumulator` of this map, for input that comes piece by piece; it has the `options`."""
+        return Accumulator(self, num_bins, **options)
+
+    def source(self, chosen: Plan, queue: cl.CommandQueue | None = None) -> str:
+        """Return the OpenCL C of the sweep that `chosen` plan leads to, for reading."""
+        return self.engine.text(chosen, queue_for(queue, self.context).device)
 
     @property
     def emits(self) -> int:
         """How many values an element has at most for one histogram, as far as that is known; at least 1."""
-        return self._preparation.emits
+        return self.engine.emits
 
     @property
     def uses_position(self) -> bool:
         """Whether the map may use `i` other than for the elements of the arrays that it uses only at ``[i]``."""
-        preambles = (self._preamble, *(o.preamble for o in self._outputs.operators))
-        return uses_position(self._elementwise, self._map, "\n".join(preambles))
+        return self.engine.uses_position
 
-    def accumulator(self, num_bins: Any, **options: Any) -> Accumulator:
-        """Return an `Accumulator` of this map, for input that comes piece by piece; it has the `options`."""
-        from clhist.accumulator import Accumulator  # which uses this module
-
-        return Accumulator(self, num_bins, **options)
-
-    def with_operators(self, operators: Sequence[Operator]) -> HistogramKernel:
-        """Return the kernel of the same map with other operators, one for each of its own, on the same dtypes."""
-        return HistogramKernel(
-            self.context,
-            self._outputs.like(list(operators)),
-            arguments=self._arguments,
-            map=self._map,
-            preamble=self._preamble,
-            structs=self._structs,
-            options=self._options,
-            profile=self._profile,
-            emits=self._given_emits,
-        )
-
-    def count_ranges(
-        self,
-        args: Sequence[Any],
-        shapes: Sequence[tuple[int, ...]],
-        ranges: Batch,
-        size: int,
-        queue: cl.CommandQueue,
-        wait_for: Sequence[cl.Event],
-    ) -> list[Array]:
-        """Return how many values each bin of each output gets in each of `ranges`, whatever the values are."""
-        if self._counting is None:
-            self._counting = self.with_operators([counting(operator) for operator in self._outputs.operators])
-        names = self._outputs.like(list(shapes))
-        call = Call(names, size, queue=queue, wait_for=wait_for, ranges=ranges, partial=True)
-        return self._counting.run(args, call).results
-
-    def source(self, chosen: Plan, queue: cl.CommandQueue | None = None) -> str:
-        """Return the OpenCL C of the sweep that `chosen` plan leads to, for reading."""
-        return self._preparation.source(chosen, (queue or self._queue(None)).device)
-
-    def profile_of(self, device: cl.Device) -> Profile:
-        """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
-        return self._preparation.profile_of(device)
-
-    def run(self, args: Sequence[Any], call: Call) -> Outcome:
-        """Check, plan, build and enqueue; what `__call__` and its relatives do."""
+    def _reproducible(self, args: Sequence[Any], call: Call, max_abs: float | None) -> Outcome:
+        """Run a call whose results depend on nothing but the values."""
         check_process()
-        try:
-            return self._run(args, call)
-        except (cl.Error, MemoryError, BuildError) as error:  # what a lost device answers as well
-            given = next((array.queue for array in args if is_device_array(array)), None)
-            lost.settle(self._queue(call.queue, given), error)
-            raise
-
-    def _run(self, args: Sequence[Any], call: Call) -> Outcome:
-        numbers, given_to_call = self._repeatable(call), (*args, call.dest, call.out)
-        again = self._repeat
-        if numbers is not None and again is not None and again.fits(numbers, given_to_call):
-            values = again.values_of(args)
-            like = again.like if call.allocator is None else None
-            target = self._outputs.unchecked_target(call.num_bins, call.dest, call.out, like)
-            arrays = [v for v in (*given_to_call,) if is_device_array(v)]
-            wait_for = [*call.wait_for, *(event for array in arrays for event in array.events)]
-            return self._enqueue(values, [target], call, again.queue, wait_for, again.prepared, None, on_device=True)
-        shapes = self._outputs.shapes(call.num_bins)
-        values = self._check_arguments(args)
-        batch = _batch(call)
-        size = self._size(call.size, values, batch)
-        self._check_elements(values, size)
-        if batch is not None:
-            check_batch(batch, size)
-            shapes = tuple((batch.num_histograms, *shape) for shape in shapes)
-        longest = size if batch is None else batch.longest(size)
-        for asked in self._preparation.histograms:
-            check_number(asked.operator, longest * (asked.max_pairs or 1))
-        targets = self._outputs.targets(shapes, call.dest, call.out, partial=call.partial)
-        given = [(a.name, v) for a, v in zip(self.arguments, values, strict=True) if a.is_array]
-        given += [pair for each in targets for pair in each.named]
-        known = survey(given, self.context, _LOAD_BYTES)
-        on_device, queue = known.on_device, self._queue(call.queue, known.queue)
-        wait_for = [*call.wait_for, *known.events]
-        own_shapes = shapes if batch is None else tuple(shape[1:] for shape in shapes)
-        factor = call.race_factor
-        if isinstance(factor, str):
-            self.profile_of(queue.device)  # refused here, if at all: nothing is enqueued yet
-            factor = self._sampled_race_factor(factor, values, size, own_shapes, queue, wait_for)
-        histograms = None if batch is None else batch.num_histograms
-        kind = "" if batch is None else batch.kind
-        prepared = self._preparation.prepared_for(
-            queue.device,
-            size,
-            own_shapes,
-            histograms,
-            factor,
-            call.forced,
-            call.memory_budget,
-            aligned=known.is_aligned,
-            reach=call.reach,
-            kind=kind,
-        )
-        as_given = targets[0].dest is None or targets[0].dest[0] is call.dest  # no copy, because `out` overlaps it
-        if numbers is not None and on_device and as_given and not targets[0].fields:
-            self._repeat = again = Repeat.of(numbers, given_to_call, values, queue, prepared)
-            outcome = self._enqueue(values, targets, call, queue, wait_for, prepared, batch, on_device=on_device)
-            again.like = without_memory(outcome.results[0])
-            return outcome
-        return self._enqueue(values, targets, call, queue, wait_for, prepared, batch, on_device=on_device)
-
-    def _repeatable(self, call: Call) -> tuple[Any, ...] | None:
-        """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
-        plain = call.forced is FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
-        if not plain or call.reach or call.partial or not self._outputs.is_single:
-            return None
-        shape = call.num_bins if type(call.num_bins) is tuple else (call.num_bins,)
-        if any(type(bins) is not int for bins in shape):
-            return None
-        if type(call.race_factor) is not float or call.memory_budget is not None:
-            return None
-        return (call.num_bins, call.size, call.queue, call.race_factor, *profile_names())
-
-    def _enqueue(
-        self,
-        values: Sequence[Any],
-        targets: Sequence[ResultTarget],
-        call: Call,
-        queue: cl.CommandQueue,
-        wait_for: Sequence[cl.Event],
-        prepared: Prepared,
-        batch: Batch | None,
-        *,
-        on_device: bool,
-    ) -> Outcome:
-        """Enqueue what was checked and prepared."""
-        lost.check_queue(queue)
-        lost.last_call = prepared.call
-        for each in targets:
-            each.allocate(queue, on_device, call.allocator)
-        operands = {}
-        arguments: dict[str, object] = {}
-        for argument, value in zip(self.arguments, values, strict=True):
-            if argument.is_array:
-                operands[argument.name] = found = operand(value, queue, written=not argument.is_const)
-                arguments |= {f"{argument.name}__base": found.buffer, f"{argument.name}__offset": found.offset}
-            else:
-                arguments[argument.name] = value
-        results = [each.operands(queue) for each in targets]
-        reached = np.zeros(1, np.uint32) if call.reach else None
-        reach = None if reached is None else operand(reached, queue, written=True)
-        launch = Launch(prepared.sweeps, prepared.profile, arguments, results, reach, batch, smaller=prepared.smaller)
-        waits = not on_device or reach is not None
-        try:
-            events = launch.run(queue, call.allocator, wait_for)
-            if waits:
-                events["combine"][-1].wait()
-        except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
-            lost.settle(queue, error)
-            raise
-        if on_device:
-            written = [v for a, v in zip(self.arguments, values, strict=True) if a.is_array and not a.is_const]
-            for array in (*(array for each in targets for array in each.out or ()), *written):
-                note_event(array, events["combine"][-1], wait_for)
-        if waits:
-            for item in (*operands.values(), *(o for result in results for o in result.out), reach):
-                if item is not None:
-                    item.retrieve()
-        for each in [] if on_device or call.partial else targets:
-            if each.operator.largest is not None:
-                check_range(each.name, each.operator, each.result())
-        return Outcome(
-            [each.result() for each in targets], events, launch.after, 0 if reached is None else int(reached[0])
-        )
-
-    def _sampled_race_factor(
-        self,
-        how: str,
-        values: Sequence[Any],
-        size: int,
-        shapes: Sequence[tuple[int, ...]],
-        queue: cl.CommandQueue,
-        wait_for: Sequence[cl.Event],
-    ) -> float:
-        if how not in ("sample", "sample once"):
-            raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {how!r}")
-        key = tuple(prod(shape) for shape in shapes)
-        if how == "sample" or key not in self._race_factors:
-            self._race_factors[key] = sample_race_factor(self, values, size, shapes, queue, wait_for)
-        return self._race_factors[key].value
-
-    def _reproducible(self, args: Sequence[Any], call: Call, max_abs: float | None) -> HistogramKernel:
-        """Return the kernel whose results depend on nothing but the values."""
-        check_emits(self._preparation.histograms)
-        values, batch = self._check_arguments(args), _batch(call)
-        size = self._size(call.size, values, batch)
-        shapes = self._outputs.shapes(call.num_bins)
-        if batch is not None:
-            check_batch(batch, size)
-            shapes = tuple((batch.num_histograms, *shape) for shape in shapes)
-        given = self._outputs.operators
-        largest: list[float | None] = [max_abs] * len(given)
-        if max_abs is None and any(is_float_sum(operator) for operator in given):
-            targets = self._outputs.targets(shapes, call.dest, call.out, partial=False)
-            looked = replace(call, dest=None, out=None, forced=FREE, race_factor=1.0)
-            results = self._other(magnitudes(given)).run(args, looked).results
-            dests = [target.dest or () for target in targets]
-            queue = self._queue(call.queue, next((r.queue for r in results if is_device_array(r)), None))
-            largest = largest_values(given, results, dests, queue, call.wait_for)
-        count = (size if batch is None else batch.longest(size)) * self.emits + 1
-        return self._other(tuple(reproducible_form(o, most, count) for o, most in zip(given, largest, strict=True)))
-
-    def _other(self, forms: tuple[Operator, ...]) -> HistogramKernel:
-        """Return the kernel of the same map with these operators, made once."""
-        if forms == self._outputs.operators:
-            return self
-        if forms not in self._others:
-            if len(self._others) >= _MOST_OTHERS:
-                self._others.clear()
-            self._others[forms] = self.with_operators(forms)
-        return self._others[forms]
-
-    def _check_arguments(self, args: Sequence[Any]) -> list[Any]:
-        if len(args) != len(self.arguments):
-            names = ", ".join(argument.name for argument in self.arguments)
-            raise TypeError(f"expected {len(self.arguments)} arguments ({names}), got {len(args)}")
-        return [
-            check_array(a.name, value, a.dtype, written=not a.is_const) if a.is_array else scalar(a, value)
-            for a, value in zip(self.arguments, args, strict=True)
-        ]
-
-    def _check_elements(self, values: Sequence[Any], size: int) -> None:
-        for n in self._sized:
-            if values[n].size < size:
-                raise ValueError(f"{self.arguments[n].name}: expected at least {size} elements, got {values[n].size}")
-
-    def _size(self, size: int | None, values: Sequence[Any], batch: Batch | None) -> int:
-        if size is not None:
-            return integer("size", size, 0)
-        if self._sizing is not None:
-            return int(values[self._sizing].size)
-        if batch is not None and batch.ends is not None:
-            return int(batch.ends[-1])
-        raise TypeError("size: expected a number of elements, since no argument is an array; got None")
-
-    def _queue(self, queue: cl.CommandQueue | None, of_arrays: cl.CommandQueue | None = None) -> cl.CommandQueue:
-        if queue is not None and not isinstance(queue, cl.CommandQueue):
-            raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
-        if queue is None and of_arrays is not None:
-            lost.check_queue(of_arrays)
-            return of_arrays  # of this context, since the array is
-        if queue is None:
-            default = default_queue()
-            queue = default if default.context == self.context else _queue_of(self.context)
-        if queue.context != self.context:
-            raise ValueError(f"queue: expected a queue of the context {self.context}, got one of {queue.context}")
-        lost.check_queue(queue)
-        return queue
+        engine, given = reproducible_engine(self.engine, self.engine.check(args, call), call, max_abs)
+        return engine.run_given(given, with_race_factor(engine, given, call))
 
 
-def check_number(operator: Operator, number: int) -> None:
-    """Raise OverflowError if a bin may get more values, so many, than `operator` can take."""
-    if operator.most_values is not None and number > operator.most_values:
-        wider = _WIDER.get(operator.name, "use an operator with a wider accumulator")
-        raise OverflowError(
-            f"size: expected at most {operator.most_values} values for {operator.name}, got {number}; {wider}"
-        )
-
-
-def _batch(call: Call) -> Batch | None:
-    if call.ranges is not None:
-        return call.ranges
-    if call.num_histograms is not None and call.offsets is not None:
-        raise ValueError("offsets: expected either num_histograms or offsets, got both")
-    if call.offsets is not None:
-        return batch_of_offsets(call.offsets)
-    return None if call.num_histograms is None else Batch(integer("num_histograms", call.num_histograms, 1))
-
-
-@kept_by_context
-def _queue_of(context: cl.Context) -> cl.CommandQueue:
-    return cl.CommandQueue(context)
+def _check_max_abs(max_abs: float | None, reproducible: bool) -> None:
+    if max_abs is not None and not reproducible:
+        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from clhist.engine.batch import Batch
+from clhist.engine.engine import Engine
+from clhist.engine.given import Call, Given, Outcome
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.lost import fetched
 from clhist.opencl.program import kept_by_context
-from clhist.operators.operator import Operator
-
-if TYPE_CHECKING:
-    from clhist.kernel import HistogramKernel
+from clhist.operators import add
 
 _MOST_WINDOWS = 16
 _MOST_CELLS = 1 << 22  # of all windows together
@@ -54,74 +53,64 @@ class RaceFactor:
         return self.value
 
 
-def sample_race_factor(
-    kernel: HistogramKernel,
-    args: Sequence[Any],
-    size: int,
-    shapes: Sequence[tuple[int, ...]],
-    queue: cl.CommandQueue,
-    wait_for: Sequence[cl.Event] = (),
-) -> RaceFactor:
-    """Return the race factor of `kernel` on `args`; of several histograms, that of all their bins together.
+def run(engine: Engine, args: Sequence[Any], call: Call) -> Outcome:
+    """Run a call; its race factor is measured first if it asks for that."""
+    if not isinstance(call.race_factor, str):
+        return engine.run(args, call)
+    given = engine.check(args, call)
+    return engine.run_given(given, with_race_factor(engine, given, call))
 
-    Parameters
-    ----------
-    kernel : HistogramKernel
-        Whose map emits the pairs.
-    args : sequence of array or scalar
-        The map's arguments, checked.
-    size : int
-        N, the elements to sample from.
-    shapes : sequence of tuple of int
-        Of each result.
-    queue : pyopencl.CommandQueue
-        Waited for.
-    wait_for : sequence of pyopencl.Event
-        What `args` wait for.
+
+def with_race_factor(engine: Engine, given: Given, call: Call) -> Call:
+    """Return `call` with a number for its race factor: "sample" measures it, "sample once" for each number of bins.
+
+    Raises
+    ------
+    TypeError
+        If it is another str.
+    ProfileError
+        If the device cannot have the engine's profile.
+    """
+    how = call.race_factor
+    if not isinstance(how, str):
+        return call
+    engine.profile_of(given.queue.device)  # refused here, if at all: nothing is enqueued yet
+    if how not in ("sample", "sample once"):
+        raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {how!r}")
+    key = tuple(prod(shape) for shape in given.shapes)
+    if how == "sample" or key not in engine.race_factors:
+        engine.race_factors[key] = sample_race_factor(engine, given).value
+    return replace(call, race_factor=engine.race_factors[key])
+
+
+def sample_race_factor(engine: Engine, given: Given) -> RaceFactor:
+    """Return the race factor of an engine's map on these arguments; the queue is waited for.
+
+    Of several histograms it is that of all their bins together; batches do not matter.
     """
     start = time.perf_counter()
+    size = given.size
     if size == 0:
         return RaceFactor(1.0, 0, 0, 0, 0.0)
-    bins = sum(prod(shape) for shape in shapes)
-    length = min(size, max(1, bins // kernel.emits))
+    bins = sum(prod(shape) for shape in given.shapes)
+    length = min(size, max(1, bins // engine.emits))
     windows = max(1, min(_MOST_WINDOWS, _MOST_CELLS // bins, size - length + 1))
     begins = np.linspace(0, size - length, windows).astype(np.int64)
-    counts = kernel.count_ranges(args, shapes, Batch(windows, begins, begins + length), size, queue, wait_for)
-    totals = [_totals(array, queue) for array in counts]
+    counts = engine.count_ranges(given, Batch(windows, begins, begins + length))
+    totals = [_totals(array, given.queue) for array in counts]
     pairs, distinct = sum(total[0] for total in totals), sum(total[1] for total in totals)
     value = max(1.0, pairs / distinct) if distinct else 1.0
     return RaceFactor(value, pairs, distinct, windows, time.perf_counter() - start)
-
-
-def counting(operator: Operator) -> Operator:
-    """Return an operator on the same values that counts them, whatever they are."""
-    # A map may use functions of the operator's own; those on its accumulators would not compile.
-    preamble = "" if "accumulator_t" in operator.preamble else operator.preamble
-    return Operator(
-        operator.dtype,
-        "a + b",
-        0,
-        "count",
-        accumulator=np.uint32,
-        lift="((void)(v), 1u)",
-        finish="a",  # never used: what is counted is read as it is
-        preamble=preamble,
-    )
 
 
 def _totals(counts: Any, queue: cl.CommandQueue) -> tuple[int, int]:
     """Return the sum of `counts`, and how many of them are not zero."""
     if not is_device_array(counts):
         return int(counts.sum()), int(np.count_nonzero(counts))
-    both = fetched(_summing(queue.context)(counts, num_bins=2, queue=queue), queue)
+    both = fetched(_summing(queue.context).run([counts], Call(2, queue=queue)).results[0], queue)
     return int(both[0]), int(both[1])
 
 
 @kept_by_context
-def _summing(context: cl.Context) -> HistogramKernel:
-    from clhist.kernel import HistogramKernel
-    from clhist.operators import add
-
-    return HistogramKernel(
-        context, add(np.int64), arguments="const uint *counts", map="EMIT(0, counts[i]); EMIT(1, counts[i] != 0)"
-    )
+def _summing(context: cl.Context) -> Engine:
+    return Engine.of(context, add(np.int64), "const uint *counts", "EMIT(0, counts[i]); EMIT(1, counts[i] != 0)")

@@ -38,10 +38,12 @@ _LEGEND = (
     type=click.IntRange(1, 64),
     help="Processes that run checks; 1 for none but this. [default: one for each processor core, at most 8]",
 )
-@click.option("--soak", metavar="MINUTES", type=click.FloatRange(min=0, min_open=True), help="Random calls instead.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random calls.")
-@click.option("--only", metavar="K", type=click.IntRange(min=0), help="The random call number K of the seed alone.")
-@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="That make random calls.")
+@click.option("--soak", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), help="Random calls instead.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random calls.")
+@click.option("--only", metavar="K", type=click.IntRange(min=0), help="Only random call K of the seed.")
+@click.option(
+    "--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Threads that make each random call."
+)
 @json_option
 @click.pass_context
 def selftest(
@@ -62,10 +64,12 @@ def selftest(
     Takes less than a minute, nearly all of it for building kernels. The exit status is 1 if anything is wrong; then
     please send us what it prints. A device that hangs ends the command, which names the check.
 
+    Random calls that fail are printed as programs. They run in processes, so a crash or a lost device ends only one.
+
     \b
-    Example: a new device; then half an hour of random calls by four threads, and the one that failed again
+    Example: a new device; then half an hour of random calls by four processes, and the one that failed again
       clhist selftest --device H200
-      clhist selftest --soak 30 --seed 1 --threads 4
+      clhist selftest --soak 1800 --seed 1 --jobs 4
       clhist selftest --seed 1 --only 4711
     """
     from clhist.opencl.device import default_queue, devices
@@ -83,7 +87,8 @@ def selftest(
     else:
         from clhist.cli.soak import soak_calls
 
-        wrong = soak_calls(queue, watchdog, soak, seed=seed, only=only, threads=threads, as_json=as_json)
+        many = {"jobs": jobs or default_jobs(), "threads": threads, "limit": limit}
+        wrong = soak_calls(queue, soak, seed=seed, only=only, as_json=as_json, **many)
     context.exit(1 if wrong else 0)
 
 

@@ -19,7 +19,7 @@ import pyopencl as cl
 import pytest
 
 import clhist
-import clhist.api
+from clhist.opencl.device import profile_context
 from clhist.selftest.inputs import as_cpu, as_gpu
 
 LONGEST_TEST = 120  # seconds: a lock that waits for itself never comes back
@@ -106,17 +106,13 @@ def profile(request: pytest.FixtureRequest, cpu_like: clhist.Profile, gpu_like: 
 
 
 @pytest.fixture(params=["own profile", "as a GPU"])
-def any_profile(
-    request: pytest.FixtureRequest, gpu_like: clhist.Profile, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def any_profile(request: pytest.FixtureRequest, gpu_like: clhist.Profile) -> Iterator[None]:
     """Let functions that take no profile compute as the device would, and as a GPU would."""
     if request.param == "own profile":
         yield
     else:
-        monkeypatch.setattr("clhist.engine.build.device_profile", lambda device: gpu_like)
-        clhist.api.pair_kernel.cache_clear()  # its kernels keep the plans that they made
-        yield
-        clhist.api.pair_kernel.cache_clear()
+        with profile_context(gpu_like):
+            yield
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from clhist.cli.bench.command import lab as bench_lab
 from clhist.cli.bench.operators import OPERATORS
 from clhist.cli.bench.peer_functions import Peer
 from clhist.cli.main import main
+from clhist.opencl.device import profile_context
 
 
 def run(*arguments):
@@ -39,10 +40,10 @@ def measured(tmp_path):
 
 
 @pytest.fixture
-def as_gpu(gpu_like, monkeypatch):
+def as_gpu(gpu_like):
     """Let all be planned as for a small GPU, which shares copies."""
-    for module in ("clhist.engine.build", "clhist.cli.bench.lab"):
-        monkeypatch.setattr(f"{module}.device_profile", lambda device: gpu_like)
+    with profile_context(gpu_like):
+        yield
 
 
 def assert_samples(samples):

@@ -7,17 +7,10 @@ import pyopencl.array as cl_array
 import pytest
 from click.testing import CliRunner
 
-from clhist.cases.arrays import _extent_kernel, extent
+from clhist.cases.arrays import extent
 from clhist.cases.files import read_image, read_npz
-from clhist.cases.histo import _kernel, histo, wafer
+from clhist.cases.histo import histo, wafer
 from clhist.cli.main import main
-
-
-@pytest.fixture(autouse=True)
-def new_kernels():
-    """Let no test use the plans that another made for another profile."""
-    _kernel.cache_clear()
-    _extent_kernel.cache_clear()
 
 
 def reference(x, y, x_edges, y_edges, ceiling=255):

@@ -7,17 +7,10 @@ import pyopencl.array as cl_array
 import pytest
 from click.testing import CliRunner
 
-from clhist.cases import image as case
 from clhist.cases import image_histogram
 from clhist.cases.files import read_image, read_npz
 from clhist.cases.image_data import photograph
 from clhist.cli.main import main
-
-
-@pytest.fixture(autouse=True)
-def new_kernels():
-    """Let no test use the plans that another made for another profile."""
-    case._kernel.cache_clear()
 
 
 def reference(image, bins):

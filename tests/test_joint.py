@@ -7,19 +7,12 @@ import pyopencl.array as cl_array
 import pytest
 from click.testing import CliRunner
 
-from clhist.cases import joint as case
 from clhist.cases import joint_histogram, mutual_information
 from clhist.cases.files import read_image, read_npz
 from clhist.cases.image_data import image_pair
 from clhist.cli.main import main
 
 EPS = 2.0**-24  # of one rounding to float32
-
-
-@pytest.fixture(autouse=True)
-def new_kernels():
-    """Let no test use the plans that another made for another profile."""
-    case._kernel.cache_clear()
 
 
 def b_spline(x):

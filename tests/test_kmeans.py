@@ -14,12 +14,12 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 import clhist.cases
-from clhist.cases import kmeans_kernels
 from clhist.cases.kmeans import blobs, kmeans
 from clhist.cases.kmeans_assign import Tile
 from clhist.cases.kmeans_lloyd import Lloyd
 from clhist.cli.cases import kmeans as command
 from clhist.cli.main import main
+from clhist.opencl.device import profile_context
 
 
 @pytest.fixture(params=["own kernels", "a GPU's", "a GPU's, in slices"])
@@ -139,17 +139,14 @@ def test_one_iteration_is_brute_force(queue, rng, n, d, k, fused, tile, dtype):
         (33, 40, 640, (3, 40, 16), np.float64),
     ],
 )
-def test_sums_in_slices_are_brute_force(queue, rng, gpu_like, monkeypatch, d, k, room, sums, dtype):
+def test_sums_in_slices_are_brute_force(queue, rng, gpu_like, d, k, room, sums, dtype):
     profile = dataclasses.replace(gpu_like, local_memory=room * np.dtype(dtype).itemsize)
-    for place in ("cases.kmeans_lloyd", "engine.build"):  # as a GPU also in how the histograms are planned
-        monkeypatch.setattr(f"clhist.{place}.device_profile", lambda device: profile)
-    for cached in (kmeans_kernels.kernels, kmeans_kernels.sums_of_slices):
-        monkeypatch.setattr(f"clhist.cases.kmeans_lloyd.{cached.__name__}", cached.__wrapped__)
     points = rng.normal(5, 1, (501, d)).astype(dtype)
-    lloyd = Lloyd(cl_array.to_device(queue, points), k, queue, fused=False)
-    plans = [plan for plan in lloyd.plan() if plan.num_histograms == sums[0] > 1]
-    assert [plan.memory for plan in plans] == ["local"] * (sums[0] > 1)
-    step = check_iteration(lloyd, points)
+    with profile_context(profile):  # also in how the histograms are planned
+        lloyd = Lloyd(cl_array.to_device(queue, points), k, queue, fused=False)
+        plans = [plan for plan in lloyd.plan() if plan.num_histograms == sums[0] > 1]
+        assert [plan.memory for plan in plans] == ["local"] * (sums[0] > 1)
+        step = check_iteration(lloyd, points)
     assert step.histograms["sum"].shape == sums
 
 

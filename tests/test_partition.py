@@ -20,6 +20,7 @@ from clhist import HistogramKernel, Operator, operators
 from clhist.accumulator import Accumulator
 from clhist.cli.main import main
 from clhist.codegen.maps import uniform_value
+from clhist.engine.given import Call
 from clhist.engine.partition import division
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
@@ -137,7 +138,7 @@ def test_input_of_any_width(dtype, gpu_like, rng):
 def test_device_arrays_dest_out_and_events(count, queue, rng):
     x = rng.integers(0, 700, 10_000, np.int32)
     device, dest = cl_array.to_device(queue, x), cl_array.to_device(queue, rng.integers(0, 9, 700).astype(np.int64))
-    kernel = HistogramKernel(None, operators.add(np.int64), profile=count._profile, **COUNT)
+    kernel = HistogramKernel(None, operators.add(np.int64), profile=count.engine.profile, **COUNT)
     want = dest.get() + counts_of(x, 700)
     out, event = kernel(device, num_bins=700, dest=dest, out=dest, passes=3, return_event=True, **PARTITIONED)
     event.wait()
@@ -168,11 +169,11 @@ def test_the_largest_bin_is_reported(count, queue, monkeypatch, rng):
     """As bincount needs it, with the model's own choice."""
     monkeypatch.setattr("clhist.planning.choose.is_worth_partitioning", lambda *args: True)
     x = cl_array.to_device(queue, rng.integers(0, 900, 5000, np.int32))
-    kernel = HistogramKernel(None, operators.count(), profile=count._profile, **COUNT)
+    kernel = HistogramKernel(None, operators.count(), profile=count.engine.profile, **COUNT)
     assert kernel.plan(5000, 400).strategy == "partitioned"
-    found, reached = kernel.count_with_reach(x, num_bins=400, queue=queue)
-    np.testing.assert_array_equal(found.get(), counts_of(x.get(), 400))
-    assert reached == x.get().max()
+    outcome = kernel.engine.run([x], Call(400, queue=queue, largest_bin=True))
+    np.testing.assert_array_equal(outcome.results[0].get(), counts_of(x.get(), 400))
+    assert outcome.largest_bin == x.get().max()
 
 
 def test_user_structures_and_preamble(gpu_like, rng):

@@ -9,13 +9,14 @@ import pytest
 
 from clhist import Operator, operators
 from clhist.codegen.render import render_probe, render_sweep
-from clhist.codegen.specs import Output, SweepSpec
+from clhist.codegen.specs import SweepSpec
 from clhist.engine.stages import sweep_kernel
 from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, to_prove
 from clhist.hardware.vendors import MEMORIES, PROVEN_FENCE, NativeAtomic
 from clhist.opencl import probe
 from clhist.opencl.device import device_features, features_of
 from clhist.opencl.probe import proven_features
+from clhist.planning.plan import Output
 
 # What every device can do: the words of floats are exchanged.
 EXCHANGE = """volatile __MEMORY uint *word = (volatile __MEMORY uint *)p;

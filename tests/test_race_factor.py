@@ -8,7 +8,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-import clhist.kernel
+import clhist.race_factor
 from clhist import HistogramKernel, RaceFactor, operators
 from clhist.cases.gromacs_data import load_nonbonded
 from clhist.cases.water import water_box
@@ -123,11 +123,11 @@ def test_what_values_are_makes_no_difference(operator, rng):
 def test_how_often_it_is_measured(monkeypatch, gpu_like):
     measured = []
 
-    def measure(kernel, args, size, shapes, *others):
-        measured.append(shapes)
+    def measure(engine, given):
+        measured.append(given.shapes)
         return RaceFactor(63.0, 63, 1, 1, 0.0)
 
-    monkeypatch.setattr(clhist.kernel, "sample_race_factor", measure)
+    monkeypatch.setattr(clhist.race_factor, "sample_race_factor", measure)
     kernel = HistogramKernel(None, COUNT, arguments="const int *bins", map="EMIT(bins[i], 1)", profile=gpu_like)
     x = np.arange(1000, dtype=np.int32) % 40
     expected = np.bincount(x, minlength=40)

@@ -23,7 +23,7 @@ from clhist import device_profile
 from clhist.cli.main import main
 from clhist.errors import BuildError, NoDeviceError
 from clhist.hardware import atomics
-from clhist.selftest import soak
+from clhist.opencl.device import profile_context
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, Check, NotAvailableError, advice
 from clhist.selftest.reference import assert_same
 from clhist.selftest.updates import COLUMNS, QUICK, ROWS, needed_features, row_name
@@ -78,7 +78,7 @@ def broken_atomic(monkeypatch, queue):
 
 
 @pytest.mark.usefixtures("only_uint64", "broken_atomic")
-def test_a_broken_atomic_is_noticed(queue, monkeypatch):
+def test_a_broken_atomic_is_noticed(queue):
     result = run("--quick", "--jobs", "1")
     assert result.exit_code == 1
     assert re.search(r"native, local +FAILS", result.output)
@@ -92,8 +92,8 @@ def test_a_broken_atomic_is_noticed(queue, monkeypatch):
 
     # The profile that it asks for.
     fewer = dataclasses.replace(own, features=frozenset(better))
-    monkeypatch.setattr("clhist.selftest.suite.device_profile", lambda device: fewer)
-    result = run("--quick", "--jobs", "1")
+    with profile_context(fewer):
+        result = run("--quick", "--jobs", "1")
     assert result.exit_code == 0
     assert re.search(r"native, local +-", result.output)
     assert "1 hold, 0 wrong, 2 not available" in result.output
@@ -232,50 +232,6 @@ def test_what_is_said_of_wrong_bins():
     other["b"][1] = 5
     with pytest.raises(AssertionError, match="the first 1"):
         assert_same(other, pair)
-
-
-def test_the_same_seed_gives_the_same_calls(queue):
-    first, second, other = (soak.Soak(queue, seed) for seed in (5, 5, 6))
-    words = [first.call(number)[0] for number in range(600)]
-    assert words == [second.call(number)[0] for number in range(600)]
-    assert words != [other.call(number)[0] for number in range(600)]
-    for form in soak.FORMS:
-        assert any(each.startswith(f"{form} ") for each in words), form
-
-
-def test_random_calls(monkeypatch):
-    monkeypatch.setattr(soak, "_SETTINGS", 2)
-    result = run("--soak", "0.05", "--seed", "4", "--threads", "2", "--json")
-    assert result.exit_code == 0, result.output
-    values = json.loads(result.stdout)
-    assert values["counts"]["holds"] > 0
-    assert values["wrong"] == []
-    assert values["memory"]["end"]["rss"] <= values["bounds"]["rss"]
-    result = run("--only", "0", "--seed", "4")
-    assert result.exit_code == 0
-    assert result.output.startswith("call 0: ")
-    assert result.output.endswith("holds\n") or "refused: " in result.output
-
-
-def test_a_wrong_call_can_be_made_again(monkeypatch):
-    monkeypatch.setattr(soak, "_SETTINGS", 2)
-    monkeypatch.setattr(soak, "assert_same", lambda found, expected: assert_same(found, expected[:-1]))
-    result = run("--soak", "0.05", "--seed", "4")
-    assert result.exit_code == 1
-    number = re.search(r"again: clhist selftest --seed 4 --only (\d+)", result.output)[1]
-    assert f"WRONG: call {number}: " in result.output
-    again = run("--seed", "4", "--only", number)
-    assert again.exit_code == 1
-    assert "expected shape" in again.output
-
-
-def test_growing_memory_is_noticed(monkeypatch):
-    monkeypatch.setattr(soak, "_SETTINGS", 1)
-    resident = iter(range(0, 10**12, 10**9))
-    monkeypatch.setattr("clhist.cli.soak._resident", lambda: next(resident))
-    result = run("--soak", "0.02")
-    assert result.exit_code == 1
-    assert "WRONG: memory of the host grew to" in result.output
 
 
 @pytest.mark.parametrize("arguments", [["--soak", "0"], ["--limit", "-1"], ["--seed", "-1"], ["--device", "no such"]])

@@ -15,10 +15,10 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import BuildError, HistogramKernel, Operator, Profile, operators, reduce_by_index
 from clhist.cli.main import main
+from clhist.engine.given import Call
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
-from clhist.kernel import Call
 from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_bytes
 from clhist.planning.sweeps import plan_sweeps
@@ -266,8 +266,8 @@ def test_several_outputs_are_sorted_each_by_itself(gpu_like, rng):
 def test_the_largest_bin_is_reported(profile, queue):
     kernel = pair_kernel(SUM, profile)
     bins, values = np.array([3, 999, 5, 3], np.int32), np.ones(4, np.int32)
-    outcome = kernel.run([bins, values], Call(10, queue=queue, reach=True, forced=SORT))
-    assert outcome.reached == 999
+    outcome = kernel.engine.run([bins, values], Call(10, queue=queue, largest_bin=True, forced=SORT))
+    assert outcome.largest_bin == 999
     assert outcome.results[0].tolist() == [0, 0, 0, 2, 0, 1, 0, 0, 0, 0]
 
 
@@ -280,7 +280,7 @@ def test_time_of_the_stages(profile, queue):
     assert list(seconds) == ["clear", "sweep", "combine"]
     # The sort is most of it, though PyOpenCL tells only of its last command.
     assert seconds["sweep"] > 3 * seconds["combine"] > 0
-    outcome = kernel.run([bins, values], Call(1000, queue=profiling, forced=SORT))
+    outcome = kernel.engine.run([bins, values], Call(1000, queue=profiling, forced=SORT))
     pairs, sort, scan = outcome.events["sweep"]
     assert outcome.after == {sort: pairs, scan: sort}
 

@@ -6,10 +6,11 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 import streams
-from streams import AS_A_GPU, SUM, each_profile, every_path, pieces_of, pretend
+from streams import AS_A_GPU, SUM, each_profile, every_path, pieces_of
 
 import clhist
 from clhist import Accumulator, HistogramKernel, Operator, operators, reduce_by_index
+from clhist.opencl.device import profile_context
 from clhist.selftest.cases import CASES, PRODUCTS, problem, random_values
 from clhist.selftest.reference import counts_of, groups_of
 
@@ -238,17 +239,15 @@ def test_merge(name, path, other_queue):
 
 
 @pytest.mark.parametrize("name", ["argmax float32", "add complex64", "mean float32"])
-def test_merge_of_another_form(name, monkeypatch, gpu_like, cpu_like):
+def test_merge_of_another_form(name, gpu_like, cpu_like):
     bins, values, check = problem(name)
     operator = (CASES | PRODUCTS)[name].operator
-    with monkeypatch.context() as patch:
-        pretend(patch, cpu_like)
+    with profile_context(cpu_like):
         own = [Accumulator(operator, 37) for _ in range(2)]
-        pretend(patch, gpu_like)
+    with profile_context(gpu_like):
         others = [Accumulator(operator, 37) for _ in range(2)]
         for k, accumulator in enumerate([*own, *others]):
             accumulator.add(bins[k // 2 :: 2], values[k // 2 :: 2])
-    clhist.engine.plain.pair_kernel.cache_clear()
     assert (own[0].partial().dtype == others[0].partial().dtype) == (not operator.lifted)
     own[0].merge(others[0])
     others[1].merge(own[1])
@@ -256,15 +255,15 @@ def test_merge_of_another_form(name, monkeypatch, gpu_like, cpu_like):
     check(others[1].result())
 
 
-def test_forms_that_no_value_can_stand_for_are_not_merged(monkeypatch, gpu_like, cpu_like):
+def test_forms_that_no_value_can_stand_for_are_not_merged(gpu_like, cpu_like):
     # The number of distinct values modulo 32.
     bits = {"lift": "1u << v % 32", "finish": "popcount(a)", "accumulator": np.uint32}
     better = Operator(np.uint32, "max(a, b)", 0, **{**bits, "lift": "v", "finish": "a"})
     own, others = Operator(np.uint32, "a | b", 0, **bits, lifted=better), []
-    pretend(monkeypatch, cpu_like)
-    plain = Accumulator(own, 3)
-    pretend(monkeypatch, gpu_like)
-    others.append(Accumulator(own, 3))
+    with profile_context(cpu_like):
+        plain = Accumulator(own, 3)
+    with profile_context(gpu_like):
+        others.append(Accumulator(own, 3))
     with pytest.raises(ValueError, match=r"^other: expected one on a device of the same kind, since <Operator bitwise"):
         plain.merge(others[0])
     assert plain.result().tolist() == [0, 0, 0]

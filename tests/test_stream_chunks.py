@@ -13,6 +13,7 @@ from streams import SUM, every_path, pieces_of
 
 import clhist
 from clhist import Accumulator, HistogramKernel, operators
+from clhist.engine.engine import Engine
 from clhist.engine.stages import Combine
 from clhist.opencl.arrays import shares_memory
 from clhist.opencl.staging import InPlace, Staging
@@ -32,16 +33,20 @@ def test_chunks_are_no_larger_than_chunk_bytes(chunk_bytes, path, chunks, exampl
     assert len(chunks) <= -(-len(indices) // max(1, chunk_bytes // 8 - 127))
     expected = np.array([sum(group) for group in groups_of(indices, values, 40)])
     np.testing.assert_array_equal(accumulator.result(), expected, strict=True)
-    if accumulator._staging is not None:
-        rooms = [room for slot in (accumulator._staging._slot, accumulator._staging._other) for room in slot.locked]
+    if accumulator._chunks.staging is not None:
+        rooms = [
+            room
+            for slot in (accumulator._chunks.staging._slot, accumulator._chunks.staging._other)
+            for room in slot.locked
+        ]
         assert set(rooms) == {"indices", "values"}
-        for slot in (accumulator._staging._slot, accumulator._staging._other):
+        for slot in (accumulator._chunks.staging._slot, accumulator._chunks.staging._other):
             assert all(room.size <= max(8, chunk_bytes) for room in slot.locked.values())
 
 
 def test_the_path_is_what_the_device_needs(path):
     in_place = path == "in place" and shares_memory(clhist.default_queue().device)
-    assert (Accumulator(SUM, 3)._staging is None) == in_place
+    assert (Accumulator(SUM, 3)._chunks.staging is None) == in_place
 
 
 def test_memory_mapped_files(path, chunks, example, tmp_path):
@@ -69,7 +74,7 @@ def test_arrays_may_be_changed_after_each_piece(path, example):
 
 
 def test_staging_takes_turns_and_ends_with_its_accumulator(monkeypatch, example):
-    monkeypatch.setattr("clhist.accumulator.shares_memory", lambda device: False)
+    monkeypatch.setattr("clhist.engine.chunks.shares_memory", lambda device: False)
     slots, original = [], Staging.take
 
     def spy(self, arrays):
@@ -86,9 +91,9 @@ def test_staging_takes_turns_and_ends_with_its_accumulator(monkeypatch, example)
     assert slots[1] == slots[3] == slots[5]
     assert not set(slots[0].values()) & set(slots[1].values())
     np.testing.assert_array_equal(accumulator.result(), expected)
-    kept = [*accumulator._staging._slot.locked, *accumulator._staging._other.locked]
+    kept = [*accumulator._chunks.staging._slot.locked, *accumulator._chunks.staging._other.locked]
     assert sorted(kept) == ["indices", "indices", "values", "values"]
-    locked = [accumulator._staging._slot.locked, accumulator._staging._other.locked]
+    locked = [accumulator._chunks.staging._slot.locked, accumulator._chunks.staging._other.locked]
     accumulator.add(indices, values)  # and the device may still compute
     del accumulator
     gc.collect()
@@ -289,7 +294,7 @@ def test_what_an_iterator_raises_leaves_what_came_before(path, example):
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_a_chunk_that_fails_is_not_added(error, path, monkeypatch, example):
     indices, values, expected = example
-    accumulator, run, chunks = Accumulator(SUM, 40, chunk_bytes=4096), HistogramKernel.run, []
+    accumulator, run, chunks = Accumulator(SUM, 40, chunk_bytes=4096), Engine.run, []
 
     def fails_once(self, *args):
         chunks.append(args)
@@ -298,7 +303,7 @@ def test_a_chunk_that_fails_is_not_added(error, path, monkeypatch, example):
         return run(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(HistogramKernel, "run", fails_once)
+        patch.setattr(Engine, "run", fails_once)
         with pytest.raises(error):
             accumulator.add(indices, values)
     assert accumulator.size == 1024

@@ -63,9 +63,7 @@ def test_pairs_of_two_catalogues(points, rng, n, m):
 )
 @pytest.mark.usefixtures("any_profile")
 def test_ways_to_count(points, options):
-    tpacf_pairs.pair_kernel.cache_clear()  # its kernels keep their plans
     assert pair_counts(points, **options).tolist() == reference(points).tolist()
-    tpacf_pairs.pair_kernel.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -1,4 +1,4 @@
-"""What the cases share in reading their arguments: the queue of arrays, and ranges found on the device."""
+"""What the cases share in reading their arguments: pairs of arrays, and ranges found on the device."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.tools import dtype_to_ctype
 
-from clhist import HistogramKernel, default_queue, operators
+from clhist import HistogramKernel, operators
 
-__all__ = ["Range", "extent", "pair_of", "queue_of", "range_of", "ranges_of"]
+__all__ = ["Range", "extent", "pair_of", "range_of", "ranges_of"]
 
 Range = tuple[Any, Any]  # the low and the high end, both within
 
 _LANES = 64  # as many minima and maxima, so that work-items do not all fight for one bin
-
-
-def queue_of(queue: cl.CommandQueue | None, *arrays: Any) -> cl.CommandQueue:
-    """Return `queue`, or else that of the first device array, or else the default one."""
-    of_arrays = (array.queue for array in arrays if isinstance(array, cl_array.Array))
-    return queue or next((found for found in of_arrays if found is not None), None) or default_queue()
 
 
 def extent(array: Any, queue: cl.CommandQueue) -> Range:

@@ -16,10 +16,11 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.tools import dtype_to_ctype
 
-from clhist import HistogramKernel, operators
-from clhist.cases.arrays import Range, pair_of, queue_of, ranges_of
+from clhist import Bound, HistogramKernel, default_queue, operators
+from clhist.cases.arrays import Range, pair_of, ranges_of
+from clhist.cases.bindable import Bindable
 
-__all__ = ["histo", "histo_call", "wafer"]
+__all__ = ["histo", "wafer"]
 
 _FIND = """
 int find_bin(real value, __global const real *edges, int num_bins, real scale)
@@ -44,6 +45,12 @@ _MAP = """
 """
 
 
+def _result(found: tuple[Bound, tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> tuple[Any, ...]:
+    bound, edges = found
+    return bound(), *edges
+
+
+@partial(Bindable, result=_result)
 def histo(
     x: Any,
     y: Any,
@@ -52,7 +59,7 @@ def histo(
     range: Any = None,
     ceiling: int = 255,
     queue: cl.CommandQueue | None = None,
-) -> tuple[Any, npt.NDArray[Any], npt.NDArray[Any]]:
+) -> tuple[Bound, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
     """Count points into bins of two dimensions up to a ceiling, as Parboil's histo does (SC'20, section V-D2).
 
     Equal to ``numpy.minimum(numpy.histogram2d(x, y, bins, range)[0], ceiling)``, exactly: bins are half-open but for
@@ -89,21 +96,9 @@ def histo(
     A float32 is compared with edges that NumPy computes in float64 and compares in float64. The same comes of
     comparing it with the least float32 that is not below an edge (for the last edge: the largest that is not above),
     so no device needs double precision for float32 points.
+
+    ``histo.bind`` returns a bound call that counts, and the two edges.
     """
-    call, edges = histo_call(x, y, bins, range=range, ceiling=ceiling, queue=queue)
-    return call(), *edges
-
-
-def histo_call(
-    x: Any,
-    y: Any,
-    bins: int | tuple[int, int] = 1024,
-    *,
-    range: Any = None,
-    ceiling: int = 255,
-    queue: cl.CommandQueue | None = None,
-) -> tuple[partial[Any], tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Return what `histo` calls, a `clhist.HistogramKernel` with its arguments bound, and the edges of x and y."""
     x, y = pair_of("x, y", x, y)
     given_dtype = np.result_type(x.dtype, y.dtype)
     dtype = np.dtype(np.float32 if np.can_cast(given_dtype, np.float32) else np.float64)
@@ -113,7 +108,7 @@ def histo_call(
     shape = _shape(bins)
     if not isinstance(ceiling, int | np.integer) or not 0 < ceiling < 2**32:
         raise ValueError(f"ceiling: expected an integer from 1 to 2**32 - 1, got {ceiling!r}")
-    queue = queue_of(queue, x, y)
+    queue = queue or default_queue(x, y)
     ranges = ranges_of("x, y", x, y, range, queue)
     edges = tuple(_edges(ends, n, given_dtype) for ends, n in zip(ranges, shape, strict=True))
     compared: list[Any] = [_compared(each, dtype) for each in edges]
@@ -122,7 +117,8 @@ def histo_call(
     if isinstance(x, cl_array.Array):
         compared = [cl_array.to_device(queue, each) for each in compared]
     kernel = _kernel(queue.context, dtype, int(ceiling))
-    return partial(kernel, x, y, *compared, *shape, *scales, num_bins=shape, queue=queue), (edges[0], edges[1])
+    bound = kernel.bind(x, y, *compared, *shape, *scales, num_bins=shape, queue=queue)
+    return bound, (edges[0], edges[1])
 
 
 def wafer(num_points: int, seed: int = 0) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist import HistogramKernel, operators
-from clhist.cases.arrays import queue_of
+from clhist import Bound, HistogramKernel, default_queue, operators
+from clhist.cases.bindable import Bindable
 
-__all__ = ["image_histogram", "image_histogram_call"]
+__all__ = ["image_histogram"]
 
 
-def image_histogram(image: Any, bins: int = 256, *, queue: cl.CommandQueue | None = None) -> Any:
+@Bindable
+def image_histogram(image: Any, bins: int = 256, *, queue: cl.CommandQueue | None = None) -> Bound:
     """Count the intensities of an 8-bit image, of all channels in one sweep (SC'20, section V-D3).
 
     Parameters
@@ -37,11 +38,6 @@ def image_histogram(image: Any, bins: int = 256, *, queue: cl.CommandQueue | Non
     TypeError, ValueError
         If an argument is wrong; it is named, and nothing is enqueued.
     """
-    return image_histogram_call(image, bins, queue=queue)()
-
-
-def image_histogram_call(image: Any, bins: int = 256, *, queue: cl.CommandQueue | None = None) -> partial[Any]:
-    """Return what `image_histogram` calls: a `clhist.HistogramKernel` with its arguments bound."""
     if not isinstance(image, np.ndarray | cl_array.Array) or image.dtype != np.uint8:
         found = getattr(image, "dtype", type(image).__name__)
         raise TypeError(f"image: expected an array of uint8, got {found}")
@@ -53,9 +49,11 @@ def image_histogram_call(image: Any, bins: int = 256, *, queue: cl.CommandQueue 
         raise ValueError(f"bins: expected a power of two from 2 to 256, got {bins!r}")
     channels = image.shape[2:]
     shape = (*channels, int(bins))
-    queue = queue_of(queue, image)
+    queue = queue or default_queue(image)
     kernel = _kernel(queue.context, int(bins), *channels)
-    return partial(kernel, image, num_bins=shape if channels else int(bins), queue=queue)
+    if isinstance(image, np.ndarray):
+        image = np.ascontiguousarray(image)
+    return kernel.bind(image, num_bins=shape if channels else int(bins), queue=queue)
 
 
 @lru_cache(maxsize=64)

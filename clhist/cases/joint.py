@@ -7,7 +7,7 @@ Sporring 2013): 16 updates a pixel, whose weights sum to 1, so that the result c
 from __future__ import annotations
 
 import operator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ import pyopencl.array as cl_array
 from numpy.typing import DTypeLike
 from pyopencl.tools import dtype_to_ctype
 
-from clhist import HistogramKernel, operators
-from clhist.cases.arrays import pair_of, queue_of, ranges_of
+from clhist import Bound, HistogramKernel, default_queue, operators
+from clhist.cases.arrays import pair_of, ranges_of
+from clhist.cases.bindable import Bindable
 
-__all__ = ["joint_histogram", "joint_histogram_call", "mutual_information"]
+__all__ = ["joint_histogram", "mutual_information"]
 
 _WINDOW = """
 void window(float t, float *weight)
@@ -58,6 +59,7 @@ _MAP = """
 _TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.float32)
 
 
+@Bindable
 def joint_histogram(
     fixed: Any,
     moving: Any,
@@ -67,7 +69,7 @@ def joint_histogram(
     shift: tuple[int, int] = (0, 0),
     dtype: DTypeLike = np.float32,
     queue: cl.CommandQueue | None = None,
-) -> Any:
+) -> Bound:
     """Return the joint histogram of two images, each pixel spread over 4 x 4 bins by cubic B-splines.
 
     An intensity x in [low, high] is ``u = (bins - 4) * (x - low) / (high - low)`` and adds to the bins ``floor(u)`` to
@@ -106,20 +108,6 @@ def joint_histogram(
     A float32 bin of n terms is off by at most ``n * 2**-24`` of its value (from above, and rarely by so much): take
     float64 where tens of millions of pixels may be alike.
     """
-    return joint_histogram_call(fixed, moving, bins, range=range, shift=shift, dtype=dtype, queue=queue)()
-
-
-def joint_histogram_call(
-    fixed: Any,
-    moving: Any,
-    bins: int = 64,
-    *,
-    range: Any = None,
-    shift: tuple[int, int] = (0, 0),
-    dtype: DTypeLike = np.float32,
-    queue: cl.CommandQueue | None = None,
-) -> partial[Any]:
-    """Return what `joint_histogram` calls: a `clhist.HistogramKernel` with its arguments bound."""
     fixed, moving = pair_of("fixed, moving", fixed, moving)
     fixed, moving = _image("fixed", fixed), _image("moving", moving)
     if fixed.shape != moving.shape or fixed.ndim not in (1, 2):
@@ -133,7 +121,7 @@ def joint_histogram_call(
         down, right = (operator.index(step) for step in shift)
     except (TypeError, ValueError):
         raise TypeError(f"shift: expected a pair of integers, rows and columns, got {shift!r}") from None
-    queue = queue_of(queue, fixed, moving)
+    queue = queue or default_queue(fixed, moving)
     ranges = ranges_of("fixed, moving", fixed, moving, range, queue)
     ends = [end for pair, name in zip(ranges, ("fixed", "moving"), strict=True) for end in _float32(name, *pair)]
     rows, columns = fixed.shape if fixed.ndim == 2 else (1, fixed.size)
@@ -142,7 +130,7 @@ def joint_histogram_call(
     kernel = _kernel(queue.context, fixed.dtype, moving.dtype, np.dtype(dtype))
     bins = int(bins)
     arguments = (fixed, moving, rows, max(columns, 1), down, right, bins, *ends)
-    return partial(kernel, *arguments, num_bins=(bins, bins), size=fixed.size, queue=queue)
+    return kernel.bind(*arguments, num_bins=(bins, bins), size=fixed.size, queue=queue)
 
 
 def mutual_information(joint: Any, *, normalized: bool = False) -> float:

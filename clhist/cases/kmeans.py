@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.cases.arrays import queue_of
+from clhist import default_queue
 from clhist.cases.kmeans_lloyd import Lloyd, rows
 
 __all__ = ["KMeansResult", "blobs", "kmeans"]
@@ -204,7 +204,7 @@ def _checked_init(init: Any, k: int, d: int) -> Any:
 
 
 def _checked_queue(queue: Any, points: Any) -> cl.CommandQueue:
-    queue = queue_of(queue, points)
+    queue = queue or default_queue(points)
     if not isinstance(queue, cl.CommandQueue):
         raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist import HistogramKernel, device_profile
+from clhist import Bound, HistogramKernel, device_profile
 from clhist.cases.kmeans_assign import ROWS, Tile
 from clhist.cases.kmeans_kernels import PICK, ROUND, Shape, kernels, sums_of_slices
 
@@ -129,6 +129,7 @@ class Lloyd:
             self._updates["sums"] = kernel, choices | {"size": self.n * wide * slices}
             size = -(-self.n // ROUND) * self.d
         self._updates["update"] = self._kernels.update, {"num_bins": num_bins, "size": size}
+        self._calls: dict[tuple[int, int], tuple[Step, Step, dict[str, Bound]]] = {}
         self._centre(points)
 
     def _centre(self, points: cl_array.Array) -> None:
@@ -178,18 +179,16 @@ class Lloyd:
     def iterate(self, before: Step, step: Step) -> None:
         """Enqueue an iteration that begins with the centers of `before`, into `step`."""
         self._assign(before, step)
-        for name, (kernel, choices) in self._updates.items():
-            given, out = self._arguments(name, before, step)
-            kernel(*given, out=out, queue=self.queue, **choices)
+        for bound in self._bound(before, step).values():
+            bound()
         step.done = self._move(before, step)
         self.queue.flush()
 
     def timed(self, before: Step, step: Step) -> dict[str, float]:
         """Iterate, and return the seconds that each kernel took; the queue must have PROFILING_ENABLE."""
         assigned, stages = self._assign(before, step), dict[str, float]()
-        for name, (kernel, choices) in self._updates.items():
-            given, out = self._arguments(name, before, step)
-            _, found = kernel.timed(*given, out=out, queue=self.queue, **choices)
+        for name, bound in self._bound(before, step).items():
+            (found,) = bound.timed()
             stages |= {f"{name}: {stage}": value for stage, value in found.items()}
         moved = self._move(before, step)
         moved.wait()
@@ -251,6 +250,17 @@ class Lloyd:
             given = (self.points, self._stride, picks[-1], nearest, scale, number, seed)
             picks.append(self._kernels.seed(*given, num_bins=1, size=self.n, queue=self.queue))
         return [int(pick.get()["index"][0]) for pick in picks]
+
+    def _bound(self, before: Step, step: Step) -> dict[str, Bound]:
+        """Return the histograms of an iteration as bound calls: a run has few steps, which take turns."""
+        key = id(before), id(step)  # the steps are kept with the calls, so nothing else gets their numbers
+        if key not in self._calls:
+            found = {}
+            for name, (kernel, choices) in self._updates.items():
+                given, out = self._arguments(name, before, step)
+                found[name] = kernel.bind(*given, out=out, queue=self.queue, **choices)
+            self._calls[key] = before, step, found
+        return self._calls[key][2]
 
     def _arguments(self, name: str, before: Step, step: Step) -> tuple[tuple[Any, ...], Any]:
         """Return what one of the histograms is given, and where it leaves its results."""

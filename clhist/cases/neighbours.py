@@ -19,8 +19,7 @@ import pyopencl.array as cl_array
 from pyopencl.elementwise import ElementwiseKernel
 from pyopencl.scan import ExclusiveScanKernel
 
-from clhist import bincount
-from clhist.cases.arrays import queue_of
+from clhist import bincount, default_queue
 
 __all__ = ["Neighbours", "find_neighbours"]
 
@@ -143,7 +142,7 @@ def find_neighbours(
         If an argument is wrong; it is named.
     """
     n, edges = _check(positions, box, cutoff, molecule)
-    queue = queue_of(queue, positions)
+    queue = queue or default_queue(positions)
     cells = _cells(edges, cutoff, n)
     sizes = (*(np.float32(edge) for edge in edges), *(np.int32(count) for count in cells))
     given = _on_device(queue, positions, np.float32).ravel()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from clhist.codegen.arguments import integer
 from clhist.opencl.arrays import is_device_array
 from clhist.planning.batch import BatchedPlan
 
@@ -62,6 +63,21 @@ class Batch:
         starts = self.begins[histogram] + lengths[histogram] * chunk // each[histogram]
         ends = self.begins[histogram] + lengths[histogram] * (chunk + 1) // each[histogram]
         return np.stack([starts, ends, histogram], axis=1), first.astype(np.uint64)
+
+
+def batch_of(num_histograms: Any, offsets: Any) -> Batch | None:
+    """Return the batch that a call asks for, None if it asks for a single histogram.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it asks for both kinds, or one of them is wrong; it is named.
+    """
+    if num_histograms is not None and offsets is not None:
+        raise ValueError("offsets: expected either num_histograms or offsets, got both")
+    if offsets is not None:
+        return batch_of_offsets(offsets)
+    return None if num_histograms is None else Batch(integer("num_histograms", num_histograms, 1))
 
 
 def batch_of_offsets(offsets: Any) -> Batch:

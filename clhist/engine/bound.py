@@ -1,32 +1,46 @@
-"""A call that repeats the one before: the same arrays of PyOpenCL, unchanged, and the same numbers. It needs no checks.
+"""Calls that are made again: bound ones, and those that happen to repeat the one before.
 
-Nothing of the caller's is kept alive: arrays are known by weak references.
+Both know each array as it was, and skip all checks as long as it still is so. A bound call keeps its arrays; a call
+that only may be repeated keeps nothing of the caller's alive.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.opencl.arrays import Array
+from clhist.codegen.arguments import integer
+from clhist.codegen.maps import Argument
+from clhist.engine.build import Prepared
+from clhist.engine.given import Call, Given, Outcome
+from clhist.engine.outputs import Outputs
+from clhist.opencl.arrays import Array, is_array, is_device_array, without_memory
+from clhist.opencl.fork_guard import check_process
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """An array as it was; its type and shape are the same objects as long as nobody replaced them."""
+class Seen:
+    """A PyOpenCL array as it was; its type and shape are the same objects as long as nobody replaced them."""
 
-    reference: weakref.ref[Any]
+    reference: Callable[[], Any]
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: Any
 
+    @classmethod
+    def of(cls, array: Array, reference: Callable[[], Any]) -> Seen:
+        """Return what `array`, which `reference` returns, is like now."""
+        return cls(reference, array.offset, array.shape, array.strides, array.dtype)
+
     def is_still(self, value: Any) -> bool:
+        """Whether `value` is the array, unchanged but for its content."""
         if self.reference() is not value:
             return False
         array: Array = value
@@ -36,61 +50,246 @@ class _Seen:
 
 @dataclass(slots=True)
 class Repeat:
-    """What was given to a call, and what came of the checks.
+    """What was given to a call of one output on PyOpenCL arrays, and what came of the checks.
 
     Attributes
     ----------
-    numbers : tuple
+    key : tuple
         Whatever decides on the plan, besides the arrays.
-    given : tuple
+    seen : tuple
         The arguments, `dest` and `out`: arrays as they were, other values as they are.
     values : tuple
         The scalar arguments as the kernel takes them, None for arrays.
-    queue : pyopencl.CommandQueue
-        What it ran on.
-    prepared : object
+    size, shapes, is_aligned, queue
+        As in `Given`.
+    prepared : Prepared
         The plan, built.
     like : array or None
         What the result was like, without its memory.
     """
 
-    numbers: tuple[Any, ...]
-    given: tuple[Any, ...]
+    key: tuple[Any, ...]
+    seen: tuple[Any, ...]
     values: tuple[Any, ...]
+    size: int
+    shapes: tuple[tuple[int, ...], ...]
+    is_aligned: bool
     queue: cl.CommandQueue
-    prepared: Any
+    prepared: Prepared
     like: Array | None = None
 
     @classmethod
-    def of(
-        cls,
-        numbers: tuple[Any, ...],
-        given: Sequence[Any],
-        values: Sequence[Any],
-        queue: cl.CommandQueue,
-        prepared: Any,
-    ) -> Repeat:
-        """Return it for a call whose arrays are all PyOpenCL's."""
-        seen = tuple(_seen(value) if isinstance(value, cl_array.Array) else value for value in given)
-        kept = tuple(None if isinstance(value, cl_array.Array) else value for value in values)
-        return cls(numbers, seen, kept, queue, prepared)
+    def of(cls, key: tuple[Any, ...], args: Sequence[Any], given: Given, prepared: Prepared) -> Repeat:
+        """Return it for a call with these arguments, `dest` and `out`."""
+        seen = tuple(Seen.of(v, weakref.ref(v)) if isinstance(v, cl_array.Array) else v for v in args)
+        kept = tuple(None if isinstance(value, cl_array.Array) else value for value in given.values)
+        return cls(key, seen, kept, given.size, given.shapes, given.is_aligned, given.queue, prepared)
 
-    def fits(self, numbers: tuple[Any, ...], given: Sequence[Any]) -> bool:
+    def fits(self, key: tuple[Any, ...], args: Sequence[Any]) -> bool:
         """Whether a call with these is the same."""
-        if numbers != self.numbers or len(given) != len(self.given):
+        if key != self.key or len(args) != len(self.seen):
             return False
-        for known, value in zip(self.given, given, strict=True):
-            if isinstance(known, _Seen):
+        for known, value in zip(self.seen, args, strict=True):
+            if isinstance(known, Seen):
                 if not known.is_still(value):
                     return False
             elif known is not value and (type(known) is not type(value) or known != value):
                 return False
         return True
 
-    def values_of(self, args: Sequence[Any]) -> list[Array]:
-        """Return the arguments as the kernel takes them."""
-        return [value if known is None else known for known, value in zip(self.values, args, strict=True)]
+    def given(self, args: Sequence[Any], call: Call, outputs: Outputs) -> Given:
+        """Return the arguments of a call that fits."""
+        values = [value if known is None else known for known, value in zip(self.values, args, strict=True)]
+        like = self.like if call.allocator is None else None
+        target = outputs.unchecked_target(call.num_bins, call.dest, call.out, like)
+        wait_for = list(call.wait_for)
+        for value in (*args, call.dest, call.out):
+            if isinstance(value, cl_array.Array):
+                wait_for += value.events
+        return Given(values, self.size, self.shapes, None, [target], True, self.is_aligned, self.queue, wait_for)
 
 
-def _seen(array: Array) -> _Seen:
-    return _Seen(weakref.ref(array), array.offset, array.shape, array.strides, array.dtype)
+class Runs(Protocol):
+    """What a bound call needs of `clhist.engine.engine.Engine`."""
+
+    outputs: Outputs
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]: ...
+
+    def check(self, args: Sequence[Any], call: Call) -> Given: ...
+
+    def prepared(self, given: Given, call: Call) -> Prepared: ...
+
+    def enqueue(self, given: Given, call: Call, prepared: Prepared) -> Outcome: ...
+
+
+class _Held:
+    """An array that a bound call keeps, with its memory, as it was when it was bound."""
+
+    def __init__(self, name: str, array: Array, *, written: bool) -> None:
+        self.name, self.array, self._written = name, array, written
+        self._seen = Seen.of(array, lambda: array) if is_device_array(array) else None
+        self._like = _like(array, written)
+        self._buffer = array.base_data if is_device_array(array) else None
+        # A reference of our own: a buffer that its owner released is still there, and nobody else has one then.
+        self._own: Any = None
+        if type(self._buffer) is cl.Buffer:
+            self._own = cl.Buffer.from_int_ptr(self._buffer.int_ptr, True)
+
+    def check(self) -> None:
+        """Raise ValueError if the array is not what it was."""
+        array, seen = self.array, self._seen
+        if seen is None or not seen.is_still(array):
+            now = _like(array, self._written)
+            for what, before in self._like.items():
+                if now[what] != before:
+                    raise ValueError(
+                        f"{self.name}: expected the array as it was bound, with {what} {before}; got {what} {now[what]}"
+                    )
+        if seen is not None and array.base_data is not self._buffer:
+            raise ValueError(f"{self.name}: expected the array as it was bound, got it with other memory")
+        if self._own is not None and self._own.reference_count == 1:
+            raise ValueError(f"{self.name}: expected the array as it was bound, but its memory was released")
+
+
+class Bound:
+    """A call of a `HistogramKernel` with its arguments: checked, planned and built once, for loops.
+
+    `HistogramKernel.bind` makes it. Calling it computes the histogram from what the arrays hold then. It keeps its
+    arrays alive; a new result is made for each call unless `out` was bound.
+
+    Raises
+    ------
+    ValueError
+        When it is called, if an array is not what it was: its memory was released or replaced, or its shape, strides
+        or dtype changed. The array is named, and nothing is enqueued.
+
+    Examples
+    --------
+    >>> count = kernel.bind(x, num_bins=256, out=counts)                                    # doctest: +SKIP
+    >>> for frame in frames:
+    ...     x[:] = frame
+    ...     count()                                                                         # doctest: +SKIP
+
+    Notes
+    -----
+    `offsets` are read when they are bound. Released memory of a pool cannot be told from memory in use.
+    """
+
+    def __init__(self, engine: Runs, args: Sequence[Any], call: Call, given: Given, prepared: Prepared) -> None:
+        self._engine, self._args, self._call = engine, tuple(args), call
+        self._prepared, self._queue = prepared, given.queue
+        pairs = [(a, value) for a, value in zip(engine.arguments, args, strict=True) if a.is_array]
+        self._held = [_Held(a.name, value, written=not a.is_const) for a, value in pairs]
+        self._held += [_Held(name, array, written=False) for name, array in _arrays("dest", call.dest)]
+        self._held += [_Held(name, array, written=True) for name, array in _arrays("out", call.out)]
+        # What had to be copied is copied at each call: NumPy arrays with gaps, a `dest` that overlaps `out`.
+        arrays = {id(held.array) for held in self._held}
+        dests = [array for target in given.targets for array in target.dest or ()]
+        in_place = all(id(array) in arrays for array in dests) and all(map(_is_same, args, given.values))
+        self._given = given if in_place else None
+        self._profiling: cl.CommandQueue | None = None
+
+    def __call__(self, *, wait_for: Sequence[cl.Event] | None = None, return_event: bool = False) -> Any:
+        """Compute the histogram, or histograms.
+
+        Parameters
+        ----------
+        wait_for : sequence of pyopencl.Event, optional
+            What to wait for besides the events of the arrays, and what was bound.
+        return_event : bool
+            Whether to return ``(result, event)``; the event covers the whole call.
+
+        Returns
+        -------
+        array of shape (num_bins,)
+            As `HistogramKernel.__call__`.
+        """
+        outcome = self._run(self._queue, wait_for or ())
+        result = self._engine.outputs.collect(outcome.results)
+        return (result, outcome.event) if return_event else result
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """Where it runs."""
+        return self._queue
+
+    @property
+    def plan(self) -> Any:
+        """The `Plan`; of a kernel with several operators a tuple, one for each sweep over the input."""
+        plans = tuple(sweep.plan for sweep in self._prepared.sweeps)
+        return plans[0] if self._engine.outputs.is_single else plans
+
+    def timed(self, runs: int = 1) -> list[dict[str, float]]:
+        """Call it so many times and return the seconds of each run's stages on the device.
+
+        Returns
+        -------
+        list of dict of str to float
+            As `HistogramKernel.timed`. They run on a queue of its own if the bound one has no ``PROFILING_ENABLE``.
+        """
+        queue = self._profiling or self._queue
+        if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
+            properties = cl.command_queue_properties.PROFILING_ENABLE
+            self._profiling = queue = cl.CommandQueue(queue.context, queue.device, properties)
+        return [self._run(queue, ()).seconds(queue) for _ in range(integer("runs", runs, 1))]
+
+    def _run(self, queue: cl.CommandQueue, wait_for: Sequence[cl.Event]) -> Outcome:
+        check_process()
+        for held in self._held:
+            held.check()
+        engine, call, bound = self._engine, self._call, self._given
+        if bound is None:
+            given = engine.check(self._args, call)
+            given.wait_for += wait_for
+            given.queue = queue
+            return engine.enqueue(given, call, engine.prepared(given, call))
+        events = [*call.wait_for, *wait_for]
+        if bound.on_device:
+            for held in self._held:
+                events += held.array.events
+        targets = [target.again() for target in bound.targets]
+        given = Given(
+            bound.values,
+            bound.size,
+            bound.shapes,
+            bound.batch,
+            targets,
+            bound.on_device,
+            bound.is_aligned,
+            queue,
+            events,
+        )
+        outcome = engine.enqueue(given, call, self._prepared)
+        if bound.on_device and queue is self._queue and call.allocator is None:
+            for target, done in zip(bound.targets, targets, strict=True):
+                if target.out is None and target.like is None and not target.fields:
+                    target.like = without_memory(done.result())
+        return outcome
+
+
+def _like(array: Array, written: bool) -> dict[str, Any]:
+    found = {"dtype": array.dtype, "shape": array.shape, "strides": array.strides}
+    if is_device_array(array):
+        found["offset"] = array.offset
+    elif written:
+        found["writeable"] = array.flags.writeable
+    return found
+
+
+def _is_same(value: Any, taken: Any) -> bool:
+    """Whether a kernel takes the argument where it lies."""
+    return not isinstance(taken, np.ndarray) or taken is value or np.may_share_memory(taken, value)
+
+
+def _arrays(name: str, given: Any) -> Iterator[tuple[str, Array]]:
+    """Yield the arrays of `dest` or `out`, given in whatever way, with their names."""
+    if is_array(given):
+        yield name, given
+    elif isinstance(given, Mapping):
+        for key, each in given.items():
+            yield from _arrays(f"{name}[{key!r}]", each)
+    elif isinstance(given, list | tuple):
+        for k, each in enumerate(given):
+            yield from _arrays(f"{name}[{k}]", each)

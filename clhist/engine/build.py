@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -13,12 +13,10 @@ import pyopencl as cl
 
 from clhist.codegen.arguments import integer
 from clhist.codegen.from_plan import partition_specs, sweep_spec
-from clhist.codegen.maps import Argument
 from clhist.codegen.render import render_partition, render_sort_pairs, render_sweep
 from clhist.codegen.source import Source
 from clhist.codegen.specs import SweepSpec
 from clhist.engine.caution import warn_of_fewer_copies
-from clhist.engine.outputs import Outputs
 from clhist.engine.packed import PackedSweep
 from clhist.engine.partition import partitioned_sweep
 from clhist.engine.sort import sorted_sweep
@@ -54,55 +52,18 @@ class Preparation:
     ----------
     context : pyopencl.Context
         Where it runs.
-    outputs : Outputs
-        Its operators.
-    arguments : sequence of Argument
-        Of the map.
-    map, preamble : str
-        C.
-    structs : mapping of str to numpy.dtype
-        Types that the C names.
-    options : sequence of str
-        For the compiler.
+    source : Source
+        Its map and operators.
     profile : Profile or None
         In the place of the device's own.
-    emits : int or None
-        How many values an element has at most, if the caller says so.
     """
 
-    def __init__(
-        self,
-        context: cl.Context,
-        outputs: Outputs,
-        arguments: Sequence[Argument],
-        *,
-        map: str,
-        preamble: str,
-        structs: Mapping[str, np.dtype],
-        options: Sequence[str],
-        profile: Profile | None,
-        emits: int | None,
-    ) -> None:
-        self.context, self._profile = context, profile
-        self._source = Source(
-            tuple(arguments),
-            map,
-            outputs.operators,
-            outputs.suffixes,
-            preamble,
-            tuple(structs.items()),
-            tuple(options),
-            emits,
-        )
-        self.histograms = self._source.histograms([1] * len(outputs.operators))  # until a call says how many bins
+    def __init__(self, context: cl.Context, source: Source, profile: Profile | None) -> None:
+        self.context, self._source, self._profile = context, source, profile
+        self.histograms = self._source.histograms([1] * len(source.operators))  # until a call says how many bins
         self._prepared = lru_cache(maxsize=256)(self._prepare)
         self._recent: dict[tuple[Any, ...], Prepared] = {}
         self._refused: tuple[tuple[str, str], ...] = ()  # updates, and in which memory, that did not compile
-
-    @property
-    def emits(self) -> int:
-        """How many values an element has at most for one histogram, as far as that is known; at least 1."""
-        return self._source.pairs_per_element
 
     def prepared_for(
         self,

@@ -1,70 +1,70 @@
-"""What `reproducible=True` does: operators whose results no order of values changes, and the largest |value|."""
+"""What `reproducible=True` does: the largest |value|, and the engine whose results no order of values changes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.engine.engine import Engine
+from clhist.engine.given import Call, Given, fresh_targets
+from clhist.opencl.arrays import is_device_array
 from clhist.opencl.lost import fetched
+from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
-from clhist.operators.fixed_point import FORMATS, MOST_VALUES, magnitude
-from clhist.operators.operator import Operator
-from clhist.planning.problem import Histogram
-from clhist.race_factor import counting
-
-if TYPE_CHECKING:
-    from clhist.kernel import HistogramKernel
-
-_ORDERED = ("minimum", "maximum", "fmin", "fmax")
+from clhist.operators.reproducible import counting, is_float_sum, magnitude, reproducible_form
+from clhist.planning.problem import FREE
 
 
-def is_float_sum(operator: Operator) -> bool:
-    """Whether it adds floats, and `clhist.operators.reproducible_add` can take its place."""
-    return operator.operation == "add" and operator.accumulator == operator.dtype and operator.dtype in FORMATS
-
-
-def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> Operator:
-    """Return the form of `operator` whose results depend on nothing but the values, `dest` among them.
+def reproducible(engine: Engine, given: Given, call: Call, max_abs: float | None) -> tuple[Engine, Given]:
+    """Return the engine whose results depend on nothing but the values, and what a call of it is given.
 
     Parameters
     ----------
-    operator : Operator
-        Any.
+    engine, given, call
+        The call; its arguments have been checked.
     max_abs : float or None
-        The largest |value|, for sums of floats.
-    count : int
-        How many values a bin gets at most.
+        The largest |value| of sums of floats; None looks for it, with one sweep over the input that is waited for.
 
     Raises
     ------
-    TypeError
-        If there is none.
+    TypeError, ValueError
+        If an operator has no such form, or it is not known how many values a bin may get.
     """
-    if is_float_sum(operator):
-        assert max_abs is not None
-        return operators.reproducible_add(operator.dtype, max_abs, count=min(count, MOST_VALUES))
-    # Minima of floats are those of ordered integers then: it is defined which zero and which NaN they are.
-    form = operator.fixed(shared=True)
-    if form.positional or all(part.operation in _ORDERED or not _has_floats(part.dtype) for part in form.parts):
-        return form
-    raise TypeError(
-        "reproducible: expected sums of float32 or float64, or an operator whose results do not depend on the order "
-        f"of values, got {operator!r}"
-    )
+    known = engine.outputs.operators
+    for operator, emits in zip(known, engine.output_emits, strict=True):
+        if is_float_sum(operator) and emits is None:
+            raise ValueError(
+                "reproducible: expected a kernel that says by emits= how many values an element has at most, since "
+                "that is not plain from its map"
+            )
+    largest = [max_abs] * len(known)
+    if max_abs is None and any(is_float_sum(operator) for operator in known):
+        largest = _largest_values(engine, given, call)
+    count = given.longest * engine.emits + 1
+    forms = [reproducible_form(o, most, count) for o, most in zip(known, largest, strict=True)]
+    form = engine.with_operators(forms)
+    form.check_counts(given.longest)
+    targets = [target.with_operator(o) for target, o in zip(given.targets, forms, strict=True)]
+    return form, replace(given, targets=targets)
 
 
-def _has_floats(dtype: np.dtype) -> bool:
-    if dtype.subdtype is not None:
-        return _has_floats(dtype.subdtype[0])
-    if dtype.fields is not None:
-        return any(_has_floats(field[0]) for field in dtype.fields.values())
-    return dtype.kind in "fc"
+def _largest_values(engine: Engine, given: Given, call: Call) -> list[float | None]:
+    """Return the largest |value| of each sum of floats, `dest` among them; None of other outputs."""
+    known = engine.outputs.operators
+    looking = engine.with_operators([magnitude(each) if is_float_sum(each) else counting(each) for each in known])
+    targets = fresh_targets(looking.outputs.operators, [target.shape for target in given.targets], partial=False)
+    found = looking.run_given(replace(given, targets=targets), replace(call, forced=FREE, race_factor=1.0)).results
+    return [
+        largest_magnitude([result, *(target.dest or ())], operator.dtype, given.queue, given.wait_for)
+        if is_float_sum(operator)
+        else None
+        for operator, result, target in zip(known, found, given.targets, strict=True)
+    ]
 
 
 def largest_magnitude(
@@ -72,7 +72,7 @@ def largest_magnitude(
 ) -> float:
     """Return the largest finite |value| of arrays and scalars, converted to `dtype`; 0 if there is none.
 
-    It is looked for on the device, which is waited for.
+    The device looks for it, and is waited for.
     """
     found = 0.0
     for array in arrays:
@@ -81,47 +81,14 @@ def largest_magnitude(
                 number = abs(float(dtype.type(array)))
             found = max(found, number if np.isfinite(number) else 0.0)
         elif array.size:
-            kernel = _largest(queue.context, dtype, np.dtype(array.dtype).newbyteorder("="))
+            engine = _largest(queue.context, dtype, np.dtype(array.dtype).newbyteorder("="))
             flat = array.reshape(-1) if not is_device_array(array) or array.ndim > 1 else array
-            result = kernel(flat, num_bins=1, queue=queue, wait_for=wait_for)
+            (result,) = engine.run([flat], Call(1, queue=queue, wait_for=wait_for)).results
             found = max(found, float((fetched(result, queue) if is_device_array(result) else result)[0]))
     return found
 
 
-@lru_cache(maxsize=64)
-def _largest(context: cl.Context, dtype: np.dtype, given: np.dtype) -> HistogramKernel:
-    from clhist.kernel import HistogramKernel  # which uses this module
-
+@kept_by_context
+def _largest(context: cl.Context, dtype: np.dtype, given: np.dtype) -> Engine:
     value = magnitude(operators.add(dtype))
-    return HistogramKernel(
-        context, value, arguments=f"const {c_name(given)} *values", map=f"EMIT(0, ({c_name(dtype)})values[i])"
-    )
-
-
-def magnitudes(given: Sequence[Operator]) -> tuple[Operator, ...]:
-    """Return for each operator one on the same values: the largest |value| of sums of floats, counts of others."""
-    return tuple(magnitude(each) if is_float_sum(each) else counting(each) for each in given)
-
-
-def largest_values(
-    given: Sequence[Operator],
-    results: Sequence[Array],
-    dests: Sequence[Sequence[Array]],
-    queue: cl.CommandQueue,
-    wait_for: Sequence[cl.Event],
-) -> list[float | None]:
-    """Return the largest |value| of each sum of floats, of `results` of the `magnitudes` and of `dests`."""
-    return [
-        largest_magnitude([result, *dest], operator.dtype, queue, wait_for) if is_float_sum(operator) else None
-        for operator, result, dest in zip(given, results, dests, strict=True)
-    ]
-
-
-def check_emits(histograms: Sequence[Histogram]) -> None:
-    """Raise ValueError if it is not known how many values a bin may get of a sum of floats."""
-    for histogram in histograms:
-        if is_float_sum(histogram.operator) and histogram.max_pairs is None:
-            raise ValueError(
-                "reproducible: expected a kernel that says by emits= how many values an element has at most, since "
-                "that is not plain from its map"
-            )
+    return Engine.of(context, value, f"const {c_name(given)} *values", f"EMIT(0, ({c_name(dtype)})values[i])")

@@ -105,7 +105,7 @@ class Outputs:
         if self.is_single:
             return (_shape("num_bins", num_bins),)
         if isinstance(num_bins, Mapping | list | tuple):
-            each = self._each("num_bins", num_bins)
+            each = self.each("num_bins", num_bins)
         else:
             each = [num_bins] * len(self.operators)
         return tuple(_shape(f"num_bins{label}", given) for label, given in zip(self.labels, each, strict=True))
@@ -117,8 +117,8 @@ class Outputs:
                 target("", self.operators[0], shapes[0], dest, out, dest_is_partial=partial, out_is_partial=partial)
             ]
         missing = [None] * len(self.operators)
-        dests = missing if dest is None else self._each("dest", dest)
-        outs = missing if out is None else self._each("out", out)
+        dests = missing if dest is None else self.each("dest", dest)
+        outs = missing if out is None else self.each("out", out)
         found = [
             target(label, operator, shape, given, where, dest_is_partial=partial, out_is_partial=partial)
             for label, operator, shape, given, where in zip(
@@ -149,7 +149,14 @@ class Outputs:
             return results[0]
         return tuple(results) if self.names is None else dict(zip(self.names, results, strict=True))
 
-    def _each(self, argument: str, given: Any) -> list[Any]:
+    def each(self, argument: str, given: Any) -> list[Any]:
+        """Return what `given` for the `argument` has for each of several outputs.
+
+        Raises
+        ------
+        TypeError
+            If it is no mapping of their names, or no sequence of as many.
+        """
         if self.names is not None:
             if not isinstance(given, Mapping) or set(given) - set(self.names):
                 got = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__

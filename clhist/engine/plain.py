@@ -1,4 +1,4 @@
-"""The kernels of plain arrays: a value for each index, a vector for each index, a value with its position."""
+"""The engines of plain arrays: a value for each index, a vector for each index, a value with its position."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.kernel import HistogramKernel
+from clhist.engine.engine import Engine
 from clhist.opencl.arrays import Array, is_array, is_device_array
 from clhist.opencl.device import device_profile
 from clhist.opencl.program import kept_by_context
@@ -19,7 +19,7 @@ from clhist.operators.operator import Operator
 
 @dataclass(frozen=True)
 class PairSpec:
-    """What the kernel of plain arrays depends on.
+    """What the engine of plain arrays depends on.
 
     Attributes
     ----------
@@ -49,8 +49,8 @@ class PairSpec:
 
 
 @kept_by_context
-def pair_kernel(context: cl.Context, spec: PairSpec) -> HistogramKernel:
-    """Return the kernel; its arguments are the indices, the values, and the number of rows if these are vectors."""
+def pair_engine(context: cl.Context, spec: PairSpec) -> Engine:
+    """Return the engine; its arguments are the indices, the values, and the number of rows if these are vectors."""
     arguments = [f"const {c_name(spec.index)} *indices"]
     if spec.values is None:
         arguments.append("const value_t values")
@@ -75,13 +75,13 @@ def pair_kernel(context: cl.Context, spec: PairSpec) -> HistogramKernel:
     if spec.from_first:
         arguments.append("const long first")
     emits = spec.vector if spec.by_rows else 1
-    return HistogramKernel(context, spec.operator, arguments=", ".join(arguments), map=code, emits=emits)
+    return Engine.of(context, spec.operator, ", ".join(arguments), code, emits=emits)
 
 
 def pair_spec(
     operator: Operator, indices: Array, values: Any, vector: int, device: cl.Device, with_position: bool
 ) -> PairSpec:
-    """Return what the kernel for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
+    """Return what the engine for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
     dtypes = tuple(native(array.dtype) for array in values) if isinstance(values, tuple) else None
     by_rows = vector > 1 and device_profile(device).kind == "cpu"
     return PairSpec(operator, native(indices.dtype), dtypes, vector, by_rows, with_position)
@@ -132,7 +132,7 @@ def checked_values(
 
 
 def arguments_of(spec: PairSpec, indices: Array, values: Any, dest_rows: int) -> tuple[Any, ...]:
-    """Return what the kernel of `spec` takes."""
+    """Return what the engine of `spec` takes."""
     given = values if isinstance(values, tuple) else (values,)
     return (indices, *given, *([dest_rows] if spec.vector > 1 else []))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyopencl as cl
@@ -56,6 +56,24 @@ class Target:
         if self.out is not None:
             found += zip(self._names("out"), self.out, strict=True)
         return found
+
+    def again(self) -> Target:
+        """Return the same for another call, which makes its own `out` where there is none."""
+        return Target(
+            self.name,
+            self.operator,
+            self.shape,
+            self.fields,
+            self.dest,
+            self.out,
+            self.dest_is_partial,
+            self.out_is_partial,
+            self.like,
+        )
+
+    def with_operator(self, operator: Operator) -> Target:
+        """Return the same of another operator on the same dtype."""
+        return replace(self, operator=operator)
 
     def allocate(self, queue: cl.CommandQueue, on_device: bool, allocator: Allocator | None) -> None:
         """Make `out` where there is none."""

@@ -16,7 +16,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.engine.masks import check_unmasked
+from clhist.opencl.masks import check_unmasked
 
 _HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import pyopencl as cl
+import pyopencl.array as cl_array
 
 from clhist.errors import NoDeviceError
 from clhist.hardware.profile import Profile, Report, check_fits, merge, named_profile
@@ -92,10 +96,15 @@ def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
     return known_problem(device) is not None, device_kind(device) == "cpu", -device.max_compute_units, not pocl
 
 
-def default_queue() -> cl.CommandQueue:
+def default_queue(*arrays: Any) -> cl.CommandQueue:
     """Return the queue that calls without one use; it is made at the first call and kept.
 
     ``PYOPENCL_CTX`` chooses the device as everywhere in PyOpenCL. Without it the first of `devices` is taken.
+
+    Parameters
+    ----------
+    *arrays : array
+        Of a call: the queue of the first PyOpenCL array that has one is returned instead.
 
     Raises
     ------
@@ -106,6 +115,9 @@ def default_queue() -> cl.CommandQueue:
     """
     global _default
     check_process()
+    for array in arrays:
+        if isinstance(array, cl_array.Array) and array.queue is not None:
+            return array.queue
     with _default_lock:
         if _default is None:
             found = platforms()
@@ -140,19 +152,40 @@ def device_kind(device: cl.Device) -> str:
 def device_profile(device: cl.Device) -> Profile:
     """Return what the model needs to know of `device`: the profile that ``CLHIST_PROFILE`` names, or its own.
 
+    Inside `profile_context` it is that one.
+
     Raises
     ------
     ProfileError
         If a profile is broken, a number is nowhere to be had, or the named profile is missing or claims more than the
         device has.
     """
-    name, directory = profile_names()
+    name, directory, instead = profile_names()
+    if instead is not None:
+        return checked_profile(instead, device)
     return _named_profile(name, directory, device) if name else own_profile(device)
 
 
-def profile_names() -> tuple[str | None, str | None]:
-    """Return what the environment says of profiles: the name of the one to use, and the user's directory of them."""
-    return os.environ.get(PROFILE_VARIABLE), os.environ.get("CLHIST_PROFILES")
+def profile_names() -> tuple[str | None, str | None, Profile | None]:
+    """Return what decides on the profile of a device: ``CLHIST_PROFILE``, ``CLHIST_PROFILES``, `profile_context`."""
+    return os.environ.get(PROFILE_VARIABLE), os.environ.get("CLHIST_PROFILES"), _instead
+
+
+_instead: Profile | None = None
+
+
+@contextmanager
+def profile_context(profile: Profile) -> Iterator[None]:
+    """Let `profile` be that of every device, in all threads: for tests of functions that take none.
+
+    Nothing that was planned before is used inside, nor afterwards what is planned inside.
+    """
+    global _instead
+    before, _instead = _instead, profile
+    try:
+        yield
+    finally:
+        _instead = before
 
 
 @lru_cache(maxsize=64)

@@ -187,22 +187,3 @@ def check_range(name: str, operator: Operator, result: np.ndarray) -> None:
             f"max_abs: expected no less than the largest |value|, got one for values up to {operator.largest:g}; "
             f"{int(marked.sum())} bins of the result{name} got larger ones and are NaN, the first at {first}"
         )
-
-
-def magnitude(operator: Operator) -> Operator:
-    """Return an operator on the same values with the largest finite |value| of floats, by their bits; 0 of none."""
-    dtype = operator.dtype
-    fmt, unsigned = FORMATS[dtype], np.dtype(f"u{dtype.itemsize}")
-    kind, rest = c_name(unsigned), (1 << (8 * dtype.itemsize - 1)) - 1
-    infinity = (2 * fmt.beyond - 1) << fmt.shift
-    bits = f"(as_{kind}(v) & ({kind})0x{rest:x}ul)"
-    return Operator(
-        dtype,
-        "max(a, b)",
-        0,
-        "magnitude",
-        accumulator=unsigned,
-        lift=f"{bits} < ({kind})0x{infinity:x}ul ? {bits} : 0",
-        finish=f"as_{c_name(dtype)}(a)",
-        preamble=operator.preamble if "accumulator_t" not in operator.preamble else "",
-    )

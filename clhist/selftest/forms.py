@@ -231,7 +231,7 @@ def _hashed_locks(at: Setting) -> None:
 
 def _packed_counters(at: Setting) -> None:
     kernel, size = at.counting(), 300_001
-    most = kernel.profile_of(at.queue.device).local_memory
+    most = kernel.engine.profile_of(at.queue.device).local_memory
     num_bins = most * 3 // 8  # in 32 bits they need more local memory than there is, in 16 bits less
     if kernel.plan(size, num_bins).strategy != "packed":
         raise NotAvailableError("the model does not pack counters on this device")

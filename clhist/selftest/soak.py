@@ -1,271 +1,363 @@
-"""Calls at random, over operators, types, sizes, choices and forms; each is known by a seed and a number."""
+"""The random calls of `clhist selftest --soak`, in processes: what crashes, hangs or loses the device is reported.
+
+A call that fails is made again, alone in a new process. A process whose call failed by anything but wrong bins ends.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import itertools
+import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from itertools import pairwise
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import wait
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
-from clhist import Accumulator, HistogramKernel, bincount, operators, reduce_by_index
-from clhist.opencl.device import device_features, device_profile
-from clhist.operators.c_types import c_name
-from clhist.planning.updates import FORCEABLE as STRATEGIES
-from clhist.selftest.checks import NotAvailableError
-from clhist.selftest.inputs import DISTRIBUTIONS, as_gpu, drawn
-from clhist.selftest.reference import assert_same
+from clhist.errors import NoDeviceError, UnsupportedError
+from clhist.opencl.device import default_queue, device_features, devices
+from clhist.opencl.memory import scratch_bytes
+from clhist.opencl.program import programs_built
+from clhist.selftest.call_text import IMPORTS, Program, program
+from clhist.selftest.random_calls import SAME_KERNELS, Setting, draw
+from clhist.selftest.suite import queue_of
+from clhist.selftest.workers import Worker
 
-MOST_ELEMENTS, MOST_BINS = 200_000, 20_000
-_CALLS_EACH = 500  # calls with the same settings
-_SETTINGS = 16  # of which each seed makes its calls: kernels take longer to build than to run
+HOLDS, REFUSED = "holds", "refused"
+WRONG, LOST, ERROR, ENDED, HANGS, INVALID = (
+    "wrong bins", "device lost", "error", "process ended", "hangs", "invalid program")  # fmt: skip
+# The choices that a refusal names; it is one only where something was forced.
 _REFUSED = re.compile(r"(update|memory|copies|passes|locks|work_group_size|memory_budget)\b")
-_SUMS = [
-    *((np.add, dtype) for dtype in (np.uint8, np.int16, np.int32, np.uint64, np.float32, np.float64, np.complex64)),
-    *((np.maximum, dtype) for dtype in (np.int8, np.int64, np.float32, np.float64)),
-    *((ufunc, np.uint32) for ufunc in (np.bitwise_xor, np.bitwise_and, np.minimum)),
-    (np.logical_or, np.bool_),
-    (np.fmin, np.float32),
-]
-_PAIRS = [(np.float32, np.int32), (np.int64, np.int64)]  # by 64 bits, and by locks
-_OF_A_KERNEL = ("mapped", "fused", "even", "ragged")  # which take a profile
-_GPU, _SMALL_GPU = "a GPU", "a small GPU"  # what a device is taken for
-FORMS = ("plain", "plain", "mapped", "mapped", "fused", "even", "ragged", "vectors", "stream", "bincount", "argmax")
+_LOST = re.compile(r"INVALID_COMMAND_QUEUE|OUT_OF_RESOURCES|OUT_OF_HOST_MEMORY|device (was|is) lost|clFinish", re.I)
+_NEW_CALLS, _CALLS_AGAIN = 0.75, 1000  # of the time; then each process makes its last calls again, which must not grow
+_MOST_GROWTH = 64 * 2**20
+_MOST_WORDS = 500
+_START, _GRACE = 60.0, 10.0
+_MEMORY_EACH = 40  # calls
+_made = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What stays the same for many calls: a form, an operator, what the device is taken for, and what is forced."""
+class Calls:
+    """The random calls of a seed on a queue; each is made by so many threads at once."""
 
-    form: str
-    ufunc: np.ufunc
-    dtype: np.dtype
-    pair: tuple[Any, Any]
-    like: str
-    choices: dict[str, Any] = field(default_factory=dict)
+    queue: cl.CommandQueue
+    seed: int
+    threads: int = 1
 
-    def __str__(self) -> str:
-        what = f"argmax {np.dtype(self.pair[0])}" if self.form == "argmax" else f"{self.ufunc.__name__} {self.dtype}"
-        forced = "".join(f" {key}={value!r}" for key, value in self.choices.items())
-        return f"{self.form} {what}{f' as {self.like}' * bool(self.like)}{forced}"
+    def setting(self, number: int) -> Setting:
+        """Return what the call of this number is."""
+        return draw(self.seed, number, "fp64" in device_features(self.queue.device))
+
+    def run(self, number: int) -> tuple[str, str]:
+        """Make the call; return a status and words."""
+        text = program(self.setting(number))
+        if self.threads == 1:
+            return self._run(text)
+        with ThreadPoolExecutor(self.threads) as pool:
+            found = list(pool.map(self._run, [text] * self.threads))
+        return next((each for each in found if each[0] not in (HOLDS, REFUSED)), found[0])
+
+    def _run(self, text: Program) -> tuple[str, str]:
+        names: dict[str, Any] = {}
+        exec(IMPORTS, names)
+        names["queue"] = self.queue
+        try:
+            exec(compile(text.prepare, "data", "exec"), names)
+        except Exception as error:
+            lost = isinstance(error, cl.Error) and _LOST.search(str(error))
+            return LOST if lost else INVALID, _words(error)
+        try:
+            exec(compile(text.call, "call", "exec"), names)
+            self.queue.finish()
+            exec(compile(text.check, "check", "exec"), names)
+        except UnsupportedError as error:
+            return REFUSED, _words(error)
+        except AssertionError as error:
+            return WRONG, _words(error)
+        except Exception as error:  # of a driver, anything may come
+            if isinstance(error, ValueError | MemoryError) and _REFUSED.match(str(error)):
+                return REFUSED, _words(error)
+            chain = f"{error} {error.__cause__} {error.__context__}"
+            return LOST if _LOST.search(chain) else ERROR, _words(error)
+        return HOLDS, ""
+
+
+def calls_elsewhere(queue: cl.CommandQueue, seed: int, threads: int = 1) -> Callable[[], Calls]:
+    """Return what gives the calls on the same device in another process with the same environment."""
+    return partial(_calls_of, devices().index(queue.device), queue.device.name, seed, threads)
+
+
+def _calls_of(number: int, name: str, seed: int, threads: int) -> Calls:
+    every = devices()
+    if len(every) <= number or every[number].name != name:
+        raise NoDeviceError(f"device {number} was {name.strip()}; now there are {[d.name.strip() for d in every]}")
+    queue = default_queue()
+    return Calls(queue if queue.device == every[number] else queue_of(every[number]), seed, threads)
+
+
+def run_call(calls: Calls, number: int) -> tuple[str, str, dict[str, int]]:
+    """Make the call of this number in a worker: a status, words, and now and then the memory of the process."""
+    found = calls.run(number)
+    return *found, memory_now() if next(_made) % _MEMORY_EACH == 0 else {}
+
+
+@dataclass
+class Failure:
+    """A call that went wrong.
+
+    Attributes
+    ----------
+    number : int
+        Which call it is.
+    status, words : str
+        What went wrong.
+    seconds : float
+        How long after the start.
+    before : tuple of int
+        The last calls before it in the same process.
+    alone : bool or None
+        Whether it also fails alone in a new process; None if others of its like do, and it was not tried.
+    """
+
+    number: int
+    status: str
+    words: str
+    seconds: float
+    before: tuple[int, ...]
+    alone: bool | None = None
+
+
+@dataclass
+class Totals:
+    """What came of a soak."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    covered: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    memory: list[dict[str, dict[str, int]]] = field(default_factory=list)
+    stopped: str = ""
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it stopped early, and which processes grew while they built nothing new."""
+        found = [words for marks in self.memory for words in _growth(marks["warm"], marks["end"])]
+        return [self.stopped, *found] if self.stopped else found
+
+
+class _Process:
+    """A worker, the calls that it made, and its memory before it made them again."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.started = False
+        self.calls = 0
+        self.made: deque[int] = deque(maxlen=_CALLS_AGAIN)
+        self.again = -1
+        self.marks: dict[str, dict[str, int]] = {}
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has taken longer than it may."""
+        return monotonic() > self.worker.deadline
+
+    def begin(self, number: int) -> None:
+        """Let it make a call."""
+        self.calls += 1
+        self.worker.begin(number)
 
 
 class Soak:
-    """The random calls of one seed, which any number of threads may make.
+    """Random calls in processes.
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
-        Of the device.
-    seed : int
-        The same one gives the same calls on the same device.
+    make : callable
+        Returns the `Calls` in a process.
+    setting_of : callable
+        Returns the setting of a number.
+    jobs : int
+        How many processes there are.
+    limit : float
+        Seconds that a call may take.
     """
 
-    def __init__(self, queue: cl.CommandQueue, seed: int) -> None:
-        self.queue, self.seed = queue, seed
-        gpu = as_gpu(device_profile(queue.device))
-        # The small one has a copy for each work-item at once, and more passes; its local memory ends anywhere.
-        small = replace(gpu, hardware_threads=64, work_group_size=16, local_memory=min(3001, gpu.local_memory))
-        self._profiles = {"": None, _GPU: gpu, _SMALL_GPU: small}
-        self._kernel = lru_cache(maxsize=64)(self._new_kernel)
-        self._settings = lru_cache(maxsize=4)(self._new_settings)
-        self._fp64 = "fp64" in device_features(queue.device)
-
-    def call(self, number: int) -> tuple[str, Callable[[], None]]:
-        """Return what the call of this number is, and what makes and checks it.
-
-        That raises AssertionError if the result is wrong and NotAvailableError if the choices were refused.
-        """
-        rng = np.random.default_rng([self.seed, number, 1])
-        setting = self._settings(number // _CALLS_EACH)[rng.integers(_SETTINGS)]
-        size = int(MOST_ELEMENTS ** rng.random()) - 1
-        num_bins = int(MOST_BINS ** rng.random())
-        distribution = str(rng.choice(list(DISTRIBUTIONS)))
-        on_device = bool(rng.random() < 0.4)
-        words = f"{setting}, N = {size}, H = {num_bins}, {distribution}{', on the device' * on_device}"
-        return words, partial(self._make, setting, rng, distribution, size, num_bins, on_device)
-
-    def _make(
-        self, setting: Setting, rng: np.random.Generator, distribution: str, size: int, num_bins: int, on_device: bool
+    def __init__(
+        self, make: Callable[[], Calls], setting_of: Callable[[int], Setting], jobs: int, limit: float
     ) -> None:
-        bins = drawn(distribution, rng, size, num_bins)
+        self.make, self.setting_of, self.jobs, self.limit = make, setting_of, jobs, limit
+        self.totals = Totals()
+        self.last = "", ""  # status and words
+        self._suspects: deque[Failure] = deque()
+        self._tried: dict[int, Failure] = {}
+        self._seen: set[tuple] = set()
+        self._next = 0
+
+    def one(self, number: int) -> tuple[str, str]:
+        """Make one call in a new process; return its status and words."""
+        self._suspects.append(Failure(number, "", "", 0, ()))
+        for _ in self.run(0):
+            pass
+        return self.last
+
+    def run(self, seconds: float) -> Iterator[Failure | None]:
+        """Make calls for so many seconds; yield each failure when it was tried again, and now and then None."""
+        start: float | None = None  # when the first process is ready
+        processes: list[_Process] = []
         try:
-            getattr(self, f"_{setting.form}")(setting, rng, bins, num_bins, on_device)
-        except (ValueError, MemoryError) as error:
-            if setting.choices and _REFUSED.match(str(error)):
-                raise NotAvailableError(str(error)) from None
-            raise
+            while True:
+                if start is None and any(process.started for process in processes):
+                    start = monotonic()
+                elapsed = 0.0 if start is None else monotonic() - start
+                over, again = elapsed >= seconds, elapsed >= _NEW_CALLS * seconds
+                while len(processes) < (min(self.jobs, len(self._suspects)) if over else self.jobs):
+                    processes.append(_Process(Worker(self.make, self.limit, run_call)))
+                if not processes:
+                    break
+                yield None
+                for process in self._ready(processes):
+                    yield from self._take(process, elapsed)
+                    number = None
+                    if not process.worker.connection.closed:
+                        number = self._choose(process, over, again)
+                    if number is not None:
+                        process.begin(number)
+                    else:
+                        process.worker.end(_GRACE)
+                        processes.remove(process)
+                        if len(process.marks) == 2:
+                            self.totals.memory.append(process.marks)
+        except NoDeviceError as error:
+            self.totals.stopped = f"no process can use the device any more: {error}"
+        finally:
+            for process in processes:
+                process.worker.end(0)
 
-    def _new_settings(self, epoch: int) -> list[Setting]:
-        rng = np.random.default_rng([self.seed, epoch, 0])
-        return [self._setting(rng) for _ in range(_SETTINGS)]
+    def _ready(self, processes: list[_Process]) -> list[_Process]:
+        """Return the processes that have an answer, or should have."""
+        found = wait([process.worker.connection for process in processes], 0.5)
+        return [process for process in processes if process.worker.connection in found or process.is_late]
 
-    def _setting(self, rng: np.random.Generator) -> Setting:
-        form = str(rng.choice(FORMS))
-        sums = [(ufunc, dtype) for ufunc, dtype in _SUMS if self._fp64 or dtype is not np.float64]
-        ufunc, dtype = sums[rng.integers(len(sums))]
-        choices: dict[str, Any] = {}
-        if rng.random() < 0.6:
-            drawn_choices = {
-                "update": rng.choice(STRATEGIES),
-                "memory": rng.choice(["local", "global", "partitioned"]),
-                "copies": rng.choice([1, 2, 7, 1000]),
-                "passes": rng.choice([1, 2, 5]),
-                "work_group_size": rng.choice([16, 32]),
-                "locks": rng.choice([1, 64]),
-                "memory_budget": 2**22,
-            }
-            for name, value in drawn_choices.items():
-                if rng.random() < (0.6 if name in ("update", "memory") else 0.15):
-                    choices[name] = str(value) if isinstance(value, np.str_) else int(value)
-        if rng.random() < 0.1:
-            choices["race_factor"] = str(rng.choice(["sample", "sample once"]))
-        pair, like = _PAIRS[rng.integers(len(_PAIRS))], ""
-        if form in _OF_A_KERNEL and (chance := rng.random()) < 0.5:
-            like = _GPU if chance < 0.25 else _SMALL_GPU
-        return Setting(form, ufunc, np.dtype(dtype), pair, like, choices)
+    def _take(self, process: _Process, elapsed: float) -> Iterator[Failure]:
+        """Count what came of a call, and yield a failure that is done with."""
+        number = process.worker.number
+        if not process.started:
+            if not process.worker.connection.poll():
+                raise NoDeviceError(f"a process took more than {_START:g} s to open the device")
+            process.worker.answer()
+            process.started = True
+            return
+        assert number is not None
+        status, words, memory = self._answer(process)
+        self.last = status, words
+        self.totals.counts[status] += 1
+        suspect = self._tried.pop(number, None)
+        if status in (HOLDS, REFUSED):
+            # Allocators waste less once all has been made again.
+            if memory:
+                process.marks["end" if process.again > len(process.made) else "warm"] = memory
+            if process.again < 0:
+                process.made.append(number)
+                if status == HOLDS:
+                    self.totals.covered.update(set(self.setting_of(number).covers()))
+            if suspect is not None and suspect.status:
+                suspect.alone = False
+                if suspect.before:  # whose fault it may be
+                    self._suspects.append(Failure(suspect.before[-1], "", "", elapsed, ()))
+                self.totals.failures.append(suspect)
+                yield suspect
+            return
+        if status != WRONG:
+            process.worker.end(0)
+        failure = Failure(number, status, words, elapsed, tuple(process.made)[-SAME_KERNELS:])
+        like = _likeness(self.setting_of(number), status)
+        if suspect is not None:
+            failure.alone = True
+        elif like not in self._seen:
+            self._seen.add(like)
+            self._suspects.append(failure)
+            process.worker.end(_GRACE)  # a new process takes its place, for this call first
+            return
+        self.totals.failures.append(failure)
+        yield failure
 
-    def _new_kernel(self, operator: Any, arguments: str, code: str, like: str) -> HistogramKernel:
-        found = dict(operator) if isinstance(operator, tuple) else operator
-        return HistogramKernel(self.queue.context, found, arguments=arguments, map=code, profile=self._profiles[like])
+    def _answer(self, process: _Process) -> tuple[str, str, dict[str, int]]:
+        worker = process.worker
+        if not worker.connection.poll():
+            worker.end(0)
+            return HANGS, f"the call has taken more than {self.limit:g} s", {}
+        found = worker.answer()
+        return (ENDED, found[1], {}) if worker.connection.closed else (found[0], found[1], found[2])
 
-    def _given(self, on_device: bool, *arrays: np.ndarray) -> list[Any]:
-        return [cl_array.to_device(self.queue, array) if on_device else array for array in arrays]
-
-    def _plain(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
-        values = _values(rng, setting.dtype, bins.size)
-        dest = _values(rng, setting.dtype, num_bins)
-        expected = _reference(setting.ufunc, bins, values, dest)  # now, since `out` may be `dest`
-        given = self._given(on_device, dest, bins, values)
-        out = given[0] if rng.random() < 0.3 else None
-        found = reduce_by_index(given[0], setting.ufunc, *given[1:], queue=self.queue, out=out, **setting.choices)
-        assert_same(_host(found), expected)
-
-    def _pairs_of(self, setting: Setting, bins: np.ndarray, values: np.ndarray, on_device: bool, **more: Any) -> Any:
-        operator = operators.as_operator(setting.ufunc, setting.dtype)
-        arguments = "const int *bins, const value_t *values"
-        kernel = self._kernel(operator, arguments, "EMIT(bins[i], values[i])", setting.like)
-        return _host(kernel(*self._given(on_device, bins, values), queue=self.queue, **more, **setting.choices))
-
-    def _mapped(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
-        values = _values(rng, setting.dtype, bins.size)
-        found = self._pairs_of(setting, bins, values, on_device, num_bins=num_bins)
-        assert_same(found, _reference(setting.ufunc, bins, values, _start(setting, num_bins)))
-
-    def _even(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
-        count = int(rng.choice([1, 3, 50]))
-        each, num_bins = bins.size // count, min(num_bins, 500)
-        self._batch(setting, rng, bins[: each * count], num_bins, np.arange(count + 1) * each, on_device, even=True)
-
-    def _ragged(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
-        offsets = np.sort(rng.integers(0, bins.size + 1, int(rng.choice([2, 4, 60]))))
-        self._batch(setting, rng, bins, min(num_bins, 500), offsets, on_device, even=False)
-
-    def _batch(
-        self,
-        setting: Setting,
-        rng: Any,
-        bins: np.ndarray,
-        num_bins: int,
-        offsets: np.ndarray,
-        on_device: bool,
-        *,
-        even: bool,
-    ) -> None:
-        values = _values(rng, setting.dtype, bins.size)
-        where = {"num_histograms": len(offsets) - 1} if even else {"offsets": offsets}
-        found = self._pairs_of(setting, bins, values, on_device, num_bins=num_bins, **where)
-        runs = [slice(a, b) for a, b in pairwise(offsets)]
-        start = _start(setting, num_bins)
-        assert_same(found, np.stack([_reference(setting.ufunc, bins[run], values[run], start) for run in runs]))
-
-    def _fused(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
-        kernel = self._kernel(
-            (("n", operators.add(np.int32)), ("v", operators.as_operator(setting.ufunc, setting.dtype))),
-            f"const int *bins, const {c_name(setting.dtype)} *values",
-            "EMIT_n(bins[i], 1); EMIT_v(bins[i], values[i])",
-            setting.like,
-        )
-        values = _values(rng, setting.dtype, bins.size)
-        given = self._given(on_device, bins, values)
-        found = kernel(*given, num_bins=num_bins, queue=self.queue, **setting.choices)
-        ones, none = np.ones(bins.size, np.int32), np.zeros(num_bins, np.int32)
-        assert_same(_host(found["n"]), _reference(np.add, bins, ones, none))
-        assert_same(_host(found["v"]), _reference(setting.ufunc, bins, values, _start(setting, num_bins)))
-
-    def _vectors(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
-        bins, num_bins = bins[: MOST_ELEMENTS // 10], min(num_bins, 2000)
-        values = _values(rng, setting.dtype, 3 * bins.size).reshape(-1, 3)
-        dest = _values(rng, setting.dtype, 3 * num_bins).reshape(-1, 3)
-        given = self._given(on_device, dest, bins, values)
-        found = reduce_by_index(given[0], setting.ufunc, *given[1:], queue=self.queue, **setting.choices)
-        assert_same(_host(found), _reference(setting.ufunc, bins, values, dest))
-
-    def _stream(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
-        values = _values(rng, setting.dtype, bins.size)
-        operator = operators.as_operator(setting.ufunc, setting.dtype)
-        stream = Accumulator(operator, num_bins, queue=self.queue, chunk_bytes=2**16, **setting.choices)
-        for part in np.array_split(np.arange(bins.size), int(rng.integers(1, 4))):
-            stream.add(*self._given(on_device, bins[part], values[part]))
-        assert_same(_host(stream.result()), _reference(setting.ufunc, bins, values, _start(setting, num_bins)))
-
-    def _bincount(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
-        bins = np.clip(bins, 0, num_bins)
-        least = int(rng.integers(0, 2 * num_bins))
-        (given,) = self._given(on_device, bins)
-        assert_same(_host(bincount(given, minlength=least, queue=self.queue)), np.bincount(bins, minlength=least))
-
-    def _argmax(self, setting: Setting, rng: Any, bins: np.ndarray, num_bins: int, on_device: bool) -> None:
-        value, index = setting.pair
-        operator = operators.argmax(value, index)
-        values = rng.integers(-50, 50, bins.size).astype(value)
-        given = self._given(on_device, bins, values)
-        found = _host(reduce_by_index(num_bins, operator, *given, queue=self.queue, **setting.choices))
-        inside = np.flatnonzero((bins >= 0) & (bins < num_bins))
-        expected = np.empty(num_bins, operator.dtype)
-        expected["value"] = -np.inf if np.dtype(value).kind == "f" else np.iinfo(value).min
-        expected["index"] = np.iinfo(index).max
-        order = inside[np.lexsort((-inside, values[inside]))]  # the largest is written last, of these the first
-        expected["value"][bins[order]], expected["index"][bins[order]] = values[order], order
-        assert_same(found, expected)
+    def _choose(self, process: _Process, over: bool, again: bool) -> int | None:
+        """Return the number of the next call of a process; None if there is none for it."""
+        if self._suspects and process.calls == 0:
+            suspect = self._suspects.popleft()
+            self._tried[suspect.number] = suspect
+            return suspect.number
+        if over:
+            return None
+        if again and process.made:
+            process.again += 1
+            return process.made[process.again % len(process.made)]
+        self._next += 1
+        return self._next - 1
 
 
-def _values(rng: np.random.Generator, dtype: np.dtype, size: int) -> np.ndarray:
-    """Return small whole numbers, whose sums are exact in any order; some NaN among floats would hide all others."""
-    if dtype.kind == "b":
-        return rng.random(size) < 0.1
-    if dtype.kind == "c":
-        return (rng.integers(-9, 10, size) + 1j * rng.integers(-9, 10, size)).astype(dtype)
-    low = 0 if dtype.kind == "u" else -9
-    return rng.integers(low, 10, size).astype(dtype)
+def _likeness(setting: Setting, status: str) -> tuple:
+    """Return what failures of one cause will mostly have in common."""
+    forced = dict(setting.choices)
+    small = forced.get("work_group_size", 64) < 16
+    shape = tuple(sorted({("struct" if op.is_struct else op.kind) for op in setting.operators}))
+    return status, setting.form, forced.get("update"), forced.get("memory"), small, shape
 
 
-def _start(setting: Setting, num_bins: int) -> np.ndarray:
-    """Return what bins hold that get nothing."""
-    dtype, ufunc = setting.dtype, setting.ufunc
-    start: Any = 0
-    if ufunc in (np.maximum, np.minimum) and dtype.kind == "f":
-        start = -np.inf if ufunc is np.maximum else np.inf
-    elif ufunc in (np.maximum, np.minimum):
-        start = np.iinfo(dtype).min if ufunc is np.maximum else np.iinfo(dtype).max
-    elif ufunc is np.bitwise_and:
-        start = np.iinfo(dtype).max
-    elif ufunc is np.fmin:
-        start = np.nan
-    return np.full(num_bins, start, dtype)
+def report_text(number: int, seed: int, setting: Setting, status: str, words: str, threads: int = 1) -> str:
+    """Return the program of a call, under what came of it."""
+    head = [f"# {setting}", f"# {status}: {words}", f"# clhist selftest --seed {seed} --only {number}"]
+    if threads > 1:
+        head.append(f"# failed when {threads} threads made it at once")
+    return "\n".join([*head, str(program(setting))])
 
 
-def _reference(ufunc: np.ufunc, bins: np.ndarray, values: np.ndarray, start: np.ndarray) -> np.ndarray:
-    inside = (bins >= 0) & (bins < len(start))
-    result = start.copy()
-    ufunc.at(result, bins[inside], values[inside])
-    return result
+def _words(error: BaseException) -> str:
+    kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+    words = " ".join(str(error).split())
+    cut = words if len(words) <= _MOST_WORDS else f"{words[: _MOST_WORDS // 2]} ... {words[-_MOST_WORDS // 2 :]}"
+    return kind + cut
 
 
-def _host(array: Any) -> np.ndarray:
-    return array.get() if isinstance(array, cl_array.Array) else array
+def memory_now() -> dict[str, int]:
+    """Return the bytes that this process has in memory and in pools on the device, and how many programs it built."""
+    gc.collect()  # cycles may hold arrays
+    with suppress(OSError, AttributeError):  # of glibc: else what is free counts as used
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    return {"rss": _resident(), "scratch": scratch_bytes(), "programs": programs_built()}
+
+
+def _resident() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # what macOS has: bytes, and the most ever
+        return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _growth(warm: dict[str, int], end: dict[str, int]) -> Iterator[str]:
+    rss = warm["rss"] + _MOST_GROWTH + max(0, end["scratch"] - warm["scratch"])
+    scratch = 2 * warm["scratch"] + _MOST_GROWTH
+    for what, key, bound in (("memory of the host", "rss", rss), ("scratch memory", "scratch", scratch)):
+        if end[key] > bound:
+            yield f"{what} grew to {end[key] / 2**20:,.0f} MiB, more than {bound / 2**20:,.0f} MiB"

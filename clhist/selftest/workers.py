@@ -13,6 +13,7 @@ from contextlib import suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from time import monotonic
+from typing import Any
 
 from clhist.errors import NoDeviceError
 from clhist.selftest.checks import WRONG, Check, Outcome
@@ -22,6 +23,7 @@ _START, _GRACE = 60.0, 10.0  # seconds that a process has to open the device, an
 _SPAWN = get_context("spawn")  # OpenCL does not survive a fork
 
 Make = Callable[[], Sequence[Check]]
+Run = Callable[[Any, int], tuple]
 
 
 class HangError(Exception):
@@ -56,9 +58,9 @@ def run_in_processes(checks: Sequence[Check], make: Make, jobs: int, limit: floa
         If a process ends, or waits, before it has run anything: some devices are for one process alone.
     """
     waiting = list(range(len(checks)))  # the last first: forms, which have more kernels than updates
-    workers: list[_Worker] = []
+    workers: list[Worker] = []
     try:
-        workers += [_Worker(make, limit) for _ in range(min(jobs, len(checks)))]
+        workers += [Worker(make, limit) for _ in range(min(jobs, len(checks)))]
         while open_ones := [worker for worker in workers if not worker.connection.closed]:
             next_deadline = min(worker.deadline for worker in open_ones)
             ready = wait([worker.connection for worker in open_ones], max(0.0, next_deadline - monotonic()))
@@ -69,7 +71,7 @@ def run_in_processes(checks: Sequence[Check], make: Make, jobs: int, limit: floa
                     if number is not None:
                         yield number, Outcome(checks[number], *found)
                     if waiting and worker.connection.closed:
-                        workers.append(_Worker(make, limit))
+                        workers.append(Worker(make, limit))
                     elif waiting:
                         worker.begin(waiting.pop())
                     else:
@@ -83,14 +85,17 @@ def run_in_processes(checks: Sequence[Check], make: Make, jobs: int, limit: floa
             worker.end(_GRACE if worker.connection.closed else 0)
 
 
-class _Worker:
-    """A process, and what it does: nothing yet, or the check of this number, until the deadline."""
+class Worker:
+    """A process, and what it does: nothing yet, or the check of this number, until the deadline.
 
-    def __init__(self, make: Make, limit: float) -> None:
+    `run` gets what `make` returned in the process, and a number; it returns the answer.
+    """
+
+    def __init__(self, make: Callable[[], Any], limit: float, run: Run | None = None) -> None:
         self.connection, its_own = _SPAWN.Pipe()
         self.number: int | None = None
         self.deadline, self._limit = monotonic() + _START, limit
-        self._process = _SPAWN.Process(target=_work, args=(its_own, make), daemon=True)
+        self._process = _SPAWN.Process(target=_work, args=(its_own, make, run or _run_check), daemon=True)
         self._process.start()
         its_own.close()  # so that the end of the process is the end of the connection
 
@@ -124,16 +129,20 @@ class _Worker:
         return f"the process ended with signal {-code} ({signal.Signals(-code).name})"
 
 
-def _work(connection: Connection, make: Make) -> None:
+def _work(connection: Connection, make: Callable[[], Any], run: Run) -> None:
     """Run the checks whose numbers come, in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    checks = make()
+    made = make()
     connection.send(())
     with suppress(EOFError):
         while True:
-            outcome = checks[connection.recv()].run()
-            connection.send((outcome.status, outcome.words, outcome.seconds, outcome.doubts))
+            connection.send(run(made, connection.recv()))
+
+
+def _run_check(checks: Sequence[Check], number: int) -> tuple:
+    outcome = checks[number].run()
+    return outcome.status, outcome.words, outcome.seconds, outcome.doubts
 
 
 def _end_with_parent() -> None:

@@ -159,8 +159,10 @@ class Lab:
 
         out = cl_array.empty(self.queue, bins, result.dtype)
 
+        bound = cycle([kernel.bind(*each, num_bins=bins, out=out, queue=self.queue, **choices) for each in arguments])
+
         def call() -> Any:
-            return kernel(*next(inputs), num_bins=bins, out=out, queue=self.queue, **choices)
+            return next(bound)()
 
         call()
         loop = pipelined(call, lambda last: self.queue.finish())

@@ -17,7 +17,7 @@ from clhist.cli.bench.lab import Lab, Row, difference
 from clhist.cli.bench.suite import Panels, Request, Suite, microseconds
 from clhist.cli.bench.timing import pipelined
 
-_FUNCTIONS = ("HistogramKernel", "HistogramKernel, out=", "reduce_by_index", "bincount")
+_FUNCTIONS = ("HistogramKernel", "HistogramKernel, out=", "HistogramKernel, bound", "reduce_by_index", "bincount")
 _ARRAYS = ("device", "NumPy")
 
 
@@ -41,6 +41,8 @@ def _call(lab: Lab, function: str, x: Any, bins: int) -> Callable[[], Any]:
             lab.context, operators.add(np.int32), arguments="const int *bins", map="EMIT(bins[i], 1)"
         )
         call = partial(kernel, x, num_bins=bins, queue=lab.queue)
+        if function.endswith("bound"):
+            return kernel.bind(x, num_bins=bins, queue=lab.queue, out=call())
         return partial(call, out=call()) if function.endswith("out=") else call
     if function == "bincount":
         return partial(bincount, x, minlength=bins, queue=lab.queue)

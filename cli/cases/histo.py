@@ -13,7 +13,8 @@ import pyopencl.array as cl_array
 
 from clhist import default_queue
 from clhist.cases.files import read_table
-from clhist.cases.histo import histo_call, wafer
+from clhist.cases.histo import histo as histogram
+from clhist.cases.histo import wafer
 from clhist.cli.cases.options import (
     DATA,
     figure,
@@ -99,8 +100,8 @@ def histo(
     dtype = np.float32 if np.can_cast(x.dtype, np.float32) else np.float64
     on_x, on_y = (cl_array.to_device(queue, np.ascontiguousarray(column, dtype)) for column in (x, y))
     with messages(data):
-        call, edges = histo_call(on_x, on_y, bins, range=ranges, ceiling=ceiling)
-        counts = call().get()
+        bound, edges = histogram.bind(on_x, on_y, bins, range=ranges, ceiling=ceiling)
+        counts = bound().get()
     values: dict[str, Any] = {
         "data": str(data) if data else "generated points of a wafer",
         "points": len(x),
@@ -110,7 +111,7 @@ def histo(
         "largest": int(counts.max()),
         "saturated": int((counts == ceiling).sum()),
         "empty": int((counts == 0).sum()),
-    } | measure(call)
+    } | measure(bound)
     if not data:
         start = time.perf_counter()
         expected = np.histogram2d(x, y, bins, ranges)[0]

@@ -13,7 +13,7 @@ import pyopencl.array as cl_array
 
 from clhist import default_queue
 from clhist.cases.files import read_image
-from clhist.cases.image import image_histogram_call
+from clhist.cases.image import image_histogram
 from clhist.cases.image_data import photograph
 from clhist.cli.cases.options import (
     DATA,
@@ -70,11 +70,11 @@ def image(
         for file in progress:
             with messages():
                 pixels = read_image(file) if file else photograph(*(_QUICK if quick else _SIZE))
-            call = image_histogram_call(cl_array.to_device(queue, pixels), int(bins))
-            counts.append(call().get())
+            bound = image_histogram.bind(cl_array.to_device(queue, pixels), int(bins))
+            counts.append(bound().get())
             step = max(1, min(pixels.shape[:2]) // 800)
             images.append(pixels[::step, ::step])
-            values.append(_checked(str(file or _GENERATED), pixels, counts[-1]) | measure(call))
+            values.append(_checked(str(file or _GENERATED), pixels, counts[-1]) | measure(bound))
     if output:
         save(output, **{f"image{n}": found for n, found in enumerate(counts)})
     if plot:

@@ -15,7 +15,7 @@ from clhist import default_queue
 from clhist.cases.arrays import ranges_of
 from clhist.cases.files import read_image, read_table
 from clhist.cases.image_data import image_pair
-from clhist.cases.joint import joint_histogram, joint_histogram_call, mutual_information
+from clhist.cases.joint import joint_histogram, mutual_information
 from clhist.cli.cases.options import (
     DATA,
     figure,
@@ -89,8 +89,8 @@ def joint(
             )
         on_fixed, on_moving = (cl_array.to_device(queue, each) for each in images)
         ranges = ranges_of("fixed, moving", on_fixed, on_moving, None, queue)
-        call = joint_histogram_call(on_fixed, on_moving, bins, range=ranges)
-        unshifted = call().get()
+        bound = joint_histogram.bind(on_fixed, on_moving, bins, range=ranges)
+        unshifted = bound().get()
     steps = range(-shifts, shifts + 1)
     information = np.empty((len(steps), len(steps)))
     with click.progressbar(list(product(steps, steps)), label="shifts", file=sys.stderr) as progress:
@@ -113,7 +113,7 @@ def joint(
             "normalized": mutual_information(histogram, normalized=True),
         },
         "information": information.tolist(),
-    } | measure(call)
+    } | measure(bound)
     if not fixed:
         expected = _SHIFT if shifts >= max(map(abs, _SHIFT)) else None
         # A bin of n terms is off by n * 2**-24 of its value at most, and the bins are the pixels together.

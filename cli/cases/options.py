@@ -7,15 +7,13 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-import pyopencl as cl
 
-from clhist import Plan
+from clhist import Bound, Plan
 from clhist.cli.bench.plot import FORMATS, require_matplotlib
 from clhist.cli.bench.timing import pipelined
 
@@ -137,25 +135,17 @@ def times_text(seconds: dict[str, float]) -> str:
     return f"times   {call} ms a call; on the device {kernels} ms ({stages})"
 
 
-def measure(call: partial[Any]) -> dict[str, Any]:
-    """Return the device, the plan and the median seconds of a `clhist.HistogramKernel` with its arguments bound.
+def measure(bound: Bound) -> dict[str, Any]:
+    """Return the device, the plan and the median seconds of a bound call of one operator, on device arrays.
 
-    Parameters
-    ----------
-    call : functools.partial
-        Of a kernel of one operator; its first argument is an array whose elements are the kernel's, its `queue` is
-        given. It was called before, so that all is built.
+    It was called before, so that all is built.
     """
-    kernel, queue, num_bins = call.func, call.keywords["queue"], call.keywords["num_bins"]
-    whole = pipelined(call, lambda _: queue.finish()).whole
-    profiling = cl.CommandQueue(queue.context, queue.device, cl.command_queue_properties.PROFILING_ENABLE)
-    timed = partial(kernel.timed, *call.args, **call.keywords | {"queue": profiling})  # type: ignore[attr-defined]
-    stages = [timed()[1] for _ in whole.seconds]
+    whole = pipelined(bound, lambda _: bound.queue.finish()).whole
+    stages = bound.timed(len(whole.seconds))
     kernels = {stage: statistics.median(run[stage] for run in stages) for stage in stages[0]}
-    plan = kernel.plan(call.args[0].size, num_bins, queue=queue)  # type: ignore[attr-defined]
     return {
-        "device": queue.device.name.strip(),
-        "plan": plan_values(plan),
+        "device": bound.queue.device.name.strip(),
+        "plan": plan_values(bound.plan),
         "seconds": {"call": whole.median, "kernels": sum(kernels.values()), **kernels},
     }
 

@@ -13,7 +13,9 @@ from textwrap import dedent
 import numpy as np
 
 import clhist
+from clhist.engine.outputs import Outputs
 from clhist.selftest.checks import Check
+from clhist.selftest.soak import Calls
 
 LONGEST = 100  # seconds
 
@@ -63,3 +65,54 @@ def hang() -> None:
 def no_checks() -> list[Check]:
     """End the process before it has any."""
     os._exit(3)
+
+
+def plant_defect() -> None:
+    """Let the last bin of NumPy's results be the first."""
+    original = Outputs.collect
+
+    def collect(self, results):
+        for result in results:
+            if isinstance(result, np.ndarray) and result.size:
+                result.flat[-1] = result.flat[0]
+        return original(self, results)
+
+    Outputs.collect = collect
+
+
+def calls_with_a_defect(make: Callable[[], Calls]) -> Calls:
+    """Return random calls for which the defect is planted."""
+    plant_defect()
+    return make()
+
+
+class Ending(Calls):
+    """Random calls whose number 1 ends the process and whose number 2 never returns."""
+
+    def run(self, number: int) -> tuple[str, str]:
+        """Make the call."""
+        if number == 1:
+            os.abort()  # some runtimes take a SIGSEGV
+        if number == 2:
+            time.sleep(1000)
+        return "holds", ""
+
+
+def ending_calls(make: Callable[[], Calls]) -> Ending:
+    """Return random calls of which some end a process."""
+    return Ending(make().queue, 0)
+
+
+class OnlyAfterOthers(Calls):
+    """Random calls of which number 3 is wrong if number 2 was made before."""
+
+    def run(self, number: int) -> tuple[str, str]:
+        """Make the call."""
+        found = ("wrong bins", "all") if number == 3 and os.environ.get("MADE_BEFORE") else ("holds", "")
+        os.environ["MADE_BEFORE"] = "yes" * (number == 2)
+        return found
+
+
+def calls_after_others(make: Callable[[], Calls]) -> OnlyAfterOthers:
+    """Return random calls of which one is wrong after another."""
+    return OnlyAfterOthers(make().queue, 0)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
-import clhist
 from clhist import Accumulator, operators
+from clhist.opencl.device import profile_context
 from clhist.selftest.reference import groups_of
 
 SUM = operators.add(np.int64)
 AS_A_GPU = "staged, as a GPU"
-
-
-def pretend(monkeypatch, profile):
-    """Let all that asks for the device's profile get this one."""
-    for module in ("engine.build", "engine.plain", "accumulator"):
-        monkeypatch.setattr(f"clhist.{module}.device_profile", lambda device: profile)
-    clhist.engine.plain.pair_kernel.cache_clear()
 
 
 @pytest.fixture(params=["in place", "staged"])
@@ -27,12 +22,9 @@ def path(request, gpu_like, monkeypatch):
     The last builds kernels of its own: tests take it, by parametrizing this fixture, where those make a difference.
     """
     if request.param != "in place":
-        monkeypatch.setattr("clhist.accumulator.shares_memory", lambda device: False)
-    if request.param == AS_A_GPU:
-        pretend(monkeypatch, gpu_like)
-    clhist.engine.plain.pair_kernel.cache_clear()  # its kernels keep the plans that they made
-    yield request.param
-    clhist.engine.plain.pair_kernel.cache_clear()
+        monkeypatch.setattr("clhist.engine.chunks.shares_memory", lambda device: False)
+    with profile_context(gpu_like) if request.param == AS_A_GPU else nullcontext():
+        yield request.param
 
 
 every_path = pytest.mark.parametrize("path", ["in place", "staged", AS_A_GPU], indirect=True)
@@ -44,9 +36,9 @@ def chunks(monkeypatch):
     """The numbers of elements of all chunks, in order."""
     seen, original = [], Accumulator._continue
 
-    def spy(self, kernel, given, size):
+    def spy(self, engine, given, size):
         seen.append(size)
-        return original(self, kernel, given, size)
+        return original(self, engine, given, size)
 
     monkeypatch.setattr(Accumulator, "_continue", spy)
     return seen

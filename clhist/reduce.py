@@ -1,56 +1,39 @@
-"""The functions of the library: `reduce_by_index` and `bincount`."""
+"""`reduce_by_index`: arrays of values combined by arrays of indices."""
 
 from __future__ import annotations
 
-import operator as python_operator
 from collections.abc import Sequence
-from dataclasses import fields as fields_of
 from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.codegen.arguments import integer
-from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
-from clhist.engine.magnitude import is_float_sum, largest_magnitude, reproducible_form
-from clhist.engine.masks import check_unmasked, leave_out, mask_of, mask_of_values, without_masked
+from clhist.engine.given import call_of, queue_for, queue_of
+from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import (
-    PairSpec,
     arguments_of,
     as_array,
     as_indices,
     checked_values,
     elements,
-    native,
-    pair_kernel,
+    pair_engine,
     pair_spec,
     row_shape,
 )
-from clhist.kernel import HistogramKernel
-from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_array, is_device_array
-from clhist.opencl.device import default_queue
-from clhist.opencl.fork_guard import check_process
+from clhist.opencl.arrays import Array, common_kind, is_array, is_device_array
+from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
-from clhist.planning.problem import Choices
+from clhist.operators.reproducible import is_float_sum, reproducible_form
+from clhist.planning.problem import CHOICES
+from clhist.race_factor import run
 
-# How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
-# than one set in a million stays within.
-_SAMPLES = 2048
-_SAMPLE_MARGIN = 128
-
-_MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words follow
-_TOO_BIG = "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
-
-# What a call may be given besides; see `HistogramKernel.__call__`.
-_OPTIONS = {each.name for each in fields_of(Choices)} | {
-    *("allocator", "wait_for", "return_event", "race_factor", "memory_budget"),
-}
+# Options of a call; see `HistogramKernel.__call__`.
+_OPTIONS = {*CHOICES, "allocator", "wait_for", "return_event", "race_factor", "memory_budget"}
 
 
 def reduce_by_index(
@@ -163,184 +146,28 @@ def reduce_by_index(
     on_device = common_kind(named)
     if of_indices is not None or of_values is not None:
         indices, values = leave_out(indices, values, of_indices, of_values)
-    if queue is None and not on_device:
-        queue = default_queue()
-    context = indices.context if on_device else queue.context  # type: ignore[union-attr]
-    queues = (queue, *(array.queue for _, array in named if on_device))
-    given_queue = next((found for found in queues if found is not None), None) or default_queue()
-    device = given_queue.device
+    context = indices.context if on_device else None
+    queue = queue_for(queue, context, queue_of(*(array for _, array in named)))
     if reproducible:
         if is_float_sum(operator) and max_abs is None:
             looked = [*(values if isinstance(values, tuple) else (values,)), *dests]
-            max_abs = largest_magnitude(looked, operator.dtype, given_queue, options.get("wait_for") or ())
+            max_abs = largest_magnitude(looked, operator.dtype, queue, options.get("wait_for") or ())
         operator = reproducible_form(operator, max_abs, int(prod(indices.shape)) + 1)
     elif max_abs is not None:
         raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
-    spec = pair_spec(operator, indices, values, prod(row), device, with_position)
-    kernel = pair_kernel(context, spec)
-    given = arguments_of(spec, indices, values, shape[1] if batched else shape[0])
-    size = elements(spec, indices)
-    where: dict[str, Any] = {}
+    spec = pair_spec(operator, indices, values, prod(row), queue.device, with_position)
+    with_event = options.pop("return_event", False)
+    call = call_of(shape[1:] if batched else shape, options)
+    call.size, call.out, call.queue = elements(spec, indices), out, queue
+    call.dest = dests if fields else dests[0] if dests else None
     if offsets is not None:
-        where["offsets"] = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
+        call.offsets = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
     elif batched:
-        where["num_histograms"] = shape[0]
-    bins = shape[1:] if batched else shape
-    target = dests if fields else dests[0] if dests else None
-    return kernel(*given, num_bins=bins, size=size, dest=target, out=out, queue=queue, **where, **options)
-
-
-def bincount(
-    x: Array,
-    weights: Array | None = None,
-    minlength: int = 0,
-    *,
-    queue: cl.CommandQueue | None = None,
-    out: Array | None = None,
-    reproducible: bool = False,
-) -> Array:
-    """Return how often each value occurs, or the sum of its weights: `numpy.bincount`.
-
-    Parameters
-    ----------
-    x : array of shape (N,) of non-negative integers
-        NumPy's or PyOpenCL's. Unlike NumPy's function this one leaves out what is masked in a masked array, here or in
-        `weights`.
-    weights : array of shape (N,), optional
-        Of any real dtype; summed in float64.
-    minlength : int
-        The least number of bins.
-    queue : pyopencl.CommandQueue, optional
-        Defaults to that of `x`, or the default one.
-    out : array of shape (max(minlength, max(x) + 1),), optional
-        Where the result goes.
-    reproducible : bool
-        Whether sums of weights are bitwise the same in any order, as of `reduce_by_index`. Counts always are.
-
-    Returns
-    -------
-    array of shape (max(minlength, max(x) + 1),)
-        Counts as `numpy.intp`, sums of weights as float64; of the kind of `x`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As NumPy's, of the same text: for negative entries, more dimensions than one, weights of another length, dtypes
-        that do not convert safely. Also if `out` is wrong.
-
-    Notes
-    -----
-    The number of bins is guessed from a sample and checked while counting, so that `x` is read once. It is known only
-    when all is counted: unlike `reduce_by_index` this function waits for the device.
-    """
-    check_process()
-    given, masks = (x, weights), [mask_of(x), mask_of(weights)]
-    try:
-        x, weights = (array if array is None or is_device_array(array) else np.asarray(array) for array in given)
-    except ValueError:  # rows of different lengths
-        return np.bincount(*given, minlength)
-    on_device = common_kind((n, a) for n, a in (("x", x), ("weights", weights)) if a is not None)
-    if any(mask is not None for mask in masks):
-        given = x, weights = without_masked(x, weights, masks)
-    if x is None or not _is_countable(x, weights, minlength) or not (on_device or x.size):
-        # NumPy itself raises what it raises, or has nothing to count.
-        return _into(out, np.bincount(_stand_in(given[0]), _stand_in(given[1]), minlength))
-    if on_device:
-        check_array("x", x, x.dtype, written=False)
-        if weights is not None:
-            check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
-            check_context([("weights", weights)], x.context)
-        if queue is not None:
-            check_context([("x", x)], queue.context)
-    minlength = python_operator.index(minlength)
-    queue = queue or (x.queue if on_device else None) or default_queue()
-    values: Any
-    if weights is None:
-        # Ones sum up in 32 bits: as long as there are fewer than 2^32 of them.
-        operator, values = operators.count(np.intp) if x.size < 2**32 else operators.add(np.intp), 1
-    else:
-        operator = _operator(np.add, np.dtype(np.float64))
-        values = checked_values(weights, operator, x.shape, ())[0][0]
-        if reproducible:
-            operator = reproducible_form(operator, largest_magnitude([values], operator.dtype, queue), x.size)
-    if x.dtype.kind == "b":
-        x = x.view(np.uint8)
-    if not x.size:
-        return _into(out, cl_array.zeros(queue, minlength, operator.dtype))
-    dtypes = None if weights is None else (native(values.dtype),)
-    kernel = pair_kernel(queue.context, PairSpec(operator, native(x.dtype), dtypes))
-    return _into(out, _count(kernel, x, values, minlength, queue))
-
-
-def _is_countable(x: Array, weights: Array | None, minlength: Any) -> bool:
-    """Whether NumPy would count this."""
-    if x.ndim != 1 or x.dtype.kind not in "biu" or isinstance(minlength, bool | np.bool_):
-        return False
-    try:
-        if not 0 <= python_operator.index(minlength) <= _MOST_BINS:
-            return False
-    except TypeError:
-        return False
-    return weights is None or (weights.shape == x.shape and bool(np.can_cast(weights.dtype, np.float64, "safe")))
-
-
-def _stand_in(given: Any) -> Any:
-    """Return for a device array one of NumPy's that it takes for the same, and that takes no memory."""
-    return np.broadcast_to(np.zeros((), given.dtype), given.shape) if is_device_array(given) else given
-
-
-def _into(out: Array | None, result: Array) -> Array:
-    """Return `result`, in `out` if there is one."""
-    if out is None:
-        return result
-    check_array("out", out, result.dtype, written=True, shape=result.shape)
-    common_kind([("x", result), ("out", out)])
-    out[...] = result
-    return out
-
-
-def _count(kernel: HistogramKernel, x: Array, values: Any, minlength: int, queue: cl.CommandQueue) -> Array:
-    """Count into as many bins as a sample suggests, and once more if that was too few."""
-    try:
-        sampled = int(_sample(x, queue).max())
-    except cl.Error as error:
-        lost.settle(queue, error)
-        raise
-    room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
-    if room < NARROW_BINS and x.size < NARROW_ELEMENTS:
-        result, reached = kernel.count_with_reach(x, values, num_bins=room, queue=queue)
-        if reached < room:
-            return result[: max(minlength, reached + 1)]
-    largest, smallest = (
-        (int(lost.fetched(cl_array.max(x, queue), queue)), int(lost.fetched(cl_array.min(x, queue), queue)))
-        if is_device_array(x)
-        else (int(x.max()), int(x.min()))
-    )
-    if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
-        raise ValueError("'list' argument must have no negative elements")
-    if largest >= _MOST_BINS:
-        raise ValueError(_TOO_BIG)
-    return kernel(x, values, num_bins=max(minlength, largest + 1), queue=queue)
-
-
-def _sample(x: Array, queue: cl.CommandQueue) -> np.ndarray:
-    """Return some elements of `x`, evenly spread."""
-    step = max(1, x.size // _SAMPLES)
-    if not is_device_array(x):
-        return x[::step]
-    found = np.empty(x.size // step, x.dtype)
-    cl.enqueue_copy(
-        queue,
-        found,
-        x.base_data,  # type: ignore[call-overload]
-        buffer_origin=(x.offset, 0, 0),
-        host_origin=(0, 0, 0),
-        region=(x.dtype.itemsize, found.size, 1),
-        buffer_pitches=(step * x.dtype.itemsize,),
-        host_pitches=(x.dtype.itemsize,),
-        wait_for=x.events,
-    )
-    return found
+        call.num_histograms = shape[0]
+    engine = pair_engine(queue.context, spec)
+    outcome = run(engine, arguments_of(spec, indices, values, shape[1] if batched else shape[0]), call)
+    (result,) = outcome.results
+    return (result, outcome.event) if with_event else result
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,156 @@
+"""Pieces of a stream on their way to the device: NumPy arrays are split into chunks, PyOpenCL's are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.codegen.arguments import scalar
+from clhist.codegen.maps import Argument
+from clhist.engine.engine import Engine
+from clhist.opencl import lost
+from clhist.opencl.arrays import check_array, check_context, common_kind, shares_memory
+from clhist.opencl.masks import check_unmasked
+from clhist.opencl.staging import InPlace, Staging
+
+_MULTIPLE = 128  # elements: chunks begin as their arrays do at an address for wide loads
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The arguments of a map for one piece of a stream, checked.
+
+    Attributes
+    ----------
+    engine : Engine
+        Of the map.
+    values : dict of str to object
+        The arguments by name.
+    size : int
+        N.
+    on_device : bool
+        Whether the arrays are PyOpenCL's.
+    step : int
+        How many elements a chunk has at most.
+    first : Argument or None
+        The scalar argument that gets the position in the stream of a chunk's first element.
+    position : int
+        That of the piece's first element.
+    """
+
+    engine: Engine
+    values: dict[str, Any]
+    size: int
+    on_device: bool
+    step: int
+    first: Argument | None
+    position: int
+
+    @property
+    def split(self) -> tuple[Argument, ...]:
+        """The arrays that are split into chunks."""
+        return () if self.on_device else self.engine.source.elementwise
+
+    def check_position(self) -> None:
+        """Raise ValueError if the position of the last element does not fit its argument."""
+        if self.first is not None:
+            scalar(self.first, self.position + max(self.size, 1) - 1)
+
+
+class Chunks:
+    """Takes pieces to the device of a queue.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        Where chunks are computed.
+    most_bytes : int
+        Of one argument's elements in a chunk.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, most_bytes: int) -> None:
+        self._queue, self._most_bytes = queue, most_bytes
+        self.staging = None if shares_memory(queue.device) else Staging(queue, most_bytes)
+
+    def check(
+        self, engine: Engine, args: Sequence[Any], size: int | None, first: Argument | None, position: int
+    ) -> Piece:
+        """Return a piece, without a copy of arrays that are going to be split.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is wrong, or would have to be split and cannot; it is named.
+        """
+        engine.check_number_of_arguments(args)
+        elementwise = engine.source.elementwise
+        values = [
+            _checked(argument, value, elementwise) for argument, value in zip(engine.arguments, args, strict=True)
+        ]
+        arrays = [(a.name, value) for a, value in zip(engine.arguments, values, strict=True) if a.is_array]
+        on_device = common_kind(arrays)
+        check_context(arrays, self._queue.context)
+        size = engine.size_of(size, values)
+        named = {argument.name: value for argument, value in zip(engine.arguments, values, strict=True)}
+        step = self._step(engine, () if on_device else elementwise, size, first)
+        return Piece(engine, named, size, on_device, step, first, position)
+
+    def feed(self, piece: Piece, compute: Callable[[Mapping[str, Any], int], list[cl.Event]]) -> None:
+        """Call `compute` with the arguments of each chunk, on the device, and its number of elements.
+
+        NumPy arrays may be changed when this returns; if anything is raised, the queue is waited for.
+        """
+        whole, chunks = InPlace(self._queue), self.staging or InPlace(self._queue)
+        values, split, position = piece.values, piece.split, piece.position
+        events: list[cl.Event] = []
+        try:
+            others = [
+                argument
+                for argument in piece.engine.arguments
+                if argument.is_array and argument not in split and not piece.on_device
+            ]
+            taken = {**values, **whole.take({a: values[a.name] for a in others})}
+            for begin in range(0, piece.size, piece.step):
+                end = min(begin + piece.step, piece.size)
+                taken |= chunks.take({a: _flat(values[a.name])[begin:end] for a in split})
+                if piece.first is not None:
+                    taken[piece.first.name] = scalar(piece.first, position + begin)
+                events = compute(taken, end - begin)
+                chunks.done(events)
+            whole.done(events)
+        except BaseException as error:  # the memory of NumPy arrays must not go while a kernel may use it
+            lost.settle(self._queue, error)
+            raise
+
+    def _step(self, engine: Engine, split: Sequence[Argument], size: int, first: Argument | None) -> int:
+        """Return how many elements a chunk has."""
+        if not split or not size:
+            return max(1, size)
+        widest = max(split, key=lambda argument: argument.dtype.itemsize)
+        step = max(1, self._most_bytes // widest.dtype.itemsize)
+        if step < size and first is None and engine.uses_position:
+            raise ValueError(
+                f"{widest.name}: expected at most {self._most_bytes} bytes (chunk_bytes), got "
+                f"{size * widest.dtype.itemsize}, which cannot be split since the map uses i by itself; let "
+                "first_index name a scalar argument and use its sum with i, or choose another chunk_bytes"
+            )
+        return step if step < _MULTIPLE else step // _MULTIPLE * _MULTIPLE
+
+
+def _checked(argument: Argument, value: Any, elementwise: Sequence[Argument]) -> Any:
+    if not argument.is_array:
+        return scalar(argument, value)
+    if isinstance(value, np.ndarray) and argument.is_const and argument in elementwise:
+        check_unmasked(argument.name, value)
+        check_array(argument.name, _flat(value)[:0], argument.dtype, written=False)
+        return value  # and no copy of all of it
+    return check_array(argument.name, value, argument.dtype, written=not argument.is_const)
+
+
+def _flat(array: np.ndarray) -> Any:
+    """Return what slices of `array`, in C order, can be taken of without a copy of all of it."""
+    return array.reshape(-1) if array.ndim < 2 or array.flags.c_contiguous else array.flat

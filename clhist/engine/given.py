@@ -1,0 +1,221 @@
+"""What a call asks for, what it was given once that is checked, and what comes of it.
+
+The queue of a call is resolved here, for all functions and classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from clhist.codegen.maps import Argument
+from clhist.engine.batch import Batch
+from clhist.engine.results import Target
+from clhist.engine.stages import Events
+from clhist.opencl import lost
+from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.device import default_queue
+from clhist.opencl.memory import Allocator
+from clhist.opencl.program import kept_by_context
+from clhist.operators.operator import Operator
+from clhist.planning.problem import CHOICES, FREE, Choices
+
+
+@dataclass(slots=True)
+class Call:
+    """What one call asks for besides the map's arguments; see `clhist.HistogramKernel.__call__`.
+
+    `ranges` are the elements of each histogram of a batch, instead of `num_histograms` or `offsets`; `partial` says
+    that `dest` and `out` hold accumulators; `largest_bin` asks for the largest bin emitted.
+    """
+
+    num_bins: Any
+    size: int | None = None
+    dest: Any = None
+    out: Any = None
+    queue: cl.CommandQueue | None = None
+    allocator: Allocator | None = None
+    wait_for: Sequence[cl.Event] = ()
+    race_factor: float | str = 1.0
+    forced: Choices = FREE
+    memory_budget: int | None = None
+    num_histograms: int | None = None
+    offsets: Any = None
+    ranges: Batch | None = None
+    largest_bin: bool = False
+    partial: bool = False
+
+
+# What the public classes let callers choose by keyword besides `num_bins`.
+_CHOICES = {
+    *CHOICES,
+    *("size", "dest", "out", "queue", "allocator", "wait_for", "race_factor", "memory_budget"),
+    *("num_histograms", "offsets"),
+}
+
+
+def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
+    """Return the call with these keyword arguments of `clhist.HistogramKernel.__call__`.
+
+    Raises
+    ------
+    TypeError
+        If one of them is unknown; it is named.
+    """
+    if not choices:
+        return Call(num_bins)
+    unknown = sorted(choices.keys() - _CHOICES)
+    if unknown:
+        raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_CHOICES))}")
+    forced = {name: value for name, value in choices.items() if name in CHOICES and value is not None}
+    rest = {name: value for name, value in choices.items() if name not in CHOICES}
+    rest["wait_for"] = rest.get("wait_for") or ()
+    return Call(num_bins, forced=Choices(**forced) if forced else FREE, **rest)
+
+
+@dataclass(slots=True)
+class Given:
+    """The arguments of a call, checked.
+
+    Attributes
+    ----------
+    values : list
+        The map's arguments.
+    size : int
+        N: the map runs for `i` in [0, N).
+    shapes : tuple of tuple of int
+        The shape of one histogram of each output.
+    batch : Batch or None
+        Which elements belong to which histogram.
+    targets : list of Target
+        `dest` and `out` of each output.
+    on_device : bool
+        Whether the arrays are PyOpenCL's rather than NumPy's.
+    is_aligned : bool
+        Whether all of them begin where loads of 16 bytes may.
+    queue : pyopencl.CommandQueue
+        Where the call runs.
+    wait_for : list of pyopencl.Event
+        The caller's events and those of the arrays.
+    """
+
+    values: list[Any]
+    size: int
+    shapes: tuple[tuple[int, ...], ...]
+    batch: Batch | None
+    targets: list[Target]
+    on_device: bool
+    is_aligned: bool
+    queue: cl.CommandQueue
+    wait_for: list[cl.Event]
+
+    @property
+    def longest(self) -> int:
+        """The most elements that one histogram has."""
+        return self.size if self.batch is None else self.batch.longest(self.size)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a call gives.
+
+    Attributes
+    ----------
+    results : list
+        In the order of the outputs.
+    events : dict of str to list of pyopencl.Event
+        Those of each stage.
+    after : dict of pyopencl.Event to pyopencl.Event
+        As in `clhist.engine.launch.Enqueued`.
+    largest_bin : int
+        The largest bin emitted, as an unsigned number of 32 bits, if it was asked for.
+    """
+
+    results: list[Any]
+    events: Events
+    after: dict[cl.Event, cl.Event]
+    largest_bin: int = 0
+
+    @property
+    def event(self) -> cl.Event:
+        """The event that covers the whole call."""
+        return self.events["combine"][-1]
+
+    def seconds(self, queue: cl.CommandQueue) -> dict[str, float]:
+        """Return the seconds of each stage on the device, which is waited for; `queue` must have profiling."""
+        try:
+            cl.wait_for_events([events[-1] for events in self.events.values()])
+        except cl.Error as error:
+            lost.settle(queue, error)
+            raise
+        return {
+            stage: sum(event.profile.end - self._start(event) for event in events) * 1e-9
+            for stage, events in self.events.items()
+        }
+
+    def _start(self, event: cl.Event) -> int:
+        return self.after[event].profile.end if event in self.after else event.profile.start
+
+
+def named_arrays(
+    arguments: Sequence[Argument], values: Sequence[Any], targets: Sequence[Target]
+) -> list[tuple[str, Array]]:
+    """Return all arrays of a call with the names that errors give them."""
+    named = [(a.name, value) for a, value in zip(arguments, values, strict=True) if a.is_array]
+    for target in targets:
+        named += target.named
+    return named
+
+
+def fresh_targets(operators: Sequence[Operator], shapes: Sequence[tuple[int, ...]], *, partial: bool) -> list[Target]:
+    """Return targets that combine with nothing and go to new arrays."""
+    return [
+        Target("", operator, shape, (), None, None, partial, partial)
+        for operator, shape in zip(operators, shapes, strict=True)
+    ]
+
+
+def queue_for(
+    queue: cl.CommandQueue | None, context: cl.Context | None = None, of_arrays: cl.CommandQueue | None = None
+) -> cl.CommandQueue:
+    """Return the queue of a call: `queue`, that of its arrays, the default one, or one that is kept for the context.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue or None
+        The caller's.
+    context : pyopencl.Context or None
+        Where the call runs; None for anywhere.
+    of_arrays : pyopencl.CommandQueue or None
+        Of the first array that has one, in `context`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `queue` is none, or of another context.
+    DeviceLostError
+        If its device was lost.
+    """
+    if queue is None:
+        queue = of_arrays or default_queue()
+        if of_arrays is None and context is not None and queue.context != context:
+            queue = _queue_of(context)
+    elif not isinstance(queue, cl.CommandQueue):
+        raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
+    elif context is not None and queue.context != context:
+        raise ValueError(f"queue: expected a queue of the context {context}, got one of {queue.context}")
+    lost.check_queue(queue)
+    return queue
+
+
+def queue_of(*arrays: Array) -> cl.CommandQueue | None:
+    """Return the queue of the first of some arrays that has one."""
+    return next((array.queue for array in arrays if is_device_array(array) and array.queue is not None), None)
+
+
+@kept_by_context
+def _queue_of(context: cl.Context) -> cl.CommandQueue:
+    return cl.CommandQueue(context)
