@@ -19,7 +19,7 @@ void clhist_accumulate(clhist_bin_t bin, accumulator${s}_t lifted, ${state.decla
         return;
     }
 % if state.is_local:
-    if (clhist_try${parts[0].n}(clhist_cells${parts[0].n} + ${state.cell}, ${state.lock_argument(parts[0])}lifted))
+    if (clhist_try${parts[0].n}(clhist_cells${parts[0].n} + ${state.cell}, ${state.lock_argument(parts[0])}lifted${parts[0].part.accessor}))
         return;
 % else:
     if (*clhist_votes > 0) {
