@@ -17,7 +17,7 @@
 
     def held(at):
         """The accumulator of a copy."""
-        return f"whole[{at}]" if spec.whole else f"clhist_hot_value({cells}, {at})"
+        return f"whole[{at}]" if spec.whole else f"clhist_cell_of({cells}, {at})"
 
     def given(index):
         """The accumulator that dest has for a bin."""
@@ -70,7 +70,7 @@ accumulator_t clhist_neutral(void)
     return neutral;
 }
 
-accumulator_t clhist_hot_value(${", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))}, const ulong at)
+accumulator_t clhist_cell_of(${", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))}, const ulong at)
 {
     accumulator_t held;
 % for n, part in enumerate(operator.parts):
@@ -113,6 +113,7 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
         ${place}
         accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
+${without_copies()}
         for (ulong copy = 0; copy < copies; ++copy)
             total = clhist_combine(total, ${held(f"at + copy * {stride}")});
         ${store("k")}
@@ -125,6 +126,7 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
         ${place}
         if (row == 0 && has_dest)
             total = ${given("k")};
+${without_copies()}
         for (ulong copy = row; copy < copies; copy += ${spec.rows})
             total = clhist_combine(total, ${held(f"at + copy * {stride}")});
     }
@@ -145,3 +147,11 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
     }
 % endif
 }
+
+## Without elements there are no copies; dest is combined all the same, as each of its bins is that gets no value.
+<%def name="without_copies()">\
+% if not spec.dest_is_partial:
+        if (copies == 0)
+            total = clhist_combine(total, clhist_neutral());\
+% endif
+</%def>

@@ -119,7 +119,7 @@ def test_kernels_of_several_operators_refused(operator, map, error, message):
             TypeError,
             "lifted: expected an operator on int32, got one on int64",
         ),
-        (lambda: operators.mean(np.int32), TypeError, "dtype: expected a float, got int32"),
+        (lambda: operators.mean(np.int32), TypeError, "dtype: expected a float or a complex number, got int32"),
         (lambda: operators.variance(np.float32, -1), ValueError, "ddof: expected a non-negative integer, got -1"),
         (lambda: operators.variance(np.float32, 0.5), ValueError, "ddof: expected a non-negative integer, got 0.5"),
         (lambda: operators.first(np.complex64), TypeError, "dtype: expected an integer or a float, got complex64"),

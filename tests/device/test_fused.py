@@ -71,11 +71,15 @@ def test_what_the_model_chooses(length, profile, rng):
         check_both(kernel(bins, x, num_bins=num_bins), bins, x, num_bins)
 
 
+def names(plan):
+    return [output.suffix.removeprefix("_") for output in plan.outputs]
+
+
 def test_outputs_that_no_memory_holds_together(gpu_like, rng):
     kernel, num_bins = total_and_largest(gpu_like), {"total": 200_000, "largest": 50}
     many, few = kernel.plan(5000, num_bins)
-    assert (many.memory, many.outputs, many.bins) == ("global", ("total",), (200_000,))
-    assert (few.memory, few.outputs, few.bins) == ("local", ("largest",), (50,))
+    assert (many.memory, names(many), many.bins) == ("global", ["total"], (200_000,))
+    assert (few.memory, names(few), few.bins) == ("local", ["largest"], (50,))
     assert "clhist_emit_largest" not in kernel.source(many)
     assert "clhist_emit_total" not in kernel.source(few)
     bins, x = draw(rng, 5000, 200_000)
@@ -88,14 +92,14 @@ def test_outputs_that_no_memory_holds_together(gpu_like, rng):
 def test_plans_of_several_operators(gpu_like):
     kernel = total_and_largest(gpu_like)
     (both,) = kernel.plan(5000, 100)
-    assert (both.outputs, both.bins, both.num_bins) == (("total", "largest"), (100, 100), 200)
+    assert (names(both), both.bins, both.num_bins) == (["total", "largest"], (100, 100), 200)
     source = kernel.source(both)
     assert "clhist_emit_total" in source
     assert "clhist_emit_largest" in source
     (listed,) = HistogramKernel(None, [INT, INT], arguments="", map="EMIT0(i, 1); EMIT1(i, 2)", profile=gpu_like).plan(
         10, [3, (2, 2)], update="lock", locks=8
     )
-    assert (listed.outputs, listed.bins, listed.locks) == (("0", "1"), (3, 4), 8)
+    assert (names(listed), listed.bins, listed.locks) == (["0", "1"], (3, 4), 8)
 
 
 @pytest.mark.parametrize("on_device", [False, True])
@@ -216,7 +220,7 @@ def test_names_that_differ_in_an_underscore():
     kernel = HistogramKernel(None, {"x": INT, "_x": INT}, arguments="", map="EMIT_x(0, 1); EMIT__x(i, 2)")
     result = kernel(num_bins={"x": 1, "_x": 2}, size=3)
     assert {name: array.tolist() for name, array in result.items()} == {"x": [3], "_x": [2, 2]}
-    assert [name for plan in kernel.plan(3, 4) for name in plan.outputs] == ["x", "_x"]
+    assert [name for plan in kernel.plan(3, 4) for name in names(plan)] == ["x", "_x"]
 
 
 def test_one_operator_in_a_list_is_not_one_alone():

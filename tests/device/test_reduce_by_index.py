@@ -255,3 +255,11 @@ def test_an_empty_array_of_floats_is_no_index():
         reduce_by_index(np.zeros(3), np.add, np.zeros(0), [])
     with pytest.raises(IndexError):
         np.add.at(np.zeros(3), np.zeros(0), [])
+
+
+@pytest.mark.parametrize("update", [None, "lock"])
+def test_dest_is_combined_without_elements_too(update):
+    operator = operators.saturating_add(np.float64, 1)
+    nothing, dest = np.zeros(0, np.int32), np.array([0.5, 5.0, 1.0])
+    result = reduce_by_index(dest, operator, nothing, np.zeros(0), update=update)
+    np.testing.assert_array_equal(result, [0.5, 1.0, 1.0])

@@ -477,7 +477,7 @@ def test_the_plan_is_explained_on_the_command_line():
         assert result.exit_code == 0
         assert "In global memory (sorted pairs)" in result.output
         assert "sort (pairs are sorted by bin and scanned, Listing 4 of" in result.output
-        assert "MiB (72,000,000 B) for the pairs and one copy" in result.output
+        assert "MiB (76,000,000 B) for the pairs and one copy" in result.output
     assert "t_lock" not in forced.output
     assert "t_lock" in chosen.output
 

@@ -8,7 +8,7 @@ import covering
 import pytest
 
 import clhist
-from clhist.hardware.atomics import PLACES
+from clhist.planning.problem import PLACES
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, Check
 from clhist.selftest.suite import checks
 from clhist.selftest.updates import COLUMNS, ROWS, row_name
