@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from clhist.strategies.problem import COUNTER_BYTES, Local, NotApplicable, Problem, Recipe, one_launch
 
 WORK_GROUP_SIZE, WORK_GROUPS = 32, 2048  # BLOCKDIM and GRIDDIM
@@ -41,6 +43,6 @@ def runs(problem: Problem, *, work_group_size: int = WORK_GROUP_SIZE, work_group
     return _with_copy(problem, "runs", work_group_size, work_groups)
 
 
-def _with_copy(problem: Problem, template: str, group: int, groups: int, **constants: object) -> Recipe:
+def _with_copy(problem: Problem, template: str, group: int, groups: int, **constants: Any) -> Recipe:
     copy = Local(problem.num_bins * COUNTER_BYTES)
     return one_launch(problem, template, copy, work_group_size=group, work_groups=groups, **constants)

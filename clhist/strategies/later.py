@@ -29,9 +29,7 @@ def cub(problem: Problem, *, work_group_size: int = CUB_GROUP, pixels: int = CUB
     group = min(work_group_size, problem.limits.max_work_group_size)
     cells = Local(copies * (problem.num_bins + 1) * COUNTER_BYTES)
     groups = problem.limits.work_groups(group)
-    return one_launch(
-        problem, "tiles", cells, work_group_size=group, work_groups=groups, pixels=pixels, copies=copies
-    )
+    return one_launch(problem, "tiles", cells, work_group_size=group, work_groups=groups, pixels=pixels, copies=copies)
 
 
 def raft_bits(problem: Problem, bits: int, *, work_group_size: int = RAFT_GROUP) -> Recipe:

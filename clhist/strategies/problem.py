@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
 from clhist.hardware.profile import Profile
 
@@ -175,7 +176,7 @@ def one_launch(
     work_groups: int,
     work_group_size: int,
     options: tuple[str, ...] = (),
-    **constants: object,
+    **constants: Any,
 ) -> Recipe:
     """Return the recipe of one launch with the arguments that all kernels have, and `more`."""
     problem.check_group(work_group_size)

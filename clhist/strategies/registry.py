@@ -88,7 +88,7 @@ def _strategy(
 
 def _after_problem(make: Callable[..., Recipe | Chosen], fixed: tuple[object, ...]) -> Callable[..., Recipe | Chosen]:
     """Return `make` with the arguments after the problem fixed."""
-    names = [name for name in inspect.signature(make).parameters][1 : 1 + len(fixed)]
+    names = list(inspect.signature(make).parameters)[1 : 1 + len(fixed)]
     return partial(make, **dict(zip(names, fixed, strict=True)))
 
 

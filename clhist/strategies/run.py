@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from clhist.codegen.render import render_strategy
 from clhist.errors import BuildError, UnsupportedError
 from clhist.kernel import HistogramKernel
 from clhist.opencl.device import device_profile, memory_budget
-from clhist.opencl.program import Kernel, build
+from clhist.opencl.program import Kernel, build, kept_by_context
 from clhist.strategies.datasets import DataSet
 from clhist.strategies.problem import COUNTER_BYTES, Chosen, Limits, Local, NotApplicable, Problem, Recipe
 from clhist.strategies.registry import Strategy
@@ -68,12 +69,13 @@ class Runner:
         self.context = context
         self.queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.limits = limits_of(self.queue.device)
+        self._loaded: tuple[DataSet, cl_array.Array] | None = None
 
     def problem(self, data: DataSet) -> Problem:
         """Return what strategies are given of this input."""
         return Problem(data.elements.size, data.num_bins, data.element, data.bin, self.limits, data.race_factor)
 
-    def counter(self, strategy: Strategy, data: DataSet, **parameters: object) -> Callable[[], _Run]:
+    def counter(self, strategy: Strategy, data: DataSet, **parameters: Any) -> Callable[[], _Run]:
         """Return a function that counts once.
 
         Raises
@@ -86,7 +88,7 @@ class Runner:
             return _Launches(self, plan, data).run
         return partial(self._chosen, plan, data)
 
-    def outcome(self, strategy: Strategy, data: DataSet, *, timed: bool = True, **parameters: object) -> Outcome:
+    def outcome(self, strategy: Strategy, data: DataSet, *, timed: bool = True, **parameters: Any) -> Outcome:
         """Run a strategy, compare its counts with NumPy's and, if they are right, time it."""
         answer = partial(Outcome, strategy.name)
         try:
@@ -98,25 +100,25 @@ class Runner:
             seconds = [count().seconds() for _ in range(_runs(first.seconds()))] if timed else []
         except NotApplicable as reason:
             return answer("not applicable", str(reason))
-        except (BuildError, UnsupportedError, MemoryError, ValueError, cl.Error) as error:
+        except (BuildError, UnsupportedError, MemoryError, cl.Error) as error:
             words = str(error).strip().splitlines() or [""]
             return answer("failed", f"{type(error).__name__}: {words[0]}")
         return answer("right", seconds=tuple(seconds))
 
     def elements(self, data: DataSet) -> cl_array.Array:
         """Return the elements on the device; at least one, since there are no empty buffers."""
-        return self._elements(data)
-
-    @lru_cache(maxsize=1)  # noqa: B019 - of the last input only
-    def _elements(self, data: DataSet) -> cl_array.Array:
-        elements = data.elements if data.elements.size else np.zeros(1, data.elements.dtype)
-        return cl_array.to_device(self.queue, elements)
+        if self._loaded is None or self._loaded[0] is not data:
+            elements = data.elements if data.elements.size else np.zeros(1, data.elements.dtype)
+            self._loaded = data, cl_array.to_device(self.queue, elements)
+        return self._loaded[1]
 
     def _chosen(self, plan: Chosen, data: DataSet) -> _Run:
         kernel = _kernel(self.context, data.element, data.bin, plan.dtype, plan.is_count)
-        result, stages = kernel.timed(
-            self.elements(data), num_bins=data.num_bins, size=data.elements.size, queue=self.queue, **plan.choices
-        )
+        elements, size = self.elements(data), data.elements.size
+        try:
+            result, stages = kernel.timed(elements, num_bins=data.num_bins, size=size, queue=self.queue, **plan.choices)
+        except (ValueError, MemoryError) as error:  # what is forced contradicts the device
+            raise NotApplicable(str(error)) from error
         return _Run(result, sum(stages.values()))
 
 
@@ -142,7 +144,9 @@ class _Launches:
         self._queue, self._recipe = runner.queue, recipe
         self._result = cl_array.zeros(runner.queue, data.num_bins, np.uint32)
         flags, context = cl.mem_flags.READ_WRITE, runner.context
-        own = {name: cl.Buffer(context, flags, max(COUNTER_BYTES, size)) for name, size in recipe.buffers.items()}
+        own: dict[str, Any] = {
+            name: cl.Buffer(context, flags, max(COUNTER_BYTES, size)) for name, size in recipe.buffers.items()
+        }
         self._buffers = own | {"x": runner.elements(data).data, "histogram": self._result.data}
         text = render_strategy(recipe.template, element=data.element, bin=data.bin, **recipe.constants)
         program = build(context, text, recipe.options)
@@ -151,11 +155,11 @@ class _Launches:
 
     def run(self) -> _Run:
         """Enqueue everything, and wait for it."""
-        zero = np.uint32(0)
-        events = [
-            cl.enqueue_fill_buffer(self._queue, buffer, zero, 0, buffer.size)
-            for buffer in (self._buffers[name] for name in self._recipe.cleared)
-        ]
+        zero: Any = np.uint32(0)
+        events = []
+        for name in self._recipe.cleared:
+            buffer = self._buffers[name]
+            events.append(cl.enqueue_fill_buffer(self._queue, buffer, zero, 0, buffer.size))
         for launch in self._recipe.launches:
             arguments = {
                 f"a{k}": cl.LocalMemory(each.nbytes)
@@ -173,22 +177,30 @@ class _Launches:
 
 def limits_of(device: cl.Device) -> Limits:
     """Return what strategies need to know of a device."""
-    extensions = device.extensions.split()
     return Limits(
         profile=device_profile(device),
         local_memory=device.local_mem_size,
         compute_units=device.max_compute_units,
         max_work_group_size=device.max_work_group_size,
         memory_budget=memory_budget(device),
-        sub_groups="khr" if "cl_khr_subgroups" in extensions else "",
+        sub_groups=_sub_groups(device),
     )
+
+
+def _sub_groups(device: cl.Device) -> str:
+    if "cl_khr_subgroups" in device.extensions.split():
+        return "khr"
+    try:
+        return "core" if any(each.name == "__opencl_c_subgroups" for each in device.opencl_c_features) else ""
+    except (cl.Error, AttributeError):  # before OpenCL 3.0
+        return ""
 
 
 def _parameters(arguments: Sequence[object]) -> list[Parameter]:
     return [Parameter("", f"a{k}", _UINT if isinstance(each, int) else None) for k, each in enumerate(arguments)]
 
 
-@lru_cache(maxsize=64)
+@kept_by_context
 def _kernel(context: cl.Context, element: str, bin: str, dtype: str, is_count: bool) -> HistogramKernel:
     # A value that is not plainly 1 keeps our own shortcuts for counts out of the authors' strategies.
     value = "1" if is_count else "(value_t)(bin >= 0)"

@@ -42,7 +42,7 @@ def tagged(problem: Problem, *, warp: int = WARP, most_warps: int = MOST_WARPS) 
     group = warp * warps
     groups = min(limits.work_groups(group), max(1, ceil(problem.size / group)))
     groups = max(1, min(groups, limits.memory_budget // (COUNTER_BYTES * bins)))
-    if ceil(problem.size / (groups * group)) * warp >= 2**min(shift, 31):
+    if ceil(problem.size / (groups * group)) * warp >= 2 ** min(shift, 31):
         raise NotApplicable(f"counters of {shift} bits; a warp has more elements")
     local = Local(warps * each * COUNTER_BYTES), Local(_FLAGS)
     launches = []

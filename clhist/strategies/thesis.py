@@ -26,13 +26,15 @@ def cooperation(problem: Problem, memory: str, atomic: str, level: str) -> Chose
         C: a number of work-items, all of them, or the thesis' heuristic, as many as there are bins.
     """
     profile = problem.limits.profile
+    if atomic == "cas64" and "int64_base_atomics" not in (profile.features or ()):
+        raise NotApplicable("the device has no atomics on 64 bits")
     if memory == "local":
         work_items = min(_WORK_GROUP, profile.work_group_size)
     else:
         work_items = min(profile.hardware_threads, max(1, problem.size))
     together = {"all": work_items, "H": min(problem.num_bins, work_items)}.get(level) or int(level)
     if together > work_items:
-        raise NotApplicable(f"only {work_items} work-items to cooperate")
+        raise NotApplicable(f"C = {together}, but T = {work_items} work-items")
     copies = ceil(work_items / together)
     bin_bytes = (8 if atomic == "cas64" else COUNTER_BYTES) + (COUNTER_BYTES if atomic == "xchg" else 0)
     room = profile.local_memory if memory == "local" else problem.limits.memory_budget
