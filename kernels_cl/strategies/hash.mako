@@ -1,5 +1,5 @@
 ## RAFT's hash table in local memory: a bin that finds no place within PROBES has the whole work-group write the table to
-## the result, and tries again in the empty one.
+## the result, and tries again in the empty one. No barrier is conditional: PoCL 3.0 lost counts where one was.
 <%include file="common.mako"/>
 #define PLACES ${places}u
 #define PROBES ${probes}u
@@ -58,14 +58,14 @@ __kernel void clhist_strategy(__global const element_t *x, const uint size, cons
             flush(bins, counts, histogram);
             if (get_local_id(0) == 0)
                 is_full[0] = 0;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (waiting) {
-                const uint place = place_of(bins, bin);
-                if (place != FREE)
-                    atomic_inc(&counts[place]);
-                else // the others of its work-group have filled the places at hand
-                    atomic_inc(&histogram[bin]);
-            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (waiting) {
+            const uint place = place_of(bins, bin);
+            if (place != FREE)
+                atomic_inc(&counts[place]);
+            else // the others of its work-group have filled the places at hand
+                atomic_inc(&histogram[bin]);
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
