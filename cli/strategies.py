@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,7 +93,7 @@ def strategies(
 
     All count how often each bin occurs; docs/strategies.md explains them. Every result is compared with NumPy's before
     it is timed; exit status 1 if one differs. Times are the device's, the median of several runs, in multiples of F,
-    the time to read the input once. The fastest of each input is marked by *.
+    the time to read the input once; numpy.bincount is beside them. The fastest of each input is marked by *.
 
     \b
     Example: the thesis' datasets
@@ -109,19 +111,21 @@ def strategies(
         data = [each for name in inputs or ("uniform",) for each in _data(name, size, bins)]
     rows: list[Row] = [(strategy, []) for strategy in chosen]
     floors: list[float] = []
+    numpy: list[float] = []
     with click.progressbar(length=len(data) * len(chosen), label="strategies", file=sys.stderr) as progress:
         for each in data:
             buffers = [runner.elements(each).data]
             floors.append(read_floor(bench, buffers, each.elements.nbytes).median)
+            numpy.append(_numpy_seconds(each))
             for strategy, outcomes in rows:
                 own: dict[str, Any] = {name: value for name, value in settings.items() if name in strategy.parameters}
                 outcomes.append(runner.outcome(strategy, each, **own))
                 progress.update(1)
     if json_file:
-        json_file.write_text(json.dumps(_document(runner, data, floors, rows), indent=1))
+        json_file.write_text(json.dumps(_document(runner, data, floors, numpy, rows), indent=1))
     if plot:
         _draw(plot, runner, data, floors, rows)
-    click.echo(_text(runner, data, floors, rows))
+    click.echo(_text(runner, data, floors, numpy, rows))
     if any(outcome.state in ("wrong", "failed") for _, outcomes in rows for outcome in outcomes):
         raise click.exceptions.Exit(1)
 
@@ -181,11 +185,24 @@ def _listing(chosen: Sequence[Strategy]) -> str:
     return "\n".join(lines)
 
 
+def _numpy_seconds(data: DataSet) -> float:
+    """Return what `numpy.bincount` takes on one core, the median of three; of inputs with other elements their bins."""
+    inside = data.bins[(data.bins >= 0) & (data.bins < data.num_bins)].astype(np.intp)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        np.bincount(inside, minlength=data.num_bins)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
 def _times(outcome: Outcome, floor: float) -> float | None:
     return None if outcome.median is None else outcome.median / floor
 
 
-def _text(runner: Runner, data: Sequence[DataSet], floors: Sequence[float], rows: Sequence[Row]) -> str:
+def _text(
+    runner: Runner, data: Sequence[DataSet], floors: Sequence[float], numpy: Sequence[float], rows: Sequence[Row]
+) -> str:
     reasons: dict[str, int] = {}
     heads = [(each.name, f"{each.num_bins:,}", f"{floor * 1e6:,.4g}") for each, floor in zip(data, floors, strict=True)]
     lines = [("input", *(head[0] for head in heads)), ("bins", *(head[1] for head in heads))]
@@ -201,6 +218,9 @@ def _text(runner: Runner, data: Sequence[DataSet], floors: Sequence[float], rows
             else:
                 cells.append(f"{times:,.2f}{'*' if fastest[n] == strategy.name else ' '}")
         lines.append((strategy.name, *cells))
+    lines.append(
+        ("numpy.bincount", *(f"{seconds / floor:,.2f} " for seconds, floor in zip(numpy, floors, strict=True)))
+    )
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [f"{_device(runner)}: {data[0].elements.size:,} elements; times in multiples of F", ""]
     for first, *others in lines:
@@ -221,7 +241,9 @@ def _fastest(rows: Sequence[Row], n: int) -> str | None:
     return min(timed)[1] if timed else None
 
 
-def _document(runner: Runner, data: Sequence[DataSet], floors: Sequence[float], rows: Sequence[Row]) -> dict[str, Any]:
+def _document(
+    runner: Runner, data: Sequence[DataSet], floors: Sequence[float], numpy: Sequence[float], rows: Sequence[Row]
+) -> dict[str, Any]:
     return {
         "device": runner.queue.device.name.strip(),
         "platform": runner.queue.device.platform.version.strip(),
@@ -232,6 +254,7 @@ def _document(runner: Runner, data: Sequence[DataSet], floors: Sequence[float], 
                 "num_bins": each.num_bins,
                 "race_factor": each.race_factor,
                 "floor": floor,
+                "numpy": numpy[n],
                 "fastest": _fastest(rows, n),
                 "strategies": [
                     {

@@ -7,7 +7,8 @@ from math import ceil
 from clhist.strategies.problem import COUNTER_BYTES, Chosen, NotApplicable, Problem
 
 ATOMICS = {"add": "native", "cas": "cas", "cas64": "cas", "xchg": "lock"}  # the thesis' names, and ours
-LEVELS = ("1", "16", "256", "4096", "all", "H")  # C; the last is the heuristic of section 4.3.2
+# C, as in appendix A; the last is the heuristic of section 4.3.2.
+LEVELS = ("1", "4", "16", "64", "256", "1024", "4096", "16384", "all", "H")
 _WORK_GROUP = 1024  # B, of copies in local memory
 
 
@@ -22,8 +23,8 @@ def cooperation(problem: Problem, memory: str, atomic: str, level: str) -> Chose
         Where the copies are; local ones are a work-group's.
     atomic : {"add", "cas", "cas64", "xchg"}
         The update: ``atomicAdd``, ``atomicCAS`` on 32 or 64 bits, or a lock by ``atomicExch``.
-    level : {"1", "16", "256", "4096", "all", "H"}
-        C: a number of work-items, all of them, or the thesis' heuristic, as many as there are bins.
+    level : str
+        C, of `LEVELS`: a number of work-items, all of them, or the thesis' heuristic, as many as there are bins.
     """
     profile = problem.limits.profile
     if atomic == "cas64" and "int64_base_atomics" not in (profile.features or ()):
