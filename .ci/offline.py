@@ -22,7 +22,7 @@ from compilers import NVIDIA, TARGETS, Target, Tools
 
 from clhist import operators
 from clhist.codegen.from_plan import partition_specs, sweep_spec
-from clhist.codegen.parameters import held_words
+from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
     render_measure,
@@ -146,7 +146,7 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
     for operator, value in ((counts, "1"), (operators.add(np.float32), "w[i]"), (LARGER, "((value_t){x[i], i})")):
         arguments, bins = XW if "w" in value else X, 10_000 if operator is LARGER else 100_000
         yield from sweep(target, profile, operator, arguments, f"EMIT(x[i], {value})", bins, memory="partitioned")
-    for batch in ("even", "table"):
+    for batch in ("equal", "ragged"):
         yield from sweep(target, profile, counts, X, "EMIT(x[i], 1)", 50, histograms=1000, batch=batch, name=batch)
     if fp64:
         yield from sweep(target, profile, operators.mean(np.float32), XW, "EMIT(x[i], w[i])", 500, name="two parts")
@@ -160,7 +160,7 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
     yield Program("pairs to sort", render_sort_pairs(spec, 1))
     scan = "__kernel void scan(__global held_t *a, __global uchar *to) { clhist_publish("
     scan += "clhist_joined(clhist_neutral(), clhist_joined(a[0], a[1], 0), 0), 3, to, 0); }"
-    yield Program(f"sorted pairs of {held_words(LARGER)} words", f"{render_sort_scan(LARGER, 'held_t')}\n{scan}")
+    yield Program(f"sorted pairs of {accumulator_words(LARGER)} words", f"{render_sort_scan(LARGER, 'held_t')}\n{scan}")
     for name in ("local_memory", "local_argument", "read", "scatter", "stride", "residents", "nothing"):
         yield Program(f"measure {name}", render_measure(name, words=4096))
 
@@ -186,7 +186,7 @@ def sweep(
 ) -> Iterator[Program]:  # fmt: skip
     """Yield the programs of one sweep, with the instructions that its parts must become."""
     source = Source.of(arguments, code, [operator])
-    chosen = planned(source, profile, bins, Choices(update, memory), histograms, batch != "table")
+    chosen = planned(source, profile, bins, Choices(update, memory), histograms, batch != "ragged")
     spec = sweep_spec(chosen, source, profile, aligned=True)
     title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
     if isinstance(chosen, PartitionedPlan):

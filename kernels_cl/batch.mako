@@ -1,5 +1,5 @@
 ## Batches of histograms. Each team of a work-group takes one task at a time: a chunk of one histogram's elements,
-## computed where all histograms have equal shares ("even") or read from a table. A "flat" batch is one histogram of all
+## computed where all histograms have equal shares ("equal") or read from a table. A "flattened" batch is one histogram of all
 ## bins instead, where the index of an element tells its histogram.
 
 <%def name="flat_bin()">
@@ -25,7 +25,7 @@ ulong clhist_part(const ulong each, const ulong chunk, const ulong chunks)
     for (ulong clhist_round = 0; clhist_round < clhist_rounds; ++clhist_round) {
     const ulong clhist_task = clhist_round * clhist_teams + clhist_item / ${spec.team_size};
     const bool clhist_is_open = clhist_task < clhist_tasks;
-% if spec.batch == "table":
+% if spec.batch == "ragged":
     __global const clhist_index_t *clhist_row = clhist_table + 3 * (clhist_is_open ? clhist_task : 0);
     const clhist_index_t clhist_begin = clhist_row[0], clhist_end = clhist_is_open ? clhist_row[1] : clhist_begin;
     const ulong clhist_histogram = (ulong)clhist_row[2];

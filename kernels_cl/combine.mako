@@ -9,15 +9,15 @@
 
     ## Where the copies of bin k of all histograms begin, and how many there are.
     place = {
-        "table": "const ulong first = clhist_first[k / clhist_bins], copies = clhist_first[k / clhist_bins + 1] - first, "
+        "ragged": "const ulong first = clhist_first[k / clhist_bins], copies = clhist_first[k / clhist_bins + 1] - first, "
         "at = first * clhist_bins + k % clhist_bins;",
-        "even": "const ulong copies = clhist_copies, at = k / clhist_bins * copies * clhist_bins + k % clhist_bins;",
+        "equal": "const ulong copies = clhist_copies, at = k / clhist_bins * copies * clhist_bins + k % clhist_bins;",
         "": "const ulong copies = clhist_copies, at = k;",
     }[spec.batch]
 
     def held(at):
         """The accumulator of a copy."""
-        return f"whole[{at}]" if spec.whole else f"clhist_held({cells}, {at})"
+        return f"whole[{at}]" if spec.whole else f"clhist_hot_value({cells}, {at})"
 
     def given(index):
         """The accumulator that dest has for a bin."""
@@ -70,7 +70,7 @@ accumulator_t clhist_neutral(void)
     return neutral;
 }
 
-accumulator_t clhist_held(${", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))}, const ulong at)
+accumulator_t clhist_hot_value(${", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))}, const ulong at)
 {
     accumulator_t held;
 % for n, part in enumerate(operator.parts):

@@ -7,11 +7,11 @@
 %>
 
 <%def name="accumulate(s)">
-void clhist_hold(clhist_bin_t bin, accumulator${s}_t lifted, ${state.declared})
+void clhist_accumulate(clhist_bin_t bin, accumulator${s}_t lifted, ${state.declared})
 {
-    if (bin == *clhist_held_bin) {
+    if (bin == *clhist_hot_bin) {
 % for part in parts:
-        (*clhist_held)${part.part.accessor} = clhist_combine${part.n}((*clhist_held)${part.part.accessor}, lifted${part.part.accessor});
+        (*clhist_hot_value)${part.part.accessor} = clhist_combine${part.n}((*clhist_hot_value)${part.part.accessor}, lifted${part.part.accessor});
 % endfor
 % if not state.is_local:
         *clhist_votes = min(*clhist_votes + 1, ${MOST_VOTES}u);
@@ -19,7 +19,7 @@ void clhist_hold(clhist_bin_t bin, accumulator${s}_t lifted, ${state.declared})
         return;
     }
 % if state.is_local:
-    if (clhist_try${parts[0].n}(clhist_cells${parts[0].n} + ${state.cell}, ${state.lock_argument(parts[0])}lifted))
+    if (clhist_try${parts[0].n}(clhist_cells${parts[0].n} + ${state.cell}, ${state.lock_argument(parts[0])}lifted${parts[0].part.accessor}))
         return;
 % else:
     if (*clhist_votes > 0) {
@@ -29,18 +29,18 @@ void clhist_hold(clhist_bin_t bin, accumulator${s}_t lifted, ${state.declared})
     }
     *clhist_votes = 1;
 % endif
-    const clhist_bin_t before = *clhist_held_bin;
-    const accumulator${s}_t total = *clhist_held;
-    *clhist_held_bin = bin;
-    *clhist_held = lifted;
+    const clhist_bin_t before = *clhist_hot_bin;
+    const accumulator${s}_t total = *clhist_hot_value;
+    *clhist_hot_bin = bin;
+    *clhist_hot_value = lifted;
     if (before < clhist_count${s})  // not so of the bin that is held before the first
         clhist_update_bin${s}(before, total, ${state.passed});
 }
 </%def>
 
 <%def name="variables()">
-    clhist_bin_t clhist_held_bin[1];
-    accumulator${spec.outputs[0].suffix}_t clhist_held[1];
+    clhist_bin_t clhist_hot_bin[1];
+    accumulator${spec.outputs[0].suffix}_t clhist_hot_value[1];
 % if not state.is_local:
     uint clhist_votes[1];
 % endif
@@ -49,17 +49,17 @@ void clhist_hold(clhist_bin_t bin, accumulator${s}_t lifted, ${state.declared})
 ## No candidate yet: a bin beyond every histogram. Comes after the last barrier before the updates, since PoCL's compiler
 ## loses large structs that live across one.
 <%def name="start()">
-    *clhist_held_bin = ~(clhist_bin_t)0;
+    *clhist_hot_bin = ~(clhist_bin_t)0;
 % if not state.is_local:
     *clhist_votes = 0;
 % endif
 % for part in parts:
-    (*clhist_held)${part.part.accessor} = clhist_neutral${part.n}();
+    (*clhist_hot_value)${part.part.accessor} = clhist_neutral${part.n}();
 % endfor
 </%def>
 
 <%def name="finish()">
 <% s = spec.outputs[0].suffix %>\
-    if (*clhist_held_bin < clhist_count${s})
-        clhist_update_bin${s}(*clhist_held_bin, *clhist_held, ${state.passed});
+    if (*clhist_hot_bin < clhist_count${s})
+        clhist_update_bin${s}(*clhist_hot_bin, *clhist_hot_value, ${state.passed});
 </%def>

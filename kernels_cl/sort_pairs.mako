@@ -4,11 +4,11 @@
 <%
     operator, s = output.operator, output.suffix
     known = {}
-    state = "__global uint *clhist_keys, __global clhist_held_t *clhist_held, const uint clhist_num_bins, "
+    state = "__global uint *clhist_keys, __global clhist_held_t *clhist_accumulators, const uint clhist_num_bins, "
     state += "const uint clhist_first, const uint clhist_end, uint *clhist_next"
-    passed = "clhist_keys, clhist_held, clhist_num_bins, clhist_first, clhist_end, "
-    if spec.reach:
-        state += ", uint *clhist_reach"
+    passed = "clhist_keys, clhist_accumulators, clhist_num_bins, clhist_first, clhist_end, "
+    if spec.largest_bin:
+        state += ", uint *clhist_largest_bin"
     arguments = [argument.name for argument in spec.arguments]
 %>
 % if operator.needs_fp64:
@@ -30,8 +30,8 @@ ${types.part(part, n, c_name)}
 
 void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
 {
-% if spec.reach:
-    *clhist_reach = max(*clhist_reach, bin);
+% if spec.largest_bin:
+    *clhist_largest_bin = max(*clhist_largest_bin, bin);
 % endif
     if (bin < clhist_num_bins && *clhist_next < clhist_end) {
         clhist_keys[*clhist_next] = clhist_first + bin;
@@ -39,14 +39,14 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
         lifted.value = clhist_lift${s}(value);
         ## By words, as the scan reads it.
 % for k in range(words):
-        clhist_held[*clhist_next].words[${k}] = lifted.words[${k}];
+        clhist_accumulators[*clhist_next].words[${k}] = lifted.words[${k}];
 % endfor
         ++*clhist_next;
     }
 }
 
 ${types.caller_code(spec, declare, known)}
-#define EMIT${s}(bin, value) clhist_emit${s}(CLHIST_BIN(bin), (value), ${passed}clhist_next${", clhist_reach" if spec.reach else ""})
+#define EMIT${s}(bin, value) clhist_emit${s}(CLHIST_BIN(bin), (value), ${passed}clhist_next${", clhist_largest_bin" if spec.largest_bin else ""})
 void clhist_map(${", ".join([*(argument.parameter for argument in spec.arguments), "const clhist_index_t i", state])})
 {
     ${spec.map};
@@ -57,8 +57,8 @@ void clhist_pairs(${", ".join(parameter.declaration for parameter in kernel_para
 {
 ${types.arrays(spec)}\
     const uint clhist_item = get_global_id(0), clhist_items = get_global_size(0);
-% if spec.reach:
-    uint clhist_reach = 0;
+% if spec.largest_bin:
+    uint clhist_largest_bin = 0;
 % endif
 % if spec.order == "blocked":
     const uint clhist_stop = (ulong)clhist_size * (clhist_item + 1) / clhist_items;
@@ -71,12 +71,12 @@ ${types.arrays(spec)}\
         uint clhist_next = i * ${max_pairs};
         for (uint k = clhist_next; k < clhist_end; ++k)
             clhist_positions[k] = k;
-        clhist_map(${", ".join([*arguments, "(int)i", passed + "&clhist_next"])}${", &clhist_reach" if spec.reach else ""});
+        clhist_map(${", ".join([*arguments, "(int)i", passed + "&clhist_next"])}${", &clhist_largest_bin" if spec.largest_bin else ""});
         for (; clhist_next < clhist_end; ++clhist_next)
             clhist_keys[clhist_next] = clhist_no_bin;
     }
-% if spec.reach:
-    if (clhist_reach > CLHIST_LOOK(atomic_cmpxchg, clhist_global_reach))
-        atomic_max(clhist_global_reach, clhist_reach);
+% if spec.largest_bin:
+    if (clhist_largest_bin > CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_global_largest_bin))
+        atomic_max(clhist_global_largest_bin, clhist_largest_bin);
 % endif
 }

@@ -76,7 +76,7 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
     if (bin < clhist_count${s}) {
 % if spec.hot_bin:
-        clhist_hold(bin, clhist_lift${s}(value), ${state.passed});
+        clhist_accumulate(bin, clhist_lift${s}(value), ${state.passed});
 % else:
         clhist_update_bin${s}(bin, clhist_lift${s}(value), ${state.passed});
 % endif
@@ -85,14 +85,14 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
 % endfor
 
 ${types.caller_code(spec, declare, known)}
-% if spec.reach:
+% if spec.largest_bin:
 ## A separate loop finds the largest bin. Both loops stay simple enough for compilers to optimise well.
-#define EMIT(bin, value) (clhist_reach = max(clhist_reach, CLHIST_BIN(bin)))
+#define EMIT(bin, value) (clhist_largest_bin = max(clhist_largest_bin, CLHIST_BIN(bin)))
 clhist_bin_t clhist_largest(${", ".join([*spec.map_parameters(), "const clhist_index_t i"])})
 {
-    clhist_bin_t clhist_reach = 0;
+    clhist_bin_t clhist_largest_bin = 0;
     ${map_body};
-    return clhist_reach;
+    return clhist_largest_bin;
 }
 #undef EMIT
 % endif
@@ -108,7 +108,7 @@ void clhist_map(${state.map_parameters}, ${state.declared})
     ${map_body};
 }
 
-% if spec.batch == "even":
+% if spec.batch == "equal":
 ${batch.chunk_begin()}
 % elif state.is_partitioned:
 ${partitioned.group_of()}
@@ -122,8 +122,8 @@ ${types.arrays(spec)}\
 ${hot_bin.variables()}
 % endif
     const uint clhist_lane = get_local_id(0)${"" if spec.team_size == spec.work_group_size else f" % {spec.team_size}"};
-% if spec.reach:
-    clhist_bin_t clhist_reach = 0;
+% if spec.largest_bin:
+    clhist_bin_t clhist_largest_bin = 0;
 % endif
 % if state.is_local:
 ${copies.pool()}
@@ -164,10 +164,10 @@ ${walk.striped()}
 % if spec.hot_bin:
 ${hot_bin.finish()}
 % endif
-% if spec.reach:
+% if spec.largest_bin:
 
-    if (clhist_reach > CLHIST_LOOK(atomic_cmpxchg, clhist_global_reach))
-        atomic_max(clhist_global_reach, clhist_reach);
+    if (clhist_largest_bin > CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_global_largest_bin))
+        atomic_max(clhist_global_largest_bin, clhist_largest_bin);
 % endif
 % if state.is_local:
 

@@ -83,11 +83,11 @@ clhist_bin_t clhist_narrow(const long bin)
 ## CLHIST_CHECKED make them atomic.
 <%def name="relaxed_access()">
 #ifdef CLHIST_CHECKED
-#define CLHIST_LOOK(exchange, word) exchange(word, 0, 0)
-#define CLHIST_PUT(exchange, word, value) exchange(word, value)
+#define CLHIST_RELAXED_LOAD(exchange, word) exchange(word, 0, 0)
+#define CLHIST_RELAXED_STORE(exchange, word, value) exchange(word, value)
 #else
-#define CLHIST_LOOK(exchange, word) (*(word))
-#define CLHIST_PUT(exchange, word, value) (*(word) = (value))
+#define CLHIST_RELAXED_LOAD(exchange, word) (*(word))
+#define CLHIST_RELAXED_STORE(exchange, word, value) (*(word) = (value))
 #endif
 </%def>
 

@@ -51,7 +51,7 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
-    word${n}_t found = CLHIST_LOOK(${exchange}, word);
+    word${n}_t found = CLHIST_RELAXED_LOAD(${exchange}, word);
     cell${n}_t seen, next;
     do {
         seen.word = found;
@@ -78,11 +78,11 @@ void clhist_guarded${n}(volatile ${space} cell${n}_t *bin, const part${n}_t valu
     volatile ${space} ${kind} *words = (volatile ${space} ${kind} *)bin;
     union { part${n}_t value; ${kind} words[${len(words)}]; } held;
 % for k in words:
-    held.words[${k}] = CLHIST_LOOK(${prefix}_cmpxchg, words + ${k});
+    held.words[${k}] = CLHIST_RELAXED_LOAD(${prefix}_cmpxchg, words + ${k});
 % endfor
     held.value = clhist_combine${n}(held.value, value);
 % for k in words:
-    CLHIST_PUT(${prefix}_xchg, words + ${k}, held.words[${k}]);
+    CLHIST_RELAXED_STORE(${prefix}_xchg, words + ${k}, held.words[${k}]);
 % endfor
 % endif
 }
@@ -111,7 +111,7 @@ bool clhist_try${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
     cell${n}_t seen, next;
-    seen.word = CLHIST_LOOK(${exchange}, word);
+    seen.word = CLHIST_RELAXED_LOAD(${exchange}, word);
     next.word = 0;
     next.value = clhist_combine${n}(seen.value, value);
     return next.word == seen.word || ${exchange}(word, seen.word, next.word) == seen.word;

@@ -13,10 +13,10 @@
     clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
 % endif
     while (clhist_start < clhist_last) {
-        const clhist_index_t clhist_stop = ${f"min(clhist_last, clhist_start + {BLOCK})" if spec.reach else "clhist_last"};
-% if spec.reach:
+        const clhist_index_t clhist_stop = ${f"min(clhist_last, clhist_start + {BLOCK})" if spec.largest_bin else "clhist_last"};
+% if spec.largest_bin:
         for (clhist_index_t i = clhist_start; i < clhist_stop; ++i)
-            clhist_reach = max(clhist_reach, clhist_largest(${state.next_element}));
+            clhist_largest_bin = max(clhist_largest_bin, clhist_largest(${state.next_element}));
 % endif
         for (clhist_index_t i = clhist_start; i < clhist_stop; ++i)
             clhist_map(${state.next_element}, ${state.passed});
@@ -30,8 +30,8 @@
 ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % endif
     for (clhist_index_t i = clhist_done + clhist_rank * ${spec.team_size} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${spec.team_size}) {
-% if spec.reach:
-        clhist_reach = max(clhist_reach, clhist_largest(${state.next_element}));
+% if spec.largest_bin:
+        clhist_largest_bin = max(clhist_largest_bin, clhist_largest(${state.next_element}));
 % endif
         clhist_map(${state.next_element}, ${state.passed});
     }
@@ -59,8 +59,8 @@ ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % for load in range(loads):
 % for lane in range(lanes):
 <% these = state.map_arguments(lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}") %>\
-% if spec.reach:
-        clhist_reach = max(clhist_reach, clhist_largest(${these}));
+% if spec.largest_bin:
+        clhist_largest_bin = max(clhist_largest_bin, clhist_largest(${these}));
 % endif
         clhist_map(${these}, ${state.passed});
 % if spec.reconvergence:

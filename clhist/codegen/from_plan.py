@@ -34,7 +34,7 @@ _MANY_COPIES = 128
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
-def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, reach: bool = False) -> SweepSpec:
+def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, largest_bin: bool = False) -> SweepSpec:
     """Return what the source of a planned sweep depends on.
 
     Parameters
@@ -47,7 +47,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, r
         Of the device.
     aligned : bool
         Whether the arrays of a call allow loads of 16 bytes.
-    reach : bool
+    largest_bin : bool
         Whether the largest bin is reported.
     """
     every = enumerate(zip(source.operators, source.suffixes, strict=True))
@@ -64,7 +64,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, r
         batch=plan.layout,
         wide=is_wide(plan),
         aligned=aligned,
-        reach=reach,
+        largest_bin=largest_bin,
         structs=source.structs,
         preamble=source.preamble,
         features=profile.features or frozenset(),
@@ -117,7 +117,7 @@ def partition_specs(
         map=f"EMIT{output.suffix}({PAIR_BINS}[i], {value or f'{PAIR_VALUES}[i]'})",
         batch="partitioned",
         aligned=True,
-        reach=False,
+        largest_bin=False,
         structs=() if value is None else spec.structs,  # scalar arguments may be of these types
         preamble="",
         ignored=(),

@@ -62,6 +62,6 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     end = -(-end // LOCK_BYTES) * LOCK_BYTES + LOCK_BYTES * locks
     if plan.more_local_bytes:
         end = -(-end // ALIGNMENT) * ALIGNMENT + plan.more_local_bytes
-    # Its end is the position of 32-bit words.
+    # Sweeps over partitions use its last words, so its size is a multiple of a word.
     sizes = (most // parts // ALIGNMENT * ALIGNMENT for parts in (4, 2, 1))
     return next((size for size in sizes if size >= end), -(-end // LOCK_BYTES) * LOCK_BYTES)

@@ -31,20 +31,20 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
             found.append(Parameter("const ulong", "clhist_lock_mask", _ULONG))
         else:
             found.append(Parameter("const uint", "clhist_lock_mask", _UINT))
-    if spec.reach:
-        found.append(Parameter("volatile __global clhist_bin_t *", "clhist_global_reach", None))
-    if spec.batch in ("even", "table"):
+    if spec.largest_bin:
+        found.append(Parameter("volatile __global clhist_bin_t *", "clhist_global_largest_bin", None))
+    if spec.batch in ("equal", "ragged"):
         found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
     if spec.batch == "partitioned":
         found += partitioned_parameters()
-    if spec.batch == "flat":
+    if spec.batch == "flattened":
         found.append(Parameter("const ulong", "clhist_each", _ULONG))
         for output in spec.outputs:
             found.append(Parameter("const clhist_bin_t", f"clhist_bins_each{output.suffix}", bins))
-    if spec.batch == "even":
+    if spec.batch == "equal":
         found.append(Parameter("const ulong", "clhist_chunks", _ULONG))
         found.append(Parameter("const ulong", "clhist_each", _ULONG))
-    if spec.batch == "table":
+    if spec.batch == "ragged":
         found.append(Parameter("__global const clhist_index_t *", "clhist_table", None))
     return tuple(found)
 
@@ -68,8 +68,8 @@ def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     found.append(Parameter("__global char *", "clhist_pairs", None))
     found += [Parameter("const ulong", f"clhist_{name}_place", _ULONG) for name in ("bins", "values")]
     found.append(Parameter("__global uint *", "clhist_starts", None))
-    if spec.sweep.reach:
-        found.append(Parameter("volatile __global uint *", "clhist_global_reach", None))
+    if spec.sweep.largest_bin:
+        found.append(Parameter("volatile __global uint *", "clhist_global_largest_bin", None))
     return tuple(found)
 
 
@@ -94,7 +94,7 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
     found = [Parameter("__global const char *", "clhist_scratch", None)]
     found += [Parameter("const ulong", f"clhist_place{n}", _ULONG) for n in range(len(spec.operator.parts))]
     found += [Parameter("const ulong", name, _ULONG) for name in ("clhist_num_bins", "clhist_bins", "clhist_copies")]
-    if spec.batch == "table":
+    if spec.batch == "ragged":
         found.append(Parameter("__global const ulong *", "clhist_first", None))
     found.append(Parameter("const int", "has_dest", _INT))
     for suffix in [f"_{name}" for name, _ in spec.fields] or [""]:
@@ -105,7 +105,7 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def held_words(operator: Operator) -> int:
+def accumulator_words(operator: Operator) -> int:
     """Return the 32-bit words of an accumulator while pairs are sorted: an odd number.
 
     On GPUs, PyOpenCL's scan packs items of a multiple of 8 bytes into structs, to spread them over banks, and still
@@ -121,10 +121,10 @@ def pairs_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     found.append(Parameter("const int", "clhist_size", _INT))
     for name in ("clhist_num_bins", "clhist_no_bin"):
         found.append(Parameter("const uint", name, _UINT))
-    for kind, name in (("uint", "clhist_keys"), ("uint", "clhist_positions"), ("clhist_held_t", "clhist_held")):
+    for kind, name in (("uint", "clhist_keys"), ("uint", "clhist_positions"), ("clhist_held_t", "clhist_accumulators")):
         found.append(Parameter(f"__global {kind} *", name, None))
-    if spec.reach:
-        found.append(Parameter("volatile __global uint *", "clhist_global_reach", None))
+    if spec.largest_bin:
+        found.append(Parameter("volatile __global uint *", "clhist_global_largest_bin", None))
     if spec.batch:
         found.append(Parameter("const int", "clhist_each", _INT))
     return tuple(found)

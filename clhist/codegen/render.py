@@ -13,9 +13,9 @@ from mako.template import Template
 
 from clhist.codegen.maps import is_elementwise, read_ahead, uses_position
 from clhist.codegen.parameters import (
+    accumulator_words,
     clear_parameters,
     combine_parameters,
-    held_words,
     index_parameters,
     pairs_parameters,
     split_parameters,
@@ -102,7 +102,7 @@ def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:
         spec=spec,
         max_pairs=max_pairs,
         output=spec.outputs[0],
-        words=held_words(spec.outputs[0].operator),
+        words=accumulator_words(spec.outputs[0].operator),
         kernel_parameters=pairs_parameters(spec),
         declare=declare,
         c_name=c_name,
@@ -112,7 +112,7 @@ def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:
 def render_sort_scan(operator: Operator, held: str) -> str:
     """Return the preamble in C of PyOpenCL's scan of sorted pairs; `held` is its type of an accumulator."""
     return _template("sort_scan.mako").render(
-        operator=operator, held=held, words=held_words(operator), declare=declare, c_name=c_name
+        operator=operator, held=held, words=accumulator_words(operator), declare=declare, c_name=c_name
     )
 
 

@@ -46,14 +46,14 @@ class SweepSpec:
         B, and into how many teams a work-group is divided.
     capacity : int
         Bytes of the local array; 0 in global memory.
-    batch : {"", "even", "table", "flat", "partitioned"}
+    batch : {"", "equal", "ragged", "flattened", "partitioned"}
         How elements belong to the histograms of a batch: equal shares, tasks listed in a table, or equal shares counted
         as one histogram of all bins; "partitioned" if the arguments are pairs grouped by partition.
     wide : bool
         Whether elements and bins are counted in 64 bits.
     aligned : bool
         Whether the arrays allow loads of 16 bytes.
-    reach : bool
+    largest_bin : bool
         Whether the largest bin emitted is reported, as an unsigned number.
     structs : tuple of (str, numpy.dtype)
         Structured types that the map may name.
@@ -80,7 +80,7 @@ class SweepSpec:
     batch: str = ""
     wide: bool = False
     aligned: bool = False
-    reach: bool = False
+    largest_bin: bool = False
     structs: tuple[tuple[str, np.dtype], ...] = ()
     preamble: str = ""
     features: frozenset[str] = frozenset()
@@ -252,7 +252,7 @@ class CombineSpec:
         As in `SweepSpec`.
     columns, rows : int
         `rows` work-items of a work-group combine the copies of each of `columns` bins.
-    batch : {"", "even", "table"}
+    batch : {"", "equal", "ragged"}
         As in `SweepSpec`.
     dest_is_partial, out_is_partial : bool
         Whether these are arrays of accumulators, neither lifted nor finished.

@@ -36,12 +36,12 @@ class SweepState:
     @property
     def has_tasks(self) -> bool:
         """Whether a team goes through a list of tasks: chunks of the elements of one histogram of a batch."""
-        return self.spec.batch in ("even", "table")
+        return self.spec.batch in ("equal", "ragged")
 
     @property
     def is_flat(self) -> bool:
         """Whether the histograms of a batch are counted as one histogram of all their bins."""
-        return self.spec.batch == "flat"
+        return self.spec.batch == "flattened"
 
     @property
     def is_partitioned(self) -> bool:
@@ -84,8 +84,8 @@ class SweepState:
         else:
             found += self._of_copies()
         if spec.hot_bin:
-            found += [("clhist_bin_t *", "clhist_held_bin")]
-            found += [(f"accumulator{output.suffix}_t *", "clhist_held") for output in spec.outputs]
+            found += [("clhist_bin_t *", "clhist_hot_bin")]
+            found += [(f"accumulator{output.suffix}_t *", "clhist_hot_value") for output in spec.outputs]
             found += [] if self.is_local else [("uint *", "clhist_votes")]
         if self.is_flat:
             found += [(f"const {self.bin_type}", f"clhist_bins_each{output.suffix}") for output in spec.outputs]

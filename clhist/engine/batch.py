@@ -30,8 +30,8 @@ class Batch:
 
     @property
     def kind(self) -> str:
-        """How a kernel learns its elements: "even" or "table"."""
-        return "even" if self.begins is None else "table"
+        """How a kernel learns its elements: "equal" or "ragged"."""
+        return "equal" if self.begins is None else "ragged"
 
     def longest(self, size: int) -> int:
         """Return how many of `size` elements the histogram with the most of them has."""

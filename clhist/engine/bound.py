@@ -17,7 +17,7 @@ import pyopencl.array as cl_array
 
 from clhist.codegen.arguments import integer
 from clhist.codegen.maps import Argument
-from clhist.engine.build import Prepared
+from clhist.engine.build import Built
 from clhist.engine.given import Call, Given, Outcome
 from clhist.engine.outputs import Outputs
 from clhist.opencl.arrays import Array, is_array, is_device_array, without_memory
@@ -62,7 +62,7 @@ class Repeat:
         The scalar arguments as the kernel takes them, None for arrays.
     size, shapes, is_aligned, queue
         As in `Given`.
-    prepared : Prepared
+    prepared : Built
         The plan, built.
     like : array or None
         What the result was like, without its memory.
@@ -75,11 +75,11 @@ class Repeat:
     shapes: tuple[tuple[int, ...], ...]
     is_aligned: bool
     queue: cl.CommandQueue
-    prepared: Prepared
+    prepared: Built
     like: Array | None = None
 
     @classmethod
-    def of(cls, key: tuple[Any, ...], args: Sequence[Any], given: Given, prepared: Prepared) -> Repeat:
+    def of(cls, key: tuple[Any, ...], args: Sequence[Any], given: Given, prepared: Built) -> Repeat:
         """Return it for a call with these arguments, `dest` and `out`."""
         seen = tuple(Seen.of(v, weakref.ref(v)) if isinstance(v, cl_array.Array) else v for v in args)
         kept = tuple(None if isinstance(value, cl_array.Array) else value for value in given.values)
@@ -119,9 +119,9 @@ class Runs(Protocol):
 
     def check(self, args: Sequence[Any], call: Call) -> Given: ...
 
-    def prepared(self, given: Given, call: Call) -> Prepared: ...
+    def prepared(self, given: Given, call: Call) -> Built: ...
 
-    def enqueue(self, given: Given, call: Call, prepared: Prepared) -> Outcome: ...
+    def enqueue(self, given: Given, call: Call, prepared: Built) -> Outcome: ...
 
 
 class _Held:
@@ -177,7 +177,7 @@ class Bound:
     `offsets` are read when they are bound. Released memory of a pool cannot be told from memory in use.
     """
 
-    def __init__(self, engine: Runs, args: Sequence[Any], call: Call, given: Given, prepared: Prepared) -> None:
+    def __init__(self, engine: Runs, args: Sequence[Any], call: Call, given: Given, prepared: Built) -> None:
         self._engine, self._args, self._call = engine, tuple(args), call
         self._prepared, self._queue = prepared, given.queue
         pairs = [(a, value) for a, value in zip(engine.arguments, args, strict=True) if a.is_array]

@@ -36,7 +36,7 @@ _MOST_RECENT = 256
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Built:
     """What a call with the same numbers needs again."""
 
     profile: Profile
@@ -45,7 +45,7 @@ class Prepared:
     call: tuple[str, tuple[Plan, ...]]  # as `clhist.opencl.lost` shows it
 
 
-class Preparation:
+class Builder:
     """What a kernel is made of, and the plans that have been built for it.
 
     Parameters
@@ -62,7 +62,7 @@ class Preparation:
         self.context, self._source, self._profile = context, source, profile
         self.histograms = source.histograms([1] * len(source.operators))  # until a call says how many bins
         self._prepared = lru_cache(maxsize=256)(self._prepare)
-        self._recent: dict[tuple[Any, ...], Prepared] = {}
+        self._recent: dict[tuple[Any, ...], Built] = {}
         self._refused: tuple[tuple[str, str], ...] = ()  # updates, and in which memory, that did not compile
 
     def prepared_for(
@@ -76,9 +76,9 @@ class Preparation:
         budget: int | None,
         *,
         aligned: bool,
-        reach: bool,
+        largest_bin: bool,
         kind: str,
-    ) -> Prepared:
+    ) -> Built:
         """Return the plan of a call, built; by a short way if the same was asked before without choices.
 
         Parameters
@@ -89,30 +89,32 @@ class Preparation:
             As in `problem`.
         aligned : bool
             Whether all arrays begin where loads of 16 bytes may.
-        reach : bool
+        largest_bin : bool
             Whether the largest bin is asked for.
         kind : str
             Of a batch, as `clhist.engine.batch.Batch.kind`; nothing without one.
         """
         key = None
         if choices is FREE and type(factor) is float and budget is None:
-            key = (device.int_ptr, size, shapes, histograms, factor, aligned, reach, kind, *profile_names())
+            key = (device.int_ptr, size, shapes, histograms, factor, aligned, largest_bin, kind, *profile_names())
             if (found := self._recent.get(key)) is not None:
                 return found
-        even = kind != "table"
+        even = kind != "ragged"
         problem = self.problem(size, shapes, histograms, factor, choices, budget, device, even)
-        found = self._prepared(self.profile_of(device), device, problem, aligned, reach)
+        found = self._prepared(self.profile_of(device), device, problem, aligned, largest_bin)
         if key is not None:
             if len(self._recent) >= _MOST_RECENT:
                 self._recent.clear()
             self._recent[key] = found
         return found
 
-    def _prepare(self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, reach: bool) -> Prepared:
+    def _prepare(
+        self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, largest_bin: bool
+    ) -> Built:
         """Plan and build; what a call with the same numbers needs again is kept by `_prepared`."""
 
         def built(plan: Plan) -> Sweep:
-            return self._built(plan, self._spec(plan, device, aligned=aligned, reach=reach), profile)
+            return self._built(plan, self._spec(plan, device, aligned=aligned, largest_bin=largest_bin), profile)
 
         def smaller(sweep: Sweep, budget: int) -> tuple[Sweep, ...]:
             if problem.choices.copies is not None:
@@ -125,7 +127,7 @@ class Preparation:
         plans = tuple(sweep.plan for sweep in sweeps)
         warn_of_fewer_copies(problem.choices.copies, plans)
         operators = ", ".join(str(operator) for operator in self._source.operators)
-        return Prepared(profile, sweeps, smaller, (operators, plans))
+        return Built(profile, sweeps, smaller, (operators, plans))
 
     def _with_some_update(
         self,
@@ -203,14 +205,14 @@ class Preparation:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
         return device_profile(device) if self._profile is None else checked_profile(self._profile, device)
 
-    def _spec(self, plan: Plan, device: cl.Device, *, aligned: bool, reach: bool) -> SweepSpec:
-        return sweep_spec(plan, self._source, self.profile_of(device), aligned=aligned, reach=reach)
+    def _spec(self, plan: Plan, device: cl.Device, *, aligned: bool, largest_bin: bool) -> SweepSpec:
+        return sweep_spec(plan, self._source, self.profile_of(device), aligned=aligned, largest_bin=largest_bin)
 
     def source(self, plan: Plan, device: cl.Device) -> str:
         """Return the OpenCL C of the sweep that `plan` leads to on `device`."""
         if not self._is_own(plan):
             raise ValueError(f"chosen: expected a plan of this kernel, got {plan}")
-        spec = self._spec(plan, device, aligned=True, reach=False)
+        spec = self._spec(plan, device, aligned=True, largest_bin=False)
         histogram = self.histograms[plan.output_indices[0]]
         if isinstance(plan, SortedPlan):
             return render_sort_pairs(spec, histogram.max_pairs or 1)

@@ -16,7 +16,7 @@ from clhist.codegen.arguments import integer, scalar
 from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, batch_of, check_batch
 from clhist.engine.bound import Bound, Repeat
-from clhist.engine.build import Preparation, Prepared
+from clhist.engine.build import Builder, Built
 from clhist.engine.given import Call, Given, Outcome, fresh_targets, named_arrays, queue_for
 from clhist.engine.launch import Launch
 from clhist.engine.outputs import Outputs
@@ -76,7 +76,7 @@ class Engine:
         self.outputs, self.source, self.profile = outputs, source, profile
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
-        self._preparation = Preparation(self.context, source, profile)
+        self._preparation = Builder(self.context, source, profile)
         self._repeat: Repeat | None = None
         self._others: dict[tuple[Operator, ...], Engine] = {}
         self._preparation.check_fp64()
@@ -210,7 +210,7 @@ class Engine:
         events = [*call.wait_for, *arrays.events]
         return Given(values, size, shapes, batch, targets, arrays.on_device, arrays.is_aligned, queue, events)
 
-    def prepared(self, given: Given, call: Call) -> Prepared:
+    def prepared(self, given: Given, call: Call) -> Built:
         """Return the sweeps of a call, planned and built."""
         batch = given.batch
         try:
@@ -223,7 +223,7 @@ class Engine:
                 call.forced,
                 call.memory_budget,
                 aligned=given.is_aligned,
-                reach=call.largest_bin,
+                largest_bin=call.largest_bin,
                 kind="" if batch is None else batch.kind,
             )
         except (cl.Error, BuildError) as error:  # what a lost device answers as well
@@ -283,7 +283,7 @@ class Engine:
             return None
         return (call.num_bins, call.size, call.queue, call.race_factor, *profile_names())
 
-    def enqueue(self, given: Given, call: Call, prepared: Prepared) -> Outcome:
+    def enqueue(self, given: Given, call: Call, prepared: Built) -> Outcome:
         """Enqueue what was checked and prepared; NumPy arrays are waited for."""
         try:
             return self._enqueue(given, call, prepared)
@@ -291,7 +291,7 @@ class Engine:
             lost.settle(given.queue, error)
             raise
 
-    def _enqueue(self, given: Given, call: Call, prepared: Prepared) -> Outcome:
+    def _enqueue(self, given: Given, call: Call, prepared: Built) -> Outcome:
         lost.check_queue(given.queue)
         lost.last_call = prepared.call
         queue, on_device, targets = given.queue, given.on_device, given.targets
@@ -307,11 +307,11 @@ class Engine:
                 arguments[argument.name] = value
         results = [each.operands(queue) for each in targets]
         largest = np.zeros(1, np.uint32) if call.largest_bin else None
-        reach = None if largest is None else operand(largest, queue, written=True)
+        largest_bin = None if largest is None else operand(largest, queue, written=True)
         launch = Launch(
-            prepared.sweeps, prepared.profile, arguments, results, reach, given.batch, smaller=prepared.smaller
+            prepared.sweeps, prepared.profile, arguments, results, largest_bin, given.batch, smaller=prepared.smaller
         )
-        waits = not on_device or reach is not None
+        waits = not on_device or largest_bin is not None
         try:
             events = launch.run(queue, call.allocator, given.wait_for)
             if waits:
@@ -324,7 +324,7 @@ class Engine:
             for array in (*(array for each in targets for array in each.out or ()), *written):
                 note_event(array, events["combine"][-1], given.wait_for)
         if waits:
-            for item in (*operands.values(), *(o for result in results for o in result.out), reach):
+            for item in (*operands.values(), *(o for result in results for o in result.out), largest_bin):
                 if item is not None:
                     item.retrieve()
         for each in [] if on_device or call.partial else targets:

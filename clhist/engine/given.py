@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from clhist.codegen.maps import Argument
 from clhist.engine.batch import Batch
-from clhist.engine.results import Target
+from clhist.engine.results import ResultArrays
 from clhist.engine.stages import Events
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, is_device_array
@@ -90,7 +90,7 @@ class Given:
         The shape of one histogram of each output.
     batch : Batch or None
         Which elements belong to which histogram.
-    targets : list of Target
+    targets : list of ResultArrays
         `dest` and `out` of each output.
     on_device : bool
         Whether the arrays are PyOpenCL's rather than NumPy's.
@@ -106,7 +106,7 @@ class Given:
     size: int
     shapes: tuple[tuple[int, ...], ...]
     batch: Batch | None
-    targets: list[Target]
+    targets: list[ResultArrays]
     on_device: bool
     is_aligned: bool
     queue: cl.CommandQueue
@@ -161,7 +161,7 @@ class Outcome:
 
 
 def named_arrays(
-    arguments: Sequence[Argument], values: Sequence[Any], targets: Sequence[Target]
+    arguments: Sequence[Argument], values: Sequence[Any], targets: Sequence[ResultArrays]
 ) -> list[tuple[str, Array]]:
     """Return all arrays of a call with the names that errors give them."""
     named = [(a.name, value) for a, value in zip(arguments, values, strict=True) if a.is_array]
@@ -170,10 +170,12 @@ def named_arrays(
     return named
 
 
-def fresh_targets(operators: Sequence[Operator], shapes: Sequence[tuple[int, ...]], *, partial: bool) -> list[Target]:
+def fresh_targets(
+    operators: Sequence[Operator], shapes: Sequence[tuple[int, ...]], *, partial: bool
+) -> list[ResultArrays]:
     """Return targets that combine with nothing and go to new arrays."""
     return [
-        Target("", operator, shape, (), None, None, partial, partial)
+        ResultArrays("", operator, shape, (), None, None, partial, partial)
         for operator, shape in zip(operators, shapes, strict=True)
     ]
 

@@ -32,7 +32,7 @@ class Launch:
         The map's arguments by the names of the kernel's parameters.
     results : sequence of Result
         What is written.
-    reach : Operand, optional
+    largest_bin : Operand, optional
         One 32-bit word that gets the largest bin emitted.
     batch : Batch, optional
         If there is more than one histogram of each kind.
@@ -46,7 +46,7 @@ class Launch:
     profile: Profile
     arguments: Mapping[str, object]
     results: Sequence[Result]
-    reach: Operand | None = None
+    largest_bin: Operand | None = None
     batch: Batch | None = None
     after: dict[cl.Event, cl.Event] = field(default_factory=dict)
     smaller: Callable[[Sweep, int], Sequence[Sweep]] | None = None
@@ -142,7 +142,7 @@ class Launch:
             **places,
             **sweep.kernel_numbers(),
             "clhist_scratch": scratch,
-            "clhist_global_reach": None if self.reach is None else self.reach.buffer,
+            "clhist_global_largest_bin": None if self.largest_bin is None else self.largest_bin.buffer,
             "clhist_tasks": tasks.tasks,
             "clhist_chunks": tasks.chunks,
             "clhist_each": tasks.each,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clhist.codegen.arguments import integer
-from clhist.engine.results import Target, check_disjoint, target
+from clhist.engine.results import ResultArrays, check_disjoint, target
 from clhist.operators.c_types import IDENTIFIER
 from clhist.operators.operator import Operator
 
@@ -104,7 +104,7 @@ class Outputs:
             each = [num_bins] * len(self.operators)
         return tuple(_shape(f"num_bins{label}", given) for label, given in zip(self.labels, each, strict=True))
 
-    def targets(self, shapes: Sequence[tuple[int, ...]], dest: Any, out: Any, *, partial: bool) -> list[Target]:
+    def targets(self, shapes: Sequence[tuple[int, ...]], dest: Any, out: Any, *, partial: bool) -> list[ResultArrays]:
         """Return `dest` and `out` of each output, checked."""
         if self.is_single:
             return [
@@ -122,14 +122,14 @@ class Outputs:
         check_disjoint(found)
         return found
 
-    def unchecked_target(self, num_bins: int | tuple[int, ...], dest: Any, out: Any, like: Any) -> Target:
+    def unchecked_target(self, num_bins: int | tuple[int, ...], dest: Any, out: Any, like: Any) -> ResultArrays:
         """Return `dest` and `out` of the only output as `targets` would, of arrays that have been checked before.
 
         `like` is what a new `out` is like, if that is known.
         """
         dests, outs = None if dest is None else (dest,), None if out is None else (out,)
         shape = num_bins if isinstance(num_bins, tuple) else (num_bins,)
-        return Target("", self.operators[0], shape, (), dests, outs, like=like)
+        return ResultArrays("", self.operators[0], shape, (), dests, outs, like=like)
 
     def like(self, each: list[Any]) -> Any:
         """Return what stands for `each` output in an argument: itself, a list or a mapping."""

@@ -46,7 +46,7 @@ class PartitionedSweep(Sweep):
         if not plan.num_elements:
             return NO_BATCH
         first = allocated(allocate, 8 * (plan.partitions + 1), purpose(plan))
-        return Tasks("table", first=first, slots=plan.work_groups + plan.partitions)
+        return Tasks("ragged", first=first, slots=plan.work_groups + plan.partitions)
 
     def enqueue(self, enqueued: Enqueued, tasks: Tasks, values: Mapping[str, object], allocate: Allocator) -> None:
         """Enqueue all three as parts of the stage "sweep".

@@ -47,6 +47,12 @@ class PairSpec:
     with_position: bool = False
     from_first: bool = False
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the arrays of values are called."""
+        number = len(self.values or ())
+        return ("values",) if number == 1 else tuple(f"values{k}" for k in range(number))
+
 
 @kept_by_context
 def pair_engine(context: cl.Context, spec: PairSpec) -> Engine:
@@ -54,10 +60,10 @@ def pair_engine(context: cl.Context, spec: PairSpec) -> Engine:
     arguments = [f"const {c_name(spec.index)} *indices"]
     if spec.values is None:
         arguments.append("const value_t values")
-    elif len(spec.values) == 1:
-        arguments.append(f"const {_value_type(spec)} *values")
+    elif spec.values == (spec.operator.dtype,):
+        arguments.append("const value_t *values")
     else:
-        arguments += [f"const {c_name(dtype)} *values{k}" for k, dtype in enumerate(spec.values)]
+        arguments += [f"const {c_name(dtype)} *{name}" for name, dtype in zip(spec.names, spec.values, strict=True)]
     code = f"EMIT(indices[i], {_value(spec, 'i')})"
     if spec.vector > 1:
         arguments.append("const long rows")
@@ -111,6 +117,8 @@ def checked_values(
                 f"values: expected one array, or a tuple of one for each field of {operator.dtype}, got {len(values)}"
             )
         targets = tuple(operator.dtype[name] for name in names)
+        if any(dtype.names or dtype.subdtype for dtype in targets):
+            raise TypeError(f"values: expected one array of {operator.dtype}, whose fields are no scalars, got a tuple")
         labels = tuple(f"values[{name!r}]" for name in names)
         given = tuple(_values_as_array(*each) for each in zip(labels, values, targets, strict=True))
     else:
@@ -179,25 +187,25 @@ def as_array(name: str, value: Any) -> Array:
         raise ValueError(f"{name}: {error}") from error
 
 
-def _value_type(spec: PairSpec) -> str:
-    assert spec.values is not None
-    return "value_t" if spec.values[0] == spec.operator.dtype else c_name(spec.values[0])
-
-
 def _value(spec: PairSpec, element: str) -> str:
     """Return C of the value of one element."""
-    operator, values = spec.operator, spec.values
-    if values is None:
+    dtype, given = spec.operator.dtype, spec.values
+    if given is None:
         return "values"
-    if len(values) > 1:
-        return f"((value_t){{{', '.join(f'values{k}[{element}]' for k in range(len(values)))}}})"
-    value = f"values[{element}]"
+    values = [f"{name}[{element}]" for name in spec.names]
     if spec.with_position:
-        return f"((value_t){{{value}, {f'first + {element}' if spec.from_first else element}}})"
-    if operator.dtype.kind == "c" and values[0] != operator.dtype:
-        target = c_name(operator.dtype)
-        return f"convert_{target}({value})" if values[0].kind == "c" else f"({target})({value}, 0)"
-    return value
+        return f"((value_t){{{values[0]}, {f'first + {element}' if spec.from_first else element}}})"
+    if dtype.names is None or given == (dtype,):
+        return _as_complex(values[0], given[0], dtype)
+    fields = map(_as_complex, values, given, (dtype[name] for name in dtype.names))
+    return f"((value_t){{{', '.join(fields)}}})"
+
+
+def _as_complex(value: str, given: np.dtype, dtype: np.dtype) -> str:
+    """Return C of `value` as a complex number if `dtype` is one: of a real, C would make both parts."""
+    if dtype.kind != "c" or given == dtype:
+        return value
+    return f"convert_{c_name(dtype)}({value})" if given.kind == "c" else f"({c_name(dtype)})({value}, 0)"
 
 
 def _converted(name: str, values: Array, dtype: np.dtype) -> Array:

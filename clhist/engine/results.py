@@ -16,7 +16,7 @@ from clhist.operators.operator import Operator
 
 
 @dataclass
-class Target:
+class ResultArrays:
     """`dest` and `out` of one output, checked.
 
     Attributes
@@ -57,9 +57,9 @@ class Target:
             found += zip(self._names("out"), self.out, strict=True)
         return found
 
-    def again(self) -> Target:
+    def again(self) -> ResultArrays:
         """Return the same for another call, which makes its own `out` where there is none."""
-        return Target(
+        return ResultArrays(
             self.name,
             self.operator,
             self.shape,
@@ -71,7 +71,7 @@ class Target:
             self.like,
         )
 
-    def with_operator(self, operator: Operator) -> Target:
+    def with_operator(self, operator: Operator) -> ResultArrays:
         """Return the same of another operator on the same dtype."""
         return replace(self, operator=operator)
 
@@ -155,7 +155,7 @@ def target(
     *,
     dest_is_partial: bool = False,
     out_is_partial: bool = False,
-) -> Target:
+) -> ResultArrays:
     """Return `dest` and `out` of one output, checked; a tuple of arrays stands for the fields of a structured dtype.
 
     Raises
@@ -183,12 +183,12 @@ def target(
     def arrays(given: Any) -> tuple[Array, ...] | None:
         return None if given is None else given if fields else (given,)
 
-    found = Target(name, operator, shape, fields, arrays(dest), arrays(out), dest_is_partial, out_is_partial)
+    found = ResultArrays(name, operator, shape, fields, arrays(dest), arrays(out), dest_is_partial, out_is_partial)
     found.check()
     return found
 
 
-def check_disjoint(targets: Sequence[Target]) -> None:
+def check_disjoint(targets: Sequence[ResultArrays]) -> None:
     """Raise ValueError if the results of two outputs share memory."""
     seen: list[tuple[str, Array]] = []
     for each in targets:

@@ -16,7 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register_dtype
 
-from clhist.codegen.parameters import held_words, pairs_parameters
+from clhist.codegen.parameters import accumulator_words, pairs_parameters
 from clhist.codegen.render import render_sort_pairs, render_sort_scan
 from clhist.codegen.specs import SweepSpec
 from clhist.engine.stages import Enqueued, Sweep, Tasks
@@ -83,7 +83,7 @@ class SortedSweep(Sweep):
             "clhist_no_bin": no_bin,
             "clhist_keys": keys.base_data,
             "clhist_positions": positions.base_data,
-            "clhist_held": held.base_data,
+            "clhist_accumulators": held.base_data,
         }
         enqueued.add("sweep", self.kernel, (plan.work_groups * size,), (size,), arguments)
         places = [values[f"clhist_place{n}"] for n in range(len(operator.parts))]
@@ -124,7 +124,7 @@ def sorted_sweep(
     BuildError
         If the compiler refuses the operator or the map.
     """
-    if spec.batch == "table":
+    if spec.batch == "ragged":
         raise ValueError("update: 'sort' takes batches of equal shares, by num_histograms=, got others, by offsets=")
     return SortedSweep(
         plan=plan,
@@ -158,7 +158,7 @@ def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
 
     dtype = _held_dtype(operator)
     parts = range(len(operator.parts))
-    names = ("clhist_keys", "clhist_positions", "clhist_held", "clhist_scratch")
+    names = ("clhist_keys", "clhist_positions", "clhist_accumulators", "clhist_scratch")
     dtypes: tuple[np.dtype, ...] = (_UINT, _UINT, dtype, np.dtype(np.uint8))
     arguments = [
         *(VectorArg(of, name) for of, name in zip(dtypes, names, strict=True)),
@@ -172,7 +172,9 @@ def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
                 context,
                 dtype,
                 arguments,
-                input_expr="clhist_keys[i] < clhist_no_bin ? clhist_held[clhist_positions[i]] : clhist_neutral()",
+                input_expr=(
+                    "clhist_keys[i] < clhist_no_bin ? clhist_accumulators[clhist_positions[i]] : clhist_neutral()"
+                ),
                 scan_expr="clhist_joined(a, b, across_seg_boundary)",
                 neutral="clhist_neutral()",
                 is_segment_start_expr="i == 0 || clhist_keys[i] != clhist_keys[i - 1]",
@@ -189,5 +191,5 @@ def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
 
 def _held_dtype(operator: Operator) -> np.dtype:
     """Return PyOpenCL's dtype of an accumulator, so many words of which kernels know what they are."""
-    words = held_words(operator)
-    return get_or_register_dtype(f"clhist_held{words}_t", np.dtype([("clhist_words", np.uint32, (words,))]))
+    words = accumulator_words(operator)
+    return get_or_register_dtype(f"clhist_accumulators{words}_t", np.dtype([("clhist_words", np.uint32, (words,))]))

@@ -243,10 +243,10 @@ def tasks_of(plan: Plan, batch: Batch, queue: cl.CommandQueue) -> Tasks:
     """Return what the kernels of a plan must know of its batch; a table of tasks is uploaded."""
     if not isinstance(plan, BatchedPlan):
         each = plan.num_elements // (plan.flattened if isinstance(plan, FlattenedPlan) else plan.num_histograms)
-        return Tasks("even" if plan.is_batch else "", plan.num_histograms, 1, each, groups=plan.work_groups)
+        return Tasks("equal" if plan.is_batch else "", plan.num_histograms, 1, each, groups=plan.work_groups)
     if plan.equal_shares or not plan.num_elements:
         each = plan.num_elements // plan.num_histograms
-        return Tasks("even", plan.tasks, plan.groups_per_histogram, each, groups=plan.work_groups)
+        return Tasks("equal", plan.tasks, plan.groups_per_histogram, each, groups=plan.work_groups)
     table, first = batch.tasks(plan)
     index = np.int64 if is_wide(plan) else np.int32
     tasks = len(table)
@@ -255,7 +255,7 @@ def tasks_of(plan: Plan, batch: Batch, queue: cl.CommandQueue) -> Tasks:
         groups = min(groups, plan.work_groups)
     shared = plan.memory == "global" and plan.update != "private"
     return Tasks(
-        "even" if shared else "table",
+        "equal" if shared else "ragged",
         tasks,
         table=read_only_buffer(queue.context, np.ascontiguousarray(table, index)),
         first=None if shared else read_only_buffer(queue.context, first),

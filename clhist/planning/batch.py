@@ -70,7 +70,7 @@ class FlattenedPlan(GlobalPlan):
 
     @property
     def layout(self) -> str:
-        return "flat"
+        return "flattened"
 
     @property
     def bins_each(self) -> tuple[int, ...]:

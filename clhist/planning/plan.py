@@ -177,8 +177,8 @@ class Plan:
 
     @property
     def layout(self) -> str:
-        """How the kernel learns the elements of a batch: "even" shares, a "table" of tasks, "flat", or "" for none."""
-        return "" if not self.is_batch else "even" if self.equal_shares else "table"
+        """How the elements of a batch are shared: "equal", "ragged" or "flattened"; "" for no batch."""
+        return "" if not self.is_batch else "equal" if self.equal_shares else "ragged"
 
     @property
     def choices(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clhist.selftest.random_calls import Setting
-from clhist.selftest.random_operators import operator_text, tolerance
+from clhist.selftest.random_operators import PAIRS, operator_text, tolerance
 
 IMPORTS = """\
 import dataclasses
@@ -40,12 +40,16 @@ _BINS = {
 }
 _GIVEN = {
     "plain": "x",
-    "view": "np.concatenate([x[:0], np.zeros((3, *x.shape[1:]), x.dtype), x])[3:]",
+    "view": "np.pad(x, [(3, 0)] + [(0, 0)] * (x.ndim - 1))[3:]",  # np.concatenate would lay out structs again
     "strided": "np.repeat(x, 2, axis=0)[::2]",
     "byte-swapped": "x if x.dtype.names else x.astype(x.dtype.newbyteorder())",
     "device": "cl_array.to_device(queue, x)",
-    "device view": "cl_array.to_device(queue, np.concatenate([np.zeros((3, *x.shape[1:]), x.dtype), x]))[3:]",
+    "device view": "cl_array.to_device(queue, np.pad(x, [(3, 0)] + [(0, 0)] * (x.ndim - 1)))[3:]",
 }
+_NARROW = {
+    "int32": "int8", "int64": "int16", "uint64": "uint8", "float64": "float32", "complex64": "int16",
+    "complex128": "complex64",
+}  # fmt: skip
 _CHECK = """\
 def check(found, expected):
     found = found.get() if isinstance(found, cl_array.Array) else found
@@ -229,6 +233,8 @@ def _data(at: Setting) -> list[str]:
         lines.append("values = np.full(N, given_values, dtype)")
     elif at.values == "fields":
         lines.append("given_values = tuple(values[name].copy() for name in dtype.names)")
+        if op.kind not in PAIRS and at.seed % 2:
+            lines += _narrower([t.split()[-1] for t in op.types])
     elif at.values == "positions":
         lines += ['given_values, values = values["value"].copy(), values.copy()', 'values["index"] = np.arange(N)']
         if at.dest and op.kind in ("first", "last"):
@@ -245,12 +251,22 @@ def _data(at: Setting) -> list[str]:
     return lines
 
 
+def _narrower(types: list[str]) -> list[str]:
+    """Return lines that make the fields narrower than those of the struct."""
+    given = [f'values["f{n}"]{".real" * (t == "complex64")}.astype("{_NARROW.get(t, t)}")' for n, t in enumerate(types)]
+    return [
+        f"given_values = ({', '.join(given)},)",
+        "for name, field in zip(dtype.names, given_values):",
+        "    values[name] = field",
+    ]
+
+
 def _expected(at: Setting) -> list[str]:
     """Return lines that compute what is expected; `dest` counts as a value of each bin."""
     values = "values.astype(dtype)" if at.values == "narrow" else "values"
     if at.layout == "vectors":
         pairs = ("indices", f"{values}[:, k]", "dest[:, k]")
-        each = f"np.stack([{_of(at, *pairs)} for k in range({at.count})], axis=1)"
+        each = f"np.stack([{_of(at, *pairs)} for k in range({at.count})], axis=1, dtype=dtype)"
     elif at.layout in ("flat", "shape"):
         each = _of(at, "indices", values, "dest")
         if at.emits > 1:
@@ -259,7 +275,10 @@ def _expected(at: Setting) -> list[str]:
     else:
         lines = [f"offsets = np.linspace(0, N, {at.count} + 1).astype(int)"] if at.layout == "rows" else []
         each = _of(at, "indices[a:b]", f"{values}[a:b]", "dest[k]")
-        return [*lines, f"expected = np.stack([{each} for k, (a, b) in enumerate(zip(offsets, offsets[1:]))])"]
+        return [
+            *lines,
+            f"expected = np.stack([{each} for k, (a, b) in enumerate(zip(offsets, offsets[1:]))], dtype=dtype)",
+        ]
     return [f"expected = {each}"]
 
 

@@ -253,7 +253,7 @@ def _packed_counters(at: Setting) -> None:
 
 def _held_bins(at: Setting) -> None:
     kernel = at.kernel(operators.add(np.float32), "const int *bins, const float *w", "EMIT(bins[i], w[i])")
-    if "clhist_held" not in kernel.source(kernel.plan(_SIZE, 3, update="cas")):
+    if "clhist_hot_value" not in kernel.source(kernel.plan(_SIZE, 3, update="cas")):
         raise NotAvailableError("work-items of a CPU hold no bins")
     for name in ("all in one", "half in one", "one of two", "zipf"):
         for update, memory in (("cas", "local"), ("cas", "global"), ("lock", "local"), ("lock", "global")):

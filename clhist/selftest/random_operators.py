@@ -120,7 +120,8 @@ def draw_operator(rng: Random, fp64: bool = True, kinds: tuple[str, ...] = KINDS
         each = [rng.choice(list(UFUNCS)) for _ in range(rng.randint(1, 5))]
         if kind == "ufunc of a struct":
             each = [rng.choice(["add", "maximum", "multiply"])] * len(each)
-        allowed = {name: tuple(t for t in UFUNCS[name] if t in REAL) for name in each}
+        fields = (*REAL, "complex64", "complex128") if kind == "product" else REAL
+        allowed = {name: tuple(t for t in UFUNCS[name] if t in fields) for name in each}
         types = tuple(f"{name} {pick(allowed[name])}" for name in each)
     return DrawnOperator(kind, types, number, spelling)
 
@@ -144,6 +145,8 @@ def tolerance(op: DrawnOperator) -> float:
 def _dtype(op: DrawnOperator) -> str:
     if not op.is_struct:
         return f'np.dtype("{op.types[0]}")'
+    if op.kind == "product":  # which aligns complex numbers as C does
+        return f"{_operator(op, '')}.dtype"
     names = ("value", "index") if op.kind in PAIRS else tuple(f"f{n}" for n in range(len(op.types)))
     fields = ", ".join(f'("{name}", "{t.split()[-1]}")' for name, t in zip(names, op.types, strict=True))
     return f"np.dtype([{fields}], align=True)"
@@ -309,8 +312,8 @@ def _reference(op: DrawnOperator, k: str) -> list[str]:
             "smallest struct": "min(a, b)",
             "argmin": "min(a, b, key=lambda p: (p[0] == p[0], p[0] if p[0] == p[0] else 0, p[1]))",
             "argmax": "max(a, b, key=lambda p: (p[0] != p[0], p[0] if p[0] == p[0] else 0, -p[1]))",
-            "first": "min(a, b, key=lambda p: p[1])",
-            "last": "max(a, b, key=lambda p: p[1])",
+            "first": "min(a, b, key=lambda p: (p[1], p[0] == 0))",  # a bin that got none may hold the index of a pair
+            "last": "max(a, b, key=lambda p: (p[1], p[0] != 0))",
         }[kind]
         return [
             f"held = [{_neutral(op)}] * bins",

@@ -162,6 +162,7 @@ class _Process:
         self.worker = worker
         self.started = False
         self.calls = 0
+        self.numbers: deque[int] = deque()  # what it makes next
         self.made: deque[int] = deque(maxlen=_CALLS_AGAIN)
         self.again = -1
         self.marks: dict[str, dict[str, int]] = {}
@@ -201,6 +202,7 @@ class Soak:
         self._suspects: deque[Failure] = deque()
         self._tried: dict[int, Failure] = {}
         self._seen: set[tuple] = set()
+        self._left: deque[deque[int]] = deque()  # of processes that ended
         self._next = 0
 
     def one(self, number: int) -> tuple[str, str]:
@@ -235,6 +237,7 @@ class Soak:
                     else:
                         process.worker.end(_GRACE)
                         processes.remove(process)
+                        self._left += [process.numbers] if process.numbers else []
                         if len(process.marks) == 2:
                             self.totals.memory.append(process.marks)
         except NoDeviceError as error:
@@ -310,8 +313,12 @@ class Soak:
         if again and process.made:
             process.again += 1
             return process.made[process.again % len(process.made)]
-        self._next += 1
-        return self._next - 1
+        if not process.numbers and self._left:
+            process.numbers = self._left.popleft()
+        elif not process.numbers:  # all that share kernels go to one process, which builds them once
+            process.numbers = deque(range(self._next, self._next + SAME_KERNELS))
+            self._next += SAME_KERNELS
+        return process.numbers.popleft()
 
 
 def _likeness(setting: Setting, status: str) -> tuple:

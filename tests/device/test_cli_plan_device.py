@@ -2,8 +2,13 @@
 
 import json
 
+import numpy as np
+import pytest
 from click.testing import CliRunner
 
+import clhist
+import clhist.engine.build
+import clhist.engine.plain
 from clhist import default_queue, device_profile
 from clhist.cli.main import main
 
@@ -23,3 +28,25 @@ def test_default_device():
     found = plan("-n", "1M", "-H", "100")
     assert found["profile"] == device_profile(device).name
     assert found["memory_budget"] > 0
+
+
+@pytest.mark.parametrize(
+    ("op", "ufunc", "dtype", "bins"),
+    [("add", np.add, "float32", 300), ("maximum", np.maximum, "int64", 5000), ("add", np.add, "uint8", 100_000)],
+)
+def test_the_plan_of_an_operator_is_that_of_a_call(op, ufunc, dtype, bins, monkeypatch):
+    executed, plan_sweeps = [], clhist.engine.build.plan_sweeps
+    monkeypatch.setattr(
+        clhist.engine.build, "plan_sweeps", lambda *given: executed.extend(plan_sweeps(*given)) or executed
+    )
+    rng, size = np.random.default_rng(3), 20_000
+    indices, values = rng.integers(0, bins, size, np.int32), rng.integers(0, 9, size).astype(dtype)
+    expected = np.zeros(bins, dtype)
+    ufunc.at(expected, indices, values)
+    clhist.engine.plain.pair_engine.cache_clear()  # its kernels keep the plans that they made
+    np.testing.assert_array_equal(clhist.reduce_by_index(np.zeros(bins, dtype), ufunc, indices, values), expected)
+    (call,) = executed
+    found = plan("-n", str(size), "-H", str(bins), "--op", op, "--dtype", dtype)
+    assert found["steps"] == [vars(step) for step in call.steps]
+    for name in ("memory", "update", "copies", "passes", "bins_per_pass", "work_group_size", "work_groups", "seconds"):
+        assert found[name] == getattr(call, name), name

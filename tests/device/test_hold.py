@@ -71,7 +71,7 @@ def test_one_operator_with_a_name(name, gpu_like, queue, rng):
         profile=gpu_like,
     )
     (chosen,) = kernel.plan(SIZE, 100, update="cas")
-    assert "clhist_held" in kernel.source(chosen)
+    assert "clhist_hot_value" in kernel.source(chosen)
     found = kernel(x, num_bins=100, update="cas")["sums"]
     np.testing.assert_array_equal(found, 2 * np.bincount(x, minlength=100))
 
@@ -81,7 +81,7 @@ def test_where_it_is_of_use(gpu_like, cpu_like, queue):
 
     def holds(operator=operators.add(np.float32), code="EMIT(x[i], 1)", profile=gpu_like, **choices):
         kernel = clhist.HistogramKernel(queue.context, operator, arguments="const int *x", map=code, profile=profile)
-        return "clhist_held" in kernel.source(kernel.plan(10**5, 100, **choices))
+        return "clhist_hot_value" in kernel.source(kernel.plan(10**5, 100, **choices))
 
     assert holds(update="cas")
     assert holds(update="lock", memory="global")

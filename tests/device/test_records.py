@@ -10,7 +10,7 @@ import pytest
 from records import RECORDS, largest, largest_of, random_records
 
 from clhist import operators
-from clhist.codegen.parameters import held_words
+from clhist.codegen.parameters import accumulator_words
 from clhist.engine import sort as sorting
 from clhist.selftest.cases import pair_kernel
 
@@ -70,4 +70,5 @@ def test_words_of_a_scan_are_aligned_on_gpus(name, queue, monkeypatch, rng):
     source = scan.first_level_scan_info.kernel.program.get_info(cl.program_info.SOURCE)
     assert "__local int *" in source  # how a GPU writes items of whole words to global memory
     assert "__packed__" not in source
-    assert f"typedef struct {{ uint words[{held_words(operator)}]; }} clhist_held{held_words(operator)}_t;" in source
+    words = accumulator_words(operator)
+    assert f"typedef struct {{ uint words[{words}]; }} clhist_accumulators{words}_t;" in source

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plans import plan_sweep
-
 from clhist.hardware.profile import Profile
+from clhist.planning.choose import plan_sweep
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
 from clhist.planning.workload import Workload

@@ -93,7 +93,7 @@ def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield what each program of a call is called, with its compiler options, and its source."""
     source = _source(call)
     for plan in _planned(call, profile):
-        spec = sweep_spec(plan, source, profile, aligned=call.aligned, reach=call.largest)
+        spec = sweep_spec(plan, source, profile, aligned=call.aligned, largest_bin=call.largest)
         index = plan.output_indices[0]
         if plan.strategy == "sort":
             yield "pairs", render_sort_pairs(spec, source.max_pairs[index] or 1)

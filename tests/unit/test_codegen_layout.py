@@ -89,8 +89,14 @@ def test_a_sweep_has_the_facts_of_plan_source_and_device():
     assert spec.structs == source.structs
     assert (spec.work_group_size, spec.teams, spec.batch) == (chosen.work_group_size, 1, "")
     assert (spec.order, spec.features) == ("interleaved", H200.features)
-    assert (spec.aligned, spec.reach, spec.wide, spec.packed, spec.single_pair) == (True, False, False, False, True)
-    assert sweep_spec(chosen, source, CPU, aligned=False, reach=True).order == "blocked"
+    assert (spec.aligned, spec.largest_bin, spec.wide, spec.packed, spec.single_pair) == (
+        True,
+        False,
+        False,
+        False,
+        True,
+    )
+    assert sweep_spec(chosen, source, CPU, aligned=False, largest_bin=True).order == "blocked"
 
 
 @pytest.mark.parametrize("histograms", [1000, 10**5])
@@ -152,10 +158,10 @@ def test_large_accumulators_are_not_combined_in_rows():
 
 def test_a_combination_has_the_form_of_its_result():
     spec = combine_spec(
-        LARGEST, H200, largest_group=256, copies=1, batch="table", dest_is_partial=True, fields=(("a", "int"),)
+        LARGEST, H200, largest_group=256, copies=1, batch="ragged", dest_is_partial=True, fields=(("a", "int"),)
     )
     assert (spec.batch, spec.dest_is_partial, spec.out_is_partial, spec.fields) == (
-        "table",
+        "ragged",
         True,
         False,
         (("a", "int"),),

@@ -78,24 +78,24 @@ def test_packed_counters_take_words_instead_of_cells():
 @pytest.mark.parametrize(
     ("memory", "update", "expected"),
     [
-        ("local", "cas", ["clhist_held_bin", "clhist_held"]),
-        ("global", "cas", ["clhist_held_bin", "clhist_held", "clhist_votes"]),
+        ("local", "cas", ["clhist_hot_bin", "clhist_hot_value"]),
+        ("global", "cas", ["clhist_hot_bin", "clhist_hot_value", "clhist_votes"]),
         ("local", "native", []),
         ("global", "private", []),
     ],
 )
 def test_a_hot_bin_in_registers(memory, update, expected):
     of = state(output(COUNTS, update), memory=memory, single_pair=True)
-    assert [name for name in names(of) if "held" in name or "votes" in name] == expected
+    assert [name for name in names(of) if "hot" in name or "votes" in name] == expected
 
 
 @pytest.mark.parametrize(
     ("batch", "tasks", "flat", "partitioned"),
     [
         ("", False, False, False),
-        ("even", True, False, False),
-        ("table", True, False, False),
-        ("flat", False, True, False),
+        ("equal", True, False, False),
+        ("ragged", True, False, False),
+        ("flattened", False, True, False),
         ("partitioned", False, False, True),
     ],
 )
@@ -113,7 +113,7 @@ def test_calls_of_the_map():
     )
     assert of.next_element == "x[i], y[i], scale, z, i"
     assert of.map_arguments(lambda a: f"clhist_{a.name}_2", "at + 2") == "clhist_x_2, clhist_y_2, scale, z, at + 2"
-    flat = state(output(COUNTS, "cas"), batch="flat")
+    flat = state(output(COUNTS, "cas"), batch="flattened")
     assert flat.map_parameters.endswith(", const clhist_bin_t clhist_histogram")
     assert flat.next_element.endswith(", i, (clhist_bin_t)((i) / (clhist_index_t)clhist_each)")
 

@@ -139,8 +139,8 @@ def test_sources_of_combining(update_golden):
         for name, changed in (
             ("add float32", {"columns": 32, "rows": 16}),
             ("add float32", {"order": "blocked", "columns": 1}),
-            ("mean float32", {"batch": "even", "columns": 128, "rows": 4}),
-            ("add int32", {"batch": "table", "dest_is_partial": True}),
+            ("mean float32", {"batch": "equal", "columns": 128, "rows": 4}),
+            ("add int32", {"batch": "ragged", "dest_is_partial": True}),
             ("variance float32", {"dest_is_partial": True, "out_is_partial": True, "whole": True}),
             ("argmax int64", struct),
             ("reproducible_add float32", {"rows": 4, "columns": 128}),

@@ -37,8 +37,8 @@ def outputs(operator, update):
 def test_the_same_specification_gives_the_same_source(memory, update):
     variants = [("blocked", False, False), ("interleaved", True, False), ("interleaved", False, True)]
     sources = [
-        render_sweep(spec(memory=memory, update=update, order=order, wide=wide, reach=reach, capacity=100))
-        for order, wide, reach in variants * 2
+        render_sweep(spec(memory=memory, update=update, order=order, wide=wide, largest_bin=largest_bin, capacity=100))
+        for order, wide, largest_bin in variants * 2
     ]
     assert sources[:3] == sources[3:]
     assert len(set(sources)) == 3
@@ -199,7 +199,7 @@ def test_what_a_lock_guards_is_read_and_written_word_by_word(dtype, words, memor
     source = render_sweep(spec(map="EMIT(x[i], ((value_t){x[i]}))", operator=operator, update="lock", memory=memory))
     for k, word in enumerate(words):
         assert f"(volatile __{memory} {word} *)bin" in source
-        assert f"held.words[{k}] = CLHIST_LOOK(" in source
+        assert f"held.words[{k}] = CLHIST_RELAXED_LOAD(" in source
         assert f", words + {k}, held.words[{k}]);" in source
-    assert source.count("CLHIST_PUT(a") == len(words)
+    assert source.count("CLHIST_RELAXED_STORE(a") == len(words)
     assert ("bin->value = clhist_combine0(bin->value, value)" in source) == (not words)
