@@ -118,9 +118,9 @@ def _all() -> Iterable[Strategy]:
     yield _strategy("shams-kennedy/1", f"{_SHAMS}, III-A", shams_kennedy.tagged, f"{any_bins}, in passes")
     copies = "global memory for a copy for each work-item"
     yield _strategy("shams-kennedy/2", f"{_SHAMS}, III-B", shams_kennedy.collision_free, copies)
-    for memory in ("global", "local"):
+    for memory, levels in (("global", thesis.LEVELS), ("local", thesis.LOCAL_LEVELS)):
         for atomic in thesis.ATOMICS:
-            for level in thesis.LEVELS:
+            for level in levels:
                 name, source = f"thesis/{memory}/{atomic}/{level}", f"{_THESIS}, 4.2 and 4.3"
                 fixed = memory, atomic, level
                 needs = "copies that fit " + memory + " memory"

@@ -9,6 +9,7 @@ from clhist.strategies.problem import COUNTER_BYTES, Chosen, NotApplicable, Prob
 ATOMICS = {"add": "native", "cas": "cas", "cas64": "cas", "xchg": "lock"}  # the thesis' names, and ours
 # C, as in appendix A; the last is the heuristic of section 4.3.2.
 LEVELS = ("1", "4", "16", "64", "256", "1024", "4096", "16384", "all", "H")
+LOCAL_LEVELS = (*LEVELS[:6], *LEVELS[-2:])  # up to a work-group
 _WORK_GROUP = 1024  # B, of copies in local memory
 
 
