@@ -22,6 +22,7 @@ COMMANDS = {
     "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",
     "bench": "clhist.cli.bench.command:bench",
+    "strategies": "clhist.cli.strategies:strategies",
     "selftest": "clhist.cli.selftest:selftest",
     "gromacs": "clhist.cli.cases.gromacs:gromacs",
     "kmeans": "clhist.cli.cases.kmeans:kmeans_command",

@@ -11,6 +11,7 @@ from decimal import Decimal
 import click
 
 from clhist import operators
+from clhist.cli.paper_table import print_table_1
 from clhist.cli.plan_text import PlannedSweep, show
 from clhist.errors import NoDeviceError
 from clhist.hardware.atomics import ALL_FEATURES
@@ -137,6 +138,14 @@ NUMBER = Number()
 @click.option("--work-group-size", type=NUMBER, metavar="B", help="Force the size of work-groups.")
 @click.option("--locks", type=NUMBER, metavar="LOCKS", help="Locks that all bins share. [default: one for each bin]")
 @click.option("--counts", is_flag=True, help="Every value is 1, so that two counters may share a word.")
+@click.option(
+    "--paper",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_table_1,
+    help="Print Table I of the paper, as the model computes it for the paper's device, and exit.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(
     num_elements: int,
@@ -171,6 +180,10 @@ def plan(
     An entry of the paper's Table I, 138 copies in one pass:
       clhist plan -n 50M -H 12281 --update cas --memory global \\
           --race-factor 63 --profile nvidia-geforce-rtx-2080-ti
+
+    \b
+    All of that table, without our limits on copies:
+      clhist plan --paper
 
     \b
     Counts and sums of k-means at once, and a thousand small histograms:

@@ -131,6 +131,11 @@ def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
     return _render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else PROVEN_FENCE.fence)
 
 
+def render_strategy(name: str, **values: object) -> str:
+    """Return the OpenCL C of a strategy of the literature; see `clhist.strategies`."""
+    return _render(f"strategies/{name}.mako", **values)
+
+
 def _render(name: str, **values: object) -> str:
     """Return the rendered template without empty lines, except those that end a macro."""
     return re.sub(r"(?<!\\)\n\s*\n+", "\n", _template(name).render(**values)).lstrip()
@@ -143,7 +148,9 @@ def _template(name: str) -> Template:
 @lru_cache(maxsize=1)
 def _lookup() -> TemplateLookup:
     lookup = TemplateLookup(strict_undefined=True)
-    for item in resources.files("clhist.kernels_cl").iterdir():
-        if item.name.endswith(".mako"):
-            lookup.put_string(item.name, item.read_text(encoding="utf-8"))
+    templates = resources.files("clhist.kernels_cl")
+    for folder, prefix in ((templates, ""), (templates / "strategies", "strategies/")):
+        for item in folder.iterdir():
+            if item.name.endswith(".mako"):
+                lookup.put_string(prefix + item.name, item.read_text(encoding="utf-8"))
     return lookup

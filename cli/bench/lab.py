@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any
@@ -79,20 +80,7 @@ class Lab:
 
     def floor(self, given: Input, nbytes: int) -> Samples:
         """Return F: the seconds that reading so many bytes of the input takes."""
-        kernel = self._bench.kernel("read")
-        cpu = device_kind(self.device) == "cpu"  # a few blocks for each core there, all lanes busy elsewhere
-        group = 1 if cpu else min(256, self.device.max_work_group_size)
-        items = (4 if cpu else 8 * group) * self.device.max_compute_units
-        sums = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4)
-        buffers = cycle(copy.data for copy in given.copies)
-        numbers = np.uint64(max(1, nbytes // 16)), np.uint32(1), np.uint32(cpu)
-
-        def once() -> float:
-            event = kernel(self.profiling, (items,), (group,), next(buffers), *numbers, sums)
-            event.wait()
-            return max(1, event.profile.end - event.profile.start) * 1e-9
-
-        return repeated(once, once())
+        return read_floor(self._bench, [copy.data for copy in given.copies], nbytes)
 
     def measure(
         self, given: Input, benched: Benched, *, calls: bool = True, longest: float = LONGEST, **choices: Any
@@ -193,6 +181,24 @@ class Lab:
 
         one, two = seconds(1), seconds(2)
         return one + (_PROBE - 1) * max(0.0, two - one)
+
+
+def read_floor(bench: Bench, buffers: Sequence[cl.Buffer], nbytes: int) -> Samples:
+    """Return F: the seconds that reading so many bytes of one of equal `buffers` takes, in turns."""
+    kernel, device = bench.kernel("read"), bench.device
+    cpu = device_kind(device) == "cpu"  # a few blocks for each core there, all lanes busy elsewhere
+    group = 1 if cpu else min(256, device.max_work_group_size)
+    items = (4 if cpu else 8 * group) * device.max_compute_units
+    sums = cl.Buffer(bench.context, cl.mem_flags.READ_WRITE, 4)
+    turns = cycle(buffers)
+    numbers = np.uint64(max(1, nbytes // 16)), np.uint32(1), np.uint32(cpu)
+
+    def once() -> float:
+        event = kernel(bench.queue, (items,), (group,), next(turns), *numbers, sums)
+        event.wait()
+        return max(1, event.profile.end - event.profile.start) * 1e-9
+
+    return repeated(once, once())
 
 
 def difference(got: np.ndarray, expected: np.ndarray) -> str:

@@ -1,0 +1,55 @@
+"""`clhist plan --paper`: Table I of SC'20, computed by the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
+from clhist.planning.paper import paper_plan
+
+DEVICE, SIZE = "nvidia-geforce-rtx-2080-ti", 50_000_000
+UPDATES = {"HDW": "native", "CAS": "cas", "XCG": "lock"}
+BIN_BYTES = {"HDW": 4, "CAS": 4, "XCG": 8}  # V-A: an int, and for XCG a tuple of two
+LOCAL_BINS = (31, 127, 505, 2041, 6141, 12281, 24569, 49145)
+GLOBAL_BINS = (12281, 24569, 49145, 196607, 393215, 786431, 1572863)
+RACE_FACTORS = (1, 63)
+
+
+def print_table_1(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    """Print the table and end the command, if it is asked for."""
+    if asked and not context.resilient_parsing:
+        click.echo(table_1())
+        context.exit()
+
+
+def table_1() -> str:
+    """Return both halves of Table I: copies M and passes S of each update, "M,S"."""
+    profile = named_profile(DEVICE, load_profiles())
+
+    def entry(name: str, bins: int, memory: str, race_factor: int) -> str:
+        plan = paper_plan(
+            SIZE, bins, profile, UPDATES[name], memory, bin_bytes=BIN_BYTES[name], race_factor=float(race_factor)
+        )
+        return f"{plan.copies},{plan.passes}"
+
+    local = [(f"{bins:,}", *(entry(name, bins, "local", 1) for name in UPDATES)) for bins in LOCAL_BINS]
+    pairs = [(name, factor) for name in UPDATES for factor in RACE_FACTORS]
+    shared = [(f"{bins:,}", *(entry(name, bins, "global", rf) for name, rf in pairs)) for bins in GLOBAL_BINS]
+    return "\n".join(
+        [
+            f"Table I of SC'20: copies and passes M,S for {SIZE:,} elements on {profile.name}",
+            "\nIn local memory",
+            _aligned([("H", *UPDATES), *local]),
+            "\nIn global memory, by race factor",
+            _aligned([("H", *(f"{name} RF {factor}" for name, factor in pairs)), *shared]),
+        ]
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,294 @@
+"""`clhist strategies`: every published strategy on this device, compared with NumPy and timed."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from clhist import default_queue
+from clhist.calibration.measure import Bench
+from clhist.cases.files import read_image
+from clhist.cases.image_data import photograph
+from clhist.cli.bench.lab import read_floor
+from clhist.cli.cases.options import DATA, figure, messages, plot_option
+from clhist.cli.main import profile_option, table
+from clhist.cli.plan import NUMBER
+from clhist.strategies import STRATEGIES, DataSet, Outcome, Runner, Strategy, datasets, select
+from clhist.strategies.registry import OURS
+
+# One cooperation level of the thesis, its heuristic, instead of all.
+DEFAULT = ("blog", "handbook", "shams-kennedy", "thesis/*/H", "sc20", "cub", "raft", OURS)
+_BINS = (256, 4096, 65536)
+_SIZES = {"cpu": 1_000_000, "gpu": 50_000_000}
+_PHOTOGRAPH = (3000, 4000)
+
+Row = tuple[Strategy, list[Outcome]]
+
+
+@click.command()
+@click.option(
+    "-n",
+    "--num-elements",
+    type=NUMBER,
+    metavar="N",
+    help="Elements of generated inputs: 20M, 1e6. [default: 50M on a GPU, 1M on a CPU]",
+)
+@click.option(
+    "-H",
+    "--num-bins",
+    "bins",
+    type=NUMBER,
+    multiple=True,
+    metavar="BINS",
+    help="Bins, where the input leaves a choice. Several times for more. [default: 256, 4096, 65536; of a text 5, of "
+    "an image 256]",
+)
+@click.option(
+    "--data",
+    "inputs",
+    multiple=True,
+    metavar="INPUT",
+    help="uniform, rf63 (of every 63 bins one), D1 to D12 of the thesis or thesis for all, photograph (generated), or "
+    "a file: .txt for its letters in groups, an image for its intensities. Several times for more. [default: uniform]",
+)
+@click.option(
+    "--strategy",
+    "patterns",
+    multiple=True,
+    metavar="NAME",
+    help="A name of --list, the beginning of one (blog, thesis/global) or a pattern (thesis/*/H); all for all. Several "
+    f"times for more. [default: {' '.join(DEFAULT)}]",
+)
+@click.option(
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Instead of the authors' default, for strategies that have it: work_groups=64.",
+)
+@click.option("--list", "listed", is_flag=True, help="List the strategies with their sources, needs and parameters.")
+@profile_option
+@click.option("--json", "json_file", type=DATA, help="Also write everything, in seconds, into this file.")
+@plot_option("the times in multiples of F")
+def strategies(
+    num_elements: int | None,
+    bins: tuple[int, ...],
+    inputs: tuple[str, ...],
+    patterns: tuple[str, ...],
+    parameters: tuple[str, ...],
+    listed: bool,
+    json_file: Path | None,
+    plot: Path | None,
+) -> None:
+    """Run the published strategies for histograms on this device.
+
+    All count how often each bin occurs; docs/strategies.md explains them. Every result is compared with NumPy's before
+    it is timed; exit status 1 if one differs. Times are the device's, the median of several runs, in multiples of F,
+    the time to read the input once; numpy.bincount is beside them. The fastest of each input is marked by *.
+
+    \b
+    Example: the thesis' datasets
+      clhist strategies --data thesis --strategy blog --strategy clhist
+    """
+    chosen = _selected(patterns or DEFAULT)
+    if listed:
+        click.echo(_listing(select(patterns) if patterns and "all" not in patterns else list(STRATEGIES.values())))
+        return
+    settings = _parameters(parameters, chosen)
+    runner = Runner(default_queue().context)
+    size = _SIZES[runner.limits.profile.kind] if num_elements is None else num_elements
+    bench = Bench(runner.context, runner.queue)
+    with messages():
+        data = [each for name in inputs or ("uniform",) for each in _data(name, size, bins)]
+    rows: list[Row] = [(strategy, []) for strategy in chosen]
+    floors: list[float] = []
+    numpy: list[float] = []
+    with click.progressbar(length=len(data) * len(chosen), label="strategies", file=sys.stderr) as progress:
+        for each in data:
+            buffers = [runner.elements(each).data]
+            floors.append(read_floor(bench, buffers, each.elements.nbytes).median)
+            numpy.append(_numpy_seconds(each))
+            for strategy, outcomes in rows:
+                own: dict[str, Any] = {name: value for name, value in settings.items() if name in strategy.parameters}
+                outcomes.append(runner.outcome(strategy, each, **own))
+                progress.update(1)
+    if json_file:
+        json_file.write_text(json.dumps(_document(runner, data, floors, numpy, rows), indent=1))
+    if plot:
+        _draw(plot, runner, data, floors, rows)
+    click.echo(_text(runner, data, floors, numpy, rows))
+    if any(outcome.state in ("wrong", "failed") for _, outcomes in rows for outcome in outcomes):
+        raise click.exceptions.Exit(1)
+
+
+def _selected(patterns: Sequence[str]) -> list[Strategy]:
+    if "all" in patterns:
+        return list(STRATEGIES.values())
+    try:
+        return select(patterns)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--strategy") from error
+
+
+def _parameters(given: Sequence[str], chosen: Sequence[Strategy]) -> dict[str, int]:
+    found = {}
+    known = sorted({name for strategy in chosen for name in strategy.parameters})
+    for text in given:
+        name, _, value = text.partition("=")
+        if name not in known or not value.isdecimal() or int(value) < 1:
+            expected = f"{', '.join(known)} = a whole number of at least 1" if known else "none for these strategies"
+            raise click.BadParameter(f"expected {expected}; got {text!r}", param_hint="--parameter")
+        found[name] = int(value)
+    return found
+
+
+def _data(name: str, size: int, bins: Sequence[int]) -> Iterator[DataSet]:
+    """Yield the inputs that a word or a file of ``--data`` stands for."""
+    factor = re.fullmatch(r"rf(\d+)", name)
+    path = Path(name)
+    if name == "uniform" or factor:
+        for each in bins or _BINS:
+            yield datasets.uniform(size, each, int(factor[1]) if factor else 1)
+    elif name in (*datasets.THESIS, "thesis"):
+        for dataset in datasets.THESIS if name == "thesis" else (name,):
+            yield datasets.thesis(dataset, size)
+    elif path.suffix.lower() == ".txt":
+        text = path.read_bytes()
+        for each in bins or (5,):
+            yield datasets.letters(path.name, text, each)
+    elif name == "photograph" or path.suffix:
+        image = photograph(*_PHOTOGRAPH) if name == "photograph" else read_image(path)
+        for each in bins or (256,):
+            yield datasets.pixels(path.name, image, each)
+    else:
+        expected = "uniform, rf and a number, D1 to D12, thesis, photograph, or a file"
+        raise click.BadParameter(f"expected {expected}, got {name!r}", param_hint="--data")
+
+
+def _listing(chosen: Sequence[Strategy]) -> str:
+    lines = []
+    for each in chosen:
+        defaults = ", ".join(f"{name}={'auto' if value is None else value}" for name, value in each.parameters.items())
+        facts = [("does", each.summary), ("source", each.source), ("needs", each.needs)]
+        facts += [("operators", each.operators)]
+        facts += [("parameters", defaults)] if defaults else []
+        lines += [each.name, table(facts)]
+    return "\n".join(lines)
+
+
+def _numpy_seconds(data: DataSet) -> float:
+    """Return what `numpy.bincount` takes on one core, the median of three; of inputs with other elements their bins."""
+    inside = data.bins[(data.bins >= 0) & (data.bins < data.num_bins)].astype(np.intp)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        np.bincount(inside, minlength=data.num_bins)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def _times(outcome: Outcome, floor: float) -> float | None:
+    return None if outcome.median is None else outcome.median / floor
+
+
+def _text(
+    runner: Runner, data: Sequence[DataSet], floors: Sequence[float], numpy: Sequence[float], rows: Sequence[Row]
+) -> str:
+    reasons: dict[str, int] = {}
+    heads = [(each.name, f"{each.num_bins:,}", f"{floor * 1e6:,.4g}") for each, floor in zip(data, floors, strict=True)]
+    lines = [("input", *(head[0] for head in heads)), ("bins", *(head[1] for head in heads))]
+    lines += [("F, µs", *(head[2] for head in heads)), ("",) * (1 + len(data))]
+    fastest = [_fastest(rows, n) for n in range(len(data))]
+    for strategy, outcomes in rows:
+        cells = []
+        for n, outcome in enumerate(outcomes):
+            times = _times(outcome, floors[n])
+            if times is None:
+                reason = f"{outcome.state}: {outcome.note}" if outcome.state != "not applicable" else outcome.note
+                cells.append(f"({reasons.setdefault(reason, len(reasons) + 1)}) ")
+            else:
+                cells.append(f"{times:,.2f}{'*' if fastest[n] == strategy.name else ' '}")
+        lines.append((strategy.name, *cells))
+    lines.append(
+        ("numpy.bincount", *(f"{seconds / floor:,.2f} " for seconds, floor in zip(numpy, floors, strict=True)))
+    )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [f"{_device(runner)}: {data[0].elements.size:,} elements; times in multiples of F", ""]
+    for first, *others in lines:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        text.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    if reasons:
+        text += ["", table([(f"({number})", reason) for reason, number in reasons.items()], indent=0)]
+    return "\n".join(text)
+
+
+def _device(runner: Runner) -> str:
+    device = runner.queue.device
+    return f"{device.name.strip()} ({device.platform.name.strip()})"
+
+
+def _fastest(rows: Sequence[Row], n: int) -> str | None:
+    timed = [(outcomes[n].median, strategy.name) for strategy, outcomes in rows if outcomes[n].median is not None]
+    return min(timed)[1] if timed else None
+
+
+def _document(
+    runner: Runner, data: Sequence[DataSet], floors: Sequence[float], numpy: Sequence[float], rows: Sequence[Row]
+) -> dict[str, Any]:
+    return {
+        "device": runner.queue.device.name.strip(),
+        "platform": runner.queue.device.platform.version.strip(),
+        "inputs": [
+            {
+                "name": each.name,
+                "num_elements": each.elements.size,
+                "num_bins": each.num_bins,
+                "race_factor": each.race_factor,
+                "floor": floor,
+                "numpy": numpy[n],
+                "fastest": _fastest(rows, n),
+                "strategies": [
+                    {
+                        "name": strategy.name,
+                        "source": strategy.source,
+                        "state": outcomes[n].state,
+                        "note": outcomes[n].note,
+                        "seconds": outcomes[n].seconds,
+                        "times": _times(outcomes[n], floor),
+                    }
+                    for strategy, outcomes in rows
+                ],
+            }
+            for n, (each, floor) in enumerate(zip(data, floors, strict=True))
+        ],
+    }
+
+
+def _draw(path: Path, runner: Runner, data: Sequence[DataSet], floors: Sequence[float], rows: Sequence[Row]) -> None:
+    """Draw a table of colours: strategies down, inputs across."""
+    values = np.array(
+        [[_times(each, floor) or np.nan for each, floor in zip(outcomes, floors, strict=True)] for _, outcomes in rows]
+    )
+    with figure(path, figsize=(4 + 0.9 * len(data), 1.5 + 0.25 * len(rows))) as drawing:
+        ax = drawing.subplots()
+        image = ax.imshow(np.log10(values), aspect="auto", cmap="viridis_r")
+        ax.set_xticks(range(len(data)), [f"{each.name}\n{each.num_bins:,}" for each in data], fontsize="small")
+        ax.set_yticks(range(len(rows)), [strategy.name for strategy, _ in rows], fontsize="small")
+        middle = float(np.nanmean(np.log10(values))) if np.isfinite(values).any() else 0.0
+        for (row, column), value in np.ndenumerate(values):
+            text = f"{value:,.3g}" if np.isfinite(value) else "–"
+            best = rows[row][0].name == _fastest(rows, column)
+            colour = "white" if np.isfinite(value) and np.log10(value) > middle else "black"
+            ax.text(column, row, text, ha="center", va="center", fontsize="x-small", color=colour,
+                    weight="bold" if best else "normal")  # fmt: skip
+        drawing.colorbar(image, label="log10 of the time in multiples of F")
+        ax.set_title(_device(runner), fontsize="medium")
