@@ -69,7 +69,7 @@ def test_sizes_of_work_groups(work_group_size, memory, profile, rng):
 @pytest.mark.parametrize("rows", [1, 2, 3, 6, 7, 12, 16])
 def test_rows_of_the_combining_kernel(rows, gpu_like, monkeypatch, rng):
     # As many as the device's largest work-group allows: 12 where that is 384.
-    monkeypatch.setattr("clhist.engine.stages._COMBINE_ROWS", rows)
+    monkeypatch.setattr("clhist.codegen.from_plan._COMBINE_ROWS", rows)
     bins = rng.integers(0, 45, 5000, np.int32)
     result = pair_kernel(COUNT, gpu_like)(bins, np.ones_like(bins), num_bins=45, memory="global", copies=50)
     np.testing.assert_array_equal(result, counts_of(bins, 45))
