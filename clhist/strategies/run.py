@@ -144,7 +144,7 @@ class _Launches:
 
     def __init__(self, runner: Runner, recipe: Recipe, data: DataSet) -> None:
         self._queue, self._recipe = runner.queue, recipe
-        self._result = cl_array.zeros(runner.queue, data.num_bins, np.uint32)
+        self._result = cl_array.empty(runner.queue, data.num_bins, np.uint32)
         flags, context = cl.mem_flags.READ_WRITE, runner.context
         own: dict[str, Any] = {
             name: cl.Buffer(context, flags, max(COUNTER_BYTES, size)) for name, size in recipe.buffers.items()
