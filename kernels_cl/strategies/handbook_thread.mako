@@ -49,6 +49,7 @@ void merge(volatile __local uint *cells, const uint t, const uint pitch, const u
 % if layout == "interleaved":
     for (uint row = t; row < pitch / 4; row += GROUP) {
         uint sum02 = 0, sum13 = 0;
+        #pragma unroll 4
         for (uint k = 0; k < GROUP; ++k) {
             const uint place = row * GROUP + (k + t) % GROUP;
             const uint four = cells[place];
