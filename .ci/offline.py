@@ -30,6 +30,7 @@ from clhist.codegen.render import (
     render_probe,
     render_sort_pairs,
     render_sort_scan,
+    render_strategy,
     render_sweep,
 )
 from clhist.codegen.source import Source
@@ -43,6 +44,8 @@ from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices, Problem
 from clhist.planning.sweeps import plan
+from clhist.strategies import STRATEGIES, Limits, NotApplicable, Recipe
+from clhist.strategies import Problem as Counting
 
 WORKERS = 2
 
@@ -213,6 +216,20 @@ def sweep(
     yield Program(f"{title}, {how}", render_sweep(spec), spec.options, tuple(wanted), tuple(unwanted))
 
 
+def published(target: Target, profile: Profile) -> Iterator[Program]:
+    """Yield the kernels of the published strategies."""
+    room, sub_groups = min(target.local_memory, 49152), "core" if target.vendor == "intel" else ""
+    limits = Limits(profile, room, target.compute_units, target.group, 2**30, sub_groups)
+    for strategy in STRATEGIES.values():
+        try:
+            recipe = strategy.plan(Counting(1_000_000, 100, "int", "x", limits))
+        except NotApplicable:
+            continue
+        if isinstance(recipe, Recipe) and recipe.template != "registers":  # its array is in scratch memory
+            text = render_strategy(recipe.template, element="int", bin="x", **recipe.constants)
+            yield Program(strategy.name, text, recipe.options)
+
+
 def check(given: tuple[str, Target, Program]) -> str:
     """Return what is wrong with a program on a target."""
     directory, target, program = given
@@ -239,7 +256,7 @@ def main(directory: str, *names: str) -> int:
             profile = profile_of(target, tools)
             proven = sorted(f.split(":")[1] for f in profile.features or () if ":" in f)
             print(f"{target.name}: {profile.name}; proven by compiling: {', '.join(proven) or 'nothing'}")
-            found = list(programs(target, profile))
+            found = [*programs(target, profile), *published(target, profile)]
             work.append((target, found, pool.map_async(check, [(directory, target, program) for program in found], 1)))
         for target, found, results in work:
             wrong = [(program.name, text) for program, text in zip(found, results.get(600), strict=True) if text]

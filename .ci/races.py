@@ -30,11 +30,13 @@ from clhist import operators
 from clhist.codegen.render import render_measure
 from clhist.engine import sort as sorting
 from clhist.opencl import memory as scratch
+from clhist.opencl.device import profile_context
 from clhist.opencl.program import build
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, Check
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import folded
 from clhist.selftest.suite import tiny_checks
+from clhist.strategies import STRATEGIES, Runner, datasets
 
 WORKERS = 2
 LONGEST = 180  # seconds that a case may take: a bad lock hangs
@@ -181,7 +183,28 @@ def run_check(label: str) -> None:
 def others() -> dict[str, Callable[[], None]]:
     """Return what the self-test leaves out here: PyOpenCL's sort takes minutes, and measuring is no histogram."""
     sorts = {f"{kind}, pairs to sort": partial(pairs_to_sort, kind) for kind in ("gpu", "cpu")}
-    return sorts | {f"measure.mako, {name}": partial(measuring, name) for name in KERNELS}
+    published = {name: partial(run_published, name) for name in STRATEGIES if name.startswith(PUBLISHED)}
+    return sorts | published | {f"measure.mako, {name}": partial(measuring, name) for name in KERNELS}
+
+
+# Strategies with kernels of their own, but for Shams & Kennedy's first method: that work-items write one word at once,
+# and see who was last, is what it does.
+PUBLISHED = ("blog", "handbook", "shams-kennedy/2", "cub", "raft/bits", "raft/hash")
+
+
+def run_published(name: str) -> None:
+    """A published strategy on inputs that overflow its counters and fill its tables."""
+    cl.Buffer = KeptBuffer  # type: ignore[misc]
+    context = clhist.default_queue().context
+    strategy, rng = STRATEGIES[name], np.random.default_rng(3)
+    few = {"work_groups": 3} if name.startswith("blog") else {}
+    with profile_context(profile_of("gpu")):
+        for how, bins, size in (("half in one", 37, 3001), ("uniform, some outside", 100, 5)):
+            runner = Runner(context)
+            runner.limits = replace(runner.limits, compute_units=2, local_memory=8192)
+            data = datasets.indices(how, drawn(how, rng, size, bins), bins)
+            outcome = runner.outcome(strategy, data, timed=False, **few)
+            assert outcome.state == "right", outcome.note
 
 
 def pairs_to_sort(kind: str) -> None:

@@ -88,7 +88,7 @@ class Problem:
         """Raise `NotApplicable` if a work-group cannot have so many bytes of local memory."""
         room = self.limits.local_memory
         if needed > room:
-            raise NotApplicable(f"needs {_kib(needed)} of local memory; the device has {_kib(room)}")
+            raise NotApplicable(f"needs {needed:,} bytes of local memory; the device has {room:,}")
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,3 @@ def one_launch(
     arguments = ("x", problem.size, problem.num_bins, "histogram", *more)
     launch = Launch("clhist_strategy", max(1, work_groups), work_group_size, arguments)
     return Recipe(template, constants, (launch,), options=options)
-
-
-def _kib(nbytes: int) -> str:
-    return f"{nbytes / 1024:,.4g} KiB"

@@ -1,7 +1,14 @@
-## What all strategies share: the type of an element, and its bin. Numbers of at least `num_bins` are in no bin.
+## What all strategies share: the type of an element, its bin, and setting counters to zero. Numbers of at least `num_bins`
+## are in no bin.
 typedef ${element} element_t;
 
 uint bin_of(const element_t x)
 {
     return (uint)(${bin});
+}
+
+__kernel void clhist_clear(__global uint *cells, const uint words)
+{
+    for (size_t k = get_global_id(0); k < words; k += get_global_size(0))
+        cells[k] = 0;
 }

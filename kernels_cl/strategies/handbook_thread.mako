@@ -49,6 +49,7 @@ void merge(volatile __local uint *cells, const uint t, const uint pitch, const u
 % if layout == "interleaved":
     for (uint row = t; row < pitch / 4; row += GROUP) {
         uint sum02 = 0, sum13 = 0;
+        #pragma unroll 4
         for (uint k = 0; k < GROUP; ++k) {
             const uint place = row * GROUP + (k + t) % GROUP;
             const uint four = cells[place];
@@ -56,10 +57,10 @@ void merge(volatile __local uint *cells, const uint t, const uint pitch, const u
             sum02 += four & 0xff00ffu;
             sum13 += four >> 8 & 0xff00ffu;
         }
-        const uint sums[4] = {sum02 & 0xffffu, sum13 & 0xffffu, sum02 >> 16, sum13 >> 16};
-        for (uint k = 0; k < 4; ++k)
-            if (sums[k])
-                atomic_add(&histogram[4 * row + k], sums[k]);
+% for k, sum in enumerate(("(sum02 & 0xffffu)", "(sum13 & 0xffffu)", "(sum02 >> 16)", "(sum13 >> 16)")):
+        if (${sum})
+            atomic_add(&histogram[4 * row + ${k}], ${sum});
+% endfor
     }
 % else:
     for (uint bin = t; bin < num_bins; bin += GROUP) {

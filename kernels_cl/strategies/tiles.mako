@@ -14,19 +14,20 @@ __kernel void clhist_strategy(__global const element_t *x, const uint size, cons
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint items = size / PIXELS + (size % PIXELS > 0);
     for (uint item = get_global_id(0); item < items; item += get_global_size(0)) {
-        uint bins[PIXELS];
-        const uint valid = min(PIXELS, size - item * PIXELS);
-        for (uint k = 0; k < PIXELS; ++k)
-            bins[k] = k < valid ? bin_of(x[item * PIXELS + k]) : num_bins;
-        uint length = 0;
-        for (uint k = 0; k < PIXELS; ++k) {
-            ++length;
-            if (k == PIXELS - 1 || bins[k] != bins[min(k + 1, PIXELS - 1)]) {
-                if (bins[k] < num_bins)
-                    atomic_add(&own[bins[k]], length);
+        const uint first = item * PIXELS, last = min(first + PIXELS, size);
+        uint bin = bin_of(x[first]), length = 1;
+        for (uint k = first + 1; k < last; ++k) {
+            const uint next = bin_of(x[k]);
+            if (next != bin) {
+                if (bin < num_bins)
+                    atomic_add(&own[bin], length);
                 length = 0;
+                bin = next;
             }
+            ++length;
         }
+        if (bin < num_bins)
+            atomic_add(&own[bin], length);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint bin = get_local_id(0); bin < num_bins; bin += get_local_size(0)) {
