@@ -11,7 +11,7 @@ BITS = (16, 8, 4, 2, 1)
 CUB_GROUP, CUB_PIXELS = 384, 16
 RAFT_GROUP = 256
 RAFT_PROBES = 10
-_HASH_MEMORY = 48 * 1024  # of local memory
+_HASH_MEMORY = 47 * 1024  # of local memory: arguments are rounded up, and NVIDIA has 48 KiB for them
 
 
 def cub(problem: Problem, *, work_group_size: int = CUB_GROUP, pixels: int = CUB_PIXELS, copies: int = 1) -> Recipe:
@@ -43,7 +43,7 @@ def raft_bits(problem: Problem, bits: int, *, work_group_size: int = RAFT_GROUP)
 def raft_hash(problem: Problem, *, work_group_size: int = RAFT_GROUP, probes: int = RAFT_PROBES) -> Recipe:
     """A hash table of bins in the local memory of each work-group, written to the result when a bin finds no place."""
     group = min(work_group_size, problem.limits.max_work_group_size)
-    room = min(_HASH_MEMORY, problem.limits.local_memory) - COUNTER_BYTES
+    room = min(_HASH_MEMORY, problem.limits.local_memory - 1024) - COUNTER_BYTES
     places = _prime(room // (2 * COUNTER_BYTES))
     table = Local(places * COUNTER_BYTES)
     groups = problem.limits.work_groups(group)

@@ -87,6 +87,8 @@ def test_counts_are_those_of_numpy(runner, name):
     profile = runner.limits.profile
     if name.startswith("thesis") and name.endswith("/16") and profile.kind == "cpu":
         assert not any(results), "a CPU has too few work-items"
+    elif name.startswith("thesis/local") and name.endswith("/1") and profile.kind != "cpu":
+        assert results[0], "of more bins 1024 copies do not fit"
     else:
         assert results[0]
         assert results[1]
