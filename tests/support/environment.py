@@ -23,7 +23,7 @@ if os.environ.get("CLHIST_TEST_CACHE") == "1":
 else:
     os.environ["PYOPENCL_NO_CACHE"] = "1"
     os.environ["POCL_CACHE_DIR"] = (
-        _OWN  # of each process: PoCL 3.0 crashed now and then where two built the same program
+        _OWN  # of each process: PoCL 3.0 has crashed with a shared one
     )
 
 
