@@ -1,6 +1,7 @@
 """What must be set before PyOpenCL is imported: profiles and caches of a run's own.
 
-Caches of compiled kernels outlive a run and can hide build errors, so each process of a run has new ones. With CLHIST_TEST_CACHE=1 they stay in .pytest_cache: a developer's second run compiles only what has changed.
+Caches of compiled kernels outlive a run and can hide build errors, so each process of a run has new ones. With
+CLHIST_TEST_CACHE=1 they stay in .pytest_cache: a developer's second run compiles only what has changed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ if os.environ.get("CLHIST_TEST_CACHE") == "1":
     os.environ.pop("PYOPENCL_NO_CACHE", None)
 else:
     os.environ["PYOPENCL_NO_CACHE"] = "1"
-    os.environ["POCL_CACHE_DIR"] = (
-        _OWN  # of each process: PoCL 3.0 has crashed with a shared one
-    )
+    os.environ["POCL_CACHE_DIR"] = _OWN  # of each process: PoCL 3.0 has crashed with a shared one
 
 
 def hide_opencl() -> None:
