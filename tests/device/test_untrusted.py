@@ -146,7 +146,10 @@ def test_nothing_is_run_or_unpickled():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 call = ast.unparse(node.func).split(".")
-                own = call in (["exec"], ["compile"]) and file.parts[-2:] == ("selftest", "soak.py")  # programs that it has written
+                own = call in (["exec"], ["compile"]) and file.parts[-2:] == (
+                    "selftest",
+                    "soak.py",
+                )  # programs that it has written
                 assert call[-1] not in forbidden or tuple(call[-2:]) in allowed or own, f"{file}: {ast.unparse(node)}"
                 keywords = {keyword.arg: keyword.value for keyword in node.keywords}
                 if call[-1] in ("read_array", "fromfile"):
