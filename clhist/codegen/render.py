@@ -55,13 +55,14 @@ def _may_compute_bins(spec: SweepSpec) -> bool:
 def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
     """Return the preamble of each operator, without text that an earlier one has defined already."""
     found: dict[Output, str] = {}
-    seen: list[tuple[str, tuple[np.dtype, np.dtype]]] = []
+    seen: list[tuple[str, dict[str, np.dtype]]] = []
     for output in outputs:
-        text, types = output.operator.preamble, (output.operator.dtype, output.operator.accumulator)
+        text = output.operator.preamble
+        types = {"value_t": output.operator.dtype, "accumulator_t": output.operator.accumulator}
         for earlier, of in seen:
             common = min(text, earlier, key=len)
             whole_lines = rf"^{re.escape(common)}$"
-            same = of == types or not re.search(r"\b(value_t|accumulator_t)\b", common)
+            same = all(of[name] == types[name] for name in types if re.search(rf"\b{name}\b", common))
             if common and same and all(re.search(whole_lines, each, re.MULTILINE) for each in (text, earlier)):
                 text = re.sub(whole_lines, "", text, flags=re.MULTILINE).strip()
         found[output] = text

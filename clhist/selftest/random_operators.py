@@ -6,6 +6,7 @@ A drawn operator is a plain value. Its text defines ``dtype``, ``operator``, ``d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from random import Random
 
@@ -34,7 +35,8 @@ EXPRESSIONS = {
 PAIRS = ("argmin", "argmax", "first", "last")
 CUSTOM = ("shifted sum", "sum and product", "gcd")
 STRUCTS = ("largest struct", "smallest struct", "struct of operators")
-READY = (*UFUNCS, "saturating_add", *PAIRS, "mean", "variance", "count", "reproducible_add", "product", "any", "all")
+SPREADS = ("variance", "standard_deviation")
+READY = (*UFUNCS, "saturating_add", *PAIRS, "mean", *SPREADS, "count", "reproducible_add", "product", "any", "all")
 KINDS = (*READY, "ufunc of a struct", "sum of squares", *CUSTOM, *STRUCTS)
 _WEIGHTS = {"product": 3, "ufunc of a struct": 2, **dict.fromkeys(PAIRS, 3), **dict.fromkeys(STRUCTS, 6)}
 _FOLDED = (*PAIRS, *CUSTOM, *STRUCTS[:2])  # element by element, in Python
@@ -104,8 +106,8 @@ def draw_operator(rng: Random, fp64: bool = True, kinds: tuple[str, ...] = KINDS
         types, number = (pick(REAL),), rng.choice([1, 40, 127])
     elif kind in PAIRS:
         types = (pick(REAL), rng.choice(INTEGERS))
-    elif kind in ("mean", "variance"):
-        types, number = (pick(FLOATS), pick(FLOATS)), rng.choice([0, 1]) if kind == "variance" else 0
+    elif kind in ("mean", *SPREADS):
+        types, number = (pick(FLOATS), pick(FLOATS)), rng.choice([0, 1]) if kind in SPREADS else 0
     elif kind == "count":
         types = (rng.choice(INTEGERS),)
     elif kind == "reproducible_add":
@@ -137,9 +139,10 @@ def operator_text(op: DrawnOperator, special: bool, k: str = "") -> str:
 
 def tolerance(op: DrawnOperator) -> float:
     """Return by how much a result may be off, relatively and absolutely; 0 for exact ones."""
-    if op.kind not in ("mean", "variance"):
+    if op.kind not in ("mean", *SPREADS):
         return 0
-    return 1e-2 if "float32" in op.types else 1e-9
+    found = 1e-2 if "float32" in op.types else 1e-9
+    return math.sqrt(found) if op.kind == "standard_deviation" else found  # of a variance of 0
 
 
 def _dtype(op: DrawnOperator) -> str:
@@ -162,8 +165,8 @@ def _operator(op: DrawnOperator, k: str) -> str:
         return f"operators.saturating_add({dtype}, {op.number})"
     if kind in (*PAIRS, "mean"):
         return f'operators.{kind}("{types[0]}", "{types[1]}")'
-    if kind == "variance":
-        return f'operators.variance("{types[0]}", {op.number}, "{types[1]}")'
+    if kind in SPREADS:
+        return f'operators.{kind}("{types[0]}", {op.number}, "{types[1]}")'
     if kind == "reproducible_add":
         return f"operators.reproducible_add({dtype}, max_abs=10, bits={op.number})"
     if kind == "ufunc of a struct":
@@ -324,15 +327,17 @@ def _reference(op: DrawnOperator, k: str) -> list[str]:
             f"return np.array(held, {dtype})",
         ]
     lines = ["inside = (indices >= 0) & (indices < bins)", "at, values = indices[inside].astype(int), values[inside]"]
-    if kind in ("mean", "variance"):
+    if kind in ("mean", *SPREADS):
         lines += [
             "number, total = np.bincount(at, minlength=bins), np.bincount(at, values.astype(float), bins)",
             "squares = np.bincount(at, values.astype(float) ** 2, bins)",
         ]
         found = "total / number"
-        if kind == "variance":
+        if kind in SPREADS:
             spread = f"(squares - total**2 / number) / (number - {op.number})"
             found = f"np.where(number > {op.number}, {spread}, np.nan)"
+        if kind == "standard_deviation":
+            found = f"np.sqrt(np.maximum({found}, 0))"
         return [*lines, f"return ({found}).astype({dtype})"]
     if kind == "saturating_add":
         total = f"np.minimum(np.bincount(at, values.astype(float), bins), {op.number})"

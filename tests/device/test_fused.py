@@ -203,6 +203,17 @@ def test_a_preamble_that_several_operators_have(chosen):
         assert got.tolist() == [gcd(12, 18), gcd(30, 45, 75)]
 
 
+def test_a_preamble_of_the_accumulators_that_operators_on_other_values_have(gpu_like):
+    both = [operators.variance(dtype, accumulator=np.float32) for dtype in (np.float32, np.float64)]
+    kernel = HistogramKernel(
+        None, both, arguments="const int *bins, const float *x", map="EMIT0(bins[i], x[i]); EMIT1(bins[i], x[i]);",
+        profile=gpu_like,
+    )  # fmt: skip
+    single, double = kernel(np.arange(10, dtype=np.int32) % 2, np.arange(10, dtype=np.float32), num_bins=2)
+    np.testing.assert_array_equal(single, np.full(2, 8, np.float32), strict=True)
+    np.testing.assert_array_equal(double, np.full(2, 8.0), strict=True)
+
+
 def test_a_map_may_use_what_the_operators_define(gpu_like):
     helped = Operator(
         np.int32, "plus(a, b)", 0, "plus", preamble="accumulator_t plus(accumulator_t a, value_t b) { return a + b; }"

@@ -135,17 +135,17 @@ def test_threads_make_a_call_at_once():
 
 @pytest.fixture
 def make(queue):
-    return calls_elsewhere(queue, 4)
+    return calls_elsewhere(queue, 7)
 
 
 def test_a_planted_defect_is_found_and_printed_as_a_program(queue, make):
-    calls = Calls(queue, 4)
+    calls = Calls(queue, 7)
     tried = Soak(partial(calls_with_a_defect, make), calls.setting, 1, LONGEST)
     failure = next(failure for failure in tried.run(LONGEST) if failure is not None)
     assert failure.status == WRONG
     assert failure.alone
-    text = report_text(failure.number, 4, calls.setting(failure.number), failure.status, failure.words)
-    assert f"# clhist selftest --seed 4 --only {failure.number}" in text
+    text = report_text(failure.number, 7, calls.setting(failure.number), failure.status, failure.words)
+    assert f"# clhist selftest --seed 7 --only {failure.number}" in text
     run_python(text)
     with pytest.raises(AssertionError, match="Mismatched elements"):
         run_python(f"import sys; sys.path.append({str(__file__).rpartition('/')[0]!r})\n"
