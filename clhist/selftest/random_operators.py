@@ -194,8 +194,8 @@ def _custom(op: DrawnOperator, dtype: str) -> str:
     suffix = "ul" if bits == 64 else "u"
     if op.kind == "gcd":
         name = {8: "uchar", 16: "ushort", 32: "uint", 64: "ulong"}[bits]
-        body = f"{name} gcd({name} a, {name} b) {{ while (b) {{ {name} t = a % b; a = b; b = t; }} return a; }}"
-        return f'clhist.Operator({dtype}, "gcd(a, b)", 0, preamble="{body}")'
+        body = f"{name} gcd_{name}({name} a, {name} b) {{ while (b) {{ {name} t = a % b; a = b; b = t; }} return a; }}"
+        return f'clhist.Operator({dtype}, "gcd_{name}(a, b)", 0, preamble="{body}")'
     if op.kind == "shifted sum":
         return f'clhist.Operator({dtype}, "a + b + {op.number}{suffix}", {-op.number % 2**bits})'
     return f'clhist.Operator({dtype}, "a + b + {op.number}{suffix} * a * b", 0)'
