@@ -26,7 +26,7 @@ from clhist.strategies import STRATEGIES, DataSet, Outcome, Runner, Strategy, da
 from clhist.strategies.registry import OURS
 
 # One cooperation level of the thesis, its heuristic, instead of all.
-DEFAULT = ("blog", "handbook", "shams-kennedy", "thesis/*/H", "sc20", "cub", "raft", OURS)
+DEFAULT = ("blog", "handbook", "shams-kennedy", "thesis/*/H", "sc20", "futhark", "cub", "raft", OURS)
 _BINS = (256, 4096, 65536)
 _SIZES = {"cpu": 1_000_000, "gpu": 50_000_000}
 _PHOTOGRAPH = (3000, 4000)
