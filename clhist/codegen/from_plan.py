@@ -34,7 +34,7 @@ _MANY_COPIES = 128
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
-def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, largest_bin: bool = False) -> SweepSpec:
+def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool) -> SweepSpec:
     """Return what the source of a planned sweep depends on.
 
     Parameters
@@ -47,8 +47,6 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, l
         Of the device.
     aligned : bool
         Whether the arrays of a call allow loads of 16 bytes.
-    largest_bin : bool
-        Whether the largest bin is reported.
     """
     every = enumerate(zip(source.operators, source.suffixes, strict=True))
     ignored = [Output(operator, (), suffix) for n, (operator, suffix) in every if n not in plan.output_indices]
@@ -64,7 +62,6 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, l
         batch=plan.layout,
         wide=is_wide(plan),
         aligned=aligned,
-        largest_bin=largest_bin,
         structs=source.structs,
         preamble=source.preamble,
         features=profile.features or frozenset(),
@@ -117,7 +114,6 @@ def partition_specs(
         map=f"EMIT{output.suffix}({PAIR_BINS}[i], {value or f'{PAIR_VALUES}[i]'})",
         batch="partitioned",
         aligned=True,
-        largest_bin=False,
         structs=() if value is None else spec.structs,  # scalar arguments may be of these types
         preamble="",
         ignored=(),
@@ -136,6 +132,7 @@ def combine_spec(
     out_is_partial: bool = False,
     fields: tuple[tuple[str, str], ...] = (),
     whole: bool = False,
+    used: str = "",
 ) -> CombineSpec:
     """Return what the source of the second stage depends on.
 
@@ -149,7 +146,7 @@ def combine_spec(
         Work-items that a work-group may have.
     copies : int
         Copies of each bin.
-    batch, dest_is_partial, out_is_partial, fields, whole
+    batch, dest_is_partial, out_is_partial, fields, whole, used
         As in `CombineSpec`.
     """
     order, columns, rows = order_of(profile), 1, 1
@@ -160,4 +157,4 @@ def combine_spec(
             columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest_group)
             rows = max(1, min(wanted, largest_group // columns))
             rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
-    return CombineSpec(operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole)
+    return CombineSpec(operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole, used)

@@ -53,8 +53,6 @@ class SweepSpec:
         Whether elements and bins are counted in 64 bits.
     aligned : bool
         Whether the arrays allow loads of 16 bytes.
-    largest_bin : bool
-        Whether the largest bin emitted is reported, as an unsigned number.
     structs : tuple of (str, numpy.dtype)
         Structured types that the map may name.
     preamble : str
@@ -80,7 +78,6 @@ class SweepSpec:
     batch: str = ""
     wide: bool = False
     aligned: bool = False
-    largest_bin: bool = False
     structs: tuple[tuple[str, np.dtype], ...] = ()
     preamble: str = ""
     features: frozenset[str] = frozenset()
@@ -260,6 +257,8 @@ class CombineSpec:
         Name and C type of each field of a structured value, if each has an array of its own.
     whole : bool
         Whether the copies are arrays of accumulators rather than one array for each part.
+    used : str
+        C condition on an accumulator `total`: the largest bin that meets it is reported; none if empty.
     """
 
     operator: Operator
@@ -271,3 +270,4 @@ class CombineSpec:
     out_is_partial: bool = False
     fields: tuple[tuple[str, str], ...] = ()
     whole: bool = False
+    used: str = ""

@@ -81,7 +81,9 @@ class Sweep:
 
         return self._keep("numbers", make)
 
-    def combine(self, k: int, result: Result, profile: Profile, device: cl.Device, batch: str) -> Combine:
+    def combine(
+        self, k: int, result: Result, profile: Profile, device: cl.Device, batch: str, used: str = ""
+    ) -> Combine:
         """Return the second stage of the output number `k` of the sweep."""
         operator = self.spec.outputs[k].operator
         form = (result.dest_is_partial, result.out_is_partial, result.fields)
@@ -96,10 +98,11 @@ class Sweep:
                 dest_is_partial=result.dest_is_partial,
                 out_is_partial=result.out_is_partial,
                 fields=result.fields,
+                used=used,
             )
             return Combine.of(self.context, device, spec)
 
-        return self._keep((k, batch, *form), make)
+        return self._keep((k, batch, used, *form), make)
 
     def tasks(self, batch: Batch | None, queue: cl.CommandQueue, allocate: Allocator) -> Tasks:
         """Return what the kernels must know of a batch; a table of tasks is uploaded."""

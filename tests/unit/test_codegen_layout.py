@@ -89,14 +89,8 @@ def test_a_sweep_has_the_facts_of_plan_source_and_device():
     assert spec.structs == source.structs
     assert (spec.work_group_size, spec.teams, spec.batch) == (chosen.work_group_size, 1, "")
     assert (spec.order, spec.features) == ("interleaved", H200.features)
-    assert (spec.aligned, spec.largest_bin, spec.wide, spec.packed, spec.single_pair) == (
-        True,
-        False,
-        False,
-        False,
-        True,
-    )
-    assert sweep_spec(chosen, source, CPU, aligned=False, largest_bin=True).order == "blocked"
+    assert (spec.aligned, spec.wide, spec.packed, spec.single_pair) == (True, False, False, True)
+    assert sweep_spec(chosen, source, CPU, aligned=False).order == "blocked"
 
 
 @pytest.mark.parametrize("histograms", [1000, 10**5])
