@@ -36,6 +36,7 @@
             return f"const value_t result = clhist_finish(total); {each}"
         return f"out[{index}] = clhist_finish(total);"
 %>
+% if not is_appended:
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -45,6 +46,7 @@ ${types.values(operator, "", declare, {})}
 ${types.part(part, n, c_name)}
 % endfor
 </%types:functions>
+% endif
 % if not spec.out_is_partial:
 value_t clhist_finish(const accumulator_t a)
 {

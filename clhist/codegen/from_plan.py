@@ -34,7 +34,7 @@ _MANY_COPIES = 128
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
-def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool) -> SweepSpec:
+def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "") -> SweepSpec:
     """Return what the source of a planned sweep depends on.
 
     Parameters
@@ -47,6 +47,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool) -
         Of the device.
     aligned : bool
         Whether the arrays of a call allow loads of 16 bytes.
+    used : str
+        As in `CombineSpec`.
     """
     every = enumerate(zip(source.operators, source.suffixes, strict=True))
     ignored = [Output(operator, (), suffix) for n, (operator, suffix) in every if n not in plan.output_indices]
@@ -68,7 +70,19 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool) -
         ignored=tuple(ignored),
         packed=isinstance(plan, PackedPlan),
         single_pair=source.has_single_pair,
+        combine=_appended(plan, source, profile, used),
     )
+
+
+def _appended(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:
+    """Return the second stage that a CPU's sweep is compiled with: compilers take long for even the least program.
+
+    None where the caller's macros or options would apply to it, or where it has the types of several operators.
+    """
+    is_plain = plan.strategy == "private" and source.suffixes == ("",) and not source.preamble and not source.options
+    if order_of(profile) != "blocked" or not is_plain:
+        return None
+    return CombineSpec(plan.outputs[0].operator, "blocked", used=used)
 
 
 def partition_specs(

@@ -32,8 +32,8 @@ from clhist.operators.operator import Operator
 
 
 def render_sweep(spec: SweepSpec) -> str:
-    """Return the OpenCL C program with the kernel ``clhist_sweep``."""
-    return _render(
+    """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
+    sweep = _render(
         "sweep.mako",
         spec=spec,
         streamed=spec.streamed,
@@ -46,6 +46,7 @@ def render_sweep(spec: SweepSpec) -> str:
         declare=declare,
         c_name=c_name,
     )
+    return sweep if spec.combine is None else f"{sweep}\n{_render_combine(spec.combine, is_appended=True)}"
 
 
 def _may_compute_bins(spec: SweepSpec) -> bool:
@@ -75,9 +76,15 @@ def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
 
 def render_combine(spec: CombineSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
+    return _render_combine(spec, is_appended=False)
+
+
+def _render_combine(spec: CombineSpec, *, is_appended: bool) -> str:
+    """Return the same; appended to a sweep, it uses the sweep's types and functions of the operator."""
     return _render(
         "combine.mako",
         spec=spec,
+        is_appended=is_appended,
         clear_parameters=clear_parameters(spec),
         combine_parameters=combine_parameters(spec),
         declare=declare,

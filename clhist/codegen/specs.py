@@ -65,6 +65,8 @@ class SweepSpec:
         Whether two 16-bit counters share each word of local memory; the single output then counts.
     single_pair : bool
         Whether there is one output, and an element emits at most one pair to it.
+    combine : CombineSpec, optional
+        Of the second stage, if it is in the same program.
     """
 
     outputs: tuple[Output, ...]
@@ -84,6 +86,7 @@ class SweepSpec:
     ignored: tuple[Output, ...] = ()
     packed: bool = False
     single_pair: bool = False
+    combine: CombineSpec | None = None
 
     @property
     def update(self) -> str:

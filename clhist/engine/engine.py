@@ -223,6 +223,7 @@ class Engine:
                 call.memory_budget,
                 aligned=given.is_aligned,
                 kind="" if batch is None else batch.kind,
+                used="" if call.largest is None else call.largest.used,
             )
         except (cl.Error, BuildError) as error:  # what a lost device answers as well
             lost.settle(given.queue, error)

@@ -37,6 +37,13 @@ def combine_kernels(context: cl.Context, spec: CombineSpec) -> tuple[Kernel, Ker
     return clear, Kernel(program, "clhist_combine_copies", combine_parameters(spec))
 
 
+@kept_by_context
+def appended_kernels(context: cl.Context, sweep: Kernel, spec: CombineSpec) -> tuple[Kernel, Kernel]:
+    """Return the same, built with `sweep`."""
+    clear = Kernel(sweep.program, "clhist_clear", clear_parameters(spec))
+    return clear, Kernel(sweep.program, "clhist_combine_copies", combine_parameters(spec))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sweep:
     """One sweep over the input, planned and built, and what calls need again of it.
@@ -100,6 +107,8 @@ class Sweep:
                 fields=result.fields,
                 used=used,
             )
+            if spec == self.spec.combine:
+                return Combine(spec, *appended_kernels(self.context, self.kernel, spec), 4 * device.max_compute_units)
             return Combine.of(self.context, device, spec)
 
         return self._keep((k, batch, used, *form), make)
