@@ -21,6 +21,7 @@ from clhist.cli.bench import skew as bench_skew
 from clhist.cli.bench import table as bench_table
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS
+from clhist.cli.bench.peer_problems import PROBLEMS
 from clhist.cli.bench.suite import Request, Suite
 from clhist.cli.main import profile_option
 from clhist.cli.plan import Number
@@ -63,7 +64,10 @@ _PATH = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 @click.command(
-    epilog="Operators:\n\n\b\n" + "\n".join(f"{name:8} {benched.text}" for name, benched in OPERATORS.items())
+    epilog="Operators:\n\n\b\n"
+    + "\n".join(f"{name:8} {benched.text}" for name, benched in OPERATORS.items())
+    + "\n\nFunctions of --suite peers:\n\n\b\n"
+    + "\n".join(f"{name:16} {problem.text}" for name, problem in PROBLEMS.items())
 )
 @click.option(
     "--suite",
@@ -77,7 +81,7 @@ _PATH = click.Path(dir_okay=False, writable=True, path_type=Path)
     "--num-elements",
     type=Size(),
     metavar="N",
-    help="Elements of the input: 50M, 5e7. [default: 50M on a GPU, 10M on a CPU; latency: 1000]",
+    help="Elements of the input: 50M, 5e7. [default: 50M on a GPU, 10M on a CPU; peers: 25M; latency: 1000]",
 )
 @click.option(
     "-H",
@@ -91,7 +95,7 @@ _PATH = click.Path(dir_okay=False, writable=True, path_type=Path)
 @click.option(
     "--op",
     "operations",
-    type=click.Choice(list(OPERATORS)),
+    type=click.Choice(list(dict.fromkeys((*OPERATORS, *PROBLEMS)))),
     multiple=True,
     help="What to compute: see below. Several times for more. [default: those of the suite]",
 )
@@ -126,7 +130,8 @@ def bench(
     Suites:
       operators  a table of operators and numbers of bins
       model      the automatic plan against fixed numbers of copies: SC'20, Fig. 7
-      peers      beside NumPy, Numba, boost-histogram, PyTorch, CuPy, JAX as far as installed
+      peers      each public function beside NumPy, SciPy, pandas, Numba, boost-histogram, PyTorch, CuPy, JAX as far
+                 as installed, and the fastest loop of C where there is a compiler
       latency    calls on few elements: what the host spends
       skew       bins that are sorted, Zipf, half or all in one, against uniform ones
       groups     statistics of groups beside pandas and NumPy

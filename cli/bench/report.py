@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import platform
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import clhist
@@ -16,8 +18,8 @@ from clhist.cli.bench.suite import Column, Request
 from clhist.cli.main import bytes_text, table
 from clhist.hardware.profile_files import PARAMETERS
 
-_PACKAGES = ("numpy", "pyopencl", "numba", "boost-histogram", "torch", "cupy", "jax")
-_LEFT = ("op", "plan", "update", "memory", "function", "arrays", "bins are", "implementation")
+_PACKAGES = ("numpy", "pyopencl", "numba", "boost-histogram", "pandas", "scipy", "torch", "cupy", "jax")
+_LEFT = ("op", "plan", "update", "memory", "function", "arrays", "bins are", "implementation", "strategy")
 
 
 def header(lab: Lab, request: Request) -> str:
@@ -26,12 +28,23 @@ def header(lab: Lab, request: Request) -> str:
     return (
         f"{request.num_elements:,} elements on {device.name.strip()} ({_version(lab)}, driver "
         f"{device.driver_version.strip()}), {device.max_compute_units} compute units\n"
-        f"profile {lab.profile.name}, last-level cache {bytes_text(lab.profile.l2_cache)}"
+        f"profile {lab.profile.name}, last-level cache {bytes_text(lab.profile.l2_cache)}\n"
+        f"host {processor()}, {os.cpu_count()} threads"
     )
 
 
 def _version(lab: Lab) -> str:
     return lab.device.platform.version.strip().partition("  ")[0]  # PoCL goes on with how it was built
+
+
+def processor() -> str:
+    """Return the name of the host's processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def table_text(rows: Sequence[Row], columns: Sequence[Column]) -> str:
@@ -97,6 +110,7 @@ def record(suite: str, lab: Lab, request: Request, rows: Sequence[Row], *, compl
             "compute_units": device.max_compute_units,
             "memory": device.global_mem_size,
         },
+        "host": {"processor": processor(), "threads": os.cpu_count()},
         "profile": {key: getattr(lab.profile, key) for key in ("name", "kind", *PARAMETERS)},
         "versions": _versions(),
         "num_elements": request.num_elements,
