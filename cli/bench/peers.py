@@ -86,7 +86,7 @@ _COLUMNS: tuple[Column, ...] = (
     *bench_suite.CALL,
     bench_suite.CALL_FLOOR,
     ("x clhist", lambda row: times(row, "per_clhist")),
-    ("kernel us", lambda row: microseconds(row, "kernel")),
+    ("kernel µs", lambda row: microseconds(row, "kernel")),
 )
 
 SUITE = Suite(
