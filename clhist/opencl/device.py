@@ -137,6 +137,20 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
         return _default[1]
 
 
+@contextmanager
+def default_device(device: cl.Device) -> Iterator[None]:
+    """Let `device` be the one that calls without a queue use, in all threads."""
+    global _default
+    context = cl.Context([device])
+    with _default_lock:
+        before, _default = _default, (context, cl.CommandQueue(context))
+    try:
+        yield
+    finally:
+        with _default_lock:
+            _default = before
+
+
 def _asked_for() -> cl.Context:
     try:
         return cl.create_some_context(interactive=False)

@@ -134,7 +134,7 @@ SUITE = Suite(
         bench_suite.BINS,
         ("implementation", lambda row: row["implementation"]),
         ("first call ms", lambda row: f"{row['first'] * 1e3:,.0f}"),
-        ("call us", lambda row: microseconds(row, "call")),
+        ("call µs", lambda row: microseconds(row, "call")),
         ("spread", lambda row: bench_suite.spread(row, "call")),
         ("x clhist", lambda row: times(row, "per_clhist")),
     ),

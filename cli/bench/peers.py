@@ -20,7 +20,7 @@ from clhist.cli.bench.peer import Peer
 from clhist.cli.bench.peer_problems import PROBLEMS, Arrays, Problem
 from clhist.cli.bench.suite import Panels, Request, Suite, times
 from clhist.cli.bench.timing import Samples, interleaved
-from clhist.cli.main import table
+from clhist.cli.tables import grid
 from clhist.errors import UnsupportedError
 
 ON_HOST, ON_DEVICE = "clhist, NumPy arrays", "clhist, device arrays"
@@ -155,7 +155,7 @@ def summary(rows: list[Row]) -> list[str]:
     for (op, bins), found in cells.items():
         others = (f"{found[name]:.2f}" if name in found else "-" for name in names)
         lines.append([op, f"{bins:,}", f"{found[ON_HOST] * 1e3:,.2f}", *others])
-    text = ["Times as long as clhist takes:", table(lines, right=range(1, len(names) + 3))] if names else []
+    text = ["Times as long as clhist takes:", grid(lines, keys=2)] if names else []
     if not all(os.environ.get(name) for name in _COLD):
         text.append("First calls may find programs on disk: PYOPENCL_NO_CACHE=1 POCL_KERNEL_CACHE=0 makes them cold.")
     return text
