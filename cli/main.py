@@ -25,6 +25,7 @@ class Entry(NamedTuple):
 
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Histograms": {
+        "hist": Entry("clhist.cli.hist.command:hist", "Histograms and statistics of columns of files"),
         "bench": Entry("clhist.cli.bench.command:bench", "Time clhist, alone or beside others"),
     },
     "Device": {
