@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -13,21 +12,14 @@ from typing import Any
 import click
 
 from clhist.cli.cases.options import DATA, plot_option
+from clhist.cli.console import Console, InputError, shared_options
 from clhist.cli.hist import report
 from clhist.cli.hist.compute import STATISTICS, Bins, compute
 from clhist.cli.hist.condition import EXAMPLE, Condition
 from clhist.cli.hist.rows import Rows
 from clhist.cli.hist.tables import Table, TableError, open_table
-from clhist.cli.main import profile_option
 
 RULES = ("auto", "fd", "scott", "doane", "stone", "rice", "sturges", "sqrt")
-_STANDARD_OUTPUT = "-"
-
-
-class InputError(click.ClickException):
-    """A file, or what is asked of it, is wrong."""
-
-    exit_code = 2
 
 
 class _BinsType(click.ParamType):
@@ -49,12 +41,6 @@ class _BinsType(click.ParamType):
             expected = f"expected a number, edges such as 0,1,2.5 or one of {', '.join(RULES)}"
             self.fail(f"{expected}; got {value!r}", param, ctx)
         return number
-
-
-def _json_file(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    if value is not None and value != _STANDARD_OUTPUT and not value.endswith(".json"):  # a table is not written over
-        raise click.BadParameter(f"expected nothing or a file .json, got {value!r}", context, option)
-    return value
 
 
 @click.command("hist")
@@ -99,18 +85,10 @@ def _json_file(context: click.Context, option: click.Parameter, value: str | Non
 @click.option("--values", metavar="NAME", help="The column whose statistics are computed in each bin.")
 @click.option("--where", metavar="CONDITION", help=f"Rows that count: {EXAMPLE!r}.")
 @click.option("--density", is_flag=True, help="Divide counts by the width of their bin and by their total.")
-@profile_option
 @plot_option("the result")
-@click.option(
-    "--json",
-    "json_file",
-    is_flag=False,
-    flag_value=_STANDARD_OUTPUT,
-    metavar="[FILE]",
-    callback=_json_file,
-    help="Print one JSON object, or write it into this file.",
-)
+@shared_options()
 def hist(
+    console: Console,
     files: tuple[Path, ...],
     columns: tuple[str, ...],
     bins: tuple[Any, ...],
@@ -123,7 +101,6 @@ def hist(
     where: str | None,
     density: bool,
     plot: Path | None,
-    json_file: str | None,
 ) -> None:
     """Histogram of columns of FILE...: .csv, .npy, .npz, .parquet.
 
@@ -145,22 +122,17 @@ def hist(
         tables = [open_table(path) for path in files]
         columns = columns or (_only_column(tables[0]),)
         asked = _bins(len(columns), bins, ranges, is_log) if bins or values or not statistics else None
-        with _progress() as progress:
+        with console.progress("reading", 1.0) as line:
             condition = Condition(where) if where else None
-            rows = Rows(tables, columns, weights, values, by, condition, progress)
+            rows = Rows(tables, columns, weights, values, by, condition, lambda part: line.update(part - line.done))
             found = compute(rows, asked, statistics, density=density, by_bin=values is not None)
     if plot is not None:
         from clhist.cli.hist.plot import draw
 
         draw(rows, found, plot, density=density, is_log=is_log)
-    if json_file is not None:
-        output = json.dumps(report.document(rows, found, density=density), indent=1)
-        if json_file == _STANDARD_OUTPUT:
-            click.echo(output)
-            return
-        Path(json_file).write_text(output + "\n", encoding="utf-8")
     unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
-    click.echo(report.text(rows, found, density=density, unicode=unicode))
+    document = report.document(rows, found, density=density) if console.json is not None else None
+    console.report(document, lambda: report.text(rows, found, density=density, unicode=unicode))
 
 
 def _check(
@@ -215,13 +187,3 @@ def _input_errors() -> Iterator[None]:
         raise InputError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
     except (ValueError, ImportError) as error:
         raise InputError(str(error)) from error
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[float], None]]:
-    """Show on a terminal how much has been read."""
-    if not sys.stderr.isatty():
-        yield lambda part: None
-        return
-    with click.progressbar(length=1000, label="reading", file=sys.stderr) as bar:
-        yield lambda part: bar.update(round(1000 * part) - bar.pos)
