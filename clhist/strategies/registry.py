@@ -132,8 +132,8 @@ def _all() -> Iterable[Strategy]:
             yield _strategy(name, f"{_SC20}, III and V-A", sc20.copies, any_bins, atomic, place, operators="any")
     yield _strategy("sc20/sort", f"{_SC20}, Listing 4; {_THESIS}, 3.1", sc20.sort, any_bins, operators="any")
     for atomic in futhark.UPDATES:
-        make = futhark.segmented_histogram
-        yield _strategy(f"futhark/{atomic}", _FUTHARK, make, any_bins, atomic, operators="any")
+        name = f"futhark/{atomic}"
+        yield _strategy(name, _FUTHARK, futhark.segmented_histogram, any_bins, atomic, operators="any")
     yield _strategy("cub", _CUB, later.cub, local)
     for bits in later.BITS:
         yield _strategy(f"raft/bits/{bits}", _RAFT, later.raft_bits, f"{bits} bits of local memory for each bin", bits)
