@@ -56,6 +56,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     environment.remove()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import what is left out by its folder: that takes seconds in each process."""
+    return True if config.option.markexpr == "not slow" and collection_path == environment.TESTS / "slow" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their folder; all others are tests of a device."""
     for item in items:

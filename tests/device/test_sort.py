@@ -74,7 +74,7 @@ def test_segments_across_what_the_scan_is_divided_into(size, profile, rng):
     np.testing.assert_array_equal(pair_kernel(SUM, profile)(bins, values, num_bins=39, update="sort"), expected)
 
 
-@pytest.mark.parametrize("num_bins", [1, 2, 3, 4, 255, 256, 2**16, 2**20 + 1])
+@pytest.mark.parametrize("num_bins", [1, 2, 3, 4, 255, 256, 2**16, pytest.param(2**20 + 1, marks=pytest.mark.slow)])
 def test_as_many_bits_are_sorted_as_bins_have(num_bins, profile, rng):
     bins = np.concatenate([[0, num_bins - 1, num_bins, -1], rng.integers(0, num_bins, 5000)]).astype(np.int32)
     values = np.ones(bins.size, np.int32)

@@ -129,6 +129,7 @@ def test_large_catalogues_are_split(points, rng, monkeypatch, most):
     assert sum(done) == found.dd.sum() + found.dr.sum() + found.rr.sum()
 
 
+@pytest.mark.slow
 def test_more_pairs_than_32_bits_count():
     n = 2**16 + 1
     assert pair_counts(np.zeros((n, 2)), np.zeros((n, 2)), [1, 2], dtype=np.float32).tolist() == [n**2, 0, 0]

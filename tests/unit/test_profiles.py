@@ -12,6 +12,7 @@ from clhist.hardware.profile import Profile, Report, check_fits, merge, named_pr
 from clhist.hardware.profile_files import PARAMETERS, load_profiles, parse_profile
 
 NUMBERS = {"local_memory": 1000, "l2_cache": 2000, "l2_line": 32, "hardware_threads": 400, "work_group_size": 50}
+SHIPPED = load_profiles()
 MEASURED = ("nvidia-h100", "nvidia-h200")  # which have more local memory than their driver reports
 REPORT = Report("ACME Turbo 3000", "ACME Corporation", "gpu", 10, 1024, 49152, 4_000_000, 128)
 
@@ -35,18 +36,18 @@ def only(**values):
     return dict.fromkeys(NUMBERS) | values
 
 
-@pytest.mark.parametrize("profile", load_profiles(), ids=lambda profile: profile.key)
+@pytest.mark.parametrize("profile", SHIPPED, ids=lambda profile: profile.key)
 def test_what_is_shipped(profile):
     assert profile.path == f"devices/{profile.key}.toml"
     assert all(len(source) > 10 for _, _, source in profile.values.values())
     if profile.level == "device":
-        assert named_profile(profile.key, load_profiles()).name == profile.name
+        assert named_profile(profile.key, SHIPPED).name == profile.name
 
 
 def test_all_that_is_shipped_is_loaded():
     files = [item.name for item in resources.files("clhist.devices").iterdir() if item.name.endswith(".toml")]
-    assert sorted(f"devices/{name}" for name in files) == [profile.path for profile in load_profiles()]
-    defaults = [profile for profile in load_profiles() if profile.level == "default"]
+    assert sorted(f"devices/{name}" for name in files) == [profile.path for profile in SHIPPED]
+    defaults = [profile for profile in SHIPPED if profile.level == "default"]
     assert {profile.kind: profile.values.keys() for profile in defaults} == dict.fromkeys(
         ("cpu", "gpu"), PARAMETERS.keys()
     )
@@ -57,9 +58,9 @@ def test_all_that_is_shipped_is_loaded():
 
 def test_devices_agree_with_their_architecture():
     compared = 0
-    for device in load_profiles():
+    for device in SHIPPED:
         names = [device.name, device.name.replace("Intel Arc", "Intel(R) Arc(TM)") + " "]
-        for architecture in load_profiles():
+        for architecture in SHIPPED:
             if device.level == "device" and architecture.level == "architecture" and architecture.matches(*names):
                 compared += 1
                 for key in ("local_memory", "l2_line", "work_group_size"):
@@ -73,10 +74,10 @@ def test_devices_agree_with_their_architecture():
 
 
 def test_there_are_profiles_for_many_devices():
-    assert sum(file.level == "device" for file in load_profiles()) >= 40
-    keys = [file.key for file in load_profiles()]
+    assert sum(file.level == "device" for file in SHIPPED) >= 40
+    keys = [file.key for file in SHIPPED]
     assert len(set(keys)) == len(keys)
-    for file in load_profiles():
+    for file in SHIPPED:
         assert file.level == "default" or file.values, f"{file.key} knows nothing"
 
 
@@ -257,7 +258,7 @@ def test_shipped_profiles_by_name(tmp_path, monkeypatch):
     assert (
         clhist.named_profile("NVIDIA H200")
         == clhist.named_profile("nvidia-h200")
-        == named_profile("nvidia-h200", load_profiles())
+        == named_profile("nvidia-h200", SHIPPED)
     )
     monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
     (tmp_path / "mine.toml").write_text(toml(name="My own"))
