@@ -246,6 +246,8 @@ class HistogramKernel:
         DeviceLostError
             If a kernel failed on the device, in this call or before, and the process must be restarted.
         """
+        if num_bins is None:
+            raise TypeError("num_bins: expected the number of bins, or a shape, got none")
         choices = (update, memory, copies, passes, work_group_size, locks)
         forced = FREE if choices == _NO_CHOICE else Choices(*choices)
         call = Call(

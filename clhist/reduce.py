@@ -132,6 +132,9 @@ def reduce_by_index(
     fields = isinstance(dest, tuple) and given_shape is None
     dests: tuple[Array, ...] = ()
     if given_shape is None:
+        if isinstance(dest, np.ufunc | str | Operator):
+            expected = "an array, a shape or a number of bins"
+            raise TypeError(f"dest: expected {expected}, got {dest!r}; the order is dest, op, indices, values")
         for array in dest if fields else (dest,):
             check_unmasked("dest", array)
         dests = tuple(as_array("dest", array) for array in dest) if fields else (as_array("dest", dest),)

@@ -73,7 +73,7 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             name = args[0]
-            close = get_close_matches(name, COMMANDS, n=2, cutoff=0.5)
+            close = get_close_matches(name, COMMANDS, n=2)
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx) from error
 

@@ -92,6 +92,8 @@ class Engine:
         **more: Any,
     ) -> Engine:
         """Return the engine of operators and a map as `clhist.HistogramKernel` takes them; `more` is of `Source.of`."""
+        if isinstance(context, Operator):
+            raise TypeError(f"context: expected a pyopencl.Context or None, got {context!r}; the operator comes second")
         outputs = Outputs.of(operator)
         return cls(context, outputs, Source.of(arguments, map, outputs.operators, outputs.suffixes, **more), profile)
 

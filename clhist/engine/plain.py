@@ -177,7 +177,7 @@ def as_indices(value: Any) -> Array:
     if not indices.size and not is_array(value):
         indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
-        raise TypeError(f"indices: expected integers, got {indices.dtype}")
+        raise TypeError(f"indices: expected integers, got {indices.dtype}; the order is dest, op, indices, values")
     return indices
 
 

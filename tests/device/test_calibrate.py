@@ -174,7 +174,7 @@ def test_the_command(tmp_path, monkeypatch):
     assert parse_profile((tmp_path / "new" / "mine.toml").read_text(), "mine.toml").kind == "gpu"
     assert names == [(clhist.default_queue().device.name, True), (clhist.default_queue().device.name, False)]
     done = CliRunner().invoke(main, ["calibrate", "--device", "no such device"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "no OpenCL device matches" in done.output
 
 

@@ -310,7 +310,7 @@ def test_files_that_are_refused(tmp_path, points, name, content, says):
         (tmp_path / name).write_text(content)
     for files in ((tmp_path / name, tmp_path / "good.csv"), (tmp_path / "good.csv", tmp_path / name)):
         result = run(*files)
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert f"{name}: " in result.output
         assert says in result.output
         assert "Traceback" not in result.output

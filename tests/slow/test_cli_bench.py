@@ -73,7 +73,7 @@ def test_a_row_for_each_operator_bins_and_race_factor(measured):
         assert row["plan"]["race_factor"] == row["race_factor"], "the plan is told"
     assert {row["bytes"] for row in rows.values()} == {5000, 20000, 20224 + 20000}
     assert rows["sat", 17, 1]["plan"]["update"] == "cas"
-    names = "H op RF plan kernel us spread call us spread kernel/F call/F GB/s"
+    names = "H op RF plan kernel µs spread call µs spread kernel/F call/F GB/s"
     lines = output.splitlines()
     header = next(n for n, line in enumerate(lines) if line.split() == names.split())
     table = [line.split() for line in lines[header + 1 : header + 1 + len(rows)]]
@@ -210,7 +210,7 @@ def test_latency_of_each_function_and_kind_of_arrays(measured):
         assert_samples(row["host"])
         assert row["host"]["median"] <= row["call"]["median"]
         assert row["first"] > 0
-    assert "host us" in output
+    assert "host µs" in output
 
 
 def test_skewed_inputs_against_the_uniform_one(measured):
@@ -305,7 +305,7 @@ def test_ctrl_c_keeps_what_was_measured(measured, monkeypatch):
     monkeypatch.setattr(bench_lab.Lab, "measure", measure)
     output, record = measured("-n", "1000", "-H", "5", "--op", "count", "--op", "add", status=1)
     assert (record["complete"], [row["op"] for row in record["rows"]]) == (False, ["count"])
-    assert "kernel us" in output
+    assert "kernel µs" in output
     assert output.endswith("Aborted!\n")
 
 
@@ -320,7 +320,7 @@ def test_a_plot_is_written(tmp_path):
 def test_a_plot_without_matplotlib_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     result = run("-n", "1000", "--plot", str(tmp_path / "plot.png"))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output == 'Error: --plot: needs matplotlib: pip install "clhist[plot]"\n'
 
 
@@ -349,7 +349,7 @@ def test_bad_options_are_usage_errors(arguments, text):
 def test_an_input_that_does_not_fit_the_device(monkeypatch):
     monkeypatch.setattr("clhist.cli.bench.inputs.InputSpec.nbytes", lambda *_: 2**60)
     result = run("-n", "1000")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "Error: --num-elements: expected an input of at most " in result.output
     assert f"got 1,000 elements of {2**60:,} bytes" in result.output
 

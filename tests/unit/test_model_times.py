@@ -164,7 +164,7 @@ def test_the_shipped_rates_are_used():
         assert found.seconds * 1e6 == pytest.approx(microseconds, rel=1 / 3)
     result = CliRunner().invoke(main, ["plan", "-n", "50M", "-H", "98290", "--counts", "--profile", "nvidia-h200"])
     assert result.exit_code == 0, result.output
-    assert "Predicted, in us" in result.output
+    assert "Predicted, in µs" in result.output
     assert "t_partitioned" in result.output
     assert "16-bit counters" in result.output
     assert "predicted time" in result.output
