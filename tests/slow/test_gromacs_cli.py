@@ -163,11 +163,11 @@ def test_atoms_in_one_place_are_no_traceback(tmp_path, water):
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["--structure", "{water}", "--cutoff", "2"], 1, "water.gro: cutoff: expected more than 0 and at most half"),
-        (["--structure", "{water}", "--cutoff", "1e-3"], 1, "water.gro: expected pairs within the cut-off, got none"),
+        (["--structure", "{water}", "--cutoff", "2"], 2, "water.gro: cutoff: expected more than 0 and at most half"),
+        (["--structure", "{water}", "--cutoff", "1e-3"], 2, "water.gro: expected pairs within the cut-off, got none"),
         (["--structure", "{water}", "--data", "{water}"], 2, "got both"),
         (["--structure", "{water}", "--scale", "2"], 2, "a file cannot be scaled"),
-        (["--structure", "{folder}/absent.gro"], 1, "absent.gro: No such file"),
+        (["--structure", "{folder}/absent.gro"], 2, "absent.gro: No such file"),
         (["--cutoff", "0.5"], 2, "--cutoff: expected only with --structure"),
         (["--types", "{water}"], 2, "--types: expected only with --structure"),
         (["--quick", "--scale", "2"], 2, "--quick: expected only"),
