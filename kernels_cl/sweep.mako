@@ -85,17 +85,6 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
 % endfor
 
 ${types.caller_code(spec, declare, known)}
-% if spec.largest_bin:
-## A separate loop finds the largest bin. Both loops stay simple enough for compilers to optimise well.
-#define EMIT(bin, value) (clhist_largest_bin = max(clhist_largest_bin, CLHIST_BIN(bin)))
-clhist_bin_t clhist_largest(${", ".join([*spec.map_parameters(), "const clhist_index_t i"])})
-{
-    clhist_bin_t clhist_largest_bin = 0;
-    ${map_body};
-    return clhist_largest_bin;
-}
-#undef EMIT
-% endif
 
 % if state.is_flat:
 ${batch.flat_bin()}
@@ -122,9 +111,6 @@ ${types.arrays(spec)}\
 ${hot_bin.variables()}
 % endif
     const uint clhist_lane = get_local_id(0)${"" if spec.team_size == spec.work_group_size else f" % {spec.team_size}"};
-% if spec.largest_bin:
-    clhist_bin_t clhist_largest_bin = 0;
-% endif
 % if state.is_local:
 ${copies.pool()}
 % endif
@@ -163,11 +149,6 @@ ${walk.striped()}
 % endif
 % if spec.hot_bin:
 ${hot_bin.finish()}
-% endif
-% if spec.largest_bin:
-
-    if (clhist_largest_bin > CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_global_largest_bin))
-        atomic_max(clhist_global_largest_bin, clhist_largest_bin);
 % endif
 % if state.is_local:
 

@@ -53,8 +53,6 @@ class SweepSpec:
         Whether elements and bins are counted in 64 bits.
     aligned : bool
         Whether the arrays allow loads of 16 bytes.
-    largest_bin : bool
-        Whether the largest bin emitted is reported, as an unsigned number.
     structs : tuple of (str, numpy.dtype)
         Structured types that the map may name.
     preamble : str
@@ -67,6 +65,8 @@ class SweepSpec:
         Whether two 16-bit counters share each word of local memory; the single output then counts.
     single_pair : bool
         Whether there is one output, and an element emits at most one pair to it.
+    combine : CombineSpec, optional
+        Of the second stage, if it is in the same program.
     """
 
     outputs: tuple[Output, ...]
@@ -80,13 +80,13 @@ class SweepSpec:
     batch: str = ""
     wide: bool = False
     aligned: bool = False
-    largest_bin: bool = False
     structs: tuple[tuple[str, np.dtype], ...] = ()
     preamble: str = ""
     features: frozenset[str] = frozenset()
     ignored: tuple[Output, ...] = ()
     packed: bool = False
     single_pair: bool = False
+    combine: CombineSpec | None = None
 
     @property
     def update(self) -> str:
@@ -260,6 +260,8 @@ class CombineSpec:
         Name and C type of each field of a structured value, if each has an array of its own.
     whole : bool
         Whether the copies are arrays of accumulators rather than one array for each part.
+    used : str
+        C condition on an accumulator `total`: the largest bin that meets it is reported; none if empty.
     """
 
     operator: Operator
@@ -271,3 +273,4 @@ class CombineSpec:
     out_is_partial: bool = False
     fields: tuple[tuple[str, str], ...] = ()
     whole: bool = False
+    used: str = ""

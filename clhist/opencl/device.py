@@ -197,7 +197,7 @@ def own_profile(device: cl.Device) -> Profile:
     ProfileError
         If a profile is broken, or a number is nowhere to be had.
     """
-    return merge(report(device), load_profiles())
+    return merge(report(device), load_profiles(device_kind(device)))
 
 
 _measured: set[Profile] = set()
@@ -224,7 +224,7 @@ def checked_profile(profile: Profile, device: cl.Device) -> Profile:
     if not isinstance(profile, Profile):
         raise TypeError(f"profile: expected a clhist.Profile, such as clhist.named_profile gives, got {profile!r}")
     if profile not in _measured:
-        check_fits(profile, report(device), load_profiles())
+        check_fits(profile, report(device), load_profiles(device_kind(device)))
     return profile if profile.features is not None else replace(profile, features=device_features(device))
 
 

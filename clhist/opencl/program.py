@@ -72,7 +72,7 @@ class Kernel:
 
     def __init__(self, program: cl.Program, name: str, parameters: Sequence[Parameter]) -> None:
         self._lock = threading.Lock()
-        self.context = program.context
+        self.context, self.program = program.context, program
         self._parameters = tuple(parameters)
         self._names = tuple(parameter.name for parameter in parameters)
         dtypes = [parameter.dtype for parameter in parameters]

@@ -102,6 +102,20 @@ def test_a_single_one_on_the_device(dtype, position, queue):
 
 
 @pytest.mark.usefixtures("any_profile")
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("last", [[0.0], [-0.0], [-0.0, -0.0], [1.5, -1.5], [5e-324], [np.nan], [-np.inf]], ids=repr)
+def test_weights_that_add_up_to_nothing_still_make_a_bin(last, reproducible, queue):
+    x = np.append(np.zeros(30_000, np.int32), [7] * len(last)).astype(np.int32)
+    weights = np.append(np.full(30_000, -0.0), last)
+    expected = np.bincount(x, weights)
+    found = bincount(x, weights, reproducible=reproducible)
+    same(found, expected)
+    same(np.signbit(found)[:7], np.signbit(expected)[:7])
+    given = cl_array.to_device(queue, x), cl_array.to_device(queue, weights)
+    same(bincount(*given, reproducible=reproducible).get(), expected)
+
+
+@pytest.mark.usefixtures("any_profile")
 def test_one_huge_bin(rng):
     x = np.where(rng.random(50_000) < 0.999, 12_345, rng.integers(0, 20_000, 50_000))
     same(bincount(x), np.bincount(x))

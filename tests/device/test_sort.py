@@ -15,7 +15,7 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import BuildError, HistogramKernel, Operator, Profile, operators, reduce_by_index
 from clhist.cli.main import main
-from clhist.engine.given import Call
+from clhist.engine.given import Call, LargestBin
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
@@ -263,11 +263,14 @@ def test_several_outputs_are_sorted_each_by_itself(gpu_like, rng):
     assert result["largest"].tolist() == [x[(x % 3 == k) & (x > 50)].max() for k in range(3)]
 
 
-def test_the_largest_bin_is_reported(profile, queue):
-    kernel = pair_kernel(SUM, profile)
-    bins, values = np.array([3, 999, 5, 3], np.int32), np.ones(4, np.int32)
-    outcome = kernel.engine.run([bins, values], Call(10, queue=queue, largest_bin=True, forced=SORT))
-    assert outcome.largest_bin == 999
+@pytest.mark.parametrize("known", [0, 4, 5, 9])
+def test_the_largest_bin_with_a_value_is_reported(known, profile, queue):
+    arguments, code = "const int *bins, const int *values, uint *found", "EMIT(bins[i], values[i])"
+    kernel = HistogramKernel(None, SUM, arguments=arguments, map=code, profile=profile)
+    bins, values, found = np.array([3, 999, 5, 3], np.int32), np.ones(4, np.int32), np.zeros(1, np.uint32)
+    call = Call(10, queue=queue, largest=LargestBin("total != 0", "found", known), forced=SORT)
+    outcome = kernel.engine.run([bins, values, found], call)
+    assert found == (5 if known < 5 else 0)
     assert outcome.results[0].tolist() == [0, 0, 0, 2, 0, 1, 0, 0, 0, 0]
 
 
