@@ -6,8 +6,11 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from itertools import cycle
 from math import ceil, inf
+from pathlib import Path
 from typing import Any
 
 import pyopencl.array as cl_array
@@ -60,7 +63,7 @@ def _ours(lab: Lab, problem: Problem) -> list[Peer]:
 def _rows(lab: Lab, problem: Problem, size: int, bins: int, others: Sequence[Peer]) -> list[Row]:
     arrays = problem.make(size, bins)
     nbytes = sum(array.nbytes for array in arrays)
-    needed = ceil(CACHES * lab.profile.l2_cache / nbytes)
+    needed = ceil(CACHES * max(lab.profile.l2_cache, _host_cache()) / nbytes)
     copies = [arrays, *(tuple(a.copy() for a in arrays) for _ in range(min(needed, MOST_COPIES) - 1))]
     common = {
         "op": problem.name,
@@ -91,6 +94,16 @@ def _rows(lab: Lab, problem: Problem, size: int, bins: int, others: Sequence[Pee
         if "call" in rows[peer.name] and "call" in like:
             rows[peer.name]["per_clhist"] = rows[peer.name]["call"]["median"] / like["call"]["median"]
     return [common | {"implementation": name} | row for name, row in rows.items()]
+
+
+@lru_cache(maxsize=1)
+def _host_cache() -> int:
+    """Return the bytes of the host's last-level cache, 0 where it does not say."""
+    found = [0]
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with suppress(OSError, ValueError):
+            found.append(int(file.read_text(encoding="utf-8").strip().removesuffix("K")) * 1024)
+    return max(found)
 
 
 def _is_failure(error: Exception, peer: Peer) -> bool:
