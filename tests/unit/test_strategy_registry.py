@@ -238,9 +238,9 @@ def test_unknown_dataset_is_named():
 
 
 def test_pictures_are_up_to_date():
-    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs/strategies/draw.py")
+    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs/notebook/strategies/draw.py")
     draw = importlib.util.module_from_spec(spec)
     sys.modules["draw"] = draw
     spec.loader.exec_module(draw)
-    found = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs/strategies").glob("*.svg")}
+    found = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs/notebook/strategies").glob("*.svg")}
     assert found == draw.pictures()

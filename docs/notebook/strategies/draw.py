@@ -1,7 +1,7 @@
-"""Draw the pictures of docs/strategies.md: who reads which element, and who updates which copy.
+"""Draw the pictures of docs/notebook/strategies.md: who reads which element, and who updates which copy.
 
-python docs/strategies/draw.py          write them
-python docs/strategies/draw.py --check  exit with status 1 if one is out of date
+python docs/notebook/strategies/draw.py          write them
+python docs/notebook/strategies/draw.py --check  exit with status 1 if one is out of date
 """
 
 from __future__ import annotations
