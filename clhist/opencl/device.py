@@ -91,7 +91,7 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
 
 
 def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
-    # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/performance.md).
+    # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/notebook/performance.md).
     pocl = device.platform.name.strip() == "Portable Computing Language"
     return known_problem(device) is not None, device_kind(device) == "cpu", -device.max_compute_units, not pocl
 

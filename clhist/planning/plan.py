@@ -219,7 +219,7 @@ def make_plan(
 ) -> P:
     """Return the plan of a strategy: `sharers` work-items share `copies` copies; `details` are of its class."""
     cooperation = ceil(sharers / copies)
-    # A GPU's native atomics on local memory are faster than a load and a store (measured, docs/performance.md).
+    # A GPU's native atomics on local memory are faster than a load and a store (measured, docs/notebook).
     native_on_gpu = update == "native" and not load.on_cpu
     if cooperation == 1 and load.choices.update is None and update != "sort" and not native_on_gpu:
         update = "private"

@@ -9,7 +9,7 @@ from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
 from clhist.planning.workload import Workload
 
 # On a CPU an update of a shared copy costs four to forty of a private one (PoCL and Intel's runtime, see
-# docs/performance.md), so a work-item keeps its copy as long as initialising and combining it is not more work than its
+# docs/notebook), so a work-item keeps its copy as long as initialising and combining it is not more work than its
 # elements are.
 ELEMENTS_PER_BIN = 0.25
 

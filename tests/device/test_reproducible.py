@@ -317,7 +317,7 @@ def test_integers_of_structs_need_nothing():
 
 
 def test_maps_without_contraction(rng):
-    # As docs/reliability.md advises: a product is rounded before it is added.
+    # As docs/notebook/reliability.md advises: a product is rounded before it is added.
     a, b, c = rng.normal(size=(3, 1000)).astype(np.float32)
     kernel = HistogramKernel(
         None,

@@ -33,7 +33,7 @@ def given(rng):
     }
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/guide.md", "docs/cases.md", "docs/histogram.md"])
+@pytest.mark.parametrize("path", ["README.md", "docs/guide.md", "docs/notebook/cases.md", "docs/histogram.md"])
 def test_examples_run(path, given):
     found = blocks_of(path)
     assert len(found) >= (1 if path == "docs/histogram.md" else 5)

@@ -153,7 +153,7 @@ def test_kinds():
 
 
 def test_the_shipped_rates_are_used():
-    """As they were measured on an H200 (docs/performance.md): of 50 million elements within a third."""
+    """As they were measured on an H200 (docs/notebook/performance.md): of 50 million elements within a third."""
     for bins, microseconds, more in (
         (2041, 62, {"counts": True, "value_bytes": 0}),
         (49_145, 80, {"counts": True, "value_bytes": 0}),
