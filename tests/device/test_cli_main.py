@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import click
 import pytest
@@ -245,6 +246,7 @@ def test_ctrl_c_ends_a_command(busy):
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout.readline() == b"begun\n"
+        time.sleep(1)  # until it is busy
         running.send_signal(signal.SIGINT)
         try:
             running.wait(timeout=10)
