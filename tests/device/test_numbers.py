@@ -1,4 +1,4 @@
-"""What docs/notebook/reliability.md says of numbers: large counts, narrow integers, and values that are no ordinary floats."""
+"""What docs/reliability.md says of numbers: large counts, narrow integers, and values that are no ordinary floats."""
 
 from __future__ import annotations
 
