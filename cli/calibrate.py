@@ -23,8 +23,9 @@ from clhist.hardware.profile_files import PARAMETERS
 def calibrate(console: Console, output: Path | None, quick: bool) -> None:
     """Measure a device and write its profile.
 
-    Measures local memory, caches, resident work-items and rates of updates. Takes a minute or two on an idle device. A
-    measurement that cannot be right is replaced by the shipped or the driver's number, and the profile says so.
+    Measures local memory, caches, resident work-items and rates of updates. Takes a minute or two on an idle GPU, ten
+    seconds on a CPU. A measurement that cannot be right is replaced by the shipped or the driver's number, and the
+    profile says so.
 
     \b
     Example:
@@ -34,7 +35,7 @@ def calibrate(console: Console, output: Path | None, quick: bool) -> None:
     from clhist.opencl.device import default_queue
 
     chosen = default_queue().device
-    with console.progress(chosen.name.strip(), len(calibration.STAGES)) as bar:
+    with console.progress(chosen.name.strip(), len(calibration.stages_of(chosen))) as bar:
         begun: list[str] = []
 
         def progress(stage: str) -> None:
