@@ -12,6 +12,7 @@ linear, keyed
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +30,7 @@ _SMALLEST = 2.0**-100  # an extent whose parts may be subnormal, which a device 
 
 _FIND = {
     EVEN: """
-int {name}(const {bits} bits, __global const {key} *keys, const int num_bins, const {key} start, const {key} last,
-           const {value} low, const {scale} scale, const float margin)
+int {name}(const {bits} bits, {declared})
 {{
     const float guess = {guess};
     int k = 0;
@@ -47,8 +47,7 @@ int {name}(const {bits} bits, __global const {key} *keys, const int num_bins, co
 }}
 """,
     LINEAR: """
-int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int num_bins,
-           const int num_cells, const {key} start, const {key} last, const {value} low, const {scale} scale)
+int {name}(const {bits} bits, {declared})
 {{
     const {key} key = {key_of};
     if (key < start || key > last) return -1;
@@ -58,8 +57,7 @@ int {name}(const {bits} bits, __global const {key} *keys, __global const int *ce
 }}
 """,
     KEYED: """
-int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int num_bins,
-           const int shift, const {key} start, const {key} last)
+int {name}(const {bits} bits, {declared})
 {{
     const {key} key = {key_of};
     if (key < start || key > last) return -1;
@@ -71,17 +69,10 @@ int {name}(const {bits} bits, __global const {key} *keys, __global const int *ce
 }
 
 _PARAMETERS = {
-    EVEN: "const {key} *keys{n}, int bins{n}, {key} start{n}, {key} last{n}, {value} low{n}, {scale} scale{n}, "
-    "float margin{n}",
-    LINEAR: "const {key} *keys{n}, const int *cells{n}, int bins{n}, int num_cells{n}, {key} start{n}, {key} last{n}, "
-    "{value} low{n}, {scale} scale{n}",
-    KEYED: "const {key} *keys{n}, const int *cells{n}, int bins{n}, int shift{n}, {key} start{n}, {key} last{n}",
-}
-
-_GIVEN = {
-    EVEN: "keys{n}, bins{n}, start{n}, last{n}, low{n}, scale{n}, margin{n}",
-    LINEAR: "keys{n}, cells{n}, bins{n}, num_cells{n}, start{n}, last{n}, low{n}, scale{n}",
-    KEYED: "keys{n}, cells{n}, bins{n}, shift{n}, start{n}, last{n}",
+    EVEN: "const {key} *keys, int num_bins, {key} start, {key} last, {value} low, {scale} scale, float margin",
+    LINEAR: "const {key} *keys, const int *cells, int num_bins, int num_cells, {key} start, {key} last, {value} low, "
+    "{scale} scale",
+    KEYED: "const {key} *keys, const int *cells, int num_bins, int shift, {key} start, {key} last",
 }
 
 
@@ -113,19 +104,36 @@ class AxisKind:
 
     def parameters(self, n: int) -> str:
         """Return the declarations of the arguments of axis `n`."""
-        return _PARAMETERS[self.kind].format(n=n, **self._types())
+        return re.sub(r"(\w+)(,|$)", rf"\g<1>{n}\2", self._parameters())
+
+    def given(self, n: int) -> str:
+        """Return the arguments of axis `n` as its functions get them."""
+        return ", ".join(f"{name}{n}" for name in self.parameter_names)
+
+    def declared_parameters(self) -> str:
+        """Return the declarations of the parameters of its functions, after that of the bits."""
+        return re.sub(r"const (\w+) \*", r"__global const \1 *", self._parameters())
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names in these."""
+        return tuple(re.findall(r"(\w+)(?:,|$)", self._parameters()))
 
     def function(self) -> str:
         """Return C of the function that finds the bin of an element."""
-        return _FIND[self.kind].format(name=self._name, **self._types())
+        return _FIND[self.kind].format(name=self.name, declared=self.declared_parameters(), **self._types())
 
     def call(self, element: str, n: int) -> str:
         """Return C that finds the bin of `element`, of the array that a kernel gets, on axis `n`."""
-        return f"{self._name}({bits_of(element, self.data)}, {_GIVEN[self.kind].format(n=n)})"
+        return f"{self.name}({bits_of(element, self.data)}, {self.given(n)})"
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """Name of its function."""
         return f"find_{self.kind}{self.steps or ''}_{self.dtype.name}"
+
+    def _parameters(self) -> str:
+        return _PARAMETERS[self.kind].format(**self._types())
 
     def _types(self) -> dict[str, str]:
         key = key_dtype(self.dtype)
@@ -147,9 +155,9 @@ class AxisKind:
         return types | {"value": types["key"], "scale": "float", "guess": f"((float){steps} + 0.5f) * scale"}
 
 
-def bits_of(element: str, dtype: np.dtype) -> str:
-    """Return C of the bits of an element of an array of `dtype`."""
-    return f"as_{c_name(bits_dtype(dtype))}({element})" if dtype.kind == "f" else element
+def bits_of(element: str, dtype: np.dtype, lanes: int | str = "") -> str:
+    """Return C of the bits of an element of an array of `dtype`, or of a vector of so many."""
+    return f"as_{c_name(bits_dtype(dtype))}{lanes}({element})" if dtype.kind == "f" else element
 
 
 def key_of_bits(dtype: np.dtype, bits: str = "bits") -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
+from clhist.binning.lanes import BLOCK
 from clhist.binning.selection import bin_medians
 from clhist.binning.sweep import Binned, sweep
 from clhist.opencl.arrays import is_device_array
@@ -58,7 +59,7 @@ def statistics_of(
     if binned is None or not binned.size:
         return {name: np.full(shape, 0.0 if name in ("count", "sum") else np.nan) for name in names}
     needed = sorted({part for name in names for part in _NEEDS[name]})
-    ready = _operators(binned.size < 2**32)
+    ready = _operators(binned.size < 2**32 - BLOCK)
     outputs = tuple((part, ready[part], "1" if part == "count" else "(double)v0[i]") for part in needed)
     arrays = () if needed == ["count"] else (values,)
     found: dict[str, Any] = {}

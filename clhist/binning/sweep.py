@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +12,10 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.binning.axis import Axis, AxisKind
+from clhist.binning.lanes import BLOCK, LANES, call, find_function, has_lanes
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
+from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
@@ -31,11 +33,14 @@ class BinnedKind:
         Whether the data is one array (N, D) rather than an array for each axis.
     masked : bool
         Whether an array says which elements count.
+    in_blocks : bool
+        Whether an `i` of the map stands for a block of elements, see `clhist.binning.lanes`.
     """
 
     axes: tuple[AxisKind, ...]
     in_rows: bool = False
     masked: bool = False
+    in_blocks: bool = False
 
     def arguments(self) -> list[str]:
         """Return the declarations of the arguments."""
@@ -43,7 +48,13 @@ class BinnedKind:
         for n, axis in enumerate(self.axes):
             found += [] if self.in_rows else [f"const {c_name(axis.data)} *x{n}"]
             found += [axis.parameters(n), f"int size{n}"]
-        return [*found, "const uchar *where"] if self.masked else found
+        found += ["const uchar *where"] if self.masked else []
+        return [*found, "long count"] if self.in_blocks else found
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether elements may be taken in blocks."""
+        return not self.in_rows and all(has_lanes(axis) for axis in self.axes)
 
     def element(self, n: int) -> str:
         """Return C of element `i` on axis `n`."""
@@ -60,9 +71,46 @@ class BinnedKind:
                 steps.append(f"if (bin >= 0) {{ const int k = {found}; bin = k < 0 ? -1 : bin * size{n} + k; }}")
         return "\n".join(steps)
 
+    def block(self, emits: Sequence[str]) -> str:
+        """Return C that finds the bins of a block of elements and emits the values of each element `i`."""
+        lanes: list[str] = []
+        one: list[str] = []
+        for n, axis in enumerate(self.axes):
+            for lines, found, of in (
+                (lanes, call(axis, f"x{n}", f"first + {LANES} * j", n), f"int{LANES}"),
+                (one, axis.call(f"x{n}[first + j]", n), "int"),
+            ):
+                if n == 0:
+                    lines.append(f"{of} bin = {found};")
+                else:
+                    outside = "k < 0 | bin < 0" if of != "int" else "k < 0 || bin < 0"
+                    joined = f"bin * size{n} + k"
+                    chosen = f"select({joined}, ({of})(-1), {outside})" if of != "int" else f"{outside} ? -1 : {joined}"
+                    lines.append(f"{{ const {of} k = {found}; bin = {chosen}; }}")
+        masked = "if (!where[e]) continue;" if self.masked else ""
+        values = " ".join(emit.replace("[i]", "[e]") for emit in emits)
+        return f"""
+            const long first = (long)i * {BLOCK};
+            int bins[{BLOCK}];
+            if (first + {BLOCK} <= count) {{
+                for (int j = 0; j < {BLOCK // LANES}; ++j) {{ {" ".join(lanes)} vstore{LANES}(bin, j, bins); }}
+            }} else {{
+                for (int j = 0; j < {BLOCK}; ++j) {{
+                    bins[j] = -1;
+                    if (first + j < count) {{ {" ".join(one)} bins[j] = bin; }}
+                }}
+            }}
+            for (int j = 0; j < {BLOCK}; ++j) {{
+                const long e = min(first + j, count - 1);
+                const int bin = bins[j];
+                {masked} {values}
+            }}"""
+
     def functions(self) -> str:
         """Return the C functions of the axes."""
-        return "\n".join(dict.fromkeys(axis.function() for axis in self.axes))
+        found = [axis.function() for axis in self.axes]
+        found += [find_function(axis) for axis in self.axes] if self.in_blocks else []
+        return "\n".join(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -145,9 +193,9 @@ def sweep_kernel(
         context,
         operators.get("", operators),
         arguments=", ".join(arguments),
-        map="\n".join([kind.code(), *emits]),
+        map=kind.block(emits) if kind.in_blocks else "\n".join([kind.code(), *emits]),
         preamble=kind.functions(),
-        emits=1,
+        emits=BLOCK if kind.in_blocks else 1,
     )
 
 
@@ -160,9 +208,13 @@ def sweep(
     **options: Any,
 ) -> Any:
     """Combine values by bins; see `sweep_kernel`, and `clhist.HistogramKernel.__call__` of the options."""
-    kernel = sweep_kernel(queue.context, binned.kind, outputs, tuple(array.dtype for array in values))
-    given = (*binned.arguments(queue), *values)
+    kind, size = binned.kind, binned.size
+    count: tuple[int, ...] = ()
+    if device_kind(queue.device) == "cpu" and kind.has_blocks and "num_histograms" not in options:
+        kind, size, count = replace(kind, in_blocks=True), -(-size // BLOCK), (size,)
+    kernel = sweep_kernel(queue.context, kind, outputs, tuple(array.dtype for array in values))
+    given = (*binned.arguments(queue), *count, *values)
     shape: Any = binned.shape
     if outputs[0][0]:
         shape = {name: shape for name, _, _ in outputs}
-    return kernel(*given, num_bins=shape, size=binned.size, queue=queue, **options)
+    return kernel(*given, num_bins=shape, size=size, queue=queue, **options)
