@@ -18,6 +18,7 @@ from clhist.engine.plain import PairSpec, checked_values, native, pair_engine
 from clhist.engine.samples import evenly_spread
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array
+from clhist.opencl.device import device_kind
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import mask_of, without_masked
 from clhist.operators.c_types import supported_dtype
@@ -32,6 +33,8 @@ _HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
 _SAMPLE_MARGIN = 128
+
+_ELEMENTS_PER_BIN = 16  # of uint8 and uint16, from which on there are bins for all values of the type
 
 _MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words follow
 _TOO_BIG = "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
@@ -146,6 +149,17 @@ def _into(out: Array | None, result: Array) -> Array:
     return out
 
 
+def _every(x: Array) -> int | None:
+    """Return how many bins there are for all values of a narrow type, where the elements make up for so many.
+
+    Then none can be beyond them, and a CPU need not compare: comparing took half of the time.
+    """
+    if x.dtype.kind != "u" or x.dtype.itemsize > 2:
+        return None
+    every = 1 << 8 * x.dtype.itemsize
+    return every if x.size >= _ELEMENTS_PER_BIN * every else None
+
+
 def _count(spec: PairSpec, x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str) -> Array:
     """Count into as many bins as a sample suggests, and once more if that was too few.
 
@@ -158,9 +172,12 @@ def _count(spec: PairSpec, x: Array, values: Any, minlength: int, queue: cl.Comm
             lost.settle(queue, error)
             raise
         room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
+        every, guard = _every(x), "checked"
+        if every is not None and device_kind(queue.device) == "cpu":
+            room, guard = max(room, every), "covered"
         if sampled >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
             found = cl_array.zeros(queue, 1, np.uint32) if is_device_array(x) else np.zeros(1, np.uint32)
-            engine = pair_engine(queue.context, replace(spec, guarded=True))
+            engine = pair_engine(queue.context, replace(spec, guarded=guard))
             known = max(sampled, minlength - 1)
             largest_bin = LargestBin(used, "found", known)
             (result,) = engine.run([x, values, room, found], Call(room, queue=queue, largest=largest_bin)).results

@@ -73,6 +73,9 @@ ${hot_bin.accumulate(s)}
 % endif
 void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state.declared})
 {
+% if spec.covered:
+    clhist_update_bin${s}(target, clhist_lift${s}(value), ${state.passed});  // there is a bin for every value of its type
+% else:
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
     if (bin < clhist_count${s}) {
 % if spec.hot_bin:
@@ -81,6 +84,7 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
         clhist_update_bin${s}(bin, clhist_lift${s}(value), ${state.passed});
 % endif
     }
+% endif
 }
 % endfor
 

@@ -68,6 +68,8 @@ class SweepSpec:
         Whether there is one output, and an element emits at most one pair to it.
     combine : CombineSpec, optional
         Of the second stage, if it is in the same program.
+    covered : bool
+        Whether no bin that is emitted can be outside: there is a bin for each value of its narrow type.
     """
 
     outputs: tuple[Output, ...]
@@ -88,6 +90,7 @@ class SweepSpec:
     packed: bool = False
     single_pair: bool = False
     combine: CombineSpec | None = None
+    covered: bool = False
 
     @property
     def update(self) -> str:

@@ -37,9 +37,9 @@ class PairSpec:
         Whether the values lack their index, which is their position then.
     from_first : bool
         Whether positions begin at the last argument, a scalar called `first`, rather than at 0.
-    guarded : bool
-        Whether an index that is not below the argument before the last is reported: the last one, an array called
-        `found` of one element, is then 2^32 - 1.
+    guarded : {"", "checked", "covered"}
+        Whether there are two further arguments, `limit` and an array of one element, `found`. Of "checked" indices one
+        that is not below `limit` is reported: `found` is then 2^32 - 1. "covered" ones never are.
     """
 
     operator: Operator
@@ -49,7 +49,7 @@ class PairSpec:
     by_rows: bool = False
     with_position: bool = False
     from_first: bool = False
-    guarded: bool = False
+    guarded: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,6 +86,7 @@ def pair_engine(context: cl.Context, spec: PairSpec) -> Engine:
         arguments.append("const long first")
     if spec.guarded:
         arguments += ["const uint limit", "uint *found"]
+    if spec.guarded == "checked":
         # Negative indices, and those of more than 32 bits, are the largest unsigned numbers. A branch that is never
         # taken costs nothing: `min`, or a further bin for these, took up to twice the time on CPUs.
         otherwise = "CLHIST_RELAXED_STORE(atomic_xchg, found, 0xffffffffu)"

@@ -29,6 +29,7 @@ _LOOPS = {
     "bincount": ("count", np.dtype(np.int32)),
     "count": ("count", np.dtype(np.int32)),
     "image8": ("count8", np.dtype(np.int32)),
+    "image8-smooth": ("count8", np.dtype(np.int32)),
     "image16": ("count16", np.dtype(np.int32)),
     "bincount-weights": ("add_double", np.dtype(np.float64)),
     "add": ("add", np.dtype(np.float32)),
@@ -157,7 +158,7 @@ class _Loops:
         strategies = {"one copy": 1}
         if self._several:
             strategies |= {f"{copies} copies": copies for copies in (2, 4, 8) if copies * bins <= _MOST_CELLS}
-            strategies |= {"pairs of bytes": _PAIRS} if problem == "image8" else {}
+            strategies |= {"pairs of bytes": _PAIRS} if _LOOPS[problem][0] == "count8" else {}
         loops = {name: _Loop(self._library, problem, bins, n, self._threads) for name, n in strategies.items()}
 
         def seconds(loop: _Loop) -> float:

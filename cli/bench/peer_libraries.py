@@ -12,6 +12,7 @@ import numpy as np
 from clhist.cli.bench import peer_c, peer_gpu, peer_numba
 from clhist.cli.bench.peer import Peer
 from clhist.cli.bench.peer_problems import (
+    COUNTS,
     FIVE,
     PROBLEMS,
     UNIT,
@@ -63,7 +64,7 @@ def _numpy() -> list[Peer]:
     def weigh(x: np.ndarray, v: np.ndarray, bins: int) -> np.ndarray:
         return np.bincount(x, v, bins)
 
-    counts = dict.fromkeys(("bincount", "count", "image8", "image16"), count)
+    counts = dict.fromkeys(COUNTS, count)
     return [
         Peer("numpy.bincount", counts | {"bincount-weights": weigh, "add": weigh, "mean": numpy_mean}),
         Peer(
@@ -107,7 +108,7 @@ def _boost(boost_histogram: Any) -> Peer:
     def regular2d(x: np.ndarray, y: np.ndarray, bins: int) -> np.ndarray:
         return fill(storage.Int64(), [axis.Regular(side(bins), *UNIT)] * 2, x, y)
 
-    counts = dict.fromkeys(("bincount", "count", "image8", "image16"), count)
+    counts = dict.fromkeys(COUNTS, count)
     sums = dict.fromkeys(("bincount-weights", "add"), weigh)
     return Peer(
         "boost-histogram",

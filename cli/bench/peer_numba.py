@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clhist.cli.bench.peer import Peer
-from clhist.cli.bench.peer_problems import RECORD, UNIT, Fields, edges_of, side
+from clhist.cli.bench.peer_problems import COUNTS, RECORD, UNIT, Fields, edges_of, side
 
 
 def peer(numba: Any) -> Peer:
@@ -126,7 +126,7 @@ def peer(numba: Any) -> Peer:
 
     return Peer(
         "numba",
-        dict.fromkeys(("bincount", "count", "image8", "image16"), count)
+        dict.fromkeys(COUNTS, count)
         | {
             "bincount-weights": sums(np.float64),
             "add": sums(np.float32),

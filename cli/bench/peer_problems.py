@@ -21,6 +21,7 @@ Fields = dict[str, np.ndarray]  # the arrays of a result by name; "" of one that
 
 FIVE = STATISTICS["five statistics"]
 UNIT = (0.0, 1.0)  # the range of histograms
+COUNTS = ("bincount", "count", "image8", "image8-smooth", "image16")  # problems that one way to count solves
 RECORD = np.dtype([("time", np.int64), ("value", np.float64)])
 _ARGMAX = operators.argmax(np.float32)
 _LATEST = Operator(RECORD, "b.time > a.time ? b : a", (np.iinfo(np.int64).min, 0.0), "latest record")
@@ -116,6 +117,12 @@ def edges_of(bins: int, dtype: np.dtype) -> np.ndarray:
 
 def _indices(size: int, bins: int, dtype: type = np.int32) -> np.ndarray:
     return np.random.default_rng(size + bins).integers(0, bins, size, dtype)
+
+
+def _smooth(size: int) -> np.ndarray:
+    """Return pixels of slowly rising brightness with noise in the last two bits, as most photographs have."""
+    brightness = (np.arange(size, dtype=np.uint32) // 97).astype(np.uint8)
+    return brightness + np.random.default_rng(size).integers(0, 4, size, np.uint8)
 
 
 def _weighted(size: int, bins: int) -> Arrays:
@@ -272,6 +279,14 @@ PROBLEMS = {
             "image8",
             "clhist.bincount of uint8, 4 N pixels",
             lambda n, bins: (_indices(4 * n, 256, np.uint8),),
+            lambda x, bins: clhist.bincount(x, minlength=bins),
+            lambda x, bins: np.bincount(x, minlength=bins),
+            num_bins=256,
+        ),
+        Problem(
+            "image8-smooth",
+            "clhist.bincount of uint8, 4 N pixels that are like their neighbours",
+            lambda n, bins: (_smooth(4 * n),),
             lambda x, bins: clhist.bincount(x, minlength=bins),
             lambda x, bins: np.bincount(x, minlength=bins),
             num_bins=256,

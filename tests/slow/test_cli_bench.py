@@ -166,13 +166,13 @@ def test_every_public_function_beside_numpy(measured, beside):
     beside()
     _, record = measured("--suite", "peers", "-n", "3000", "-H", "1", "-H", "300")
     found = {(row["op"], row["num_bins"]) for row in record["rows"]}
-    images = {("image8", 256), ("image16", 4096)}
+    images = {("image8", 256), ("image8-smooth", 256), ("image16", 4096)}
     others = {(name, bins) for name in PROBLEMS for bins in (1, 300) if not name.startswith("image")}
     assert found == images | others
     for row in record["rows"]:
         assert "note" not in row
         assert_samples(row["call"])
-        assert row["num_elements"] == {"image8": 12000, "image16": 6000}.get(row["op"], 3000)
+        assert row["num_elements"] == {"image8": 12000, "image8-smooth": 12000, "image16": 6000}.get(row["op"], 3000)
 
 
 def test_a_peer_that_takes_too_long_is_timed_once(measured, beside, monkeypatch):

@@ -109,6 +109,27 @@ def test_a_sweep_of_a_cpu_has_its_second_stage_in_the_program():
     assert sweep_spec(planned(plain()), plain(), H200, aligned=True).combine is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "bins", "profile", "choices", "expected"),
+    [
+        ("uchar", 256, CPU, {}, True),
+        ("uchar", 255, CPU, {}, False),
+        ("uchar", 10_000, CPU, {}, True),
+        ("uchar", 256, CPU, {"passes": 2, "update": "private"}, False),
+        ("uchar", 256, CPU, {"memory": "local"}, False),
+        ("uchar", 256, H200, {}, False),
+        ("ushort", 65536, CPU, {}, True),
+        ("ushort", 65535, CPU, {}, False),
+        ("int", 65536, CPU, {}, False),
+    ],
+)
+def test_a_sweep_of_a_cpu_does_not_compare_bins_of_a_narrow_type(kind, bins, profile, choices, expected):
+    source = Source.of(f"const {kind} *x", "EMIT(x[i], 1)", [operators.add(np.int32)])
+    spec = sweep_spec(planned(source, (bins,), profile=profile, **choices), source, profile, aligned=True)
+    assert spec.covered == expected
+    assert ("if (bin < clhist_count)" in render_sweep(spec)) != expected
+
+
 @pytest.mark.parametrize("histograms", [1000, 10**5])
 def test_a_batch_has_the_layout_of_its_plan(histograms):
     source = plain(operators.add(np.int32))

@@ -64,6 +64,9 @@ def private() -> dict[str, tuple[str, Call]]:
             ("core", "local", "mean float32", WEIGHT),
             ("nvidia", "local", "argmax float32", FIRST),
         )
+    } | {
+        f"{vendor}, uint8 in {bins} bins": (vendor, Call(COUNTS, "EMIT(y[i], 1)", more="const uchar *y", bins=bins))
+        for vendor, bins in (("cpu", 256), ("cpu", 255))
     }
 
 
