@@ -69,7 +69,7 @@ def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
     return found
 
 
-def _filling(bench: Bench, profile: Profile, timed, bins: cl_array.Array, values: cl_array.Array) -> Measurement:  # type: ignore[no-untyped-def]
+def _filling(bench: Bench, profile: Profile, timed, bins: cl_array.Array, values: cl_array.Array) -> Measurement:
     """Return the rate at which the cells of all work-items are initialised and combined."""
     cells = profile.hardware_threads * GRID[-1]
     runs = [
