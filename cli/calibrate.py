@@ -26,8 +26,8 @@ from clhist.hardware.profile_files import PARAMETERS
 def calibrate(device: str | None, platform: str | None, output: Path | None, quick: bool, as_json: bool) -> None:
     """Measure a device and write its profile: local memory, caches, resident work-items, rates of updates.
 
-    Takes a minute or two; the device should have nothing else to do. A number that cannot be right is refused in favour
-    of the shipped or the driver's one, and the profile says so.
+    Takes a minute or two on a GPU and ten seconds on a CPU; the device should have nothing else to do. A number that
+    cannot be right is refused in favour of the shipped or the driver's one, and the profile says so.
 
     \b
     Example:
@@ -38,7 +38,7 @@ def calibrate(device: str | None, platform: str | None, output: Path | None, qui
 
     chosen = default_queue().device if platform is None and device is None else devices(platform, device)[0]
     name = chosen.name.strip()
-    with click.progressbar(length=len(calibration.STAGES), label=name, file=sys.stderr) as bar:
+    with click.progressbar(length=len(calibration.stages_of(chosen)), label=name, file=sys.stderr) as bar:
         begun: list[str] = []
 
         def progress(stage: str) -> None:

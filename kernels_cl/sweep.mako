@@ -129,6 +129,9 @@ ${partitioned.begin_part()}
     const clhist_index_t clhist_begin = 0, clhist_end = clhist_size;
     const clhist_index_t clhist_rank = (clhist_index_t)get_group_id(0), clhist_ranks = (clhist_index_t)get_num_groups(0);
     const size_t clhist_slot = ${"get_group_id(0)" if state.is_local else "clhist_item * clhist_copies / clhist_items"};
+% if state.takes_turns:
+    const uint clhist_turns = clhist_copies / (uint)clhist_items;  // copies that neighbouring elements go to in turn
+% endif
 % endif
 
 % for output in spec.outputs:

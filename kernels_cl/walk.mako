@@ -9,7 +9,21 @@
     const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
     const clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
 % endif
+% if spec.unrolled > 1:
+    clhist_index_t i = clhist_start;
+    for (; clhist_last - i >= ${spec.unrolled}; i += ${spec.unrolled}) {
+        #pragma unroll
+        for (int clhist_k = 0; clhist_k < ${spec.unrolled}; ++clhist_k) {
+% if state.takes_turns:
+            const size_t clhist_turn = (size_t)(clhist_k & (clhist_turns - 1)) * clhist_num_bins${spec.outputs[0].suffix};
+% endif
+            clhist_map(${state.map_arguments(lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k")}, ${state.passed_in_turn});
+        }
+    }
+    for (; i < clhist_last; ++i)
+% else:
     for (clhist_index_t i = clhist_start; i < clhist_last; ++i)
+% endif
         clhist_map(${state.next_element}, ${state.passed});
 </%def>
 

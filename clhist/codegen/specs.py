@@ -23,6 +23,7 @@ from clhist.planning.updates import part_loops, slowest
 _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
+_ELEMENTS_OF_A_ROUND = 8
 _PARTITION_ELEMENTS = 16
 
 
@@ -158,6 +159,12 @@ class SweepSpec:
         if not self.streamed or not self.aligned or self.order == "blocked" or len(self.map) > _LONGEST_UNROLLED_MAP:
             return 1
         return max(1, _BYTES_OF_A_LOAD // max(argument.dtype.itemsize for argument in self.streamed))
+
+    @property
+    def unrolled(self) -> int:
+        """Elements of one round of a CPU's loop: several updates are then under way; see docs/performance.md."""
+        is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
+        return _ELEMENTS_OF_A_ROUND if is_plain and len(self.map) <= _LONGEST_UNROLLED_MAP else 1
 
     @property
     def reconvergence(self) -> str:

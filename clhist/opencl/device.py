@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
@@ -259,7 +260,24 @@ def _aliases(device: cl.Device) -> tuple[str, ...]:
     try:
         return (f"sm_{device.compute_capability_major_nv}{device.compute_capability_minor_nv}",)
     except cl.Error:
+        return processor_aliases(_CPUINFO) if device_kind(device) == "cpu" else ()
+
+
+_CPUINFO = Path("/proc/cpuinfo")  # of Linux
+_TELLING = ("amx_bf16", "avx512f", "avx2")  # instruction sets by which virtual processors without a name are told apart
+
+
+def processor_aliases(path: Path) -> tuple[str, ...]:
+    """Return vendor, family, model and instruction sets of the host's processor as one text, if Linux tells them."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
         return ()
+    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    sets = [name for name in _TELLING if name in found.get("flags", "").split()]
+    if "vendor_id" not in found:
+        return ()
+    return (" ".join([found["vendor_id"], *(f"{k} {found.get(k, '?')}" for k in ("cpu family", "model")), *sets]),)
 
 
 def device_features(device: cl.Device, context: cl.Context | None = None) -> frozenset[str]:
