@@ -267,6 +267,8 @@ def report(device: cl.Device) -> Report:
 
 def _aliases(device: cl.Device) -> tuple[str, ...]:
     """Return what else a device is called; queries that its driver does not know are errors."""
+    if device_kind(device) == "cpu":
+        return processor_aliases(_CPUINFO)
     try:
         return (device.board_name_amd.strip(),)
     except cl.Error:
@@ -274,7 +276,7 @@ def _aliases(device: cl.Device) -> tuple[str, ...]:
     try:
         return (f"sm_{device.compute_capability_major_nv}{device.compute_capability_minor_nv}",)
     except cl.Error:
-        return processor_aliases(_CPUINFO) if device_kind(device) == "cpu" else ()
+        return ()
 
 
 _CPUINFO = Path("/proc/cpuinfo")  # of Linux

@@ -122,7 +122,7 @@ def test_the_profiles_that_match_are_shown(device, record):
         "level": "default",
         "path": f"devices/default-{record['kind']}.toml",
     }
-    assert f"default-{record['kind']} (default)" in show(record)
+    assert f"default-{record['kind']} (default)" in " ".join(show(record).split())  # it is folded
     assert record["named_profile"] is None
     assert "CLHIST_PROFILE" not in show(record)
 

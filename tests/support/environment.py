@@ -19,6 +19,7 @@ _KEPT = TESTS.parent / ".pytest_cache" / "opencl"
 
 os.environ["CLHIST_PROFILES"] = f"{_OWN}/profiles"  # none, in the place of the user's own
 os.environ.pop("CLHIST_PROFILE", None)
+os.environ.pop("COLUMNS", None)  # tables fold by it; workers of pytest-xdist have 80
 if os.environ.get("CLHIST_TEST_CACHE") == "1":
     _KEPT.mkdir(parents=True, exist_ok=True)
     os.environ |= {"POCL_CACHE_DIR": str(_KEPT), "XDG_CACHE_HOME": str(_KEPT)}
