@@ -36,18 +36,6 @@ class KernelCalls(Generic[K]):
 
         @overload
         def __call__(
-            self: KernelCalls[One], *args: DeviceArray | Scalar, num_bins: NumBins,
-            return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
-        ) -> DeviceArray: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[One], *args: DeviceArray | Scalar, num_bins: NumBins,
-            return_event: Literal[True], **options: Unpack[KernelOptions],
-        ) -> tuple[DeviceArray, cl.Event]: ...  # fmt: skip
-
-        @overload
-        def __call__(
             self: KernelCalls[One], *args: HostArray | Scalar, num_bins: NumBins,
             return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
         ) -> HostArray: ...  # fmt: skip
@@ -60,15 +48,15 @@ class KernelCalls(Generic[K]):
 
         @overload
         def __call__(
-            self: KernelCalls[Ordered], *args: DeviceArray | Scalar, num_bins: NumBins,
+            self: KernelCalls[One], *args: DeviceArray | Scalar, num_bins: NumBins,
             return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
-        ) -> tuple[DeviceArray, ...]: ...  # fmt: skip
+        ) -> DeviceArray: ...  # fmt: skip
 
         @overload
         def __call__(
-            self: KernelCalls[Ordered], *args: DeviceArray | Scalar, num_bins: NumBins,
+            self: KernelCalls[One], *args: DeviceArray | Scalar, num_bins: NumBins,
             return_event: Literal[True], **options: Unpack[KernelOptions],
-        ) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
+        ) -> tuple[DeviceArray, cl.Event]: ...  # fmt: skip
 
         @overload
         def __call__(
@@ -84,15 +72,15 @@ class KernelCalls(Generic[K]):
 
         @overload
         def __call__(
-            self: KernelCalls[Named], *args: DeviceArray | Scalar, num_bins: NumBins,
+            self: KernelCalls[Ordered], *args: DeviceArray | Scalar, num_bins: NumBins,
             return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
-        ) -> dict[str, DeviceArray]: ...  # fmt: skip
+        ) -> tuple[DeviceArray, ...]: ...  # fmt: skip
 
         @overload
         def __call__(
-            self: KernelCalls[Named], *args: DeviceArray | Scalar, num_bins: NumBins,
+            self: KernelCalls[Ordered], *args: DeviceArray | Scalar, num_bins: NumBins,
             return_event: Literal[True], **options: Unpack[KernelOptions],
-        ) -> tuple[dict[str, DeviceArray], cl.Event]: ...  # fmt: skip
+        ) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
 
         @overload
         def __call__(
@@ -107,9 +95,16 @@ class KernelCalls(Generic[K]):
         ) -> tuple[dict[str, HostArray], cl.Event]: ...  # fmt: skip
 
         @overload
-        def bind(
-            self: KernelCalls[One], *args: DeviceArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
-        ) -> Bound[DeviceArray]: ...
+        def __call__(
+            self: KernelCalls[Named], *args: DeviceArray | Scalar, num_bins: NumBins,
+            return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
+        ) -> dict[str, DeviceArray]: ...  # fmt: skip
+
+        @overload
+        def __call__(
+            self: KernelCalls[Named], *args: DeviceArray | Scalar, num_bins: NumBins,
+            return_event: Literal[True], **options: Unpack[KernelOptions],
+        ) -> tuple[dict[str, DeviceArray], cl.Event]: ...  # fmt: skip
 
         @overload
         def bind(
@@ -118,8 +113,8 @@ class KernelCalls(Generic[K]):
 
         @overload
         def bind(
-            self: KernelCalls[Ordered], *args: DeviceArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
-        ) -> Bound[tuple[DeviceArray, ...]]: ...
+            self: KernelCalls[One], *args: DeviceArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
+        ) -> Bound[DeviceArray]: ...
 
         @overload
         def bind(
@@ -128,13 +123,18 @@ class KernelCalls(Generic[K]):
 
         @overload
         def bind(
-            self: KernelCalls[Named], *args: DeviceArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
-        ) -> Bound[dict[str, DeviceArray]]: ...
+            self: KernelCalls[Ordered], *args: DeviceArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
+        ) -> Bound[tuple[DeviceArray, ...]]: ...
 
         @overload
         def bind(
             self: KernelCalls[Named], *args: HostArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
         ) -> Bound[dict[str, HostArray]]: ...
+
+        @overload
+        def bind(
+            self: KernelCalls[Named], *args: DeviceArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
+        ) -> Bound[dict[str, DeviceArray]]: ...
 
         @overload
         def plan(
