@@ -128,7 +128,7 @@ class GroupBy:
             complex numbers; of integers, to 64 bits of the same kind for sums and products, and float64 for the others.
         reproducible : bool
             Whether sums, means and variances are bitwise the same in any order and on any device, see
-            `clhist.reduce_by_index`. They take sweeps of their own then, which are waited for.
+            `clhist.reduce_by_index`. Each then takes its own sweep, which are waited for.
         **columns : tuple of (array, str, ...)
             Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
             "argmax", "first", "last", "median", "prod", "any", "all". Of complex numbers "count", "sum", "mean" and
