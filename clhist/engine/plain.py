@@ -87,10 +87,10 @@ def pair_engine(context: cl.Context, spec: PairSpec) -> Engine:
     if spec.guarded:
         arguments += ["const uint limit", "uint *found"]
     if spec.guarded == "checked":
-        # Negative indices, and those of more than 32 bits, are the largest unsigned numbers. A branch that is never
-        # taken costs nothing: `min`, or a further bin for these, took up to twice the time on CPUs.
+        # Negative indices, and those of more than 32 bits, are the largest unsigned numbers. The branch is the one
+        # around the update, which costs nothing: `min`, or a further bin for these, took up to twice the time on CPUs.
         otherwise = "CLHIST_RELAXED_STORE(atomic_xchg, found, 0xffffffffu)"
-        code = f"if ((uint)CLHIST_BIN(indices[i]) < limit) {code}; else {otherwise}"
+        code = f"if (CLHIST_IN_PASS(indices[i])) {code}; else if ((uint)CLHIST_BIN(indices[i]) >= limit) {otherwise}"
     emits = spec.vector if spec.by_rows else 1
     return Engine.of(context, spec.operator, ", ".join(arguments), code, emits=emits)
 
