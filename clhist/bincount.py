@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator as python_operator
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
+from numpy.typing import ArrayLike, NDArray
 
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
@@ -24,6 +25,7 @@ from clhist.opencl.masks import mask_of, without_masked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import reproducible_form
+from clhist.typing import DeviceArray, HostArray
 
 # Sums of weights. -0.0 is the identity of +, and no sum of lifted weights is -0.0: only bins without weights hold it.
 _SUM = Operator(np.float64, "a + b", -0.0, "add", lift="v + 0.0", finish="a + 0.0")
@@ -40,30 +42,44 @@ _MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words fol
 _TOO_BIG = "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
 
 
+@overload
 def bincount(
-    x: Array,
-    weights: Array | None = None,
+    x: DeviceArray, weights: DeviceArray | None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
+    out: DeviceArray | None = ..., reproducible: bool = ...,
+) -> DeviceArray: ...  # fmt: skip
+@overload
+def bincount(
+    x: ArrayLike, weights: None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
+    out: HostArray | None = ..., reproducible: bool = ...,
+) -> NDArray[np.intp]: ...  # fmt: skip
+@overload
+def bincount(
+    x: ArrayLike, weights: ArrayLike, minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
+    out: HostArray | None = ..., reproducible: bool = ...,
+) -> NDArray[np.float64]: ...  # fmt: skip
+def bincount(
+    x: Any,
+    weights: Any = None,
     minlength: int = 0,
     *,
     queue: cl.CommandQueue | None = None,
-    out: Array | None = None,
+    out: Any = None,
     reproducible: bool = False,
-) -> Array:
-    """Return how often each value occurs, or the sum of its weights: `numpy.bincount`.
+) -> Any:
+    """Count the occurrences of each value, or sum their weights, like `numpy.bincount`.
 
     Parameters
     ----------
     x : array of shape (N,) of non-negative integers
-        NumPy's or PyOpenCL's. Unlike NumPy's function this one leaves out what is masked in a masked array, here or in
-        `weights`.
+        NumPy or PyOpenCL array. Unlike NumPy's function, masked entries are skipped, here and in `weights`.
     weights : array of shape (N,), optional
-        Of any real dtype; summed in float64.
+        Any real dtype; summed in float64.
     minlength : int
-        The least number of bins.
+        Minimum number of bins.
     queue : pyopencl.CommandQueue, optional
         Defaults to that of `x`, or the default one.
     out : array of shape (max(minlength, max(x) + 1),), optional
-        Where the result goes.
+        Array for the result.
     reproducible : bool
         Whether sums of weights are bitwise the same in any order, as of `reduce_by_index`. Counts always are.
 

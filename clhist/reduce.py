@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import ArrayLike, NDArray
 
 from clhist.codegen.arguments import integer
 from clhist.engine.given import call_of, queue_for, queue_of
@@ -33,15 +34,78 @@ from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 from clhist.planning.problem import CHOICES
 from clhist.race_factor import run
+from clhist.typing import AnyOperator, CallOptions, DeviceArray, DeviceValues, HostArray, HostValues, Shape
+
+S = TypeVar("S", bound=np.generic)
 
 # Options of a call; see `HistogramKernel.__call__`.
 _OPTIONS = {*CHOICES, "allocator", "wait_for", "return_event", "race_factor", "memory_budget"}
 
 
+@overload
+def reduce_by_index(
+    dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> NDArray[S]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[NDArray[S], cl.Event]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> DeviceArray: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[DeviceArray, cl.Event]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> HostArray: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[HostArray, cl.Event]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> tuple[HostArray, ...]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[tuple[HostArray, ...], cl.Event]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> tuple[DeviceArray, ...]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
 def reduce_by_index(
     dest: Any,
-    op: Operator | np.ufunc | str,
-    indices: Array,
+    op: AnyOperator,
+    indices: Any,
     values: Any,
     *,
     batched: bool = False,

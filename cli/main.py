@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "info": Entry("clhist.cli.info:info", "Show the OpenCL devices"),
         "selftest": Entry("clhist.cli.selftest:selftest", "Check that a device computes right"),
         "calibrate": Entry("clhist.cli.calibrate:calibrate", "Measure a device and write its profile"),
+        "report": Entry("clhist.cli.report.command:report", "Write an HTML page about a device"),
     },
     "Model": {
         "plan": Entry("clhist.cli.plan:plan", "Show how a histogram is computed"),

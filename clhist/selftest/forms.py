@@ -256,7 +256,7 @@ def _held_bins(at: Setting) -> None:
     if "clhist_hot_value" not in kernel.source(kernel.plan(_SIZE, 3, update="cas")):
         raise NotAvailableError("work-items of a CPU hold no bins")
     for name in ("all in one", "half in one", "one of two", "zipf"):
-        for update, memory in (("cas", "local"), ("cas", "global"), ("lock", "local"), ("lock", "global")):
+        for update, memory in _HOLDING:
             size = at.few(20_011)
             bins, values = drawn(name, at.rng, size, 97), at.rng.integers(-9, 9, size).astype(np.float32)
             expected = reference(np.add, bins, values, 97, dtype=np.float32)
