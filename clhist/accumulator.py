@@ -144,21 +144,25 @@ class Accumulator:
         for form, given, held in zip(self._forms, dests, self._held, strict=True):
             self._combine(form, given, held, out_is_partial=True)
 
+    def __repr__(self) -> str:
+        operators = ", ".join(map(str, self._outputs.operators))
+        return (
+            f"<Accumulator {operators}: {self._shapes} bins, {self.size:,} added, on {self._queue.device.name.strip()}>"
+        )
+
     @property
     def size(self) -> int:
         """How many elements, each an `i` of the map or an index, have been added."""
         return self._position - self._start
 
     def add(self, *args: Any, size: int | None = None) -> None:
-        """Add a piece of the stream.
+        """Add a chunk of the stream.
 
         Parameters
         ----------
         *args : array or scalar
-            For an operator the indices and the values, as `clhist.reduce_by_index` takes them: where the operator is on
-            (value, index) pairs, as `clhist.operators.argmax` is, values alone have their position in the whole stream
-            for an index. For a kernel the map's arguments, without `first_index`, none of them masked. All NumPy's or
-            all PyOpenCL's.
+            For an operator, indices and values as in `clhist.reduce_by_index`; positions count over the whole stream.
+            For a kernel, the map's arguments without `first_index`, none of them masked.
         size : int, optional
             N, as in `HistogramKernel.__call__`; only for a kernel.
 
@@ -175,10 +179,9 @@ class Accumulator:
 
         Notes
         -----
-        NumPy arrays that the map uses only at ``[i]`` are split into chunks along their first axis (further ones
-        included, in C order); others, and scalars, go whole with each chunk. Device arrays are not split. When `add`
-        returns, NumPy arrays may be changed. If anything is raised while chunks are computed, Ctrl-C included, the
-        chunks before stay added and the device is waited for.
+        NumPy arrays that the map uses only at ``[i]`` are split into chunks along their first axis; others, and scalars,
+        go whole with each chunk. Device arrays are not split. When `add` returns, NumPy arrays may be changed. If
+        anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for.
         """
         self._check_device()
         if self._engine is None:
@@ -195,7 +198,7 @@ class Accumulator:
         self._add(self._engine, given, first, size)
 
     def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> None:
-        """Add piece after piece.
+        """Add chunk after chunk.
 
         Parameters
         ----------

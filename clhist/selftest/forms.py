@@ -18,6 +18,7 @@ from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
 from clhist.selftest.reference import assert_same, folded
 from clhist.selftest.updates import expect
+from clhist.typing import Memory, Update
 
 _SIZE, _BINS = 3001, 61
 _TINY = 1501  # elements
@@ -27,6 +28,12 @@ _CHOICES: list[dict[str, Any]] = [
     {"memory": "global", "passes": 3, "copies": 2},
     {"memory_budget": 2**20},
 ]
+_HOLDING: tuple[tuple[Update, Memory], ...] = (  # updates that hold a bin, and in which memory
+    ("cas", "local"),
+    ("cas", "global"),
+    ("lock", "local"),
+    ("lock", "global"),
+)
 _ONE = operators.add(np.int32)
 
 Form = Callable[["Setting"], None]
