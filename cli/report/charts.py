@@ -7,7 +7,20 @@ from html import escape
 from math import ceil, floor, log10
 from typing import Any
 
-COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377", "#66ccee", "#ccbb44", "#888888", "#bb5566", "#004488")
+COLOURS = (
+    "#4477aa",
+    "#ee6677",
+    "#228833",
+    "#aa3377",
+    "#66ccee",
+    "#ccbb44",
+    "#888888",
+    "#bb5566",
+    "#004488",
+    "#117733",
+    "#882255",
+    "#dd9900",
+)
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM = 680, 340, 64, 40, 46
 
 

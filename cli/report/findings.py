@@ -12,6 +12,7 @@ import pyopencl as cl
 import clhist
 from clhist import HistogramKernel, default_queue, operators
 from clhist.cli.bench import peers
+from clhist.cli.bench.inputs import InputSpec
 from clhist.cli.bench.lab import Lab
 from clhist.cli.bench.suite import Request
 from clhist.cli.info import describe
@@ -59,19 +60,18 @@ def times(operation: str, *, quick: bool) -> dict[str, Any]:
     """Return the seconds of calls over bins: clhist's, those of the peers that are installed, and the floor F."""
     lab = Lab(default_queue())
     size = _ELEMENTS[device_kind(lab.device), quick]
-    request = Request(size, _QUICK_BINS if quick else _BINS, (operation,), (1,))
+    bins = _QUICK_BINS if quick else _BINS
     lines: dict[str, list[tuple[int, float]]] = {}
-    notes = []
-    for what, rows in peers.SUITE.run(lab, request):
+    notes, nbytes = [], 0
+    for what, rows in peers.SUITE.run(lab, Request(size, bins, (operation,), ())):
         for row in rows:
-            label = row.get("implementation", what)
+            label, nbytes = row.get("implementation", what), row["bytes"]
             if "call" in row:
                 lines.setdefault(label, []).append((row["num_bins"], row["call"]["median"]))
             if "note" in row:
                 notes.append(f"{label}, {row['num_bins']:,} bins: {row['note']}")
-        if rows and "floor" in rows[0]:
-            floor = "reading the input once"
-            lines.setdefault(floor, []).append((rows[0]["num_bins"], rows[0]["floor"]["median"]))
+    floor = lab.floor(lab.input(InputSpec(size, bins[0]), weighted=True), nbytes).median
+    lines["reading the input once"] = [(number, floor) for number in bins]
     return {"operation": operation, "num_elements": size, "lines": lines, "notes": notes}
 
 

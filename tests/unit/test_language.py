@@ -19,7 +19,7 @@ FORBIDDEN = {
     r"\bbegins? with nothing\b": "starts from the identity element, is initially empty",
     r"\bthe value that changes nothing\b": "identity element",
     r"\bwhat changes nothing\b": "identity element",
-    r"\bof (?:one's|your|their) own\b(?! (?:repository|choice))": "custom, own",
+    r"\bof (?:one's|your) own\b(?! (?:repository|choice))": "custom, own",
     r"\bas often as\b": "once per",
     r"\bfrom memory\b": "not verified",
     r"\bshared/": "a folder that a clone does not have",
