@@ -180,8 +180,8 @@ class Accumulator:
         Notes
         -----
         NumPy arrays that the map uses only at ``[i]`` are split into chunks along their first axis; others and scalars
-        go whole with each chunk. Device arrays are not split. When `add` returns, NumPy arrays may be changed. If
-        anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for.
+        go whole with each chunk. Device arrays are not split. When `add` returns, NumPy arrays may be changed.
+        If anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for.
         """
         self._check_device()
         if self._engine is None:
