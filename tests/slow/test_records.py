@@ -74,7 +74,7 @@ def test_words_of_a_scan_are_aligned_on_gpus(name, queue, monkeypatch, rng):
     monkeypatch.setattr(cl.device_type, "GPU", cl.device_type.CPU | cl.device_type.GPU)
     context = cl.Context([queue.device])
     operator = largest(RECORDS[name])
-    scan = sorting._scan(context, operator)
+    sorting._scan(context, operator)
     source = "\n".join(sources)
     assert "__local int *" in source  # how a GPU writes items of whole words to global memory
     assert "__packed__" not in source
