@@ -24,7 +24,7 @@ from clhist.planning.problem import FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
 from clhist.typing import AnyOperator, KernelSpec, NumBins
 
-_NO_CHOICE = (None,) * 6
+_NO_CHOICE = (None,) * 8
 
 
 class HistogramKernel(KernelCalls[K]):
@@ -145,14 +145,9 @@ class HistogramKernel(KernelCalls[K]):
             *,
             queue: cl.CommandQueue | None = None,
             race_factor: float = 1.0,
-            update: str | None = None,
-            memory: str | None = None,
-            copies: int | None = None,
-            passes: int | None = None,
-            work_group_size: int | None = None,
-            locks: int | None = None,
             memory_budget: int | None = None,
             num_histograms: int | None = None,
+            **choices: Any,
         ) -> Any:
             """Return the `Plan` of a call with these parameters; see `__call__`.
 
@@ -160,8 +155,7 @@ class HistogramKernel(KernelCalls[K]):
             """
             check_process()
             engine = self.engine
-            forced = Choices(update, memory, copies, passes, work_group_size, locks)
-            shapes = engine.outputs.shapes(num_bins)
+            forced, shapes = Choices(**choices), engine.outputs.shapes(num_bins)
             if num_histograms is not None:
                 num_histograms = integer("num_histograms", num_histograms, 1)
             size, device = integer("size", size, 0), queue_for(queue, self.context).device
@@ -186,6 +180,8 @@ class HistogramKernel(KernelCalls[K]):
             passes: int | None = None,
             work_group_size: int | None = None,
             locks: int | None = None,
+            pass_order: str | None = None,
+            counter_bits: int | None = None,
             memory_budget: int | None = None,
             num_histograms: int | None = None,
             offsets: Any = None,
@@ -232,6 +228,10 @@ class HistogramKernel(KernelCalls[K]):
                 UserWarning says once if the work-items or `memory_budget` allow fewer copies.
             locks : int, optional
                 Number of locks that the bins of all copies share, a power of two. Defaults to one per bin.
+            pass_order : {"in turn", "side by side"}, optional
+                Force how passes over local memory follow one another: side by side, all passes share one launch.
+            counter_bits : {4, 8, 16, 32}, optional
+                Force the width of counters in local memory where all values are 1 and are added.
             memory_budget : int, optional
                 Bytes that the copies may take in global memory. Defaults to a quarter of the device's.
             num_histograms : int, optional
@@ -269,7 +269,7 @@ class HistogramKernel(KernelCalls[K]):
             """
             if num_bins is None:
                 raise TypeError("num_bins: expected the number of bins, or a shape, got none")
-            choices = (update, memory, copies, passes, work_group_size, locks)
+            choices = (update, memory, copies, passes, work_group_size, locks, pass_order, counter_bits)
             forced = FREE if choices == _NO_CHOICE else Choices(*choices)
             call = Call(
                 num_bins,

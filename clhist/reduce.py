@@ -156,7 +156,8 @@ def reduce_by_index(
         Upper bound of ``abs(value)`` over all finite values, `dest` included. Only with `reproducible`.
     **options
         `allocator`, `wait_for`, `return_event`, `race_factor`, `memory_budget`, and what would force the model's
-        choices: `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks`. See `HistogramKernel.__call__`.
+        choices: `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks`, `pass_order`, `counter_bits`. See
+        `HistogramKernel.__call__`.
 
     Returns
     -------

@@ -48,6 +48,7 @@ Allocator: TypeAlias = Callable[[int], Any]
 
 Update: TypeAlias = Literal["private", "native", "cas", "lock", "sort"]
 Memory: TypeAlias = Literal["local", "global", "partitioned"]
+PassOrder: TypeAlias = Literal["in turn", "side by side"]
 RaceFactorMode: TypeAlias = Literal["sample", "sample once"]
 
 
@@ -59,6 +60,8 @@ class _Choices(TypedDict, total=False):
     passes: int | None
     work_group_size: int | None
     locks: int | None
+    pass_order: PassOrder | None
+    counter_bits: Literal[4, 8, 16, 32] | None
 
 
 class _Stream(_Choices, total=False):

@@ -20,7 +20,7 @@ from clhist.hardware.profile_files import load_profiles
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
 from clhist.planning.plan import Plan
-from clhist.planning.problem import PLACES, Choices, Histogram, Problem
+from clhist.planning.problem import COUNTER_BITS, PASS_ORDERS, PLACES, Choices, Histogram, Problem
 from clhist.planning.sweeps import is_worth_joining, join_sweeps, plan_sweeps
 from clhist.planning.updates import FORCEABLE, SORT, useful_copies
 from clhist.planning.workload import Workload
@@ -132,6 +132,12 @@ NUMBER = Number()
 @click.option("--passes", type=NUMBER, metavar="S", help="Force the number of passes.")
 @click.option("--work-group-size", type=NUMBER, metavar="B", help="Force the size of work-groups.")
 @click.option("--locks", type=NUMBER, metavar="LOCKS", help="Locks shared by all bins. [default: one per bin]")
+@click.option("--pass-order", type=click.Choice(PASS_ORDERS), help="Force the order of passes over local memory.")
+@click.option(
+    "--counter-bits",
+    type=click.Choice([str(bits) for bits in COUNTER_BITS]),
+    help="With --counts: force the width of counters in local memory.",
+)
 @click.option("--counts", is_flag=True, help="Every value is 1, so two counters may share a word.")
 @click.option(
     "--paper",
@@ -159,6 +165,8 @@ def plan(
     passes: int | None,
     work_group_size: int | None,
     locks: int | None,
+    pass_order: str | None,
+    counter_bits: str | None,
     counts: bool,
 ) -> None:
     """Show how a histogram is computed, and why.
@@ -191,7 +199,7 @@ def plan(
         device = replace(device, features=expected_features(device.kind, device.name))
     budget = default_budget if memory_budget is None else memory_budget
     place = None if memory == "auto" else memory
-    choices = Choices(update, place, copies, passes, work_group_size, locks)
+    choices = Choices(update, place, copies, passes, work_group_size, locks, pass_order, counter_bits and int(counter_bits))
     if ops:
         asked = _histograms(ops, dtypes, num_bins, counts)
         problem = Problem(

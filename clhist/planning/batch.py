@@ -9,8 +9,9 @@ from typing import ClassVar
 from clhist.planning import private
 from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import local_passes
+from clhist.planning.passes import with_best_order
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
-from clhist.planning.problem import FREE
+from clhist.planning.problem import FREE, IN_TURN
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
@@ -134,7 +135,20 @@ def _batched_local(load: Workload, update: str) -> Plan:
     passes = local_passes(load, trace, update, copies * teams)
     affordable = load.affordable(chunks, "native")
     groups = ceil(load.histograms * affordable / teams)
-    return _batch(load, trace, "local", update, copies, passes, group, groups, team, affordable, teams)
+    plan = _batch(load, trace, "local", update, copies, passes, group, groups, team, affordable, teams)
+    return _with_passes_aside(plan, load, chunks)
+
+
+def _with_passes_aside(plan: BatchedPlan, load: Workload, chunks: int) -> BatchedPlan:
+    """Return the plan with its passes side by side if there is a chunk of each histogram for every pass."""
+    resident = load.resident(load.histograms * chunks, plan.copies * load.copy_bytes(plan.update, plan.passes))
+    each = resident // load.histograms
+    ordered = with_best_order(plan, load, each) if plan.teams == 1 else plan
+    if ordered.pass_order == IN_TURN:
+        return ordered
+    return replace(
+        ordered, groups_per_histogram=ordered.work_groups, work_groups=load.histograms * ordered.work_groups
+    )
 
 
 def _batched_global(load: Workload, update: str) -> Plan:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, floor
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from clhist.planning.passes import with_best_order
 from clhist.planning.plan import Plan, Trace, make_plan
 from clhist.planning.times import ONE_PASS
 from clhist.planning.workload import Workload
@@ -18,6 +19,10 @@ class LocalPlan(Plan):
     strategy: ClassVar[str] = "local"
     rate: ClassVar[str | None] = ONE_PASS
     kernels: ClassVar[int] = 2
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        return {**super().choices, **({"pass_order": self.pass_order} if self.passes > 1 else {})}
 
 
 def local_copies(load: Workload, update: str) -> Plan:
@@ -45,7 +50,7 @@ def local_copies(load: Workload, update: str) -> Plan:
     trace.step("C", ceil(group / copies), "(2)", "ceil(B / M)")
     passes = local_passes(load, trace, update, copies)
     resident = resident_groups(load, trace, blocks, copies * load.copy_bytes(update, passes))
-    return make_plan(
+    plan = make_plan(
         LocalPlan,
         load,
         trace,
@@ -57,6 +62,7 @@ def local_copies(load: Workload, update: str) -> Plan:
         groups=load.affordable(resident, "native"),
         sharers=group,
     )
+    return with_best_order(plan, load, resident)
 
 
 def resident_groups(load: Workload, trace: Trace, blocks: int, used: int) -> int:

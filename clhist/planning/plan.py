@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any, ClassVar, TypeVar
 
 from clhist.operators.operator import Operator
+from clhist.planning.problem import IN_TURN, SIDE_BY_SIDE
 from clhist.planning.workload import Workload
 
 GLOBAL_WORK_GROUP = 256  # section V-A: "block sizes 1024 and 256 for shared and global memory"
@@ -82,6 +83,8 @@ class Plan:
         C: work-items that share one copy.
     passes, bins_per_pass : int
         S and H_chk.
+    pass_order : {"in turn", "side by side"}
+        How passes over local memory follow one another.
     work_group_size, work_groups : int
         B, and how many groups are launched in each pass.
     num_elements, num_bins : int
@@ -141,15 +144,17 @@ class Plan:
     output_indices: tuple[int, ...] = ()
     seconds: float | None = None
     refused: tuple[str, ...] = ()
+    pass_order: str = IN_TURN
 
     def __str__(self) -> str:
         named = [output.suffix.removeprefix("_") for output in self.outputs if output.suffix]
         names = f"{', '.join(named)}: " if named else ""
         refused = f" (the compiler refused {', '.join(self.refused)} memory)" if self.refused else ""
+        aside = f" {self.pass_order}" if self.pass_order == SIDE_BY_SIDE else ""
         return (
             f"{names}{self.num_elements:,} elements into {self.what()} on {self.profile}: {self.update} updates in "
             f"{self.memory} memory{self.how()}{refused}, copies M = {self.copies}, cooperation C = {self.cooperation}, "
-            f"passes S = {self.passes} of {self.bins_per_pass:,} bins, {self.work_groups} work-groups "
+            f"passes S = {self.passes} of {self.bins_per_pass:,} bins{aside}, {self.work_groups} work-groups "
             f"of {self.work_group_size}" + (f", predicted {self.seconds * 1e6:.0f} µs" if self.seconds else "")
         )
 

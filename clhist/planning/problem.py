@@ -10,6 +10,8 @@ from clhist.hardware.vendors import MEMORIES
 from clhist.operators.operator import Operator
 
 PLACES = (*MEMORIES, "partitioned")  # what a caller may force: "partitioned" groups the pairs by ranges of bins first
+IN_TURN, SIDE_BY_SIDE = PASS_ORDERS = ("in turn", "side by side")  # of passes over local memory
+COUNTER_BITS = (4, 8, 16, 32)  # of counters in local memory
 BIN_NUMBER_BYTES = 4  # of an element: one 32-bit bin, what rates are measured with
 
 
@@ -23,6 +25,8 @@ class Choices:
     passes: int | None = None
     work_group_size: int | None = None
     locks: int | None = None
+    pass_order: str | None = None
+    counter_bits: int | None = None
 
 
 FREE = Choices()
@@ -137,3 +141,10 @@ def check_numbers(named: Sequence[tuple[str, int | None, int]], race_factor: flo
         raise ValueError(f"race_factor: expected a finite number of at least 1, got {race_factor}")
     if choices.memory not in (None, *PLACES):
         raise ValueError(f"memory: expected one of {', '.join(PLACES)}, got {choices.memory!r}")
+    if choices.counter_bits not in (None, *COUNTER_BITS):
+        widths = ", ".join(map(str, COUNTER_BITS))
+        raise ValueError(f"counter_bits: expected one of {widths}, got {choices.counter_bits!r}")
+    if choices.pass_order not in (None, *PASS_ORDERS):
+        raise ValueError(f"pass_order: expected one of {', '.join(PASS_ORDERS)}, got {choices.pass_order!r}")
+    if choices.pass_order == SIDE_BY_SIDE and choices.memory not in (None, "local"):
+        raise ValueError(f"pass_order: {SIDE_BY_SIDE!r} is of passes over local memory, got memory={choices.memory!r}")

@@ -208,6 +208,7 @@ def _workload(
         counts=single is not None and single.counts and _can_be_packed(outputs[0].operator),
         rate_kinds=_rate_kinds(outputs, updates),
         read_bytes=problem.read_bytes,
+        loops=any(part_loops(part) for output in outputs for part in output.operator.parts),
     )
 
 

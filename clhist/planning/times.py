@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clhist.planning.plan import Plan
-from clhist.planning.problem import BIN_NUMBER_BYTES, MEMORIES
+from clhist.planning.problem import BIN_NUMBER_BYTES, MEMORIES, SIDE_BY_SIDE
 from clhist.planning.workload import Workload
 
 # What is measured of each kind of update, and then of all: names of the tables `[measured."..."]` in a profile.
-ONE_PASS, FURTHER_PASS, PACKED, PARTITIONED, EVERYWHERE = (
+ONE_PASS, FURTHER_PASS, PASS_ASIDE, PACKED, PARTITIONED, EVERYWHERE = (
     "one pass in local memory",
     "further pass in local memory",
+    "further pass side by side",
     "16-bit counters in local memory",
     "partitioned",
     "in global memory",
@@ -65,18 +66,32 @@ class Times:
         if plan.rate is None or plan.update == "private":
             return None
         overhead = self.overhead(plan)
-        rate, further = self._rate(plan.rate), self._rate(FURTHER_PASS if plan.rate == ONE_PASS else plan.rate)
+        rate = self._rate(plan.rate)
         bandwidth = self.rates.get(BANDWIDTH, 0)
         values = self.rates.get(VALUES[4 if self.value_bytes <= 4 else 8], 0)  # GB/s
-        if overhead is None or self.max_pairs is None or not all((rate, further, bandwidth, values)):
+        if overhead is None or self.max_pairs is None or not all((rate, bandwidth, values)):
             return None
         reading = self.read_bytes / (SWEEP_READING * bandwidth)
         each = max(self.max_pairs / rate, reading)
-        if plan.passes > 1:  # in global memory the updates dominate, however many passes they are made in
-            each += (plan.passes - 1) * max(self.max_pairs / further if plan.rate == ONE_PASS else 0.0, reading)
+        if plan.passes > 1:
+            further = self._further(plan, reading)
+            if further is None:
+                return None
+            each += (plan.passes - 1) * further
         if plan.rate == PARTITIONED:  # the rate is of bins alone
             each += (self.read_bytes - BIN_NUMBER_BYTES) / (SWEEP_READING * bandwidth) + self.value_bytes / values
         return overhead + plan.num_elements * each * 1e-9
+
+    def _further(self, plan: Plan, reading: float) -> float | None:
+        """Return the nanoseconds that each further pass takes for an element, or None."""
+        if plan.pass_order == SIDE_BY_SIDE:  # reads come from the cache, whose bandwidth is that of counts
+            rate, count = self._rate(PASS_ASIDE), self.rates.get(rate_name(COUNT, PASS_ASIDE), 0)
+            cached = self.read_bytes / (BIN_NUMBER_BYTES * count) if count else 0.0
+        elif plan.rate == ONE_PASS:
+            rate, cached = self._rate(FURTHER_PASS), reading
+        else:  # in global memory the updates dominate, however many passes they are made in
+            return reading
+        return max((self.max_pairs or 1) / rate, cached) if rate else None
 
     def overhead(self, plan: Plan) -> float | None:
         """Return the seconds of `plan` that are not of its elements: of kernels, and of cells filled and combined."""

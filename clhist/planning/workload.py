@@ -64,6 +64,8 @@ class Workload:
         `clhist.planning.updates.rate_kind` of the update in local and in global memory; empty if not known.
     read_bytes : int
         Bytes that the map reads for an element.
+    loops : bool
+        Whether a native update in local memory is a loop itself: see `clhist.planning.updates.part_loops`.
 
     Raises
     ------
@@ -91,6 +93,7 @@ class Workload:
     counts: bool = False
     rate_kinds: tuple[str, str] = ("", "")
     read_bytes: int = BIN_NUMBER_BYTES
+    loops: bool = False
 
     def __post_init__(self) -> None:
         if len(self.bin_bytes) != len(self.bins):

@@ -1,0 +1,72 @@
+"""The order of passes over local memory: one after the other, or side by side in one launch. Not in the paper.
+
+Side by side, the work-groups that are resident are dealt out among the ranges of bins and walk through the same tiles
+at the same time: the last-level cache serves all reads but the first, and each range has fewer copies to be combined.
+In turn, each range has all work-groups. That is better where updates of one bin wait for each other: a hot bin then
+keeps the whole device busy, and not only the share that its range has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clhist.planning.plan import P, Plan, Trace
+from clhist.planning.problem import IN_TURN, SIDE_BY_SIDE
+from clhist.planning.times import times_of
+from clhist.planning.workload import Workload
+
+
+def with_best_order(plan: P, load: Workload, resident: int) -> P:
+    """Return a plan, whose passes are in turn, with them in the better order.
+
+    Parameters
+    ----------
+    plan : Plan
+        In local memory.
+    load : Workload
+        What it is for.
+    resident : int
+        Work-groups that are on the device at a time.
+    """
+    if plan.passes == 1:
+        return plan
+    trace = Trace()
+    aside = replace(plan, pass_order=SIDE_BY_SIDE, work_groups=groups_side_by_side(load, plan.passes, resident))
+    times = times_of(load)["local"]
+    seconds = times.seconds(plan), times.seconds(aside)
+    for symbol, known in zip(("t_turn", "t_side"), seconds, strict=True):
+        if known is not None:
+            trace.step(symbol, known * 1e6, "", "passes in turn, or side by side: predicted from measured rates, us")
+    order, reason = _best_order(plan, load, resident, *seconds)
+    chosen = plan if order == IN_TURN else aside
+    trace.step("groups", chosen.work_groups, "", f"of each pass, passes {order}: {reason}")
+    return replace(chosen, steps=(*plan.steps, *trace.steps))
+
+
+def groups_side_by_side(load: Workload, passes: int, resident: int) -> int:
+    """Return how many work-groups each pass has if all passes share those that are resident."""
+    return load.affordable(max(1, resident // passes), "native")
+
+
+def _best_order(
+    plan: Plan, load: Workload, resident: int, in_turn: float | None, aside: float | None
+) -> tuple[str, str]:
+    """Return the order, and the reason for it; `in_turn` and `aside` are the predicted seconds."""
+    if load.choices.pass_order is not None:
+        return load.choices.pass_order, "forced"
+    if load.on_cpu:
+        return IN_TURN, "the cores of a CPU do not start together"
+    if plan.passes > resident:
+        return IN_TURN, f"only {resident} work-groups are resident"
+    if waits(load, plan.update):
+        return IN_TURN, "updates of a hot bin wait for each other, and would keep only its range busy"
+    if in_turn is not None and aside is not None:
+        return (SIDE_BY_SIDE if aside < in_turn else IN_TURN), "predicted to be faster"
+    if load.profile.rates and load.rate_kinds[0]:
+        return IN_TURN, "side by side has not been measured on this device (clhist calibrate)"
+    return SIDE_BY_SIDE, "the cache serves all reads but the first"
+
+
+def waits(load: Workload, update: str) -> bool:
+    """Whether an update of a shared copy in local memory is tried again while others update the same bin."""
+    return update in ("cas", "lock") or (update == "native" and load.loops)
