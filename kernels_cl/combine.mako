@@ -5,7 +5,7 @@
     dest_t = "accumulator_t" if spec.dest_is_partial else "value_t"
     out_t = "accumulator_t" if spec.out_is_partial else "value_t"
     cells = ", ".join(f"cells{n}" for n in range(len(operator.parts)))
-    stride = "clhist_bins" if spec.batch else "clhist_num_bins"
+    stride = "clhist_bins" if spec.batch or spec.is_dealt else "clhist_num_bins"
 
     ## Where the copies of bin k of all histograms begin, and how many there are.
     place = {
@@ -14,6 +14,8 @@
         "equal": "const ulong copies = clhist_copies, at = k / clhist_bins * copies * clhist_bins + k % clhist_bins;",
         "": "const ulong copies = clhist_copies, at = k;",
     }[spec.batch]
+    if spec.is_dealt:
+        place = "const ulong copies = clhist_copies, at = k % clhist_passes * (clhist_bins / clhist_passes) + k / clhist_passes;"
 
     def held(at):
         """The accumulator of a copy."""

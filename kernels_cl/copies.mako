@@ -111,7 +111,11 @@ ${flush_part(part.n, part.output.suffix, spec.team_size)}
 
 <%def name="flush_part(n, s, team)">
     {
+% if spec.is_dealt:
+    __global cell${n}_t *clhist_result = clhist_all${n} + (clhist_slot * clhist_passes + clhist_first${s}) * clhist_bins_per_pass${s};
+% else:
     __global cell${n}_t *clhist_result = clhist_all${n} + clhist_slot * clhist_num_bins${s} + clhist_first${s};
+% endif
     ## With few bins, a power of two of neighbouring work-items shares the copies of one bin.
     uint clhist_crew = 1;
     while (2 * clhist_crew * (uint)clhist_bins_per_pass${s} <= ${team} && 2 * clhist_crew <= clhist_copies)

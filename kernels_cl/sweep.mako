@@ -76,8 +76,13 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
 % if spec.covered:
     clhist_update_bin${s}(target, clhist_lift${s}(value), ${state.passed});  // there is a bin for every value of its type
 % else:
+% if spec.is_dealt:
+    const clhist_bin_t bin = mul_hi(target, clhist_magic) >> clhist_shift;  // target / clhist_passes
+    if (bin * clhist_passes + clhist_first${s} == target && bin < clhist_count${s}) {
+% else:
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
     if (bin < clhist_count${s}) {
+% endif
 % if spec.hot_bin:
         clhist_accumulate(bin, clhist_lift${s}(value), ${state.passed});
 % else:
@@ -136,9 +141,15 @@ ${partitioned.begin_part()}
 
 % for output in spec.outputs:
 <% s = output.suffix %>\
+% if spec.is_dealt:
+    const clhist_bin_t clhist_first${s} = get_group_id(1);  // every bin of which this is the rest
+    const clhist_bin_t clhist_count${s} = clhist_first${s} < clhist_num_bins${s}
+        ? (clhist_num_bins${s} - clhist_first${s} - 1) / clhist_passes + 1 : 0;
+% else:
     const clhist_bin_t clhist_first${s} = (clhist_bin_t)get_group_id(1) * clhist_bins_per_pass${s};
     const clhist_bin_t clhist_count${s} = clhist_is_open && clhist_first${s} < clhist_num_bins${s}
         ? min(clhist_bins_per_pass${s}, clhist_num_bins${s} - clhist_first${s}) : 0;
+% endif
 % endfor
 ${copies.cells_and_locks()}
 

@@ -74,6 +74,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         combine=_appended(plan, source, profile, used),
         in_turn=isinstance(plan, PrivatePlan) and plan.may_take_turns,
         covered=_is_covered(plan, source, profile),
+        is_dealt=plan.is_dealt,
     )
 
 
@@ -156,6 +157,7 @@ def combine_spec(
     fields: tuple[tuple[str, str], ...] = (),
     whole: bool = False,
     used: str = "",
+    is_dealt: bool = False,
 ) -> CombineSpec:
     """Return what the source of the second stage depends on.
 
@@ -169,7 +171,7 @@ def combine_spec(
         Work-items that a work-group may have.
     copies : int
         Copies of each bin.
-    batch, dest_is_partial, out_is_partial, fields, whole, used
+    batch, dest_is_partial, out_is_partial, fields, whole, used, is_dealt
         As in `CombineSpec`.
     """
     order, columns, rows = order_of(profile), 1, 1
@@ -180,4 +182,6 @@ def combine_spec(
             columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest_group)
             rows = max(1, min(wanted, largest_group // columns))
             rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
-    return CombineSpec(operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole, used)
+    return CombineSpec(
+        operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole, used, is_dealt
+    )

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 
 from clhist.hardware.profile import Profile
 from clhist.planning.plan import Output, Plan
-from clhist.planning.workload import ALIGNMENT, LOCK_BYTES
-
-# Below these, elements and bins are counted in 32 bits; a work-item's next element must not overflow either.
-NARROW_ELEMENTS = 2**31 - 2**24
-NARROW_BINS = 2**31 - 1
+from clhist.planning.workload import ALIGNMENT, LOCK_BYTES, NARROW_BINS, NARROW_ELEMENTS
 
 _ALIGNMENT = 128  # bytes: where each array begins in the scratch memory
 
@@ -65,3 +61,14 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     # Sweeps over partitions use its last words, so its size is a multiple of a word.
     sizes = (most // parts // ALIGNMENT * ALIGNMENT for parts in (4, 2, 1))
     return next((size for size in sizes if size >= end), -(-end // LOCK_BYTES) * LOCK_BYTES)
+
+
+def division(width: int) -> tuple[int, int]:
+    """Return m and s with ``n // width == (n * m >> 32) >> s`` for all n below 2^31; `width` is at least 2.
+
+    m is the smallest number of at most 32 bits that makes n * m / 2^(32 + s) exceed n / width by less than 1 / width.
+    """
+    if width & (width - 1) == 0:
+        return 2**31, width.bit_length() - 2
+    shift = width.bit_length() - 1
+    return -(-(2 ** (32 + shift)) // width), shift

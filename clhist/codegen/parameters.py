@@ -33,6 +33,8 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
             found.append(Parameter("const uint", "clhist_lock_mask", _UINT))
     if spec.batch in ("equal", "ragged"):
         found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
+    if spec.is_dealt:
+        found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("passes", "magic", "shift")]
     if spec.batch == "partitioned":
         found += partitioned_parameters()
     if spec.batch == "flattened":
@@ -92,6 +94,8 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
     found += [Parameter("const ulong", name, _ULONG) for name in ("clhist_num_bins", "clhist_bins", "clhist_copies")]
     if spec.batch == "ragged":
         found.append(Parameter("__global const ulong *", "clhist_first", None))
+    if spec.is_dealt:
+        found.append(Parameter("const uint", "clhist_passes", _UINT))
     if spec.used:
         found.append(Parameter("const ulong", "clhist_known", _ULONG))
         found.append(Parameter("__global char *", "clhist_found_base", None))

@@ -68,6 +68,8 @@ class SweepSpec:
         Whether there is one output, and an element emits at most one pair to it.
     combine : CombineSpec, optional
         Of the second stage, if it is in the same program.
+    is_dealt : bool
+        Whether bins are dealt out among the passes one by one, rather than in ranges of neighbours.
     in_turn : bool
         Whether a work-item may have several copies, to which neighbouring elements go in turn.
     covered : bool
@@ -94,6 +96,7 @@ class SweepSpec:
     combine: CombineSpec | None = None
     in_turn: bool = False
     covered: bool = False
+    is_dealt: bool = False
 
     @property
     def update(self) -> str:
@@ -273,6 +276,8 @@ class CombineSpec:
         Name and C type of each field of a structured value, if each has an array of its own.
     whole : bool
         Whether the copies are arrays of accumulators rather than one array for each part.
+    is_dealt : bool
+        Whether the bins of a copy lie as they were dealt out among passes.
     used : str
         C condition on an accumulator `total`: the largest bin that meets it is reported; none if empty.
     """
@@ -287,3 +292,4 @@ class CombineSpec:
     fields: tuple[tuple[str, str], ...] = ()
     whole: bool = False
     used: str = ""
+    is_dealt: bool = False

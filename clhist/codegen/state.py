@@ -109,6 +109,8 @@ class SweepState:
             found += [(f"const {self.bin_type}", f"clhist_{name}{output.suffix}") for name in ("first", "count")]
             if output.suffix in self.locked_suffixes:
                 found.append((f"const {self.lock_type}", f"clhist_lock_base{output.suffix}"))
+        if self.spec.is_dealt:
+            found += [("const uint", f"clhist_{name}") for name in ("passes", "magic", "shift")]
         found += [(f"{self.space} cell{part.n}_t *", f"clhist_cells{part.n}") for part in self.spec.parts]
         found += [(f"volatile {self.space} int *", f"clhist_locks{part.n}") for part in self.locked]
         found += [("const uint", "clhist_copies")] if self.is_local else []

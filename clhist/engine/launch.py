@@ -122,6 +122,7 @@ class Launch:
             values["clhist_bins"] = plan.copy_bins[k]
             values["clhist_copies"] = plan.global_copies if copies else 0
             values["clhist_first"] = tasks.first
+            values["clhist_passes"] = plan.passes
             used = ""
             if self.found is not None:
                 used, word = self.found.asked.used, self.found.word

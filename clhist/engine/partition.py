@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.from_plan import PAIR_BINS, PAIR_VALUES, partition_specs
+from clhist.codegen.layout import division
 from clhist.codegen.parameters import index_parameters, split_parameters
 from clhist.codegen.render import render_partition
 from clhist.codegen.specs import PartitionSpec, SweepSpec
@@ -106,17 +107,6 @@ class PartitionedSweep(Sweep):
         while plan.work_group_size % span:  # no work-items are left over, to read what others read
             span //= 2
         return span
-
-
-def division(width: int) -> tuple[int, int]:
-    """Return m and s with ``n // width == (n * m >> 32) >> s`` for all n below 2^31; `width` is at least 2.
-
-    m is the smallest number of at most 32 bits that makes n * m / 2^(32 + s) exceed n / width by less than 1 / width.
-    """
-    if width & (width - 1) == 0:
-        return 2**31, width.bit_length() - 2
-    shift = width.bit_length() - 1
-    return -(-(2 ** (32 + shift)) // width), shift
 
 
 def partitioned_sweep(

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.from_plan import combine_spec
-from clhist.codegen.layout import is_wide, scratch_layout
+from clhist.codegen.layout import division, is_wide, scratch_layout
 from clhist.codegen.parameters import clear_parameters, combine_parameters, sweep_parameters
 from clhist.codegen.render import render_combine, render_sweep
 from clhist.codegen.specs import CombineSpec, SweepSpec
@@ -78,6 +78,9 @@ class Sweep:
             mask = plan.locks - 1 if plan.locks is not None else 2**32 - 1 if plan.memory == "local" else 2**64 - 1
             found: dict[str, object] = {"clhist_size": plan.num_elements, "clhist_copies": plan.copies}
             found["clhist_lock_mask"] = mask
+            if plan.is_dealt:
+                found["clhist_passes"] = plan.passes
+                found["clhist_magic"], found["clhist_shift"] = division(plan.passes)
             for output, bins, each, chunk in zip(
                 self.spec.outputs, plan.bins, plan.bins_each, plan.chunks(), strict=True
             ):
@@ -106,6 +109,7 @@ class Sweep:
                 out_is_partial=result.out_is_partial,
                 fields=result.fields,
                 used=used,
+                is_dealt=self.plan.is_dealt,
             )
             if spec == self.spec.combine:
                 return Combine(spec, *appended_kernels(self.context, self.kernel, spec), 4 * device.max_compute_units)

@@ -2,8 +2,8 @@
 
 Side by side, the work-groups that are resident are dealt out among the ranges of bins and walk through the same tiles
 at the same time: the last-level cache serves all reads but the first, and each range has fewer copies to be combined.
-In turn, each range has all work-groups. That is better where updates of one bin wait for each other: a hot bin then
-keeps the whole device busy, and not only the share that its range has.
+In turn, each range has all work-groups. Where updates of one bin wait for each other, side by side takes bins that are
+dealt out among the passes one by one: hot bins that are neighbours, as those of Zipf's law, then meet in all passes alike.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from clhist.planning.plan import P, Plan, Trace
 from clhist.planning.problem import IN_TURN, SIDE_BY_SIDE
 from clhist.planning.times import times_of
-from clhist.planning.workload import Workload
+from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
 
 
 def with_best_order(plan: P, load: Workload, resident: int) -> P:
@@ -31,7 +31,12 @@ def with_best_order(plan: P, load: Workload, resident: int) -> P:
     if plan.passes == 1:
         return plan
     trace = Trace()
-    aside = replace(plan, pass_order=SIDE_BY_SIDE, work_groups=groups_side_by_side(load, plan.passes, resident))
+    aside = replace(
+        plan,
+        pass_order=SIDE_BY_SIDE,
+        is_dealt=waits(load, plan.update) and can_deal(load),
+        work_groups=groups_side_by_side(load, plan.passes, resident),
+    )
     times = times_of(load)["local"]
     seconds = times.seconds(plan), times.seconds(aside)
     for symbol, known in zip(("t_turn", "t_side"), seconds, strict=True):
@@ -65,6 +70,11 @@ def _best_order(
     if load.profile.rates and load.rate_kinds[0]:
         return IN_TURN, "side by side has not been measured on this device (clhist calibrate)"
     return SIDE_BY_SIDE, "the cache serves all reads but the first"
+
+
+def can_deal(load: Workload) -> bool:
+    """Whether bins may be dealt out: kernels divide them by the number of passes in 32 bits."""
+    return load.num_histograms is None and load.size <= NARROW_ELEMENTS and max(load.bins) <= NARROW_BINS
 
 
 def waits(load: Workload, update: str) -> bool:

@@ -85,6 +85,8 @@ class Plan:
         S and H_chk.
     pass_order : {"in turn", "side by side"}
         How passes over local memory follow one another.
+    is_dealt : bool
+        Whether bins are dealt out among the passes one by one, rather than in ranges of neighbours.
     work_group_size, work_groups : int
         B, and how many groups are launched in each pass.
     num_elements, num_bins : int
@@ -145,6 +147,7 @@ class Plan:
     seconds: float | None = None
     refused: tuple[str, ...] = ()
     pass_order: str = IN_TURN
+    is_dealt: bool = False
 
     def __str__(self) -> str:
         named = [output.suffix.removeprefix("_") for output in self.outputs if output.suffix]
@@ -204,7 +207,7 @@ class Plan:
     @property
     def copy_bins(self) -> tuple[int, ...]:
         """How many bins of each histogram a copy in global memory has."""
-        return self.bins
+        return tuple(self.passes * chunk for chunk in self.chunks()) if self.is_dealt else self.bins
 
     @property
     def bins_each(self) -> tuple[int, ...]:

@@ -16,6 +16,9 @@ from clhist.planning.updates import check_update
 
 LOCK_BYTES = 4
 ALIGNMENT = 16  # bytes: where each of several arrays begins in local memory
+# Below these, elements and bins are counted in 32 bits; a work-item's next element must not overflow either.
+NARROW_ELEMENTS = 2**31 - 2**24
+NARROW_BINS = 2**31 - 1
 # Bytes of local memory up to which a compute unit often has more than one work-group may use.
 SHARED_LOCAL_MEMORY = 48 * 1024
 

@@ -21,7 +21,7 @@ from clhist.accumulator import Accumulator
 from clhist.cli.main import main
 from clhist.codegen.maps import uniform_value
 from clhist.engine.given import Call, LargestBin
-from clhist.engine.partition import division
+from clhist.codegen.layout import division
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.planning.problem import Choices
