@@ -10,10 +10,10 @@
     __local uchar clhist_pool[${spec.capacity}] __attribute__((aligned(16)));
     uint clhist_room = 0;
     const uint clhist_team_number = get_local_id(0) / ${team};
-% if spec.packed:
-    __local uint *clhist_words = (__local uint *)clhist_pool;
+% if spec.counter_bits:
+${packed.pool()}
 % endif
-% for part in [] if spec.packed else parts:
+% for part in [] if spec.counter_bits else parts:
 <% alignment = state.end_alignment(part) %>\
     const uint clhist_cells_of_team${part.n} = (uint)clhist_bins_per_pass${part.output.suffix} * clhist_copies;
     __local cell${part.n}_t *clhist_own${part.n}
@@ -42,11 +42,10 @@
 
 ## The cells that this work-item updates, and the number of the lock of its bin 0.
 <%def name="cells_and_locks()">
-% if spec.packed:
-    __global uint *clhist_beyond
-        = (__global uint *)clhist_all0 + (size_t)get_num_groups(0) * clhist_num_bins${spec.outputs[0].suffix};
+% if spec.counter_bits:
+${packed.arrays(spec.outputs[0].suffix)}
 % endif
-% for part in [] if spec.packed else parts:
+% for part in [] if spec.counter_bits else parts:
 <% s = part.output.suffix %>\
 % if state.is_local:
     __local cell${part.n}_t *clhist_cells${part.n} = clhist_own${part.n} + clhist_lane % clhist_copies;
@@ -66,10 +65,10 @@
 ## Sets the copies to the neutral element. Shared copies in global memory were cleared by another kernel.
 <%def name="initialise()">
 % if state.is_local:
-% if spec.packed:
+% if spec.counter_bits:
 ${packed.clear(spec.outputs[0].suffix)}
 % endif
-% for part in [] if spec.packed else parts:
+% for part in [] if spec.counter_bits else parts:
     for (uint k = clhist_lane; k < (uint)clhist_count${part.output.suffix} * clhist_copies; k += ${spec.team_size})
         clhist_own${part.n}[k].value = clhist_neutral${part.n}();
 % endfor
@@ -98,10 +97,10 @@ ${partitioned.clear_range()}
 ## Combines the local copies of each team and writes one copy to global memory.
 <%def name="flush()">
     barrier(CLK_LOCAL_MEM_FENCE);
-% if spec.packed:
+% if spec.counter_bits:
 ${packed.flush(spec.outputs[0].suffix)}
 % endif
-% for part in [] if spec.packed else parts:
+% for part in [] if spec.counter_bits else parts:
 ${flush_part(part.n, part.output.suffix, spec.team_size)}
 % endfor
 % if state.has_tasks or state.is_partitioned:

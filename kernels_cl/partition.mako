@@ -60,6 +60,10 @@ void clhist_map(${", ".join([*sweep.map_parameters(), "const clhist_index_t i", 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_split(${", ".join(parameter.declaration for parameter in split_parameters)})
 {
+% if sweep.after_flag:
+    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) == 0)
+        return;
+% endif
 ${types.arrays(sweep)}\
     __local uint clhist_counts[${most * counters}];
     __local uint clhist_ends[${most}];
@@ -187,6 +191,10 @@ ${scan("clhist_ends", most)}
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_index(${", ".join(parameter.declaration for parameter in index_parameters)})
 {
+% if sweep.after_flag:
+    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) == 0)
+        return;
+% endif
     __local uint clhist_ends[${group}];
     const uint clhist_lane = get_local_id(0);
     const ulong clhist_row = (ulong)get_group_id(0) * clhist_tiles;

@@ -54,10 +54,10 @@ ${update.attempt(part, state.space, spec.fence)}
 </%types:functions>
 % endfor
 
-% if spec.packed:
+% if spec.counter_bits:
 ${packed.emit(spec.outputs[0].suffix)}
 % endif
-% for output in [] if spec.packed else spec.outputs:
+% for output in [] if spec.counter_bits else spec.outputs:
 <% s = output.suffix %>\
 void clhist_update_bin${s}(const clhist_bin_t bin, const accumulator${s}_t lifted, ${state.declared})
 {
@@ -114,6 +114,10 @@ ${partitioned.group_of()}
 __kernel __attribute__((reqd_work_group_size(${spec.work_group_size}, 1, 1)))
 void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_parameters)})
 {
+% if spec.after_flag:
+    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) == 0)
+        return;
+% endif
 ${types.arrays(spec)}\
     const size_t clhist_item = get_global_id(0), clhist_items = get_global_size(0);
 % if spec.hot_bin:

@@ -1,3 +1,4 @@
+<%namespace name="packed" file="packed.mako"/>
 ## The order in which work-items go through the elements: blocked (each has consecutive elements, as CPUs prefer) or
 ## striped (neighbouring work-items have neighbouring elements, so that GPUs coalesce the loads), with wide loads.
 
@@ -39,6 +40,10 @@
 ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % endif
     for (clhist_index_t i = clhist_done + clhist_rank * ${spec.team_size} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${spec.team_size}) {
+% if spec.vector_width * spec.loads == 1:
+${packed.load_flag()}
+${packed.heed_flag()}
+% endif
         clhist_map(${state.next_element}, ${state.passed});
     }
 </%def>
@@ -55,6 +60,7 @@ ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
     const clhist_index_t clhist_tiles = (clhist_end - clhist_done) / ${tile};
     for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
         const clhist_index_t clhist_start = clhist_done + clhist_tile * ${tile} + (clhist_index_t)clhist_lane * ${lanes};
+${packed.load_flag()}
 % for load in range(loads):
 % for argument in streamed:
 <% kind = state.loaded_type(argument) %>\
@@ -62,7 +68,12 @@ ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
             = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * team});
 % endfor
 % endfor
+${packed.heed_flag()}
 % for load in range(loads):
+% if spec.raises_flag and load:
+        if (*clhist_spills > clhist_most_spills)
+            break;
+% endif
 % for lane in range(lanes):
 <% these = state.map_arguments(lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}") %>\
         clhist_map(${these}, ${state.passed});

@@ -87,12 +87,10 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
             found |= _values(timer, _Timer.of(bench, profile, kind, *_WITH_VALUES[kind], size, inputs))
         for what, bins, choices in (
             (ONE_PASS, _FEW, {"memory": "local", "passes": 1}),
-            (PACKED, profile.local_memory // 4 + 1, {}),  # too many for counters of 32 bits
             (PARTITIONED, _MANY, {"memory": "partitioned"}),
             (EVERYWHERE, _MANY, {"memory": "global"}),
         ):
-            if kind == COUNT or what != PACKED:
-                found |= timer.rate(what, bins, found, **choices)
+            found |= timer.rate(what, bins, found, **choices)
         one, two = (timer.seconds(_FEW, memory="local", passes=passes) for passes in (1, 2))
         if further := _longer(one, two):
             samples, method = [size / further / 1e9], f"{size} elements, {_FEW} bins, two passes against one"

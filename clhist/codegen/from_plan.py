@@ -69,13 +69,24 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         preamble=source.preamble,
         features=profile.features or frozenset(),
         ignored=tuple(ignored),
-        packed=isinstance(plan, PackedPlan),
+        counter_bits=plan.counter_bits if isinstance(plan, PackedPlan) else 0,
         single_pair=source.has_single_pair,
         combine=_appended(plan, source, profile, used),
         in_turn=isinstance(plan, PrivatePlan) and plan.may_take_turns,
         covered=_is_covered(plan, source, profile),
         is_dealt=plan.is_dealt,
     )
+
+
+def robust_spec(plan: PackedPlan, spec: SweepSpec, profile: Profile) -> SweepSpec:
+    """Return what the sweep that `plan` has behind it depends on; `spec` is that of the packed counters."""
+    robust = plan.robust
+    assert robust is not None
+    capacity = local_capacity(plan.outputs, replace(robust, outputs=plan.outputs), profile)
+    return replace(
+        spec, counter_bits=0, after_flag=True, capacity=capacity, work_group_size=robust.work_group_size,
+        wide=is_wide(robust),
+    )  # fmt: skip
 
 
 def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:
@@ -158,6 +169,7 @@ def combine_spec(
     whole: bool = False,
     used: str = "",
     is_dealt: bool = False,
+    counter_bits: int = 0,
 ) -> CombineSpec:
     """Return what the source of the second stage depends on.
 
@@ -171,7 +183,7 @@ def combine_spec(
         Work-items that a work-group may have.
     copies : int
         Copies of each bin.
-    batch, dest_is_partial, out_is_partial, fields, whole, used, is_dealt
+    batch, dest_is_partial, out_is_partial, fields, whole, used, is_dealt, counter_bits
         As in `CombineSpec`.
     """
     order, columns, rows = order_of(profile), 1, 1
@@ -183,5 +195,6 @@ def combine_spec(
             rows = max(1, min(wanted, largest_group // columns))
             rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
     return CombineSpec(
-        operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole, used, is_dealt
-    )
+        operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole, used, is_dealt,
+        counter_bits,
+    )  # fmt: skip

@@ -35,6 +35,8 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
     if spec.is_dealt:
         found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("passes", "magic", "shift")]
+    if spec.raises_flag:
+        found.append(Parameter("const uint", "clhist_most_spills", _UINT))
     if spec.batch == "partitioned":
         found += partitioned_parameters()
     if spec.batch == "flattened":
@@ -46,6 +48,8 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("const ulong", "clhist_each", _ULONG))
     if spec.batch == "ragged":
         found.append(Parameter("__global const clhist_index_t *", "clhist_table", None))
+    if spec.after_flag:
+        found.append(Parameter("const ulong", "clhist_flag_place", _ULONG))
     return tuple(found)
 
 
@@ -68,14 +72,24 @@ def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     found.append(Parameter("__global char *", "clhist_pairs", None))
     found += [Parameter("const ulong", f"clhist_{name}_place", _ULONG) for name in ("bins", "values")]
     found.append(Parameter("__global uint *", "clhist_starts", None))
-    return tuple(found)
+    return (*found, *flag_parameters(spec))
 
 
-def index_parameters() -> tuple[Parameter, ...]:
+def flag_parameters(spec: PartitionSpec) -> list[Parameter]:
+    """Return the parameters of a kernel that partitions only if narrow counters raised their flag."""
+    if not spec.sweep.after_flag:
+        return []
+    return [
+        Parameter("__global const char *", "clhist_scratch", None),
+        Parameter("const ulong", "clhist_flag_place", _ULONG),
+    ]
+
+
+def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_index``, in order."""
     found = [Parameter("__global const uint *", "clhist_starts", None)]
     found += [Parameter("__global uint *", name, None) for name in ("clhist_sums", "clhist_totals")]
-    return (*found, Parameter("const uint", "clhist_tiles", _UINT))
+    return (*found, Parameter("const uint", "clhist_tiles", _UINT), *flag_parameters(spec))
 
 
 def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
@@ -96,6 +110,8 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("__global const ulong *", "clhist_first", None))
     if spec.is_dealt:
         found.append(Parameter("const uint", "clhist_passes", _UINT))
+    if spec.counter_bits:
+        found += [Parameter("const ulong", f"clhist_{name}", _ULONG) for name in ("packed_place", "rows")]
     if spec.used:
         found.append(Parameter("const ulong", "clhist_known", _ULONG))
         found.append(Parameter("__global char *", "clhist_found_base", None))

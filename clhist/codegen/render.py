@@ -99,7 +99,7 @@ def render_partition(spec: PartitionSpec) -> str:
         "partition.mako",
         spec=spec,
         split_parameters=split_parameters(spec),
-        index_parameters=index_parameters(),
+        index_parameters=index_parameters(spec),
         preamble_of=_preambles((*sweep.ignored, *sweep.outputs)),
         map_body=read_ahead(sweep.map, sweep.streamed),
         declare=declare,

@@ -16,6 +16,7 @@ from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
+from clhist.planning.packed import FLAGLESS_BITS
 from clhist.planning.plan import Output
 from clhist.planning.updates import part_loops, slowest
 
@@ -62,8 +63,10 @@ class SweepSpec:
         What the device has, of `clhist.hardware.atomics.ALL_FEATURES`.
     ignored : tuple of Output
         Histograms that the map emits to, but another sweep fills.
-    packed : bool
-        Whether two 16-bit counters share each word of local memory; the single output then counts.
+    counter_bits : int
+        Width of counters that share words of local memory; the single output then counts. 0 for others.
+    after_flag : bool
+        Whether it computes only if narrow counters, before it, raised their flag.
     single_pair : bool
         Whether there is one output, and an element emits at most one pair to it.
     combine : CombineSpec, optional
@@ -91,7 +94,8 @@ class SweepSpec:
     preamble: str = ""
     features: frozenset[str] = frozenset()
     ignored: tuple[Output, ...] = ()
-    packed: bool = False
+    counter_bits: int = 0
+    after_flag: bool = False
     single_pair: bool = False
     combine: CombineSpec | None = None
     in_turn: bool = False
@@ -118,13 +122,18 @@ class SweepSpec:
         )
 
     @property
+    def raises_flag(self) -> bool:
+        """Whether the counters are so narrow that whole ones may have to take their place."""
+        return 0 < self.counter_bits < FLAGLESS_BITS
+
+    @property
     def hot_bin(self) -> bool:
         """Whether work-items cache one hot bin in registers; only for updates that serialise under contention.
 
         Any in global memory; in local memory compare-exchange, locks, and additions that are loops themselves.
         """
         parts = self.parts
-        if not self.single_pair or self.order != "interleaved" or self.update == "private" or self.packed:
+        if not self.single_pair or self.order != "interleaved" or self.update == "private" or self.counter_bits:
             return False
         if self.memory == "global":
             return True
@@ -278,6 +287,8 @@ class CombineSpec:
         Whether the copies are arrays of accumulators rather than one array for each part.
     is_dealt : bool
         Whether the bins of a copy lie as they were dealt out among passes.
+    counter_bits : int
+        Width of packed counters; 0 for copies of whole bins.
     used : str
         C condition on an accumulator `total`: the largest bin that meets it is reported; none if empty.
     """
@@ -293,3 +304,9 @@ class CombineSpec:
     whole: bool = False
     used: str = ""
     is_dealt: bool = False
+    counter_bits: int = 0
+
+    @property
+    def has_flag(self) -> bool:
+        """Whether copies of whole bins take the place of packed counters that raised their flag."""
+        return 0 < self.counter_bits < FLAGLESS_BITS

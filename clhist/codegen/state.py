@@ -89,9 +89,13 @@ class SweepState:
     def variables(self) -> tuple[tuple[str, str], ...]:
         """What an update needs besides bin and value: C types and names, in the order in which they are passed."""
         spec, found = self.spec, []
-        if spec.packed:
-            found.append((f"const {self.bin_type}", f"clhist_count{spec.outputs[0].suffix}"))
-            found += [("__local uint *", "clhist_words"), ("__global uint *", "clhist_beyond")]
+        if spec.counter_bits:
+            suffix = spec.outputs[0].suffix
+            found += [(f"const {self.bin_type}", f"clhist_{name}{suffix}") for name in ("first", "count")]
+            found += [("volatile __local uint *", "clhist_words"), ("volatile __global uint *", "clhist_beyond")]
+            if spec.raises_flag:
+                found += [("volatile __local uint *", "clhist_spills"), ("volatile __global uint *", "clhist_flag")]
+                found.append(("const uint", "clhist_most_spills"))
         else:
             found += self._of_copies()
         if spec.hot_bin:

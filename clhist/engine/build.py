@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
-from clhist.codegen.from_plan import partition_specs, sweep_spec
+from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
 from clhist.codegen.render import render_partition, render_sort_pairs, render_sweep
 from clhist.codegen.source import Source
 from clhist.codegen.specs import SweepSpec
@@ -164,7 +164,8 @@ class Builder:
             return partitioned_sweep(self.context, plan, spec, options, value=histogram.value, local_memory=room)
         kernel = sweep_kernel(self.context, spec, options)
         if isinstance(plan, PackedPlan):
-            return PackedSweep(plan=plan, spec=spec, kernel=kernel)
+            robust = None if plan.robust is None else self._built(plan.robust, robust_spec(plan, spec, profile), profile)
+            return PackedSweep(plan=plan, spec=spec, kernel=kernel, robust=robust)
         return Sweep(plan=plan, spec=spec, kernel=kernel)
 
     def plan(self, device: cl.Device, problem: Problem, indices: tuple[int, ...] | None = None) -> tuple[Plan, ...]:

@@ -101,11 +101,11 @@ class Launch:
             copies = tasks.slots if tasks.slots is not None else plan.global_copies * plan.num_histograms
         places, size = sweep.layout(copies)
         scratch = None
-        if copies:
+        if size:
             scratch = allocated(allocate, size, purpose(plan))
 
-            def clear(places: Mapping[str, int], copies: int) -> None:
-                self._clear(sweep, enqueued, scratch, places, copies, tasks.kind)
+            def clear(places: Mapping[str, int], copies: int, cells: int | None = None) -> None:
+                self._clear(sweep, enqueued, scratch, places, copies, tasks.kind, cells)
 
             sweep.clear(clear, places, copies)
             sweep.enqueue(enqueued, tasks, self._values(sweep, scratch, places, tasks), allocate)
@@ -123,6 +123,7 @@ class Launch:
             values["clhist_copies"] = plan.global_copies if copies else 0
             values["clhist_first"] = tasks.first
             values["clhist_passes"] = plan.passes
+            values |= sweep.combine_numbers(places)
             used = ""
             if self.found is not None:
                 used, word = self.found.asked.used, self.found.word
@@ -134,7 +135,14 @@ class Launch:
             n += parts
 
     def _clear(
-        self, sweep: Sweep, enqueued: Enqueued, scratch: Any, places: Mapping[str, int], copies: int, kind: str
+        self,
+        sweep: Sweep,
+        enqueued: Enqueued,
+        scratch: Any,
+        places: Mapping[str, int],
+        copies: int,
+        kind: str,
+        some: int | None = None,
     ) -> None:
         group = 1 if self.profile.kind == "cpu" else min(256, self.profile.work_group_size)
         n = 0
@@ -142,7 +150,7 @@ class Launch:
         for k, (output, bins) in enumerate(zip(sweep.spec.outputs, sweep.plan.bins, strict=True)):
             result, used = self.results[sweep.plan.output_indices[k]], self.found.asked.used if self.found else ""
             kernel = sweep.combine(k, result, self.profile, device, kind, used).clear
-            cells, parts = copies * bins, len(output.operator.parts)
+            cells, parts = copies * bins if some is None else some, len(output.operator.parts)
             groups = min(-(-cells // group), 16 * device.max_compute_units)
             values: dict[str, object] = {"clhist_scratch": scratch, "clhist_num_cells": cells}
             for p in range(parts):

@@ -1,21 +1,61 @@
-"""Packed counters: besides the copies of the work-groups one in global memory takes what the counters cannot hold."""
+"""Packed counters: their words, what they cannot hold, and the robust plan behind them that a flag calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from clhist.engine.stages import Sweep
+import pyopencl as cl
+
+from clhist.engine.batch import Batch
+from clhist.engine.stages import NO_BATCH, Enqueued, Sweep, Tasks
+from clhist.opencl.memory import Allocator
+from clhist.planning import packed
 from clhist.planning.packed import PackedPlan
+
+_WORD_BYTES = 4
+_ALIGNMENT = 128
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PackedSweep(Sweep):
-    """A sweep whose counters spill into the last copy, which has to be cleared before."""
+    """A sweep whose counters spill into whole ones, and the one behind it that counts again if they spill too often.
+
+    In scratch memory the copies of `robust` come first, then what was spilled, with the flag, then the words.
+    """
 
     plan: PackedPlan
+    robust: Sweep | None = None
 
-    def clear(self, clear: Callable[[Mapping[str, int], int], None], places: Mapping[str, int], copies: int) -> None:
-        (part,) = self.spec.outputs[0].operator.parts
-        before = self.plan.work_groups * self.plan.num_bins * part.cell_bytes
-        clear({**places, "clhist_place0": places["clhist_place0"] + before}, 1)
+    @property
+    def copies(self) -> int:
+        return self.plan.work_groups
+
+    def kernel_numbers(self) -> dict[str, object]:
+        return {**super().kernel_numbers(), "clhist_most_spills": packed.MOST_SPILLS}
+
+    def layout(self, copies: int) -> tuple[dict[str, int], int]:
+        places, size = super().layout(copies)
+        if not self.plan.num_elements:
+            return places, 0
+        place = -(-size // _ALIGNMENT) * _ALIGNMENT
+        words = self.plan.records + self.plan.work_groups * self.plan.row_words
+        flag = place + _WORD_BYTES * (self.plan.records - 1)
+        return {**places, "clhist_packed_place": place, "clhist_flag_place": flag}, place + _WORD_BYTES * words
+
+    def tasks(self, batch: Batch | None, queue: cl.CommandQueue, allocate: Allocator) -> Tasks:
+        return NO_BATCH if self.robust is None else self.robust.tasks(batch, queue, allocate)
+
+    def clear(self, clear: Callable[..., None], places: Mapping[str, int], copies: int) -> None:
+        clear({**places, "clhist_place0": places["clhist_packed_place"]}, 1, self.plan.records)
+
+    def enqueue(self, enqueued: Enqueued, tasks: Tasks, values: Mapping[str, object], allocate: Allocator) -> None:
+        super().enqueue(enqueued, NO_BATCH, {**values, "clhist_place0": values["clhist_packed_place"]}, allocate)
+        if self.robust is not None:
+            self.robust.enqueue(enqueued, tasks, {**values, **self.robust.kernel_numbers()}, allocate)
+
+    def combine_numbers(self, places: Mapping[str, int]) -> dict[str, object]:
+        return {
+            "clhist_packed_place": places.get("clhist_packed_place", 0),
+            "clhist_rows": self.plan.work_groups if self.plan.num_elements else 0,
+        }

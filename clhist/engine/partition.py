@@ -137,4 +137,4 @@ def partitioned_sweep(
 def _kernels(context: cl.Context, spec: PartitionSpec, options: tuple[str, ...]) -> tuple[Kernel, Kernel]:
     program = build(context, render_partition(spec), options)
     split = Kernel(program, "clhist_split", split_parameters(spec))
-    return split, Kernel(program, "clhist_index", index_parameters())
+    return split, Kernel(program, "clhist_index", index_parameters(spec))

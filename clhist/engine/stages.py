@@ -20,6 +20,7 @@ from clhist.opencl.arrays import Operand, read_only_buffer
 from clhist.opencl.memory import Allocator, in_order
 from clhist.opencl.program import Kernel, build, kept_by_context
 from clhist.planning.batch import BatchedPlan, FlattenedPlan
+from clhist.planning.packed import WORD_BITS
 from clhist.planning.plan import Plan
 
 
@@ -66,6 +67,11 @@ class Sweep:
     kernel: Kernel
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def copies(self) -> int:
+        """Copies of each bin that are combined."""
+        return self.plan.global_copies
+
     def layout(self, copies: int) -> tuple[dict[str, int], int]:
         """Return the scratch layout of so many copies; see `scratch_layout`."""
         return self._keep(copies, lambda: scratch_layout(self.spec.outputs, self.plan, copies))
@@ -103,13 +109,14 @@ class Sweep:
                 operator,
                 profile,
                 largest_group=device.max_work_group_size,
-                copies=self.plan.global_copies,
+                copies=self.copies,
                 batch=batch,
                 dest_is_partial=result.dest_is_partial,
                 out_is_partial=result.out_is_partial,
                 fields=result.fields,
                 used=used,
                 is_dealt=self.plan.is_dealt,
+                counter_bits=self.spec.counter_bits,
             )
             if spec == self.spec.combine:
                 return Combine(spec, *appended_kernels(self.context, self.kernel, spec), 4 * device.max_compute_units)
@@ -117,11 +124,15 @@ class Sweep:
 
         return self._keep((k, batch, used, *form), make)
 
+    def combine_numbers(self, places: Mapping[str, int]) -> dict[str, object]:
+        """Return what else the second stage is given."""
+        return {}
+
     def tasks(self, batch: Batch | None, queue: cl.CommandQueue, allocate: Allocator) -> Tasks:
         """Return what the kernels must know of a batch; a table of tasks is uploaded."""
         return NO_BATCH if batch is None else tasks_of(self.plan, batch, queue)
 
-    def clear(self, clear: Callable[[Mapping[str, int], int], None], places: Mapping[str, int], copies: int) -> None:
+    def clear(self, clear: Callable[..., None], places: Mapping[str, int], copies: int) -> None:
         """Have `clear` initialise the copies that the kernels expect to be: those that work-items share."""
         if self.plan.memory == "global" and self.plan.update != "private":
             clear(places, copies)
@@ -163,7 +174,8 @@ class Combine:
         if self.spec.order == "blocked":
             group, groups = 1, min(bins, self.most_groups)
         else:
-            group, groups = self.spec.columns * self.spec.rows, -(-bins // self.spec.columns)
+            columns = self.spec.columns * (WORD_BITS // (self.spec.counter_bits or WORD_BITS))
+            group, groups = self.spec.columns * self.spec.rows, -(-bins // columns)
         given = {**values, "clhist_num_bins": bins, "has_dest": result.dest is not None}
         suffixes = [f"_{name}" for name, _ in result.fields] or _ONE_ARRAY
         for suffix, dest, out in zip(suffixes, result.dest or result.out, result.out, strict=True):

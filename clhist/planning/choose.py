@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from clhist.planning.batch import BatchedPlan, FlattenedPlan, batched
 from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import LocalPlan, local_copies, needs_passes
-from clhist.planning.packed import PackedPlan, can_pack, packed_counters
+from clhist.planning.packed import WIDTHS, PackedPlan, may_pack, packed_counters, packed_passes
 from clhist.planning.partition import MOST_PREDICTED, PartitionedPlan, is_worth_partitioning, partitioned
 from clhist.planning.plan import Plan, Trace, after
 from clhist.planning.private import PrivatePlan, private_copies
@@ -47,8 +47,15 @@ class _Candidate:
     is_needed: bool  # to compare at all
 
 
+def _counters(load: Workload, update: str, everywhere: str, *, bits: int) -> Plan:
+    if not needs_passes(load) or not may_pack(load, update, bits):
+        raise ValueError(f"counter_bits: none of {bits} bits")
+    return packed_counters(load, update, bits)
+
+
 CANDIDATES = (
-    _Candidate("t_local", lambda load, local, everywhere: _local(load, local), True),
+    _Candidate("t_local", lambda load, local, everywhere: local_copies(load, local), True),
+    *(_Candidate(f"t_{bits}bit", partial(_counters, bits=bits), False) for bits in WIDTHS),
     _Candidate("t_partitioned", lambda load, local, everywhere: _few_partitions(load, local), False),
     _Candidate("t_global", lambda load, local, everywhere: global_copies(load, everywhere), True),
 )
@@ -82,7 +89,7 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
         return batched(load, local_update, global_update)
     if choices.memory == "partitioned":
         return partitioned(load, local_update)
-    if choices.memory == "local":
+    if choices.memory == "local" or choices.counter_bits in WIDTHS:
         return _local(load, local_update)
     if choices.update == "private" or (choices.update is None and choices.copies is None and load.on_cpu):
         return private_copies(load)
@@ -99,8 +106,13 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
 
 
 def _local(load: Workload, update: str) -> Plan:
-    if needs_passes(load) and can_pack(load, update):
-        return packed_counters(load)
+    """Return the plan in local memory: narrow counters where they save passes, the widest that fit in one."""
+    forced = load.choices.counter_bits
+    if forced in WIDTHS:
+        return packed_counters(load, update, forced)
+    fitting = (bits for bits in WIDTHS if may_pack(load, update, bits) and packed_passes(load, bits) == 1)
+    if needs_passes(load) and (bits := next(fitting, None)):
+        return packed_counters(load, update, bits)
     return local_copies(load, update)
 
 
@@ -123,7 +135,9 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
             continue
         seconds = times[plan.memory].seconds(plan)
         if seconds is None:
-            return None
+            if candidate.is_needed:
+                return None
+            continue
         found[candidate.symbol] = seconds, plan
     trace = Trace()
     for symbol, (seconds, _) in found.items():

@@ -1,4 +1,9 @@
-"""Counters narrower than a word in local memory, two to a word: twice the bins in one pass."""
+"""Counters narrower than a word in local memory, several to a word: two, four or eight times the bins in one pass.
+
+Those of 16 bits hold nearly all that a work-group counts of a bin. Those of 8 and 4 bits are for input that is spread
+over its bins: a work-group that spills too often raises a flag, all stop, and a robust plan, which is enqueued behind
+and else leaves at once, counts again.
+"""
 
 from __future__ import annotations
 
@@ -6,69 +11,182 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
-from clhist.planning.local import resident_groups
+from clhist.planning.local import local_copies, resident_groups
+from clhist.planning.partition import cannot_partition, partitioned
+from clhist.planning.passes import groups_side_by_side
 from clhist.planning.plan import Plan, Trace, make_plan
-from clhist.planning.problem import FREE
-from clhist.planning.times import PACKED
+from clhist.planning.problem import FREE, SIDE_BY_SIDE
+from clhist.planning.times import PACKED, times_of
+from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
-COUNTER_BITS = 16
-# Each of these atomics returns what it found, and waits for those before it: three times as long in one bin.
+WIDTHS = (16, 8, 4)  # bits
+FLAGLESS_BITS = 16  # from which on nothing takes the place of the counters
+WORD_BITS = 32
+SPILLS_BYTES = 16  # of local memory: how often a work-group spilled
+MOST_SPILLS = 16  # of a work-group, before whole counters are taken in the place of narrow ones
+# Each of these atomics returns what it found: three times as long where all are of one bin.
 MOST_RACE_FACTOR = 256
+# A counter holds so many times what it is expected to count: spread input then hardly spills.
+HEADROOM = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackedPlan(Plan):
-    """Packed counters in local memory; what they have no room for is counted in one more copy in global memory."""
+    """Packed counters in local memory; what they have no room for is counted in one more copy in global memory.
+
+    Attributes
+    ----------
+    counter_bits : int
+        W.
+    robust : Plan or None
+        What counts again if the counters raise their flag; None for those that have none.
+    """
 
     strategy: ClassVar[str] = "packed"
-    rate: ClassVar[str | None] = PACKED
     fills_local_memory: ClassVar[bool] = True
 
-    counter_bits: int = COUNTER_BITS
+    counter_bits: int
+    robust: Plan | None = None
+
+    @property
+    def rate(self) -> str | None:  # type: ignore[override]
+        return PACKED[self.counter_bits]
+
+    @property
+    def kernels(self) -> int:  # type: ignore[override]
+        return 3 if self.robust is None else 2 + self.robust.kernels
 
     def how(self) -> str:
-        return f" of {self.counter_bits}-bit counters"
+        again = "" if self.robust is None else f", with {self.robust.strategy} copies behind"
+        return f" of {self.counter_bits}-bit counters{again}"
+
+    @property
+    def fields(self) -> int:
+        """Counters of a word."""
+        return WORD_BITS // self.counter_bits
+
+    @property
+    def row_words(self) -> int:
+        """Words of one copy of all bins."""
+        return ceil(self.num_bins / self.fields)
+
+    @property
+    def records(self) -> int:
+        """Whole counters of what is beyond the packed ones, the flag being the last."""
+        return (self.num_bins + 15) // 8 * 8
 
     @property
     def global_copies(self) -> int:
-        return self.work_groups + 1
+        """Copies of whole bins: those of the robust plan."""
+        return 0 if self.robust is None else self.robust.global_copies
+
+    @property
+    def copy_bins(self) -> tuple[int, ...]:
+        return self.bins if self.robust is None else self.robust.copy_bins
+
+    @property
+    def filled_cells(self) -> int:
+        return self.work_groups * self.row_words + self.records
 
     @property
     def choices(self) -> dict[str, object]:
-        return {"memory": self.memory}
+        return {"memory": self.memory, "counter_bits": self.counter_bits, "passes": self.passes}
+
+    def chunks(self) -> tuple[int, ...]:
+        return (self.bins_per_pass,)
 
 
-def packed_bytes(load: Workload) -> int:
-    """Return the bytes of one packed counter for each bin."""
-    return load.num_bins * COUNTER_BITS // 8
+def why_not_packed(load: Workload, update: str) -> str:
+    """Return why counters cannot share words, or nothing."""
+    if not load.counts or update != "native":
+        return "only 32-bit integers that are added, each of them 1, have packed counters"
+    if len(load.bins) > 1 or load.num_histograms is not None:
+        return "one histogram, and no batch, has packed counters"
+    if load.on_cpu:
+        return "the work-items of a CPU share no counters"
+    return ""
 
 
-def can_pack(load: Workload, update: str) -> bool:
-    """Whether packed counters are possible and fit local memory in one pass."""
+def may_pack(load: Workload, update: str, bits: int) -> bool:
+    """Whether counters of so many bits are possible, and left to us."""
     free = load.choices.memory in (None, "local") and replace(load.choices, update=None, memory=None) == FREE
-    plain = free and len(load.bins) == 1 and not load.on_cpu
-    fits = packed_bytes(load) <= load.local_memory("native") - 4
-    return load.counts and update == "native" and plain and fits and load.race_factor <= MOST_RACE_FACTOR
+    if not free or why_not_packed(load, update) or packed_passes(load, bits) > resident(load):
+        return False
+    if bits >= FLAGLESS_BITS:
+        return load.race_factor <= MOST_RACE_FACTOR
+    return HEADROOM * expected(load, bits) <= 1 << bits
 
 
-def packed_counters(load: Workload) -> Plan:
-    """One copy of packed counters in each work-group."""
-    trace = Trace()
-    used = packed_bytes(load)
-    trace.step("bytes", used, "", f"of {COUNTER_BITS}-bit counters, two to a word, fit local memory")
-    group = int(trace.step("B", load.profile.work_group_size, "III-C", "work-group size"))
+def expected(load: Workload, bits: int) -> float:
+    """Return how many elements a work-group is expected to count in a bin that occurs."""
+    ranks = max(1, resident(load) // packed_passes(load, bits))
+    return load.pairs_per_element * load.size / ranks * load.race_factor / load.num_bins
+
+
+def packed_passes(load: Workload, bits: int) -> int:
+    """Return how many passes over local memory all bins take."""
+    words = (load.local_memory("native") - SPILLS_BYTES) // 4
+    return ceil(load.num_bins / (words * (WORD_BITS // bits)))
+
+
+def resident(load: Workload) -> int:
+    """Return how many work-groups, which take all local memory, are on the device at a time."""
+    blocks = ceil(load.threads / load.profile.work_group_size)
+    return load.resident(blocks, load.local_memory("native"))
+
+
+def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
+    """One copy of packed counters in each work-group, in passes side by side where one has no room for all.
+
+    Raises
+    ------
+    ValueError
+        If there can be none.
+    """
+    if reason := why_not_packed(load, update):
+        raise ValueError(f"counter_bits: {reason}; got {bits}")
+    trace, fields, choices = Trace(), WORD_BITS // bits, load.choices
+    trace.step("W", bits, "", f"bits of a counter, {fields} to a word")
+    if bits < FLAGLESS_BITS:
+        trace.step("m", expected(load, bits), "", "RF N / (groups of a pass) / H: expected in a counter")
+    least = packed_passes(load, bits)
+    if choices.passes is not None and min(choices.passes, load.num_bins) < least:
+        raise ValueError(f"passes: expected at least {least} for counters of {bits} bits, got {choices.passes}")
+    passes = int(trace.step("S", min(choices.passes or least, load.num_bins), "", "ceil(H W / 32 / words that fit)"))
+    chunk = ceil(ceil(load.num_bins / passes) / fields) * fields
+    passes = int(trace.step("S", ceil(load.num_bins / chunk), "", "of whole words")) if passes > 1 else 1
+    group = int(trace.step("B", choices.work_group_size or load.profile.work_group_size, "III-C", "work-group size"))
     threads = int(trace.step("T", load.threads, "Fig. 2", "min(Thw, N)"))
-    blocks = resident_groups(load, trace, ceil(threads / group), used)
-    return make_plan(
+    groups = resident_groups(load, trace, ceil(threads / group), load.local_memory("native"))
+    groups = groups_side_by_side(load, passes, groups)
+    if passes > 1:
+        trace.step("groups", groups, "", "of each pass, passes side by side")
+    plan = make_plan(
         PackedPlan,
         load,
         trace,
         memory="local",
         update="native",
         copies=1,
-        passes=1,
+        passes=passes,
         group=group,
-        groups=max(1, load.affordable(blocks + 1, "native") - 1),
+        groups=groups,
         sharers=group,
+        counter_bits=bits,
+        robust=robust_plan(load, update) if bits < FLAGLESS_BITS else None,
     )
+    return replace(plan, bins_per_pass=chunk, pass_order=SIDE_BY_SIDE if passes > 1 else plan.pass_order)
+
+
+def robust_plan(load: Workload, update: str) -> Plan:
+    """Return what counts in whole counters, as fast whatever the input: in passes, or by partitioning the pairs."""
+    free = replace(load, choices=replace(FREE, work_group_size=load.choices.work_group_size))
+    local = local_copies(free, update)
+    if cannot_partition(free, update) is not None:
+        return local
+    other, times = partitioned(free, update), times_of(load)["local"]
+    seconds = [times.seconds(plan) for plan in (local, other)]
+    if None in seconds:
+        return local if local.passes <= BY_NAME[update].most_local_passes else other
+    return min((local, other), key=lambda plan: times.seconds(plan) or 0.0)

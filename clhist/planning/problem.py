@@ -144,6 +144,8 @@ def check_numbers(named: Sequence[tuple[str, int | None, int]], race_factor: flo
     if choices.counter_bits not in (None, *COUNTER_BITS):
         widths = ", ".join(map(str, COUNTER_BITS))
         raise ValueError(f"counter_bits: expected one of {widths}, got {choices.counter_bits!r}")
+    if choices.counter_bits not in (None, 32) and choices.memory not in (None, "local"):
+        raise ValueError(f"counter_bits: narrow counters are in local memory, got memory={choices.memory!r}")
     if choices.pass_order not in (None, *PASS_ORDERS):
         raise ValueError(f"pass_order: expected one of {', '.join(PASS_ORDERS)}, got {choices.pass_order!r}")
     if choices.pass_order == SIDE_BY_SIDE and choices.memory not in (None, "local"):

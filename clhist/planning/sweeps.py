@@ -12,6 +12,7 @@ from typing import TypeVar
 from clhist.hardware.profile import Profile
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
+from clhist.planning.packed import PackedPlan
 from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import MEMORIES, Histogram, Problem
 from clhist.planning.updates import (
@@ -163,12 +164,11 @@ def _plan_one(
         chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]
     else:
         chosen = updates[plan.memory]
-    return replace(
-        plan,
-        outputs=tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True)),
-        output_indices=indices,
-        refused=tuple(f"{update} in {memory}" for update, memory in problem.refused),
-    )
+    filled = tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True))
+    if isinstance(plan, PackedPlan) and plan.robust is not None:
+        plan = replace(plan, robust=replace(plan.robust, outputs=filled, output_indices=indices))
+    refused = tuple(f"{update} in {memory}" for update, memory in problem.refused)
+    return replace(plan, outputs=filled, output_indices=indices, refused=refused)
 
 
 def _workload(
