@@ -11,10 +11,8 @@
 void clhist_spill${s}(const clhist_bin_t bin, const uint amount, ${state.declared})
 {
 % if spec.raises_flag:
-    const uint spills = atomic_inc(clhist_spills);
-    if (spills >= clhist_most_spills) {  // all is counted again
-        if (spills == clhist_most_spills)
-            CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, 1u);
+    if (atomic_inc(clhist_spills) >= clhist_most_spills) {  // all is counted again
+        CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, 1u);
         return;
     }
 % endif
@@ -92,15 +90,29 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
         clhist_row[k] = clhist_words[k];
 </%def>
 
+## How often the work-group may have spilled: at the first tile hardly at all, since counters fill up later.
+<%def name="begin()">
+% if spec.raises_flag:
+    uint clhist_most_spills = clhist_least_spills;
+% endif
+</%def>
+
 ## Where the flag is raised, what is left of the sweep does not matter.
 <%def name="load_flag()">
 % if spec.raises_flag:
+        clhist_most_spills += clhist_more_spills;
         const uint clhist_is_raised = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag);
 % endif
 </%def>
 <%def name="heed_flag()">
 % if spec.raises_flag:
         if (clhist_is_raised)
+            break;
+% endif
+</%def>
+<%def name="heed_spills()">
+% if spec.raises_flag:
+        if (CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_spills) > clhist_most_spills)
             break;
 % endif
 </%def>
@@ -123,7 +135,21 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
     const bool is_raised = clhist_rows > 0 && words[-1] != 0;
 % endif
     uint counts[${fields}] = {0};
-    if (word < row_words${" && !is_raised" if spec.has_flag else ""}) {
+% if spec.has_flag:
+    uint parts = ${rows};  // sums of each bin
+    if (is_raised) {
+        parts = ${columns * rows // bins};
+        const ulong k = get_group_id(0) * ${bins} + get_local_id(0) % ${bins};
+        uint count = 0;
+        if (k < clhist_num_bins) {
+            ${place}
+            for (ulong copy = get_local_id(0) / ${bins}; copy < copies; copy += parts)
+                count += (uint)${held(f"at + copy * {stride}")};
+        }
+        sums[get_local_id(0)] = count;
+    } else {
+% endif
+    if (word < row_words) {
 % if bits == 16:
         for (ulong k = row; k < clhist_rows; k += ${rows}) {
             const uint one = words[k * row_words + word];
@@ -149,23 +175,18 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
     }
     for (uint field = 0; field < ${fields}; ++field)
         sums[row * ${bins} + column * ${fields} + field] = counts[field];
+% if spec.has_flag:
+    }
+% endif
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint j = get_local_id(0); j < ${bins}; j += ${columns * rows}) {
         const ulong k = get_group_id(0) * ${bins} + j;
         if (k >= clhist_num_bins)
             break;
         accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
-% if spec.has_flag:
-        if (is_raised) {
-            ${place}
-            for (ulong copy = 0; copy < copies; ++copy)
-                total = clhist_combine(total, ${held(f"at + copy * {stride}")});
-        }
-        else
-% endif
         if (clhist_rows > 0) {
-            uint count = beyond[k];
-            for (uint r = 0; r < ${rows}; ++r)
+            uint count = ${"is_raised ? 0 : " if spec.has_flag else ""}beyond[k];
+            for (uint r = 0; r < ${"parts" if spec.has_flag else rows}; ++r)
                 count += sums[r * ${bins} + j];
             total = clhist_combine(total, (accumulator_t)count);
         }

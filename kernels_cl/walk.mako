@@ -36,6 +36,7 @@
 
 <%def name="striped()">
     clhist_index_t clhist_done = clhist_begin;
+${packed.begin()}
 % if spec.vector_width * spec.loads > 1:
 ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % endif
@@ -70,9 +71,8 @@ ${packed.load_flag()}
 % endfor
 ${packed.heed_flag()}
 % for load in range(loads):
-% if spec.raises_flag and load:
-        if (*clhist_spills > clhist_most_spills)
-            break;
+% if load:
+${packed.heed_spills()}
 % endif
 % for lane in range(lanes):
 <% these = state.map_arguments(lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}") %>\

@@ -12,7 +12,15 @@ from functools import lru_cache, partial
 from clhist.planning.batch import BatchedPlan, FlattenedPlan, batched
 from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import LocalPlan, local_copies, needs_passes
-from clhist.planning.packed import WIDTHS, PackedPlan, may_pack, packed_counters, packed_passes
+from clhist.planning.packed import (
+    WIDTHS,
+    WORTH_A_FLAG,
+    PackedPlan,
+    has_flag,
+    may_pack,
+    packed_counters,
+    packed_passes,
+)
 from clhist.planning.partition import MOST_PREDICTED, PartitionedPlan, is_worth_partitioning, partitioned
 from clhist.planning.plan import Plan, Trace, after
 from clhist.planning.private import PrivatePlan, private_copies
@@ -142,7 +150,7 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
     trace = Trace()
     for symbol, (seconds, _) in found.items():
         trace.step(symbol, seconds * 1e6, "", "predicted from measured rates, us")
-    _, best = min(found.values(), key=lambda each: each[0])
+    _, best = min(found.values(), key=lambda each: each[0] / (WORTH_A_FLAG if has_flag(each[1]) else 1.0))
     return replace(best, steps=(*best.steps, *trace.steps))
 
 

@@ -2,8 +2,8 @@
 
 Side by side, the work-groups that are resident are dealt out among the ranges of bins and walk through the same tiles
 at the same time: the last-level cache serves all reads but the first, and each range has fewer copies to be combined.
-In turn, each range has all work-groups. Where updates of one bin wait for each other, side by side takes bins that are
-dealt out among the passes one by one: hot bins that are neighbours, as those of Zipf's law, then meet in all passes alike.
+In turn, each range has all work-groups. Where updates of one bin wait for each other, passes side by side have bins that
+are dealt out one by one: hot bins that are neighbours, as those of Zipf's law, are then spread over all passes.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _best_order(
         return IN_TURN, "the cores of a CPU do not start together"
     if plan.passes > resident:
         return IN_TURN, f"only {resident} work-groups are resident"
-    if waits(load, plan.update):
-        return IN_TURN, "updates of a hot bin wait for each other, and would keep only its range busy"
+    if plan.update in ("cas", "lock"):
+        return IN_TURN, f"{plan.update} updates of a hot bin wait, and would keep only its range busy"
     if in_turn is not None and aside is not None:
         return (SIDE_BY_SIDE if aside < in_turn else IN_TURN), "predicted to be faster"
     if load.profile.rates and load.rate_kinds[0]:
@@ -78,5 +78,5 @@ def can_deal(load: Workload) -> bool:
 
 
 def waits(load: Workload, update: str) -> bool:
-    """Whether an update of a shared copy in local memory is tried again while others update the same bin."""
+    """Whether updates of a bin of a shared copy in local memory wait for each other."""
     return update in ("cas", "lock") or (update == "native" and load.loops)

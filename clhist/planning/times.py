@@ -21,7 +21,7 @@ ONE_PASS, FURTHER_PASS, PASS_ASIDE, PARTITIONED, EVERYWHERE = (
     "partitioned",
     "in global memory",
 )
-PACKED = {bits: f"{bits}-bit counters in local memory" for bits in (16, 8, 4)}
+PACKED = {bits: f"{bits}-bit counters in local memory" for bits in (16, 8, 4, 2)}
 PACKED_ASIDE = {bits: f"further pass of {bits}-bit counters" for bits in PACKED}
 CELLS, BANDWIDTH, SHORT = "filling and combining cells", "bandwidth", "shortest kernel"
 VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
