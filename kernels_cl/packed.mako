@@ -19,8 +19,8 @@ void clhist_spill${s}(const clhist_bin_t bin, const uint amount, ${state.declare
     atomic_add(clhist_beyond + clhist_first${s} + bin, amount);
 }
 
-## The carries of an addition of `added` to the word of `bin`, which returned `seen`.
-void clhist_carry${s}(const clhist_bin_t bin, uint added, uint seen, ${state.declared})
+## The carries of an addition of `added` to the word of `bin`, which returned `seen`. Inlined 16 times it took compilers long.
+__attribute__((noinline)) void clhist_carry${s}(const clhist_bin_t bin, uint added, uint seen, ${state.declared})
 {
     const clhist_bin_t lowest = bin / ${fields} * ${fields};
     bool is_borrowed = false;

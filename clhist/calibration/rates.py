@@ -18,7 +18,7 @@ from clhist.hardware.profile import Profile
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
-from clhist.planning.problem import BIN_NUMBER_BYTES
+from clhist.planning.problem import BIN_NUMBER_BYTES, SIDE_BY_SIDE
 from clhist.planning.times import (
     CELLS,
     COUNT,
@@ -26,6 +26,8 @@ from clhist.planning.times import (
     FURTHER_PASS,
     ONE_PASS,
     PACKED,
+    PACKED_ASIDE,
+    PASS_ASIDE,
     PARTITIONED,
     SHORT,
     VALUES,
@@ -95,6 +97,21 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
         if further := _longer(one, two):
             samples, method = [size / further / 1e9], f"{size} elements, {_FEW} bins, two passes against one"
             found[rate_name(kind, FURTHER_PASS)] = Measurement(samples[0], "G/s", 0.0, method)
+        if kind.startswith(("native", COUNT)):  # the others' passes are always in turn
+            many = {"memory": "local", "pass_order": SIDE_BY_SIDE}
+            found |= timer.further(PASS_ASIDE, ONE_PASS, _MANY, found, **many)
+        if kind == COUNT:
+            found |= _packed(timer, profile, found)
+    return found
+
+
+def _packed(timer: _Timer, profile: Profile, rates: Mapping[str, Measurement]) -> dict[str, Measurement]:
+    """Return the rates of packed counters of each width, in as many bins as nearly fit one pass, and in three."""
+    found: dict[str, Measurement] = {}
+    for bits, what in PACKED.items():
+        bins = profile.local_memory * 8 // bits * 7 // 8
+        found |= timer.rate(what, bins, rates, counter_bits=bits)
+        found |= timer.further(PACKED_ASIDE[bits], what, 3 * bins, {**rates, **found}, counter_bits=bits)
     return found
 
 
@@ -183,14 +200,28 @@ class _Timer:
         runs = self.seconds(num_bins, **choices)
         if not runs or (plan := self.plan(num_bins, **choices)).rate != what:
             return {}
-        bin_bytes = KINDS[self.kind][0].bin_bytes
-        times = Times(
-            {name: found.value for name, found in rates.items()}, self.kind, bin_bytes, 0, BIN_NUMBER_BYTES, 1
-        )
-        overhead = times.overhead(plan) or 0.0
+        overhead = self._overhead(plan, rates)
         samples = [self.size / max(seconds - overhead, seconds / 10) / 1e9 for seconds in runs]
         method = f"{self.size} elements, {num_bins} uniform bins, without {1e6 * overhead:.0f} us for kernels and cells"
         return {rate_name(self.kind, what): Measurement(statistics.median(samples), "G/s", spread_of(samples), method)}
+
+    def further(
+        self, what: str, first: str, num_bins: int, rates: Mapping[str, Measurement], **choices: Any
+    ) -> dict[str, Measurement]:
+        """Return how many elements each pass beyond the first does in a nanosecond; `first` is the rate of that."""
+        one, runs = rates.get(rate_name(self.kind, first)), self.seconds(num_bins, **choices)
+        if one is None or not runs or (plan := self.plan(num_bins, **choices)).pass_order != SIDE_BY_SIDE:
+            return {}
+        rest = self._overhead(plan, rates) + self.size / one.value * 1e-9
+        passes = plan.passes - 1
+        samples = [passes * self.size / max(seconds - rest, seconds / 10) / 1e9 for seconds in runs]
+        method = f"{self.size} elements, {num_bins} uniform bins, {passes} passes beyond the first"
+        return {rate_name(self.kind, what): Measurement(statistics.median(samples), "G/s", spread_of(samples), method)}
+
+    def _overhead(self, plan: Plan, rates: Mapping[str, Measurement]) -> float:
+        """Return the seconds of kernels and cells that `clhist.planning.times` adds."""
+        known = {name: found.value for name, found in rates.items()}
+        return Times(known, self.kind, KINDS[self.kind][0].bin_bytes, 0, BIN_NUMBER_BYTES, 1).overhead(plan) or 0.0
 
     def _with_update(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """Return the choices; counters of 16 bits are only taken where nothing is forced."""
