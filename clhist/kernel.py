@@ -230,7 +230,7 @@ class HistogramKernel(KernelCalls[K]):
                 Number of locks that the bins of all copies share, a power of two. Defaults to one per bin.
             pass_order : {"in turn", "side by side"}, optional
                 Force how passes over local memory follow one another: side by side, all passes share one launch.
-            counter_bits : {2, 4, 8, 16, 32}, optional
+            counter_bits : {4, 8, 16, 32}, optional
                 Force the width of counters in local memory where all values are 1 and are added.
             memory_budget : int, optional
                 Bytes that the copies may take in global memory. Defaults to a quarter of the device's.

@@ -61,7 +61,7 @@ class _Choices(TypedDict, total=False):
     work_group_size: int | None
     locks: int | None
     pass_order: PassOrder | None
-    counter_bits: Literal[2, 4, 8, 16, 32] | None
+    counter_bits: Literal[4, 8, 16, 32] | None
 
 
 class _Stream(_Choices, total=False):

@@ -199,7 +199,8 @@ def plan(
         device = replace(device, features=expected_features(device.kind, device.name))
     budget = default_budget if memory_budget is None else memory_budget
     place = None if memory == "auto" else memory
-    choices = Choices(update, place, copies, passes, work_group_size, locks, pass_order, counter_bits and int(counter_bits))
+    bits = None if counter_bits is None else int(counter_bits)
+    choices = Choices(update, place, copies, passes, work_group_size, locks, pass_order, bits)
     if ops:
         asked = _histograms(ops, dtypes, num_bins, counts)
         problem = Problem(

@@ -11,6 +11,7 @@ from clhist.hardware.profile_files import PARAMETERS
 from clhist.planning import global_memory
 from clhist.planning.batch import BatchedPlan
 from clhist.planning.choose import PREDICTED
+from clhist.planning.packed import WORD_BITS, PackedPlan
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan, Step
 from clhist.planning.sort import sort_bytes
@@ -53,6 +54,9 @@ class PlannedSweep:
             return 0, sort_bytes(chosen.num_elements, chosen.num_bins * chosen.num_histograms, self.sizes[0])
         chunk = sum(n * (size + lock) for n, size in zip(chosen.chunks(), self.sizes, strict=True))
         local = chosen.copies * chosen.teams * chunk if chosen.memory == "local" else 0
+        if isinstance(chosen, PackedPlan):
+            words = chosen.records + chosen.work_groups * chosen.row_words
+            return local * chosen.counter_bits // WORD_BITS, 4 * (words + chosen.global_copies * chosen.num_bins)
         one = sum(n * (size + (0 if local else lock)) for n, size in zip(chosen.bins, self.sizes, strict=True))
         pairs = 0
         if isinstance(chosen, PartitionedPlan):
@@ -66,6 +70,8 @@ class PlannedSweep:
         record: dict[str, object] = {"strategy": plan.strategy}
         record |= {each.name: getattr(plan, each.name) for each in fields(plan)}
         record["steps"] = [vars(step) for step in plan.steps]
+        if isinstance(plan, PackedPlan):
+            record["robust"] = None if plan.robust is None else str(plan.robust)
         record["outputs"] = [
             {
                 "operator": output.operator.name,
@@ -159,12 +165,16 @@ def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
         ("update", f"{chosen.update} ({UPDATE_WORDS[chosen.update]})"),
         ("copies (M)", f"{chosen.copies:,} {owner}"),
         ("cooperation (C)", f"{chosen.cooperation:,} work-items share a copy" if chosen.cooperation > 1 else "1"),
-        ("passes (S)", f"{chosen.passes:,}"),
+        ("passes (S)", f"{chosen.passes:,}" + (f" {chosen.pass_order}" if chosen.passes > 1 else "")),
         ("bins per pass (H_chk)", f"{chosen.bins_per_pass:,}"),
         ("work-groups", f"{chosen.work_groups:,} of {chosen.work_group_size:,} work-items"),
     ]
     if isinstance(chosen, PartitionedPlan):
         rows.insert(5, ("partitions (P)", f"{chosen.partitions:,}: the pairs are grouped by ranges of bins first"))
+    if isinstance(chosen, PackedPlan):
+        rows.insert(2, ("counters", f"{chosen.counter_bits} bits, {chosen.fields} to a word"))
+        if chosen.robust is not None:
+            rows.append(("if input is skewed", f"counted again: {chosen.robust}"))
     if isinstance(chosen, BatchedPlan):
         rows.insert(-1, ("chunks (K)", f"{chosen.groups_per_histogram:,} of each histogram's elements"))
         rows.insert(-1, ("teams", f"{chosen.teams:,} in a work-group, each with one chunk at a time"))
@@ -172,12 +182,19 @@ def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
         rows.append(("locks", f"{chosen.locks:,} for all bins"))
     if local:
         rows.append(("local memory", f"{bytes_text(local)} of each work-group"))
+    if isinstance(chosen, PackedPlan):
+        return [*rows, *_predicted(chosen), ("global memory", f"{bytes_text(everywhere)} for all copies")]
     copies = "one copy" if chosen.global_copies == 1 else f"{chosen.global_copies:,} copies"
     if chosen.update == "sort":
         copies = "the pairs and one copy"
     if isinstance(chosen, PartitionedPlan):
         copies = f"the pairs, and {copies}"
-    if chosen.seconds is not None:
-        rows.append(("predicted time", f"{chosen.seconds * 1e6:,.0f} µs on the device"))
+    rows += _predicted(chosen)
     each = " of each histogram" if chosen.is_batch else ""
     return [*rows, ("global memory", f"{bytes_text(everywhere)} for {copies} of all bins{each}")]
+
+
+def _predicted(chosen: Plan) -> list[tuple[str, str]]:
+    if chosen.seconds is None:
+        return []
+    return [("predicted time", f"{chosen.seconds * 1e6:,.0f} µs on the device")]

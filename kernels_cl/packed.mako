@@ -11,7 +11,7 @@
 void clhist_spill${s}(const clhist_bin_t bin, const uint amount, ${state.declared})
 {
 % if spec.raises_flag:
-    if (atomic_inc(clhist_spills) >= clhist_most_spills) {  // all is counted again
+    if (atomic_inc(clhist_spills) >= clhist_most_spills) {  // all is to be counted again
         CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, 1u);
         return;
     }
@@ -90,17 +90,9 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
         clhist_row[k] = clhist_words[k];
 </%def>
 
-## How often the work-group may have spilled: at the first tile hardly at all, since counters fill up later.
-<%def name="begin()">
-% if spec.raises_flag:
-    uint clhist_most_spills = clhist_least_spills;
-% endif
-</%def>
-
 ## Where the flag is raised, what is left of the sweep does not matter.
 <%def name="load_flag()">
 % if spec.raises_flag:
-        clhist_most_spills += clhist_more_spills;
         const uint clhist_is_raised = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag);
 % endif
 </%def>
@@ -110,6 +102,7 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
             break;
 % endif
 </%def>
+## Whoever spilled more than that has raised the flag.
 <%def name="heed_spills()">
 % if spec.raises_flag:
         if (CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_spills) > clhist_most_spills)

@@ -36,7 +36,6 @@
 
 <%def name="striped()">
     clhist_index_t clhist_done = clhist_begin;
-${packed.begin()}
 % if spec.vector_width * spec.loads > 1:
 ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % endif

@@ -27,8 +27,9 @@ from clhist.planning.times import (
     ONE_PASS,
     PACKED,
     PACKED_ASIDE,
-    PASS_ASIDE,
     PARTITIONED,
+    PASS_ASIDE,
+    PASS_DEALT,
     SHORT,
     VALUES,
     Times,
@@ -42,6 +43,16 @@ _WITH_VALUES = {
     "native int32": (operators.add(np.int32), "bins[i]"),
     "native int64": (operators.argmax(np.int32), "((value_t){bins[i], i})"),  # as one maximum of 64 bits
 }
+
+_SIDE_BY_SIDE = {"memory": "local", "pass_order": SIDE_BY_SIDE}
+# Of which kinds passes are timed side by side, by operators that are one atomic, and with bins dealt out, since a sum of
+# floats or of 64 bits is a loop. Passes of the others are in turn.
+_ASIDE = {
+    COUNT: operators.add(np.int32),
+    "native int32": operators.add(np.int32),
+    "native int64": operators.maximum(np.int64),
+}
+_DEALT = ("native float32", "native int64")
 
 _RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 
@@ -97,9 +108,11 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
         if further := _longer(one, two):
             samples, method = [size / further / 1e9], f"{size} elements, {_FEW} bins, two passes against one"
             found[rate_name(kind, FURTHER_PASS)] = Measurement(samples[0], "G/s", 0.0, method)
-        if kind.startswith(("native", COUNT)):  # the others' passes are always in turn
-            many = {"memory": "local", "pass_order": SIDE_BY_SIDE}
-            found |= timer.further(PASS_ASIDE, ONE_PASS, _MANY, found, **many)
+        if kind in _ASIDE:
+            other = _Timer.of(bench, profile, kind, _ASIDE[kind], value, size, inputs)
+            found |= other.further(PASS_ASIDE, ONE_PASS, _MANY, found, **_SIDE_BY_SIDE)
+        if kind in _DEALT:
+            found |= timer.further(PASS_DEALT, ONE_PASS, _MANY, found, **_SIDE_BY_SIDE)
         if kind == COUNT:
             found |= _packed(timer, profile, found)
     return found

@@ -13,7 +13,7 @@ from clhist.codegen.specs import CombineSpec, PartitionSpec, SweepSpec
 from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
-from clhist.planning.packed import WORD_BITS, PackedPlan
+from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import (
     FEW_PARTITIONS,
     LARGE_TILE_GROUP,
@@ -32,7 +32,7 @@ PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
 _COMBINE_COLUMNS = 32
 _COMBINE_ROWS = 16
 _MANY_COPIES = 128
-_COMBINED_COUNTERS = 256  # packed ones of a work-group
+_PACKED_ROWS = 8  # at least as many as counters of a word
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
@@ -189,8 +189,8 @@ def combine_spec(
     """
     order, columns, rows = order_of(profile), 1, 1
     if counter_bits:  # columns are words, of which all sums fit a little local memory
-        rows = _COMBINE_ROWS
-        columns = max(1, min(_COMBINE_COLUMNS, largest_group // rows, _COMBINED_COUNTERS * counter_bits // WORD_BITS))
+        rows = _PACKED_ROWS
+        columns = max(1, min(2 * _COMBINE_COLUMNS, largest_group // rows))
     elif order == "interleaved":
         columns = min(256, largest_group)
         if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:

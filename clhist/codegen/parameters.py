@@ -36,7 +36,7 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     if spec.is_dealt:
         found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("passes", "magic", "shift")]
     if spec.raises_flag:
-        found += [Parameter("const uint", f"clhist_{name}_spills", _UINT) for name in ("least", "more")]
+        found.append(Parameter("const uint", "clhist_most_spills", _UINT))
     if spec.batch == "partitioned":
         found += partitioned_parameters()
     if spec.batch == "flattened":

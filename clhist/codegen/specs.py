@@ -122,11 +122,6 @@ class SweepSpec:
         )
 
     @property
-    def tile(self) -> int:
-        """Elements that a team takes in one round of loads."""
-        return self.team_size * self.vector_width * self.loads
-
-    @property
     def raises_flag(self) -> bool:
         """Whether the counters are so narrow that whole ones may have to take their place."""
         return 0 < self.counter_bits < FLAGLESS_BITS

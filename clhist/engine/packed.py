@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import ceil
 
 import pyopencl as cl
 
@@ -33,14 +32,7 @@ class PackedSweep(Sweep):
         return self.plan.work_groups
 
     def kernel_numbers(self) -> dict[str, object]:
-        return {**super().kernel_numbers(), **self._keep("spills", self._spills)}
-
-    def _spills(self) -> dict[str, object]:
-        """Return how often a work-group may spill: at first, and more with each of its tiles."""
-        plan = self.plan
-        tiles = max(1, plan.num_elements // (self.spec.tile * plan.work_groups))
-        more = ceil(packed.MORE_SPILLS * plan.expected_spills / tiles)
-        return {"clhist_least_spills": packed.LEAST_SPILLS, "clhist_more_spills": more}
+        return {**super().kernel_numbers(), "clhist_most_spills": packed.MOST_SPILLS}
 
     def layout(self, copies: int) -> tuple[dict[str, int], int]:
         places, size = super().layout(copies)

@@ -146,9 +146,7 @@ def _with_passes_aside(plan: BatchedPlan, load: Workload, chunks: int) -> Batche
     ordered = with_best_order(plan, load, each) if plan.teams == 1 else plan
     if ordered.pass_order == IN_TURN:
         return ordered
-    return replace(
-        ordered, groups_per_histogram=ordered.work_groups, work_groups=load.histograms * ordered.work_groups
-    )
+    return replace(ordered, groups_per_histogram=ordered.work_groups, work_groups=load.histograms * ordered.work_groups)
 
 
 def _batched_global(load: Workload, update: str) -> Plan:

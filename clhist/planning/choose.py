@@ -14,9 +14,8 @@ from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import LocalPlan, local_copies, needs_passes
 from clhist.planning.packed import (
     WIDTHS,
-    WORTH_A_FLAG,
+    WORTH_PACKING,
     PackedPlan,
-    has_flag,
     may_pack,
     packed_counters,
     packed_passes,
@@ -150,7 +149,7 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
     trace = Trace()
     for symbol, (seconds, _) in found.items():
         trace.step(symbol, seconds * 1e6, "", "predicted from measured rates, us")
-    _, best = min(found.values(), key=lambda each: each[0] / (WORTH_A_FLAG if has_flag(each[1]) else 1.0))
+    _, best = min(found.values(), key=lambda each: each[0] / (WORTH_PACKING if isinstance(each[1], PackedPlan) else 1))
     return replace(best, steps=(*best.steps, *trace.steps))
 
 

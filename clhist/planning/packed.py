@@ -1,6 +1,6 @@
-"""Counters narrower than a word in local memory, several to a word: two to sixteen times the bins in one pass.
+"""Counters narrower than a word in local memory, several to a word: two, four or eight times the bins in one pass.
 
-Those of 16 bits hold nearly all that a work-group counts of a bin. Those of 8, 4 and 2 bits are for input that is spread
+Those of 16 bits hold nearly all that a work-group counts of a bin. Those of 8 and 4 bits are for input that is spread
 over its bins: a work-group that spills too often raises a flag, all stop, and a robust plan, which is enqueued behind
 and else leaves at once, counts again.
 """
@@ -8,7 +8,7 @@ and else leaves at once, counts again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, exp, lgamma, log
+from math import ceil
 from typing import ClassVar
 
 from clhist.planning.local import local_copies, resident_groups
@@ -20,19 +20,17 @@ from clhist.planning.times import PACKED, times_of
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
-WIDTHS = (16, 8, 4, 2)  # bits
+WIDTHS = (16, 8, 4)  # bits
 FLAGLESS_BITS = 16  # from which on nothing takes the place of the counters
 WORD_BITS = 32
 SPILLS_BYTES = 16  # of local memory: how often a work-group spilled
-# How often a work-group may spill before whole counters are taken in the place of narrow ones: so many times, and
-# twice as often as spread input is expected to.
-LEAST_SPILLS, MORE_SPILLS = 16, 2
+MOST_SPILLS = 16  # of a work-group, before whole counters are taken in the place of narrow ones
 # Each of these atomics returns what it found: three times as long where all are of one bin.
 MOST_RACE_FACTOR = 256
 # A counter holds so many times what it is expected to count: spread input then hardly spills.
-HEADROOM = 8
-# Narrow counters are taken if they are predicted to take this part of the time of whole ones: input may be skewed.
-WORTH_A_FLAG = 0.9
+HEADROOM = 4
+# Packed counters are taken if they are predicted to take this part of the time of whole ones: input may be skewed.
+WORTH_PACKING = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +41,6 @@ class PackedPlan(Plan):
     ----------
     counter_bits : int
         W.
-    expected : float
-        How many elements a counter is expected to count.
     robust : Plan or None
         What counts again if the counters raise their flag; None for those that have none.
     """
@@ -53,14 +49,7 @@ class PackedPlan(Plan):
     fills_local_memory: ClassVar[bool] = True
 
     counter_bits: int
-    expected: float = 0.0
     robust: Plan | None = None
-
-    @property
-    def expected_spills(self) -> float:
-        """How often a work-group is expected to spill, of input that is spread over its bins."""
-        none = sum(exp(-self.expected + k * log(self.expected or 1.0) - lgamma(k + 1)) for k in range(1 << self.counter_bits))
-        return self.bins_per_pass * max(0.0, 1 - none) if self.expected else 0.0
 
     @property
     def rate(self) -> str | None:  # type: ignore[override]
@@ -108,11 +97,6 @@ class PackedPlan(Plan):
 
     def chunks(self) -> tuple[int, ...]:
         return (self.bins_per_pass,)
-
-
-def has_flag(plan: Plan) -> bool:
-    """Whether skewed input is counted again in another way."""
-    return isinstance(plan, PackedPlan) and plan.robust is not None
 
 
 def why_not_packed(load: Workload, update: str) -> str:
@@ -192,7 +176,6 @@ def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
         groups=groups,
         sharers=group,
         counter_bits=bits,
-        expected=expected(load, bits),
         robust=robust_plan(load, update) if bits < FLAGLESS_BITS else None,
     )
     return replace(plan, bins_per_pass=chunk, pass_order=SIDE_BY_SIDE if passes > 1 else plan.pass_order)

@@ -2,8 +2,8 @@
 
 Side by side, the work-groups that are resident are dealt out among the ranges of bins and walk through the same tiles
 at the same time: the last-level cache serves all reads but the first, and each range has fewer copies to be combined.
-In turn, each range has all work-groups. Where updates of one bin wait for each other, passes side by side have bins that
-are dealt out one by one: hot bins that are neighbours, as those of Zipf's law, are then spread over all passes.
+In turn, each range has all work-groups. Where updates of one bin wait for each other, passes side by side have bins
+that are dealt out one by one: hot bins that are neighbours, as those of Zipf's law, are then spread over all passes.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from clhist.operators.operator import Operator
 
 PLACES = (*MEMORIES, "partitioned")  # what a caller may force: "partitioned" groups the pairs by ranges of bins first
 IN_TURN, SIDE_BY_SIDE = PASS_ORDERS = ("in turn", "side by side")  # of passes over local memory
-COUNTER_BITS = (2, 4, 8, 16, 32)  # of counters in local memory
+COUNTER_BITS = (4, 8, 16, 32)  # of counters in local memory
 BIN_NUMBER_BYTES = 4  # of an element: one 32-bit bin, what rates are measured with
 
 

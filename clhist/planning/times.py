@@ -14,14 +14,15 @@ from clhist.planning.problem import BIN_NUMBER_BYTES, MEMORIES, SIDE_BY_SIDE
 from clhist.planning.workload import Workload
 
 # What is measured of each kind of update, and then of all: names of the tables `[measured."..."]` in a profile.
-ONE_PASS, FURTHER_PASS, PASS_ASIDE, PARTITIONED, EVERYWHERE = (
+ONE_PASS, FURTHER_PASS, PASS_ASIDE, PASS_DEALT, PARTITIONED, EVERYWHERE = (
     "one pass in local memory",
     "further pass in local memory",
     "further pass side by side",
+    "further pass side by side, bins dealt out",
     "partitioned",
     "in global memory",
 )
-PACKED = {bits: f"{bits}-bit counters in local memory" for bits in (16, 8, 4, 2)}
+PACKED = {bits: f"{bits}-bit counters in local memory" for bits in (16, 8, 4)}
 PACKED_ASIDE = {bits: f"further pass of {bits}-bit counters" for bits in PACKED}
 CELLS, BANDWIDTH, SHORT = "filling and combining cells", "bandwidth", "shortest kernel"
 VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
@@ -86,7 +87,8 @@ class Times:
     def _further(self, plan: Plan, reading: float) -> float | None:
         """Return the nanoseconds that each further pass takes for an element, or None."""
         if plan.pass_order == SIDE_BY_SIDE:  # reads come from the cache, whose bandwidth is that of counts
-            further = next((PACKED_ASIDE[bits] for bits, name in PACKED.items() if name == plan.rate), PASS_ASIDE)
+            whole = PASS_DEALT if plan.is_dealt else PASS_ASIDE
+            further = next((PACKED_ASIDE[bits] for bits, name in PACKED.items() if name == plan.rate), whole)
             rate, count = self._rate(further), self.rates.get(rate_name(COUNT, PASS_ASIDE), 0)
             cached = self.read_bytes / (BIN_NUMBER_BYTES * count) if count else 0.0
         elif plan.rate == ONE_PASS:

@@ -16,6 +16,7 @@ from clhist.cli.bench import plot as bench_plot
 from clhist.cli.bench import report as bench_report
 from clhist.cli.bench import skew as bench_skew
 from clhist.cli.bench import table as bench_table
+from clhist.cli.bench.inputs import DISTRIBUTIONS
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS
 from clhist.cli.bench.peer_problems import PROBLEMS
@@ -33,6 +34,7 @@ SUITES: dict[str, Suite] = {
     "groups": bench_groups.SUITE,
     "histogram": bench_histogram.SUITE,
 }
+_DISTRIBUTIONS = {name.partition(" ")[0] if name != "all in one" else "one": name for name in DISTRIBUTIONS}
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
 
 
@@ -99,6 +101,14 @@ def _plot_file(context: click.Context, option: click.Parameter, path: Path | Non
     "plan uses it. Repeatable. [default: 1; model: 1 and 63]",
 )
 @click.option(
+    "--distribution",
+    "distributions",
+    type=click.Choice(list(_DISTRIBUTIONS)),
+    multiple=True,
+    help="How elements are spread over the bins: half of them or all in one. Repeatable. [default: uniform; skew: all]",
+)
+@click.option("--all-plans", is_flag=True, help="A row for each plan that could be taken, the automatic one first.")
+@click.option(
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
     callback=_plot_file,
@@ -113,6 +123,8 @@ def bench(
     bins: tuple[int, ...],
     operations: tuple[str, ...],
     race_factors: tuple[int, ...],
+    distributions: tuple[str, ...],
+    all_plans: bool,
     plot: Path | None,
 ) -> None:
     """Time clhist, alone or beside others, on random input made on the device.
@@ -138,7 +150,7 @@ def bench(
       clhist bench --suite model -n 50M --plot figure7.png --json figure7.json
     """
     chosen = SUITES[suite]
-    _check(suite, chosen, operations, race_factors)
+    _check(suite, chosen, operations, race_factors, distributions, all_plans)
     lab = Lab(clhist.default_queue())
     request = Request(
         num_elements or chosen.num_elements or _ELEMENTS[device_kind(lab.device)],
@@ -148,8 +160,10 @@ def bench(
                 (bins, chosen.bins),
                 (operations, chosen.default_operations),
                 (race_factors, chosen.race_factors or (1,)),
+                ([_DISTRIBUTIONS[name] for name in distributions], chosen.distributions or ("uniform",)),
             )
         ),
+        all_plans=all_plans,
     )
     if console.prints_text:
         click.echo(bench_report.header(lab, request))
@@ -184,8 +198,21 @@ def _measured(console: Console, lab: Lab, chosen: Suite, request: Request) -> tu
     return rows, True
 
 
-def _check(suite: str, chosen: Suite, operations: tuple[str, ...], race_factors: tuple[int, ...]) -> None:
+def _check(
+    suite: str,
+    chosen: Suite,
+    operations: tuple[str, ...],
+    race_factors: tuple[int, ...],
+    distributions: tuple[str, ...],
+    all_plans: bool,
+) -> None:
     """Refuse what the suite has no use for."""
+    for given, is_known, hint in (
+        (distributions[:1], chosen.distributions, "--distribution"),
+        (("it",) * all_plans, chosen.has_all_plans, "--all-plans"),
+    ):
+        if given and not is_known:
+            raise click.BadParameter(f"expected none for --suite {suite}, got {given[0]}", param_hint=hint)
     for operation in operations:
         if operation not in chosen.operations:
             expected = f"one of {', '.join(chosen.operations)}" if chosen.operations else "none"

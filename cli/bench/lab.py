@@ -19,6 +19,7 @@ from clhist.cli.bench.timing import Samples, pipelined, repeated
 from clhist.errors import BuildError, UnsupportedError
 from clhist.opencl.device import device_kind, device_profile
 from clhist.planning.plan import Plan
+from clhist.planning.problem import COUNTER_BITS, PASS_ORDERS
 
 Row = dict[str, Any]  # a row of the table, as --json writes it
 
@@ -30,10 +31,20 @@ _PLAN = (
     "copies",
     "cooperation",
     "passes",
+    "pass_order",
+    "counter_bits",
     "partitions",
     "work_groups",
     "work_group_size",
     "race_factor",
+)
+
+_WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    *({"memory": "local", "pass_order": order, "counter_bits": 32} for order in PASS_ORDERS),
+    *({"counter_bits": bits} for bits in reversed(COUNTER_BITS)),
+    {"memory": "partitioned"},
+    {"memory": "global"},
 )
 
 
@@ -118,13 +129,30 @@ class Lab:
         }
         try:
             plan = self._plan(given, benched, choices)
-            row["plan"] = {key: getattr(plan, key, None) for key in _PLAN}  # partitions are of one strategy
+            row["plan"] = {key: getattr(plan, key, None) for key in _PLAN}  # some are of one strategy
             predicted = self._predicted(given, benched, plan, choices)
             if predicted > longest:
                 return row | {"note": f"left out: about {predicted:.1f} s a call"}
             return row | self._timed(given, benched, choices, calls)
         except (MemoryError, BuildError, UnsupportedError, cl.Error) as error:  # the other rows may still be had
             return row | {"failed": True, "note": f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"}
+
+    def ways(self, spec: InputSpec, benched: Benched, race_factor: float) -> list[dict[str, Any]]:
+        """Return the choices that lead to each of the plans that could be taken, the automatic one first."""
+        kernel, found, seen = self.kernel(benched), [], set()
+        for way in _WAYS:
+            choices = {"update": benched.update, **way}
+            try:
+                plan = kernel.plan(
+                    spec.num_elements, spec.num_bins, queue=self.queue, race_factor=race_factor, **choices
+                )
+            except (ValueError, MemoryError):  # impossible
+                continue
+            what = tuple(getattr(plan, name, None) for name in _PLAN)
+            if what not in seen and not (way.get("pass_order") and plan.passes == 1):
+                seen.add(what)
+                found.append(choices)
+        return found
 
     def _timed(self, given: Input, benched: Benched, choices: dict[str, Any], calls: bool) -> Row:
         kernel, bins, arguments = self.kernel(benched), given.spec.num_bins, given.arrays(benched.arrays)

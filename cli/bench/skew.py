@@ -14,8 +14,8 @@ from clhist.cli.bench.suite import Column, Panels, Request, Suite, times, weight
 
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     """Yield two rows for each operator on each distribution, and compare them with those of the uniform one."""
-    uniform: dict[tuple[Any, ...], Row] = {}  # the first of the distributions
-    for spec, found in request.problems(tuple(DISTRIBUTIONS)):
+    uniform: dict[tuple[Any, ...], Row] = {}  # unless that is left out, the first of the distributions
+    for spec, found in request.problems(request.distributions):
         given = lab.input(spec, weighted=weighted(found))
         for benched in found:
             rows = []
@@ -51,7 +51,7 @@ def _race_factor(row: Row) -> str:
 _COLUMNS: tuple[Column, ...] = (
     bench_suite.OP,
     bench_suite.BINS,
-    ("bins are", lambda row: row["distribution"]),
+    bench_suite.DISTRIBUTION,
     ("RF", _race_factor),
     bench_suite.PLAN,
     *bench_suite.KERNEL,
@@ -67,7 +67,8 @@ SUITE = Suite(
     default_operations=("count", "add", "argmax"),
     bins=(2041, 196607),
     race_factors=(),
-    steps=lambda request: sum(len(found) for _, found in request.problems(tuple(DISTRIBUTIONS))),
+    distributions=tuple(DISTRIBUTIONS),
+    steps=lambda request: sum(len(found) for _, found in request.problems(request.distributions)),
     run=run,
     columns=_COLUMNS,
     panels=panels,

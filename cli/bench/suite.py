@@ -9,6 +9,7 @@ from typing import Any
 from clhist.cli.bench.inputs import InputSpec
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS, Benched
+from clhist.planning.problem import SIDE_BY_SIDE
 
 # Title of a panel: label of a line or of bars: (x, y) points. x is a number of bins, or a word.
 Panels = dict[str, dict[str, list[tuple[Any, float]]]]
@@ -25,6 +26,8 @@ class Request:
     bins: tuple[int, ...]
     operations: tuple[str, ...]
     race_factors: tuple[int, ...]
+    distributions: tuple[str, ...] = ("uniform",)
+    all_plans: bool = False
 
     def problems(self, distributions: Sequence[str] = ("uniform",)) -> Iterator[tuple[InputSpec, list[Benched]]]:
         """Yield each input with the operators that read it."""
@@ -49,6 +52,10 @@ class Suite:
         Defaults; of race factors none if it has no such choice.
     num_elements : int or None
         Default, where it is not the usual one.
+    distributions : tuple of str
+        Default of `--distribution`; none if it has no such choice.
+    has_all_plans : bool
+        Whether it has a row for each plan that could be taken.
     steps : callable
         How many steps a request takes, for the progress bar.
     run : callable
@@ -71,11 +78,13 @@ class Suite:
     panels: Callable[[list[Row]], Panels]
     summary: Callable[[list[Row]], list[str]] = lambda rows: []
     num_elements: int | None = None
+    distributions: tuple[str, ...] = ()
+    has_all_plans: bool = False
 
 
 def steps(request: Request) -> int:
     """Return the number of operators on inputs."""
-    return sum(len(found) for _, found in request.problems())
+    return sum(len(found) for _, found in request.problems(request.distributions))
 
 
 def weighted(found: Iterable[Benched]) -> bool:
@@ -102,16 +111,19 @@ def times(row: Row, key: str) -> str:
 
 
 def plan_text(row: Row) -> str:
-    """Return the plan as a cell: update, memory, copies, passes."""
+    """Return the plan as a cell: update, memory, copies, passes, width of counters."""
     plan = row.get("plan")
     if not plan:
         return "-"
     passes = f"P={plan['partitions']}" if plan["partitions"] else f"S={plan['passes']}"
-    return f"{plan['update']} {plan['memory']} M={plan['copies']:,} {passes}"
+    aside = " side by side" if plan["pass_order"] == SIDE_BY_SIDE and plan["passes"] > 1 else ""
+    bits = f" {plan['counter_bits']}-bit" if plan["counter_bits"] else ""
+    return f"{plan['update']} {plan['memory']}{bits} M={plan['copies']:,} {passes}{aside}"
 
 
 OP: Column = ("op", lambda row: row["op"])
 BINS: Column = ("H", lambda row: f"{row['num_bins']:,}")
+DISTRIBUTION: Column = ("bins are", lambda row: row["distribution"])
 RACE_FACTOR: Column = ("RF", lambda row: f"{row['race_factor']:g}")
 PLAN: Column = ("plan", plan_text)
 KERNEL: tuple[Column, ...] = (

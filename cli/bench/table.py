@@ -11,12 +11,14 @@ from clhist.cli.bench.suite import Panels, Request, Suite, weighted
 
 
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
-    """Yield a row for each operator on each input, with the automatic plan, which is told the race factor."""
-    for spec, found in request.problems():
+    """Yield a row for each operator on each input, with the automatic plan, which is told the race factor, or all."""
+    for spec, found in request.problems(request.distributions):
         given = lab.input(spec, weighted=weighted(found))
         for benched in found:
-            row = lab.measure(given, benched, race_factor=float(spec.race_factor), update=benched.update)
-            yield f"{benched.name}, H = {spec.num_bins:,}", [row]
+            factor = float(spec.race_factor)
+            ways = lab.ways(spec, benched, race_factor=factor) if request.all_plans else [{"update": benched.update}]
+            rows = [lab.measure(given, benched, race_factor=factor, **way) for way in ways]
+            yield f"{benched.name}, H = {spec.num_bins:,}", rows
 
 
 def panels(rows: list[Row]) -> Panels:
@@ -36,11 +38,14 @@ SUITE = Suite(
     default_operations=("count", "add", "sat", "argmax", "lock"),
     bins=(31, 2041, 24569, 196607, 1572863),
     race_factors=(1,),
+    distributions=("uniform",),
+    has_all_plans=True,
     steps=bench_suite.steps,
     run=run,
     columns=(
         bench_suite.BINS,
         bench_suite.OP,
+        bench_suite.DISTRIBUTION,
         bench_suite.RACE_FACTOR,
         bench_suite.PLAN,
         *bench_suite.KERNEL,

@@ -1,4 +1,4 @@
-"""Counters of 16 bits, two to a word of local memory, that overflow into global memory."""
+"""Counters of 16 bits and fewer, several to a word of local memory, that overflow into global memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from plans import plan
 
-from clhist import HistogramKernel, operators
+from clhist import HistogramKernel, bincount, operators
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
+from clhist.opencl.device import profile_context
+from clhist.planning import packed
 from clhist.planning.problem import Choices
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import counts_of
@@ -20,8 +22,13 @@ H200 = dataclasses.replace(named_profile("nvidia-h200", load_profiles()), rates=
 
 @pytest.fixture(scope="module")
 def profile(gpu_like):
-    """Room for 8190 such counters, and so for 4096 whole ones."""
+    """Room for 8184 counters of 16 bits, and so for 4096 whole ones."""
     return dataclasses.replace(gpu_like, local_memory=16384)
+
+
+@pytest.fixture(scope="module")
+def kernels(profile):
+    return {operator: kernel_of(operator, profile) for operator in COUNTING}
 
 
 def kernel_of(operator, profile, code="EMIT(x[i], 1)"):
@@ -29,6 +36,7 @@ def kernel_of(operator, profile, code="EMIT(x[i], 1)"):
 
 
 NUMBER = 300_001
+COUNTING = [operators.add(np.int32), operators.add(np.uint32), operators.count()]
 INPUTS = [
     "uniform, some outside",
     "all in one",
@@ -42,18 +50,81 @@ INPUTS = [
 
 
 @pytest.mark.parametrize("name", INPUTS)
-@pytest.mark.parametrize(
-    "operator",
-    [operators.add(np.int32), operators.add(np.uint32), operators.count()],
-    ids=lambda o: f"{o.name} {o.dtype}",
-)
-def test_counts(operator, name, profile, rng):
-    """Counters overflow many times here: 512 work-items have 300,001 elements."""
-    kernel = kernel_of(operator, profile)
-    for bins in (5000, 8189):
-        assert kernel.plan(NUMBER, bins).strategy == "packed"
+@pytest.mark.parametrize("bits", packed.WIDTHS)
+def test_counts(bits, name, kernels, rng):
+    """512 work-items have 300,001 elements: counters overflow, and of less than 16 bits have to be counted again."""
+    for operator in COUNTING if bits == 16 else COUNTING[:1]:
+        kernel = kernels[operator]
+        for bins in (5000, 8183):
+            x = drawn(name, rng, NUMBER, bins)
+            np.testing.assert_array_equal(kernel(x, num_bins=bins, counter_bits=bits), counts_of(x, bins))
+
+
+@pytest.mark.parametrize("name", [*INPUTS, "the fields of a few words"])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_carries_through_all_fields(bits, name, kernels, rng, monkeypatch):
+    """No flag here: all that the counters cannot hold is recorded, and carried through the fields of their word."""
+    monkeypatch.setattr(packed, "MOST_SPILLS", 2**31)
+    kernel, bins = kernel_of_its_own(kernels), 5003
+    if name == "the fields of a few words":  # each work-item at another field, all of them over and over
+        x = (rng.integers(0, 3, NUMBER) * (32 // bits) + np.arange(NUMBER) % (32 // bits)).astype(np.int32)
+    else:
         x = drawn(name, rng, NUMBER, bins)
-        np.testing.assert_array_equal(kernel(x, num_bins=bins), counts_of(x, bins))
+    dest = rng.integers(-9, 9, bins, np.int32)
+    for passes in (1, 2):
+        found = kernel(x, num_bins=bins, dest=dest, counter_bits=bits, passes=passes)
+        np.testing.assert_array_equal(found, dest + counts_of(x, bins))
+
+
+def kernel_of_its_own(kernels):
+    """Return a kernel that has planned nothing yet; its programs are shared."""
+    shared = kernels[COUNTING[0]]
+    return kernel_of(COUNTING[0], shared.engine.profile)
+
+
+@pytest.mark.parametrize("bits", packed.WIDTHS)
+def test_passes_side_by_side(bits, kernels, rng):
+    kernel = kernels[COUNTING[0]]
+    for bins in (50_001, 3):
+        for passes in (None, 7):
+            try:
+                found = kernel.plan(NUMBER, bins, counter_bits=bits, passes=passes)
+            except ValueError:
+                assert (bits, bins, passes) == (16, 50_001, 7)
+                continue
+            assert found.strategy == "packed"
+            assert found.bins_per_pass % (32 // bits) == 0
+            for name in ("uniform, some outside", "half in one"):
+                x = drawn(name, rng, NUMBER, bins)
+                counts = kernel(x, num_bins=bins, counter_bits=bits, passes=passes)
+                np.testing.assert_array_equal(counts, counts_of(x, bins))
+
+
+def test_the_robust_plan_partitions(profile, rng):
+    """Where passes would be many, pairs are partitioned if the flag is raised."""
+    kernel, bins = kernel_of(COUNTING[0], profile), 33_333
+    found = kernel.plan(NUMBER, bins, counter_bits=4)
+    assert found.robust.strategy == "partitioned"
+    for name in ("uniform, some outside", "all in one", "zipf"):
+        x, dest = drawn(name, rng, NUMBER, bins), rng.integers(-9, 9, bins, np.int32)
+        result = kernel(x, num_bins=bins, counter_bits=4, dest=dest)
+        np.testing.assert_array_equal(result, dest + counts_of(x, bins))
+
+
+def test_a_flag_that_some_groups_raise(profile, rng, monkeypatch):
+    """A few spills are recorded, one more and all is counted again: whatever the bound is, nothing is lost."""
+    bins = 30_000
+    x = np.where(rng.random(NUMBER) < 0.01, 7, rng.integers(0, bins, NUMBER)).astype(np.int32)
+    for bound in (0, 1, 5, 20, 100):
+        monkeypatch.setattr(packed, "MOST_SPILLS", bound)
+        found = kernel_of(COUNTING[0], profile)(x, num_bins=bins, counter_bits=4)
+        np.testing.assert_array_equal(found, counts_of(x, bins))
+
+
+def test_bincount_looks_for_the_largest_bin(profile, rng):
+    with profile_context(profile):
+        for x in (rng.integers(0, 6000, NUMBER), np.full(NUMBER, 6123), np.r_[np.zeros(9999, int), 7001]):
+            np.testing.assert_array_equal(bincount(x.astype(np.int32)), np.bincount(x))
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 8192, 8193])
@@ -66,15 +137,17 @@ def test_sizes_and_dest(size, profile, rng):
 def test_when(profile):
     """Only where counters of 32 bits do not fit in one pass, and only for plain counts."""
 
-    def packed(bins, size=10**6, **more):
-        return plan(size, bins, H200, counts=True, max_pairs=1, **more).strategy == "packed"
+    def width(bins, size=10**6, **more):
+        return getattr(plan(size, bins, H200, counts=True, max_pairs=1, **more), "counter_bits", None)
 
-    assert [packed(bins) for bins in (31, 56_832, 56_833, 113_662, 113_663)] == [False, False, True, True, False]
-    assert not packed(98_290, race_factor=1e4)
-    assert not packed(98_290, choices=Choices(copies=1))
-    assert not packed(98_290, choices=Choices(passes=2))
-    assert not packed(98_290, choices=Choices(memory="global"))
-    assert not packed(98_290, local_update="cas")
+    bins = (31, 56_832, 56_833, 113_656, 113_657, 227_312, 227_313, 454_624, 454_625)
+    assert [width(n) for n in bins] == [None, None, 16, 16, 8, 8, 4, 4, None]
+    assert width(98_290, race_factor=1e4) is None
+    assert width(98_290, choices=Choices(copies=1)) is None
+    assert width(98_290, choices=Choices(passes=2)) is None
+    assert width(98_290, choices=Choices(memory="global")) is None
+    assert width(98_290, choices=Choices(counter_bits=32)) is None
+    assert width(98_290, local_update="cas") is None
     assert plan(10**6, 98_290, H200, max_pairs=1).strategy != "packed"
     for operator, code in [
         (operators.add(np.int32), "EMIT(x[i], 2)"),
@@ -94,5 +167,37 @@ def test_the_plan_and_the_source_say_so(profile):
     kernel = kernel_of(operators.add(np.int32), profile)
     found = kernel.plan(NUMBER, 6000)
     assert "of 16-bit counters" in str(found)
-    assert found.global_copies == found.work_groups + 1
+    assert found.global_copies == 0, "of whole bins"
     assert "clhist_beyond" in kernel.source(found)
+    narrow = kernel.plan(NUMBER, 30_000, counter_bits=4)
+    assert f"of 4-bit counters, with {narrow.robust.strategy} copies behind" in str(narrow)
+
+
+def test_narrow_counters_are_for_spread_input(profile):
+    """What each is expected to count, by size and race factor, must be far less than it holds."""
+    few, many = (plan(size, 200_000, H200, counts=True, max_pairs=1) for size in (10**6, 10**10))
+    assert few.counter_bits == 8
+    assert many.strategy != "packed"
+    assert plan(10**8, 200_000, H200, counts=True, max_pairs=1, race_factor=64.0).strategy != "packed"
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"counter_bits": 5}, r"^counter_bits: expected one of 4, 8, 16, 32, got 5$"),
+        ({"counter_bits": 8, "memory": "global"}, r"^counter_bits: narrow counters are in local memory, got memory="),
+        ({"counter_bits": 8, "update": "cas"}, r"^counter_bits: only 32-bit integers that are added"),
+        ({"counter_bits": 4, "num_histograms": 2}, r"^counter_bits: one histogram, and no batch"),
+        ({"counter_bits": 16, "passes": 1}, r"^passes: expected at least 13 for counters of 16 bits, got 1$"),
+        ({"pass_order": "beside"}, r"^pass_order: expected one of in turn, side by side, got 'beside'$"),
+        ({"pass_order": "side by side", "memory": "global"}, r"^pass_order: 'side by side' is of passes over local"),
+    ],
+)
+def test_choices_that_cannot_be(choices, words, profile):
+    kernel = kernel_of(COUNTING[0], profile)
+    with pytest.raises(ValueError, match=words):
+        kernel.plan(NUMBER, 100_000, **choices)
+    x = np.zeros(10, np.int32)
+    more = {"size": 10} if "num_histograms" in choices else {}
+    with pytest.raises(ValueError, match=words):
+        kernel(x, num_bins=100_000, **choices, **more)

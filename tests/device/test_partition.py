@@ -19,9 +19,9 @@ import clhist
 from clhist import HistogramKernel, Operator, operators
 from clhist.accumulator import Accumulator
 from clhist.cli.main import main
+from clhist.codegen.layout import division
 from clhist.codegen.maps import uniform_value
 from clhist.engine.given import Call, LargestBin
-from clhist.codegen.layout import division
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.planning.problem import Choices
