@@ -142,9 +142,9 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
             continue
         seconds = times[plan.memory].seconds(plan)
         if seconds is None:
-            if candidate.is_needed:
-                return None
-            continue
+            if isinstance(plan, PackedPlan):  # of a width that was not measured
+                continue
+            return None
         found[candidate.symbol] = seconds, plan
     trace = Trace()
     for symbol, (seconds, _) in found.items():

@@ -67,7 +67,7 @@ def _best_order(
         return IN_TURN, f"{plan.update} updates of a hot bin wait, and would keep only its range busy"
     if in_turn is not None and aside is not None:
         return (SIDE_BY_SIDE if aside < in_turn else IN_TURN), "predicted to be faster"
-    if load.profile.rates and load.rate_kinds[0]:
+    if in_turn is not None:
         return IN_TURN, "side by side has not been measured on this device (clhist calibrate)"
     return SIDE_BY_SIDE, "the cache serves all reads but the first"
 

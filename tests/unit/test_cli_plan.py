@@ -56,6 +56,8 @@ def test_json_has_the_plan_and_its_steps():
         "output_indices": [],
         "seconds": None,
         "refused": [],
+        "pass_order": "in turn",
+        "is_dealt": False,
         "memory": "global",
         "update": "cas",
         "copies": 138,

@@ -91,7 +91,7 @@ def test_a_sweep_has_the_facts_of_plan_source_and_device():
     assert spec.structs == source.structs
     assert (spec.work_group_size, spec.teams, spec.batch) == (chosen.work_group_size, 1, "")
     assert (spec.order, spec.features) == ("interleaved", H200.features)
-    assert (spec.aligned, spec.wide, spec.packed, spec.single_pair) == (True, False, False, True)
+    assert (spec.aligned, spec.wide, spec.counter_bits, spec.single_pair) == (True, False, 0, True)
     assert sweep_spec(chosen, source, CPU, aligned=False).order == "blocked"
 
 

@@ -72,7 +72,15 @@ def test_bins_of_32_and_64_bits(wide, kind):
 
 
 def test_packed_counters_take_words_instead_of_cells():
-    assert names(state(output(COUNTS, "native"), packed=True)) == ["clhist_count", "clhist_words", "clhist_beyond"]
+    words = ["clhist_first", "clhist_count", "clhist_words", "clhist_beyond"]
+    assert names(state(output(COUNTS, "native"), counter_bits=16)) == words
+    narrow = names(state(output(COUNTS, "native"), counter_bits=8))
+    assert narrow == [*words, "clhist_spills", "clhist_flag", "clhist_most_spills"]
+
+
+def test_bins_that_are_dealt_out_are_divided():
+    dealt = names(state(output(COUNTS, "cas"), is_dealt=True))
+    assert {"clhist_passes", "clhist_magic", "clhist_shift"} <= set(dealt)
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,7 @@ def test_steps_tell_how_the_numbers_came_about():
     steps = {step.symbol: step.value for step in found.steps}
     assert {**steps, "m'": None} == {
         "B": 1024, "T": 69632, "blocks": 68, "m'": None, "M": 1, "C": 1024, "len": 12288, "S": 2, "H_chk": 12285,
+        "groups": 34,
     }  # fmt: skip
     assert all(step.formula for step in found.steps)
     tried = [step.symbol for step in plan(50_000_000, 10**6, RTX_2080_TI).steps]

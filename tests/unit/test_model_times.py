@@ -20,10 +20,15 @@ from clhist.planning.problem import Choices
 from clhist.planning.times import (
     BANDWIDTH,
     CELLS,
+    COUNT,
     EVERYWHERE,
     FURTHER_PASS,
     ONE_PASS,
+    PACKED,
+    PACKED_ASIDE,
     PARTITIONED,
+    PASS_ASIDE,
+    PASS_DEALT,
     SHORT,
     VALUES,
     rate_name,
@@ -43,6 +48,7 @@ RATES = {
     rate_name(KIND, PARTITIONED): 20.0,
     rate_name(KIND, EVERYWHERE): 10.0,
 }
+ASIDE = {rate_name(kind, PASS_ASIDE): 400.0 for kind in (KIND, COUNT)}
 N = 10**8
 
 
@@ -72,6 +78,39 @@ def test_the_time_of_each_way():
     )
     everywhere = forced(200_000, "global", copies=3, passes=2)
     assert everywhere.seconds == pytest.approx(10e-3 + N * 4 / 850e9 + 3 * 200_000 / 100e9 + 15e-6)
+
+
+def test_passes_side_by_side():
+    """The first as in turn; the others by their own rate, but no faster than the cache gives what counts read of it."""
+    rates = {**RATES, **ASIDE}
+    aside = chosen(200_000, rates=rates, choices=Choices(memory="local"))
+    assert (aside.passes, aside.pass_order, aside.work_groups) == (4, "side by side", 33)
+    assert aside.seconds == pytest.approx(1e-3 + 3 * 0.25e-3 + 33 * 200_000 / 100e9 + 10e-6)
+    wide = chosen(200_000, rates=rates, read_bytes=16, choices=Choices(memory="local"))
+    assert wide.seconds == pytest.approx(N * 16 / 850e9 + 3 * 1e-3 + 33 * 200_000 / 100e9 + 10e-6)
+    slow = rates | {rate_name(KIND, PASS_ASIDE): 50.0}
+    in_turn = chosen(200_000, rates=slow, choices=Choices(memory="local"))
+    assert (in_turn.pass_order, in_turn.work_groups) == ("in turn", 132)
+    for update, loops, order in (("cas", False, "in turn"), ("lock", False, "in turn"), ("native", True, "in turn")):
+        found = chosen(200_000, rates=rates, local_update=update, loops=loops, choices=Choices(memory="local"))
+        assert found.pass_order == order, "sums that are loops have a rate of their own"
+    dealt = rates | {rate_name(KIND, PASS_DEALT): 300.0}
+    found = chosen(200_000, rates=dealt, loops=True, choices=Choices(memory="local"))
+    assert (found.pass_order, found.is_dealt) == ("side by side", True)
+    assert chosen(10**8, rates=rates, choices=Choices(memory="local")).pass_order == "in turn", "too many passes"
+
+
+def test_counters_of_each_width():
+    rates = {**RATES, **ASIDE, **{rate_name(COUNT, name): 100.0 for name in (ONE_PASS, FURTHER_PASS, PARTITIONED)}}
+    rates |= {rate_name(COUNT, EVERYWHERE): 10.0, **{rate_name(COUNT, name): 90.0 for name in PACKED.values()}}
+    rates |= {rate_name(COUNT, name): 150.0 for name in PACKED_ASIDE.values()}
+    for bins, width, passes in ((100_000, 16, 1), (200_000, 8, 1), (400_000, 4, 1), (900_000, 4, 2)):
+        found = chosen(bins, rates=rates, counts=True, value_bytes=0, choices=Choices(counter_bits=width))
+        assert (found.counter_bits, found.passes) == (width, passes)
+        kernels = 3 if width == 16 else 2 + found.robust.kernels
+        cells = found.work_groups * -(-bins * width // 32) + found.records
+        each = N / 90e9 + (passes - 1) * N / 150e9
+        assert found.seconds == pytest.approx(each + cells / 100e9 + kernels * 5e-6, rel=1e-3)
 
 
 def test_reading_is_the_least_that_an_element_takes():
@@ -108,10 +147,10 @@ def test_what_is_slow_is_avoided(slow, memory, partitions):
     [SHORT, CELLS, BANDWIDTH, VALUES[4], *(rate_name(KIND, way) for way in (ONE_PASS, PARTITIONED, EVERYWHERE))],
 )
 def test_rules_where_a_rate_is_missing(missing):
-    rates = {name: value for name, value in RATES.items() if name != missing}
+    rates = {name: value for name, value in {**RATES, **ASIDE}.items() if name != missing}
     for bins in (1000, 1_000_000):
         found, by_rules = chosen(bins, rates=rates), chosen(bins, rates={})
-        assert dataclasses.replace(found, seconds=None) == by_rules
+        assert dataclasses.replace(found, seconds=None, steps=()) == dataclasses.replace(by_rules, steps=())
         assert by_rules.seconds is None
     assert chosen(1000, kind="").seconds is None
 
@@ -157,14 +196,17 @@ def test_the_shipped_rates_are_used():
     for bins, microseconds, more in (
         (2041, 62, {"counts": True, "value_bytes": 0}),
         (49_145, 80, {"counts": True, "value_bytes": 0}),
-        (98_290, 117, {"counts": True, "value_bytes": 0}),
-        (300_000, 234, {"counts": True, "value_bytes": 0}),
+        (98_290, 99, {"counts": True, "value_bytes": 0}),
+        (300_000, 110, {"counts": True, "value_bytes": 0}),
+        (1_572_863, 271, {"counts": True, "value_bytes": 0}),
     ):
         found = plan(50_000_000, bins, H200, rate_kinds=(KIND, KIND), max_pairs=1, **more)
         assert found.seconds * 1e6 == pytest.approx(microseconds, rel=1 / 3)
-    result = CliRunner().invoke(main, ["plan", "-n", "50M", "-H", "98290", "--counts", "--profile", "nvidia-h200"])
+    result = CliRunner().invoke(main, ["plan", "-n", "50M", "-H", "196607", "--counts", "--profile", "nvidia-h200"])
     assert result.exit_code == 0, result.output
     assert "Predicted, in µs" in result.output
     assert "t_partitioned" in result.output
-    assert "16-bit counters" in result.output
+    assert all(f"t_{bits}bit" in result.output for bits in (16, 8, 4))
+    assert "8 bits, 4 to a word" in result.output
+    assert "counted again" in result.output
     assert "predicted time" in result.output

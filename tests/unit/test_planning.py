@@ -199,7 +199,11 @@ def test_what_holds_for_every_batch(profile, memory, update):
         threads = max(1, min(profile.hardware_threads, histograms * each))
         items = found.memory == "global" and found.update == "private"  # a copy for each, not for each work-group
         if not items:
-            assert found.groups_per_histogram == ceil(ceil(threads / found.work_group_size) / histograms)
+            chunks = ceil(ceil(threads / found.work_group_size) / histograms)
+            if found.pass_order == "side by side":  # a chunk for each pass
+                assert 1 <= found.groups_per_histogram <= chunks // found.passes
+            else:
+                assert found.groups_per_histogram == chunks
             assert found.work_groups * found.teams >= found.tasks > (found.work_groups - 1) * found.teams
             assert 1 <= found.copies <= found.team_size * (1 if found.memory == "local" else found.groups_per_histogram)
             assert found.teams == 1 or found.groups_per_histogram == 1
