@@ -111,20 +111,25 @@ class AxisKind:
         """Dtype of the array that a kernel gets."""
         return bits_dtype(self.dtype) if self.as_bits or self.dtype.kind not in "iuf" else self.dtype
 
-    def parameters(self, n: int) -> str:
+    def parameters(self, n: int | str) -> str:
         """Return the declarations of the arguments of axis `n`."""
         return _PARAMETERS[self.kind].format(n=n, **self._types())
 
-    def function(self) -> str:
-        """Return C of the function that finds the bin of an element."""
-        return _FIND[self.kind].format(name=self._name, **self._types())
+    def functions(self) -> tuple[str, ...]:
+        """Return C of the functions that find the bin of an element."""
+        return (_FIND[self.kind].format(name=self.name, **self._types()),)
 
     def call(self, element: str, n: int) -> str:
         """Return C that finds the bin of `element`, of the array that a kernel gets, on axis `n`."""
-        return f"{self._name}({bits_of(element, self.data)}, {_GIVEN[self.kind].format(n=n)})"
+        return self.call_of_bits(bits_of(element, self.data), n)
+
+    def call_of_bits(self, bits: str, n: int | str) -> str:
+        """Return C that finds the bin of an element with these bits on axis `n`."""
+        return f"{self.name}({bits}, {_GIVEN[self.kind].format(n=n)})"
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """What its function is called."""
         return f"find_{self.kind}{self.steps or ''}_{self.dtype.name}"
 
     def _types(self) -> dict[str, str]:
@@ -186,6 +191,11 @@ class Axis:
     bins: Thresholds
     arrays: tuple[Array, ...]
     scalars: tuple[Any, ...]
+
+    @property
+    def extent(self) -> int:
+        """Bins of it."""
+        return self.bins.num_bins
 
 
 def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:

@@ -11,7 +11,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.binning.axis import Axis, AxisKind
+from clhist.binning.axis import Axis
+from clhist.binning.flow import FlowAxis, Kind
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.program import kept_by_context
@@ -25,7 +26,7 @@ class BinnedKind:
 
     Attributes
     ----------
-    axes : tuple of AxisKind
+    axes : tuple of Kind
         One for each dimension.
     in_rows : bool
         Whether the data is one array (N, D) rather than an array for each axis.
@@ -33,7 +34,7 @@ class BinnedKind:
         Whether an array says which elements count.
     """
 
-    axes: tuple[AxisKind, ...]
+    axes: tuple[Kind, ...]
     in_rows: bool = False
     masked: bool = False
 
@@ -41,7 +42,7 @@ class BinnedKind:
         """Return the declarations of the arguments."""
         found = [f"const {c_name(self.axes[0].data)} *x0"] if self.in_rows else []
         for n, axis in enumerate(self.axes):
-            found += [] if self.in_rows else [f"const {c_name(axis.data)} *x{n}"]
+            found += [] if self.in_rows or axis.data is None else [f"const {c_name(axis.data)} *x{n}"]
             found += [axis.parameters(n), f"int size{n}"]
         return [*found, "const uchar *where"] if self.masked else found
 
@@ -62,7 +63,7 @@ class BinnedKind:
 
     def functions(self) -> str:
         """Return the C functions of the axes."""
-        return "\n".join(dict.fromkeys(axis.function() for axis in self.axes))
+        return "\n".join(dict.fromkeys(function for axis in self.axes for function in axis.functions()))
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,18 @@ class Binned:
 
     Attributes
     ----------
-    axes : tuple of Axis
+    axes : tuple of Axis or FlowAxis
         One for each dimension.
     data : tuple of array
-        Contiguous, of the dtypes of the axes: one for each, or a single one (N, D) for several.
+        Contiguous, of the dtypes of the axes: one for each (None of one that takes no data), or a single one (N, D)
+        for several.
     where : array of bool or None
         Which elements count.
     size : int
         N.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[Axis | FlowAxis, ...]
     data: tuple[Any, ...]
     where: Any
     size: int
@@ -95,16 +97,16 @@ class Binned:
     @property
     def shape(self) -> tuple[int, ...]:
         """Bins of each axis."""
-        return tuple(axis.bins.num_bins for axis in self.axes)
+        return tuple(axis.extent for axis in self.axes)
 
     def arguments(self, queue: cl.CommandQueue) -> list[Any]:
         """Return the arguments that `BinnedKind` declares."""
-        on_device = is_device_array(self.data[0])
+        on_device = any(is_device_array(each) for each in self.data)
         in_rows = len(self.axes) > len(self.data)
         found = [_as(self.data[0], self.axes[0].kind.data)] if in_rows else []
         for n, axis in enumerate(self.axes):
-            found += [] if in_rows else [_as(self.data[n], axis.kind.data)]
-            found += [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.bins.num_bins]
+            found += [] if in_rows or self.data[n] is None else [_as(self.data[n], axis.kind.data)]
+            found += [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
         return found if self.where is None else [*found, self.where]
 
 
@@ -114,7 +116,7 @@ def _as(array: Any, dtype: np.dtype) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
+def _uploaded(queue: cl.CommandQueue, axis: Axis | FlowAxis) -> tuple[Any, ...]:
     return tuple(cl_array.to_device(queue, array) for array in axis.arrays)
 
 

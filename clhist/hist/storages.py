@@ -1,0 +1,259 @@
+"""What a bin of each storage holds: the sums that a sweep computes, and how they join what is there.
+
+Sums have the axes of the histogram in reverse, the first one fastest, as ``view(flow=True)`` lies in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import boost_histogram as bh
+import numpy as np
+import pyopencl as cl
+
+from clhist import operators
+from clhist.binning.inputs import has_fp64
+from clhist.binning.sweep import BinnedKind, sweep
+from clhist.errors import UnsupportedError
+from clhist.hist.columns import Columns, is_column
+from clhist.kernel import HistogramKernel
+from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import c_name
+from clhist.operators.operator import Operator
+
+Sums = dict[str, Any]
+_Output = tuple[str, Operator, str]
+
+_MOST_COUNTED = 2**32  # in 32 bits
+_INTEGERS = (bh.storage.Int64, bh.storage.AtomicInt64)
+_MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
+
+
+def takes(storage: type, columns: Columns) -> bool:
+    """Whether a storage takes these weights and samples as a kernel sums them; boost-histogram has the rest."""
+    weight, sample = columns.weight, columns.sample
+    if storage is bh.storage.MultiCell:
+        return is_column(weight) and weight.ndim == 2 and sample is None and weight.dtype != np.float16
+    if is_column(weight) and weight.ndim != 1:
+        return False
+    if storage in _MEANS:
+        return sample is not None and (not is_column(sample) or sample.ndim == 1)
+    if sample is not None:
+        return False
+    if storage in _INTEGERS and weight is not None:  # it cuts off fractions after each addition
+        if is_column(weight):
+            return weight.dtype.kind in "bi" or (weight.dtype.kind == "u" and weight.dtype.itemsize < 8)
+        return float(weight).is_integer()
+    return True
+
+
+def sums_of(storage: type, columns: Columns, num_cells: int, *, reproducible: bool) -> Sums:
+    """Return the sums by bins that a storage needs.
+
+    Parameters
+    ----------
+    storage : type
+        Of boost-histogram's storages, which `takes` the columns.
+    columns : Columns
+        What the histogram is filled with.
+    num_cells : int
+        Cells of a bin, of MultiCell.
+    reproducible : bool
+        Whether sums are bitwise the same in any order.
+
+    Returns
+    -------
+    dict of str to array
+        "count" or "weight", and what more there is; of the kind of the columns.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device has no double precision, and sums need it.
+    """
+    if storage is bh.storage.MultiCell:
+        return {"cells": _cells(columns, num_cells, reproducible)}
+    weights, w = (columns.weight,), "(double)v0[i]"
+    weighted = is_column(columns.weight)
+    if storage in _MEANS:
+        return _moments(columns, storage is bh.storage.WeightedMean, reproducible)
+    if not weighted:
+        return _swept(columns, (_count(columns.size),), (), False)
+    if storage in _INTEGERS:
+        return _swept(columns, (("weight", operators.add(np.int64), "(long)v0[i]"),), weights, False)
+    if storage is bh.storage.Weight:
+        outputs: tuple[_Output, ...] = (("weight", _sum(), w), ("square", _sum(), f"{w} * {w}"))
+        return _swept(columns, outputs, weights, reproducible)
+    if not has_fp64(columns.queue.device) and columns.weight.dtype == np.float32:
+        return _swept(columns, (("weight", operators.add(np.float32), "v0[i]"),), weights, True)
+    return _swept(columns, (("weight", _sum(), w),), weights, reproducible)
+
+
+def _count(size: int) -> _Output:
+    return "count", _counter(size < _MOST_COUNTED), "1"
+
+
+@lru_cache(maxsize=2)
+def _counter(few: bool) -> Operator:
+    return operators.count(np.int64) if few else operators.add(np.int64)
+
+
+@lru_cache(maxsize=1)
+def _sum() -> Operator:
+    return operators.add(np.float64)
+
+
+def _swept(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:
+    """Return the outputs of one sweep by name; reproducible ones of one sweep each."""
+    _check_precision(columns, outputs)
+    if len(outputs) == 1:
+        name, operator, value = outputs[0]
+        found = sweep(
+            columns.binned, (("", operator, value),), values, queue=columns.queue, reproducible=reproducible
+        )
+        return {name: found}
+    if reproducible:
+        return {each[0]: _swept(columns, (each,), values, True)[each[0]] for each in outputs}
+    return sweep(columns.binned, outputs, values, queue=columns.queue)
+
+
+def _check_precision(columns: Columns, outputs: tuple[_Output, ...]) -> None:
+    device = columns.queue.device
+    if any(operator.needs_fp64 for _, operator, _ in outputs) and not has_fp64(device):
+        raise UnsupportedError(
+            f"storage: sums of weights and samples need double precision, which {device.name.strip()} has not"
+        )
+
+
+def _moments(columns: Columns, squares: bool, reproducible: bool) -> Sums:
+    """Return sums of weights and of samples, then those of squared deviations from the mean of each bin."""
+    weight, sample = columns.weight, columns.sample
+    arrays = [each for each in (weight, sample) if is_column(each)]
+    w = "(double)v0[i]" if is_column(weight) else "1.0"
+    x = f"(double)v{len(arrays) - 1}[i]" if is_column(sample) else "1.0"
+    outputs: list[_Output] = [("weight", _sum(), w)] if is_column(weight) else [_count(columns.size)]
+    if squares and is_column(weight):
+        outputs.append(("square", _sum(), f"{w} * {w}"))
+    if is_column(sample):
+        outputs.append(("sum", _sum(), f"{w} * {x}"))
+    _check_precision(columns, (("sum", _sum(), x),))
+    found = {name: _fetched(part, columns.queue) for name, part in _swept(columns, tuple(outputs), tuple(arrays), reproducible).items()}
+    total = found["weight"] if is_column(weight) else found["count"].astype(np.float64)
+    with np.errstate(all="ignore"):
+        mean = found["sum"] / total if is_column(sample) else np.where(total != 0, float(sample), 0.0)
+    found["mean"] = mean
+    if is_column(sample):
+        means = np.ascontiguousarray(mean.reshape(-1))
+        centre = _placed_like(sample, means, columns.queue)
+        distance = f"({x} - v{len(arrays)}[max(bin, 0)])"
+        deviations: _Output = ("deviations", _sum(), f"{w} * {distance} * {distance}")
+        found |= {
+            name: _fetched(part, columns.queue)
+            for name, part in _swept(columns, (deviations,), (*arrays, centre), reproducible).items()
+        }
+    if not is_column(weight):
+        scale = 1.0 if weight is None else float(weight)
+        found["weight"] = total * scale
+        found["square"] = total * scale * scale
+        if "deviations" in found:
+            found["deviations"] = found["deviations"] * scale
+    return found
+
+
+def _placed_like(sample: Any, means: Array, queue: cl.CommandQueue) -> Any:
+    import pyopencl.array as cl_array
+
+    return cl_array.to_device(queue, means) if is_device_array(sample) else means
+
+
+def _cells(columns: Columns, num_cells: int, reproducible: bool) -> Any:
+    weight = columns.weight
+    _check_precision(columns, (("cells", _sum(), ""),))
+    kernel = _cells_kernel(columns.queue.context, columns.binned.kind, weight.dtype, num_cells)
+    given = (*columns.binned.arguments(columns.queue), weight)
+    shape = (*columns.shape, num_cells)
+    return kernel(*given, num_bins=shape, size=columns.size, queue=columns.queue, reproducible=reproducible)
+
+
+@kept_by_context
+def _cells_kernel(context: cl.Context, kind: BinnedKind, weight: np.dtype, num_cells: int) -> HistogramKernel:
+    emits = f"""if (bin >= 0)
+    for (int cell = 0; cell < {num_cells}; ++cell)
+        EMIT((long)bin * {num_cells} + cell, (double)weights[(long)i * {num_cells} + cell]);"""
+    return HistogramKernel(
+        context,
+        _sum(),
+        arguments=", ".join([*kind.arguments(), f"const {c_name(weight)} *weights"]),
+        map="\n".join([kind.code(), emits]),
+        preamble=kind.functions(),
+        emits=num_cells,
+    )
+
+
+def _fetched(array: Any, queue: cl.CommandQueue) -> Array:
+    return array.get(queue) if is_device_array(array) else array
+
+
+def merge(h: Any, weight: Any, found: Mapping[str, Any], queue: cl.CommandQueue) -> None:
+    """Add the sums of a fill to a histogram.
+
+    Parameters
+    ----------
+    h : boost_histogram.Histogram
+        What is filled.
+    weight : array, float or None
+        As of `Columns`.
+    found : mapping of str to array
+        Of `sums_of`.
+    queue : pyopencl.CommandQueue
+        Of device arrays.
+    """
+    sums = {name: _fetched(part, queue).T for name, part in found.items()}
+    view, storage = h.view(flow=True), h.storage_type
+    plain = np.asarray(view)
+    if storage is bh.storage.MultiCell:
+        plain += sums["cells"]
+        h._variance_known = False
+    elif storage in _MEANS:
+        join_means(plain, sums, _mean_fields(storage))
+    elif storage is bh.storage.Weight:
+        scale = 1.0 if weight is None or "weight" in sums else float(weight)
+        plain["value"] += sums["weight"] if "weight" in sums else sums["count"] * scale
+        plain["variance"] += sums["square"] if "square" in sums else sums["count"] * (scale * scale)
+    else:
+        if "weight" in sums:
+            plain += sums["weight"]
+        elif weight is None:
+            plain += sums["count"]
+        else:
+            plain += sums["count"] * (int(weight) if storage in _INTEGERS else float(weight))
+        if weight is not None:
+            h._variance_known = False
+
+
+def _mean_fields(storage: type) -> tuple[str, str | None, str]:
+    """Return the fields of the sum of weights, of their squares, and of the squared deviations."""
+    if storage is bh.storage.Mean:
+        return "count", None, "_sum_of_deltas_squared"
+    return "sum_of_weights", "sum_of_weights_squared", "_sum_of_weighted_deltas_squared"
+
+
+def join_means(held: Array, more: Mapping[str, Array], fields: tuple[str, str | None, str]) -> None:
+    """Join means and squared deviations with more of them (Chan, Golub, LeVeque 1979)."""
+    total, squares, spread = fields
+    n1, n2 = held[total], more["weight"]
+    before, after = held["value"], more["mean"]
+    filled = n2 != 0
+    with np.errstate(all="ignore"):
+        both = n1 + n2
+        value = np.where(n1 == 0, after, (n1 * before + n2 * after) / both)
+        between = np.where(n1 == 0, 0.0, n1 * (value - before) ** 2) + np.where(n1 == 0, 0.0, n2 * (value - after) ** 2)
+        deviations = held[spread] + more.get("deviations", 0.0) + between
+    held["value"] = np.where(filled, value, before)
+    held[spread] = np.where(filled, deviations, held[spread])
+    held[total] = both
+    if squares is not None:
+        held[squares] += more["square"]
