@@ -70,6 +70,37 @@ int {name}(const {bits} bits, __global const {key} *keys, __global const int *ce
 """,
 }
 
+# The same without branches, for loops that compilers make vectors of: a guess that is sure, what is clearly outside,
+# or UNSURE. A guess below `-margin` is one of a number below all bins, since guesses grow with the number.
+UNSURE = -2
+_QUICK = {
+    "f": """
+int quick_{name}(const {bits} bits, const int num_bins, const {key} start, const {key} last, const {value} low,
+                 const {scale} scale, const float margin, const int first, const int below, const int above)
+{{
+    const float guess = {guess};
+    const float within = guess > 0 ? guess < num_bins ? guess : 0 : 0;  // 0 of NaN, too
+    const int k = (int)within;
+    const float part = within - k;
+    const int found = (part > margin) & (part < 1 - margin) ? k + first : {unsure};
+    return guess > num_bins + margin ? above : guess < -margin ? below : found;
+}}
+""",
+    "iu": """
+int quick_{name}(const {bits} bits, const int num_bins, const {key} start, const {key} last, const {value} low,
+                 const {scale} scale, const float margin, const int first, const int below, const int above)
+{{
+    const {key} key = {key_of};
+    const float guess = {guess};
+    const float within = guess < num_bins ? guess : 0;
+    const int k = (int)within;
+    const float part = within - k;
+    const int found = (part > margin) & (part < 1 - margin) ? k + first : {unsure};
+    return key > last ? above : key < start ? below : found;
+}}
+""",
+}
+
 _PARAMETERS = {
     EVEN: "const {key} *keys{n}, int bins{n}, {key} start{n}, {key} last{n}, {value} low{n}, {scale} scale{n}, "
     "float margin{n}",
@@ -126,6 +157,21 @@ class AxisKind:
     def call_of_bits(self, bits: str, n: int | str) -> str:
         """Return C that finds the bin of an element with these bits on axis `n`."""
         return f"{self.name}({bits}, {_GIVEN[self.kind].format(n=n)})"
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether there is a function that finds most bins without branches."""
+        return self.kind == EVEN
+
+    def quick_function(self) -> str:
+        """Return C of the function that finds most bins without branches, where there is one."""
+        text = next(text for kinds, text in _QUICK.items() if self.dtype.kind in kinds)
+        return text.format(name=self.name, unsure=UNSURE, **self._types())
+
+    def quick_call(self, element: str, n: int, first: str = "0", below: str = "-1", above: str = "-1") -> str:
+        """Return C that finds most bins; `first` is the number of the first one, others that of what is outside."""
+        given = _GIVEN[EVEN].format(n=n).split(", ", 1)[1]  # without the keys
+        return f"quick_{self.name}({bits_of(element, self.data)}, {given}, {first}, {below}, {above})"
 
     @property
     def name(self) -> str:

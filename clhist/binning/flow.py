@@ -35,6 +35,30 @@ class Kind(Protocol):
     def call(self, element: str, n: int) -> str:
         """Return C that finds the bin of `element` on axis `n`, or -1."""
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether there is a function that finds most bins without branches."""
+
+    def quick_function(self) -> str:
+        """Return C of that function."""
+
+    def quick_call(self, element: str, n: int) -> str:
+        """Return C that finds most bins; `UNSURE` of the rest."""
+
+
+class _Slow:
+    """Kinds that find every bin in one way."""
+
+    is_quick = False
+
+    def quick_function(self) -> str:
+        """Return C of no function."""
+        raise NotImplementedError
+
+    def quick_call(self, element: str, n: int) -> str:
+        """Return C of no call."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class FlowKind:
@@ -85,12 +109,25 @@ int {self._name}(const {bits} bits, {declared})
         return f"{self._name}({bits_of(element, self.inner.data)}, {', '.join(names)})"
 
     @property
+    def is_quick(self) -> bool:
+        """Whether there is a function that finds most bins without branches."""
+        return self.inner.is_quick and not self.listed
+
+    def quick_function(self) -> str:
+        """Return C of that function."""
+        return self.inner.quick_function()
+
+    def quick_call(self, element: str, n: int) -> str:
+        """Return C that finds most bins."""
+        return self.inner.quick_call(element, n, f"first{n}", f"below{n}", f"above{n}")
+
+    @property
     def _name(self) -> str:
         return f"flow_{'listed_' if self.listed else ''}{self.inner.name}"
 
 
 @dataclass(frozen=True)
-class IntegerKind:
+class IntegerKind(_Slow):
     """Integers from a start on, one in each bin, in the 32 bits that boost-histogram computes in.
 
     Attributes
@@ -138,7 +175,7 @@ int {self._name}(const int x, const int start, const int bins, const int first, 
 
 
 @dataclass(frozen=True)
-class TurnKind:
+class TurnKind(_Slow):
     """Bins of one width that repeat, computed in double precision in the order that boost-histogram has.
 
     Attributes
@@ -173,7 +210,7 @@ int turn_bin(const double x, const double low, const double width, const int bin
 
 
 @dataclass(frozen=True)
-class WrappedKind:
+class WrappedKind(_Slow):
     """Pieces of float64 that repeat: a number is brought into the first period in double precision.
 
     Attributes
@@ -210,7 +247,7 @@ double wrapped(const double x, const double origin, const double period)
 
 
 @dataclass(frozen=True)
-class FixedKind:
+class FixedKind(_Slow):
     """One bin for all elements."""
 
     data: None = None
@@ -316,9 +353,7 @@ def are_converted(dtype: np.dtype, fp64: bool) -> bool:
     return fp64 and not has_no_type(dtype, fp64)
 
 
-def pieces_by(
-    index: Any, dtype: np.dtype, bounds: tuple[int, int], near: Array | None = None
-) -> tuple[Array, Array]:
+def pieces_by(index: Any, dtype: np.dtype, bounds: tuple[int, int], near: Array | None = None) -> tuple[Array, Array]:
     """Return keys and numbers of the pieces of a monotone function of numbers, between two keys (both included).
 
     Parameters

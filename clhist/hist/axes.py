@@ -10,9 +10,9 @@ import boost_histogram as bh
 import numpy as np
 
 from clhist.binning.flow import (
+    FixedKind,
     FlowAxis,
     IntegerKind,
-    FixedKind,
     Pieces,
     TurnKind,
     are_converted,

@@ -8,6 +8,7 @@ from typing import Any
 import boost_histogram as bh
 import numpy as np
 import pyopencl as cl
+from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
 from clhist.binning.extent import extent
 from clhist.binning.inputs import has_fp64
@@ -53,7 +54,7 @@ def grown(h: Any, args: Sequence[Any], queue: cl.CommandQueue) -> None:
     parts = tuple(slice(start, start + ax.extent) for start, ax in zip(starts, h.axes, strict=True))
     whole = [new or ax for new, ax in zip(axes, h.axes, strict=True)]
     storage = _storage_like(h)
-    fresh = bh.Histogram(*whole, storage=storage)
+    fresh = BoostHistogram(*whole, storage=storage)
     leading = () if old.ndim == len(parts) else (slice(None),)  # cells of a bin
     fresh.view(flow=True)[leading + parts] = old
     for n, new in enumerate(axes):

@@ -14,7 +14,6 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.binning.axis import has_no_type
 from clhist.binning.extent import extent
 from clhist.binning.flow import FlowAxis
 from clhist.binning.inputs import has_fp64, queue_for
@@ -85,9 +84,7 @@ def is_column(value: Any) -> bool:
     return is_device_array(value) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def columns_of(
-    h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue | None
-) -> Columns | None:
+def columns_of(h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue | None) -> Columns | None:
     """Return the arguments of a fill, or None if boost-histogram must take them.
 
     Categories that are new to an axis which grows are appended to it.

@@ -5,19 +5,23 @@ Sums have the axes of the histogram in reverse, the first one fastest, as ``view
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import boost_histogram as bh
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.binning.inputs import has_fp64
-from clhist.binning.sweep import BinnedKind, sweep
+from clhist.binning.sweep import BinnedKind, sweep, sweep_kernel
 from clhist.errors import UnsupportedError
-from clhist.hist.columns import Columns, is_column
+from clhist.hist.axes import number_kind
+from clhist.hist.columns import Columns, columns_of, is_column
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.program import kept_by_context
@@ -29,7 +33,7 @@ _Output = tuple[str, Operator, str]
 
 _MOST_COUNTED = 2**32  # in 32 bits
 _INTEGERS = (bh.storage.Int64, bh.storage.AtomicInt64)
-_MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
+MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
 
 
 def takes(storage: type, columns: Columns) -> bool:
@@ -39,7 +43,7 @@ def takes(storage: type, columns: Columns) -> bool:
         return is_column(weight) and weight.ndim == 2 and sample is None and weight.dtype != np.float16
     if is_column(weight) and weight.ndim != 1:
         return False
-    if storage in _MEANS:
+    if storage in MEANS:
         return sample is not None and (not is_column(sample) or sample.ndim == 1)
     if sample is not None:
         return False
@@ -76,24 +80,46 @@ def sums_of(storage: type, columns: Columns, num_cells: int, *, reproducible: bo
     """
     if storage is bh.storage.MultiCell:
         return {"cells": _cells(columns, num_cells, reproducible)}
-    weights, w = (columns.weight,), "(double)v0[i]"
-    weighted = is_column(columns.weight)
-    if storage in _MEANS:
-        return _moments(columns, storage is bh.storage.WeightedMean, reproducible)
-    if not weighted:
-        return _swept(columns, (_count(columns.size),), (), False)
-    if storage in _INTEGERS:
-        return _swept(columns, (("weight", operators.add(np.int64), "(long)v0[i]"),), weights, False)
-    if storage is bh.storage.Weight:
-        outputs: tuple[_Output, ...] = (("weight", _sum(), w), ("square", _sum(), f"{w} * {w}"))
-        return _swept(columns, outputs, weights, reproducible)
-    if not has_fp64(columns.queue.device) and columns.weight.dtype == np.float32:
-        return _swept(columns, (("weight", operators.add(np.float32), "v0[i]"),), weights, True)
-    return _swept(columns, (("weight", _sum(), w),), weights, reproducible)
+    outputs, values = _outputs(storage, columns)
+    if storage in MEANS:
+        return _moments(columns, outputs, values, reproducible)
+    exact = any(operator.dtype == np.float32 for _, operator, _ in outputs)  # which float32 sums are not
+    return _swept(columns, outputs, values, reproducible or exact)
 
 
-def _count(size: int) -> _Output:
-    return "count", _counter(size < _MOST_COUNTED), "1"
+def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue) -> Any:
+    """Return the plan of the sweep of a fill; see `clhist.hist.Filler.plan`."""
+    defaults = {"real": np.float64, "integer": np.int32, "string": np.str_}
+    found = dtypes or [defaults[number_kind(ax)] for ax in h.axes]
+    one = [np.ones(1, dtype) for dtype in found]
+    weight, sample = (None if dtype is None else np.ones(1, dtype) for dtype in (weight, sample))
+    columns = columns_of(copy.deepcopy(h), one, weight, sample, queue)
+    if columns is None or not takes(h.storage_type, columns) or h.storage_type is bh.storage.MultiCell:
+        raise ValueError(f"plan: expected columns that a kernel takes, got {[str(np.dtype(each)) for each in found]}")
+    outputs, values = _outputs(h.storage_type, replace(columns, size=size))
+    kernel = sweep_kernel(queue.context, columns.binned.kind, outputs, tuple(array.dtype for array in values))
+    return kernel.plan(size, {name: columns.shape for name, _, _ in outputs}, queue=queue)
+
+
+def _outputs(storage: type, columns: Columns) -> tuple[tuple[_Output, ...], tuple[Any, ...]]:
+    """Return what the first sweep over the columns computes, and the arrays that it takes values from."""
+    weight, sample = columns.weight, columns.sample
+    w = "(double)v0[i]"
+    values = tuple(each for each in (weight, sample) if is_column(each))
+    if not is_column(weight):
+        outputs: list[_Output] = [("count", _counter(columns.size < _MOST_COUNTED), "1")]
+    elif storage in _INTEGERS:
+        outputs = [("weight", operators.add(np.int64), "(long)v0[i]")]
+    elif storage is bh.storage.Double and weight.dtype == np.float32 and not has_fp64(columns.queue.device):
+        outputs = [("weight", operators.add(np.float32), "v0[i]")]
+    else:
+        outputs = [("weight", _sum(), w)]
+    if is_column(weight) and storage in (bh.storage.Weight, bh.storage.WeightedMean):
+        outputs.append(("square", _sum(), f"{w} * {w}"))
+    if is_column(sample):
+        x = f"(double)v{len(values) - 1}[i]"
+        outputs.append(("sum", _sum(), f"{w} * {x}" if is_column(weight) else x))
+    return tuple(outputs), values
 
 
 @lru_cache(maxsize=2)
@@ -111,9 +137,7 @@ def _swept(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ..
     _check_precision(columns, outputs)
     if len(outputs) == 1:
         name, operator, value = outputs[0]
-        found = sweep(
-            columns.binned, (("", operator, value),), values, queue=columns.queue, reproducible=reproducible
-        )
+        found = sweep(columns.binned, (("", operator, value),), values, queue=columns.queue, reproducible=reproducible)
         return {name: found}
     if reproducible:
         return {each[0]: _swept(columns, (each,), values, True)[each[0]] for each in outputs}
@@ -128,50 +152,34 @@ def _check_precision(columns: Columns, outputs: tuple[_Output, ...]) -> None:
         )
 
 
-def _moments(columns: Columns, squares: bool, reproducible: bool) -> Sums:
+def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:
     """Return sums of weights and of samples, then those of squared deviations from the mean of each bin."""
-    weight, sample = columns.weight, columns.sample
-    arrays = [each for each in (weight, sample) if is_column(each)]
-    w = "(double)v0[i]" if is_column(weight) else "1.0"
-    x = f"(double)v{len(arrays) - 1}[i]" if is_column(sample) else "1.0"
-    outputs: list[_Output] = [("weight", _sum(), w)] if is_column(weight) else [_count(columns.size)]
-    if squares and is_column(weight):
-        outputs.append(("square", _sum(), f"{w} * {w}"))
-    if is_column(sample):
-        outputs.append(("sum", _sum(), f"{w} * {x}"))
-    _check_precision(columns, (("sum", _sum(), x),))
-    found = {name: _fetched(part, columns.queue) for name, part in _swept(columns, tuple(outputs), tuple(arrays), reproducible).items()}
+    weight, sample, queue = columns.weight, columns.sample, columns.queue
+    found = _swept(columns, outputs, values, reproducible)
+    found = {name: _fetched(part, queue) for name, part in found.items()}
     total = found["weight"] if is_column(weight) else found["count"].astype(np.float64)
-    with np.errstate(all="ignore"):
-        mean = found["sum"] / total if is_column(sample) else np.where(total != 0, float(sample), 0.0)
-    found["mean"] = mean
     if is_column(sample):
-        means = np.ascontiguousarray(mean.reshape(-1))
-        centre = _placed_like(sample, means, columns.queue)
-        distance = f"({x} - v{len(arrays)}[max(bin, 0)])"
-        deviations: _Output = ("deviations", _sum(), f"{w} * {distance} * {distance}")
-        found |= {
-            name: _fetched(part, columns.queue)
-            for name, part in _swept(columns, (deviations,), (*arrays, centre), reproducible).items()
-        }
+        with np.errstate(all="ignore"):
+            found["mean"] = found["sum"] / total
+        means = np.ascontiguousarray(found["mean"].reshape(-1))
+        x = f"((double)v{len(values) - 1}[i] - v{len(values)}[max(bin, 0)])"
+        squared = f"(double)v0[i] * {x} * {x}" if is_column(weight) else f"{x} * {x}"
+        given = *values, cl_array.to_device(queue, means) if columns.on_device else means
+        found |= _swept(columns, (("deviations", _sum(), squared),), given, reproducible)
+        found["deviations"] = _fetched(found["deviations"], queue)
+    else:
+        found["mean"] = np.where(total != 0, float(sample), 0.0)
     if not is_column(weight):
         scale = 1.0 if weight is None else float(weight)
-        found["weight"] = total * scale
-        found["square"] = total * scale * scale
+        found["weight"], found["square"] = total * scale, total * scale * scale
         if "deviations" in found:
             found["deviations"] = found["deviations"] * scale
     return found
 
 
-def _placed_like(sample: Any, means: Array, queue: cl.CommandQueue) -> Any:
-    import pyopencl.array as cl_array
-
-    return cl_array.to_device(queue, means) if is_device_array(sample) else means
-
-
 def _cells(columns: Columns, num_cells: int, reproducible: bool) -> Any:
     weight = columns.weight
-    _check_precision(columns, (("cells", _sum(), ""),))
+    _check_precision(columns, (("cells", _sum(), "v"),))
     kernel = _cells_kernel(columns.queue.context, columns.binned.kind, weight.dtype, num_cells)
     given = (*columns.binned.arguments(columns.queue), weight)
     shape = (*columns.shape, num_cells)
@@ -217,7 +225,7 @@ def merge(h: Any, weight: Any, found: Mapping[str, Any], queue: cl.CommandQueue)
     if storage is bh.storage.MultiCell:
         plain += sums["cells"]
         h._variance_known = False
-    elif storage in _MEANS:
+    elif storage in MEANS:
         join_means(plain, sums, _mean_fields(storage))
     elif storage is bh.storage.Weight:
         scale = 1.0 if weight is None or "weight" in sums else float(weight)

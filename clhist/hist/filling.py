@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import boost_histogram as bh
 import pyopencl as cl
+from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
 from clhist.hist.columns import Columns, as_column, columns_of
 from clhist.hist.storages import merge, sums_of, takes
@@ -63,19 +64,18 @@ def fill(
     Bins are boost-histogram's for each number, counts are exact, and sums are float64. boost-histogram itself takes
     small NumPy arrays, axes of numbers that grow, and fractions as weights of integer storages.
     """
-    if named:
-        positions = _positions(h, args, named)
-        if positions is None:
-            return type(h).fill(h, *args, weight=weight, sample=sample, threads=threads, **named)
-        args = (*args, *positions)
+    rest = positions(h, args, named)
+    if rest is None:
+        return type(h).fill(h, *args, weight=weight, sample=sample, threads=threads, **named)
+    args = (*args, *rest)
     values = [as_column(value) for value in args]
     weight, sample = as_column(weight), as_column(sample)
     columns = None
     if threads in (None, 1) or h.storage_type not in (bh.storage.Mean, bh.storage.WeightedMean):
         columns = columns_of(h, values, weight, sample, queue)
     if columns is None or not takes(h.storage_type, columns):
-        on_host = (_on_host(each) for each in values)
-        bh.Histogram.fill(h, *on_host, weight=_on_host(weight), sample=_on_host(sample), threads=threads)
+        on_host = (on_host(each) for each in values)
+        BoostHistogram.fill(h, *on_host, weight=on_host(weight), sample=on_host(sample), threads=threads)
         return h
     check_room(h, columns)
     found = sums_of(h.storage_type, columns, num_cells(h), reproducible=reproducible)
@@ -98,11 +98,14 @@ def check_room(h: Any, columns: Columns) -> None:
         )
 
 
-def _positions(h: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any] | None:
-    """Return what follows `args`, from the names of axes, or None if they do not fit."""
+def positions(h: Any, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any] | None:
+    """Return what `named` has for the axes that follow those of `args`, or None if it does not fit."""
+    if not named:
+        return []
     names = [getattr(ax, "name", None) for ax in h.axes][len(args) :]
     return [named[name] for name in names] if set(names) == set(named) and len(names) == len(named) else None
 
 
-def _on_host(value: Any) -> Any:
+def on_host(value: Any) -> Any:
+    """Return a device array as one of NumPy, and all else as it is."""
     return value.get() if is_device_array(value) else value
