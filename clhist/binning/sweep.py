@@ -156,7 +156,7 @@ class Binned:
         found = [_as(self.data[0], self.axes[0].kind.data)] if in_rows else []
         for n, axis in enumerate(self.axes):
             found += [] if in_rows or self.data[n] is None else [_as(self.data[n], axis.kind.data)]
-            found += [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
+            found += [*(uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
         return found if self.where is None else [*found, self.where]
 
 
@@ -166,7 +166,7 @@ def _as(array: Any, dtype: np.dtype) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _uploaded(queue: cl.CommandQueue, axis: Axis | FlowAxis) -> tuple[Any, ...]:
+def uploaded(queue: cl.CommandQueue, axis: Axis | FlowAxis) -> tuple[Any, ...]:
     return tuple(cl_array.to_device(queue, array) for array in axis.arrays)
 
 

@@ -80,7 +80,7 @@ def sums_of(storage: type, columns: Columns, num_cells: int, *, reproducible: bo
     """
     if storage is bh.storage.MultiCell:
         return {"cells": _cells(columns, num_cells, reproducible)}
-    outputs, values = _outputs(storage, columns)
+    outputs, values = outputs_of(storage, columns)
     if storage in MEANS:
         return _moments(columns, outputs, values, reproducible)
     exact = any(operator.dtype == np.float32 for _, operator, _ in outputs)  # which float32 sums are not
@@ -96,12 +96,12 @@ def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, 
     columns = columns_of(copy.deepcopy(h), one, weight, sample, queue)
     if columns is None or not takes(h.storage_type, columns) or h.storage_type is bh.storage.MultiCell:
         raise ValueError(f"plan: expected columns that a kernel takes, got {[str(np.dtype(each)) for each in found]}")
-    outputs, values = _outputs(h.storage_type, replace(columns, size=size))
+    outputs, values = outputs_of(h.storage_type, replace(columns, size=size))
     kernel = sweep_kernel(queue.context, columns.binned.kind, outputs, tuple(array.dtype for array in values))
     return kernel.plan(size, {name: columns.shape for name, _, _ in outputs}, queue=queue)
 
 
-def _outputs(storage: type, columns: Columns) -> tuple[tuple[_Output, ...], tuple[Any, ...]]:
+def outputs_of(storage: type, columns: Columns) -> tuple[tuple[_Output, ...], tuple[Any, ...]]:
     """Return what the first sweep over the columns computes, and the arrays that it takes values from."""
     weight, sample = columns.weight, columns.sample
     w = "(double)v0[i]"
