@@ -28,6 +28,7 @@ _IN_BLOCKS = """
 const long begin = (long)i * {block};
 const int length = (int)min((long){block}, count - begin);
 {bins}
+#pragma unroll 8
 for (int e = 0; e < length; ++e) {{
     const long i = begin + e;
     const int bin = block[e];

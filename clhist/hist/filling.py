@@ -74,8 +74,8 @@ def fill(
     if threads in (None, 1) or h.storage_type not in (bh.storage.Mean, bh.storage.WeightedMean):
         columns = columns_of(h, values, weight, sample, queue)
     if columns is None or not takes(h.storage_type, columns):
-        on_host = (on_host(each) for each in values)
-        BoostHistogram.fill(h, *on_host, weight=on_host(weight), sample=on_host(sample), threads=threads)
+        host = [on_host(each) for each in values]
+        BoostHistogram.fill(h, *host, weight=on_host(weight), sample=on_host(sample), threads=threads)
         return h
     check_room(h, columns)
     found = sums_of(h.storage_type, columns, num_cells(h), reproducible=reproducible)

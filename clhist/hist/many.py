@@ -75,6 +75,7 @@ class _Many:
         return f"""const long begin = (long)i * {BLOCK};
 const int length = (int)min((long){BLOCK}, count - begin);
 {"".join(finds)}
+#pragma unroll 8
 for (int e = 0; e < length; ++e) {{
     const long i = begin + e;
     {emits}

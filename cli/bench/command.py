@@ -11,6 +11,7 @@ import click
 
 import clhist
 from clhist.cli.bench import groups as bench_groups
+from clhist.cli.bench import hist as bench_hist
 from clhist.cli.bench import histogram as bench_histogram
 from clhist.cli.bench import latency as bench_latency
 from clhist.cli.bench import model as bench_model
@@ -33,6 +34,7 @@ SUITES: dict[str, Suite] = {
     "latency": bench_latency.SUITE,
     "skew": bench_skew.SUITE,
     "groups": bench_groups.SUITE,
+    "hist": bench_hist.SUITE,
     "histogram": bench_histogram.SUITE,
 }
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
@@ -130,6 +132,7 @@ def bench(
       latency    calls on few elements: what the host spends
       skew       bins that are sorted, Zipf, half or all in one, against uniform ones
       groups     statistics of groups beside pandas and NumPy
+      hist       histogram objects beside boost-histogram with threads, and CuPy as cuda-histogram uses it
       histogram  histogram, histogram2d, binned_statistic beside NumPy, SciPy, boost-histogram, CuPy
 
     Every result is compared with NumPy's before it is timed. "kernel" is the device's time by its events, "call" that
