@@ -106,8 +106,8 @@ def bincount(
             operator = reproducible_form(operator, largest_magnitude([values], operator.dtype, queue), x.size)
     if x.dtype.kind == "b":
         x = x.view(np.uint8)
-    if not x.size:
-        return _into(out, cl_array.zeros(queue, minlength, operator.dtype))
+    if not x.size:  # NumPy's are integers then, with weights as well
+        return _into(out, cl_array.zeros(queue, minlength, np.intp))
     dtypes = None if weights is None else (native(values.dtype),)
     engine = pair_engine(queue.context, PairSpec(operator, native(x.dtype), dtypes))
     return _into(out, _count(engine, x, values, minlength, queue))

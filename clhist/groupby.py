@@ -12,18 +12,15 @@ from numpy.typing import DTypeLike
 
 from clhist.codegen.arguments import integer
 from clhist.engine.plain import as_array, native
+from clhist.grouping.keys import number_of_groups, numbered
 from clhist.grouping.median import group_medians
+from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.statistics import OF_COMPLEX, STATISTICS, Column, Numbers
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.opencl.arrays import Array, check_context, empty, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
 from clhist.operators.c_types import supported_dtype
-
-# Integer keys larger than this, and than so many times the number of elements, are taken for identifiers rather than
-# the numbers of groups, each of which has a place in every result.
-_MOST_UNASKED = 1 << 24
-_SPARSE = 16
 
 
 def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue | None = None) -> GroupBy:
@@ -71,7 +68,7 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
             if keys.dtype.kind not in "iub":
                 raise TypeError(f"keys: expected integers on a device, got {keys.dtype}")
         elif keys.dtype.kind not in "iub":
-            labels, keys = _numbered(keys)
+            labels, keys = numbered(keys)
     if labels is not None and num_groups is not None:
         raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
     if keys.dtype.kind == "b":
@@ -82,7 +79,7 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
     if labels is not None:
         num_groups = len(labels)
     elif num_groups is None:
-        num_groups = _number_of_groups(keys, queue)
+        num_groups = number_of_groups(keys, queue)
     return GroupBy(keys, integer("num_groups", num_groups, 0), labels, queue)
 
 
@@ -112,7 +109,13 @@ class GroupBy:
         return np.arange(self.num_groups) if self._labels is None else self._labels
 
     def agg(
-        self, *, skipna: bool = True, ddof: int = 0, dtype: DTypeLike | None = None, **columns: Any
+        self,
+        *,
+        skipna: bool = True,
+        ddof: int = 0,
+        dtype: DTypeLike | None = None,
+        reproducible: bool = False,
+        **columns: Any,
     ) -> dict[str, dict[str, Array]]:
         """Compute several statistics of several arrays, in one sweep over all of them.
 
@@ -127,6 +130,9 @@ class GroupBy:
         dtype : dtype-like, optional
             Of means, variances, medians, sums and products: a float. Defaults to the dtype of an array of floats or
             complex numbers; of integers, to 64 bits of the same kind for sums and products, and float64 for the others.
+        reproducible : bool
+            Whether sums, means and variances are bitwise the same in any order and on any device, see
+            `clhist.reduce_by_index`. They take sweeps of their own then, which are waited for.
         **columns : tuple of (array, str, ...)
             Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
             "argmax", "first", "last", "median", "prod", "any", "all". Of complex numbers "count", "sum", "mean" and
@@ -155,14 +161,20 @@ class GroupBy:
         """
         check_process()
         asked = {name: self._asked(name, given, skipna, ddof, dtype) for name, given in columns.items()}
+        summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
-        swept = [name for name, (_, column, _) in asked.items() if column.statistics]
         found: dict[str, dict[str, Array]] = {name: {} for name in asked}
+        for name in (name for name in asked if summed[name]):
+            array, column, names = asked[name]
+            found[name] |= self._summed(arrays[name], column)
+            asked[name] = array, column.without(summed[name]), names
+        swept = [name for name, (_, column, _) in asked.items() if column.statistics]
         if swept:
             given, of = [arrays[name] for name in swept], [asked[name][1] for name in swept]
             bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
             results = statistics_of(self._keys, given, of, bins, self._numbers, self._queue, on_device=on_device)
-            found |= dict(zip(swept, results, strict=True))
+            for name, more in zip(swept, results, strict=True):
+                found[name] |= more
         for name, (_, column, names) in asked.items():
             if "median" in names:
                 found[name]["median"] = self._median(arrays[name], column)
@@ -175,7 +187,9 @@ class GroupBy:
         kernel = size_kernel(self._queue.context, self._keys.dtype)
         return self._returned(kernel(self._keys, num_bins=max(1, self.num_groups), queue=self._queue))
 
-    def weighted_mean(self, x: Any, weights: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+    def weighted_mean(
+        self, x: Any, weights: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
+    ) -> Array:
         """Return the sum of x times weight over the sum of the weights of each group, NaN for an empty one.
 
         Parameters
@@ -186,6 +200,8 @@ class GroupBy:
             Whether elements are left out of which either is NaN.
         dtype : dtype-like, optional
             Of the result; defaults to that of `x` and `weights` together, or float64 of integers.
+        reproducible : bool
+            As of `agg`; of real numbers.
         """
         check_process()
         x, column, _ = self._asked("x", (x, "mean"), skipna, 0, dtype)
@@ -196,6 +212,10 @@ class GroupBy:
         if dtype is None and w.dtype.kind == "f" and self._numbers.real == np.float64:
             result = np.result_type(result, w.dtype)
         x, w = self._placed(x), self._placed(w)
+        if reproducible:
+            names_of(column)  # raises what cannot be
+            means = reproducible_mean(self._keys, x, w, max(1, self.num_groups), skipna, self._numbers, self._queue)
+            return self._returned(self._like_keys(means.astype(result)))
         key = (self._keys.dtype, column.dtype, native(w.dtype), result, skipna, self._numbers)
         kernel = weighted_kernel(self._queue.context, *key)
         bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
@@ -208,25 +228,41 @@ class GroupBy:
         """Return how many values each group has, as int64."""
         return self._one(x, "count", skipna=skipna)
 
-    def sum(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+    def sum(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> Array:
         """Return the sum of each group; see `agg`."""
-        return self._one(x, "sum", skipna=skipna, dtype=dtype)
+        return self._one(x, "sum", skipna=skipna, dtype=dtype, reproducible=reproducible)
 
     def prod(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
         """Return the product of each group; see `agg`."""
         return self._one(x, "prod", skipna=skipna, dtype=dtype)
 
-    def mean(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+    def mean(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> Array:
         """Return the mean of each group, which may be of complex numbers; see `agg`."""
-        return self._one(x, "mean", skipna=skipna, dtype=dtype)
+        return self._one(x, "mean", skipna=skipna, dtype=dtype, reproducible=reproducible)
 
-    def var(self, x: Any, *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+    def var(
+        self,
+        x: Any,
+        *,
+        ddof: int = 0,
+        skipna: bool = True,
+        dtype: DTypeLike | None = None,
+        reproducible: bool = False,
+    ) -> Array:
         """Return the variance of each group; see `agg`."""
-        return self._one(x, "var", ddof=ddof, skipna=skipna, dtype=dtype)
+        return self._one(x, "var", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
 
-    def std(self, x: Any, *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+    def std(
+        self,
+        x: Any,
+        *,
+        ddof: int = 0,
+        skipna: bool = True,
+        dtype: DTypeLike | None = None,
+        reproducible: bool = False,
+    ) -> Array:
         """Return the standard deviation of each group; see `agg`."""
-        return self._one(x, "std", ddof=ddof, skipna=skipna, dtype=dtype)
+        return self._one(x, "std", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
 
     def median(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
         """Return the median of each group; see `agg`."""
@@ -345,34 +381,16 @@ class GroupBy:
         array = array.view(np.uint8) if column.dtype.kind == "b" else array
         return group_medians(keys, array, bins, dtype, column.result, self._queue, nan=not column.skipna)
 
+    def _summed(self, array: Array, column: Column) -> dict[str, Array]:
+        """Return the reproducible statistics of a column, where the keys are."""
+        given = self._keys, array, column, max(1, self.num_groups), self._numbers, self._queue
+        return {name: self._like_keys(each) for name, each in reproducible_statistics(*given).items()}
+
+    def _like_keys(self, result: np.ndarray) -> Array:
+        return cl_array.to_device(self._queue, result) if is_device_array(self._keys) else result
+
     def _returned(self, result: Array) -> Array:
         """Return a result where the caller's arrays are, without the group that is made where there are none."""
         if is_device_array(result) and not self._on_device:
             result = result.get(self._queue)
         return result if result.shape[0] == self.num_groups else result[: self.num_groups]
-
-
-def _numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct keys, sorted, and the number of each key among them; -1 of NaN and NaT."""
-    try:
-        labels, numbers = np.unique(keys, return_inverse=True)
-    except TypeError as error:
-        raise TypeError(f"keys: expected what numpy.unique can sort, got {keys.dtype}: {error}") from error
-    numbers = numbers.reshape(keys.shape)
-    missing = labels != labels if labels.dtype.kind in "fcmMO" else np.zeros(len(labels), bool)
-    if missing.any():  # at the end
-        kept = int(len(labels) - np.count_nonzero(missing))
-        labels, numbers = labels[:kept], np.where(numbers < kept, numbers, -1)
-    return labels, numbers
-
-
-def _number_of_groups(keys: Array, queue: cl.CommandQueue) -> int:
-    if not keys.size:
-        return 0
-    largest = int(cl_array.max(keys, queue).get() if is_device_array(keys) else keys.max())
-    if largest >= max(_MOST_UNASKED, _SPARSE * keys.size):
-        raise ValueError(
-            f"keys: expected numbers of groups, got {largest} among {keys.size}; give num_groups= if that is one, or "
-            "number the keys by numpy.unique(keys, return_inverse=True)"
-        )
-    return max(0, largest + 1)

@@ -18,6 +18,7 @@ from clhist.hardware.profile import named_profile
 from clhist.opencl.device import PROFILE_VARIABLE
 
 COMMANDS = {
+    "hist": "clhist.cli.hist.command:hist",
     "info": "clhist.cli.info:info",
     "calibrate": "clhist.cli.calibrate:calibrate",
     "plan": "clhist.cli.plan:plan",

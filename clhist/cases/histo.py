@@ -1,48 +1,26 @@
 """Parboil's benchmark histo (SC'20, section V-D2): a histogram of two dimensions whose counts stop at 255.
 
-The bins are those of `numpy.histogram2d` exactly. A bin is guessed by a multiplication, which rounding can put one too
-low or too high (and more where the range is small beside its ends), and then corrected by the edges themselves.
+The bins are those of `numpy.histogram2d` exactly; `clhist.binning` finds them.
 """
 
 from __future__ import annotations
 
 import operator
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 import pyopencl.array as cl_array
-from pyopencl.tools import dtype_to_ctype
 
-from clhist import Bound, HistogramKernel, default_queue, operators
+from clhist import Bound, default_queue, operators
+from clhist.binning import Binned, sweep_kernel
+from clhist.binning.inputs import has_fp64, numpy_axis
 from clhist.cases.arrays import Range, pair_of, ranges_of
 from clhist.cases.bindable import Bindable
 
 __all__ = ["histo", "wafer"]
-
-_FIND = """
-int find_bin(real value, __global const real *edges, int num_bins, real scale)
-{
-    if (!(value >= edges[0] && value <= edges[num_bins])) return -1;  // and so is NaN
-    const real guess = (value - edges[0]) * scale;  // which may be infinite, or NaN
-    int k = guess < num_bins ? min((int)guess, num_bins - 1) : num_bins - 1;
-    while (k < num_bins - 1 && value >= edges[k + 1]) ++k;
-    while (k > 0 && value < edges[k]) --k;
-    return k;
-}
-"""
-
-_ARGUMENTS = """
-    const real *x, const real *y, const real *x_edges, const real *y_edges,
-    int x_bins, int y_bins, real x_scale, real y_scale
-"""
-
-_MAP = """
-    const int row = find_bin(x[i], x_edges, x_bins, x_scale), column = find_bin(y[i], y_edges, y_bins, y_scale);
-    EMIT(row < 0 || column < 0 ? -1 : row * y_bins + column, 1);
-"""
 
 
 def _result(found: tuple[Bound, tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> tuple[Any, ...]:
@@ -93,9 +71,8 @@ def histo(
 
     Notes
     -----
-    A float32 is compared with edges that NumPy computes in float64 and compares in float64. The same comes of
-    comparing it with the least float32 that is not below an edge (for the last edge: the largest that is not above),
-    so no device needs double precision for float32 points.
+    NumPy compares in float64. Points are compared as integers in their order here, so no device needs double precision;
+    see `clhist.histogram`.
 
     ``histo.bind`` returns a bound call that counts, and the two edges.
     """
@@ -111,13 +88,10 @@ def histo(
     queue = queue or default_queue(x, y)
     ranges = ranges_of("x, y", x, y, range, queue)
     edges = tuple(_edges(ends, n, given_dtype) for ends, n in zip(ranges, shape, strict=True))
-    compared: list[Any] = [_compared(each, dtype) for each in edges]
-    with np.errstate(all="ignore"):  # a scale of 0 or infinity guesses badly, which is corrected
-        scales = [dtype.type(n) / (each[-1] - each[0]) for each, n in zip(compared, shape, strict=True)]
-    if isinstance(x, cl_array.Array):
-        compared = [cl_array.to_device(queue, each) for each in compared]
-    kernel = _kernel(queue.context, dtype, int(ceiling))
-    bound = kernel.bind(x, y, *compared, *shape, *scales, num_bins=shape, queue=queue)
+    binned = _binned(x, y, edges, queue)
+    outputs = (("", operators.saturating_add(np.min_scalar_type(ceiling), int(ceiling)), "1"),)
+    kernel = sweep_kernel(queue.context, binned.kind, outputs)
+    bound = kernel.bind(*binned.arguments(queue), num_bins=shape, size=binned.size, queue=queue)
     return bound, (edges[0], edges[1])
 
 
@@ -132,16 +106,14 @@ def wafer(num_points: int, seed: int = 0) -> tuple[npt.NDArray[np.float32], npt.
     return x, y
 
 
-@lru_cache(maxsize=32)
-def _kernel(context: cl.Context, dtype: np.dtype, ceiling: int) -> HistogramKernel:
-    real = dtype_to_ctype(dtype)
-    return HistogramKernel(
-        context,
-        operators.saturating_add(np.min_scalar_type(ceiling), ceiling),
-        arguments=_ARGUMENTS.replace("real", real),
-        map=_MAP,
-        preamble=_FIND.replace("real", real),
-    )
+def _binned(x: Any, y: Any, edges: tuple[npt.NDArray[Any], ...], queue: cl.CommandQueue) -> Binned:
+    """Return the points with their axes; none of the points where no number of their dtype lies between edges."""
+    fp64 = has_fp64(queue.device)
+    axes = [numpy_axis(each, x.dtype, fp64=fp64) for each in edges]
+    if None in axes:
+        unit = numpy_axis(np.array([0.0, 1.0]), x.dtype, fp64=fp64)
+        return Binned(tuple(found for found in (unit, unit) if found), (x, y), None, 0)
+    return Binned(tuple(found for found in axes if found), (x, y), None, x.size)
 
 
 def _column(name: str, column: Any, dtype: np.dtype) -> Any:
@@ -171,13 +143,3 @@ def _shape(bins: Any) -> tuple[int, int]:
     if min(shape) < 1 or shape[0] * shape[1] >= 2**31:
         raise ValueError(f"bins: expected at least one each and fewer than 2**31 in all, got {shape}")
     return shape
-
-
-def _compared(edges: npt.NDArray[Any], dtype: np.dtype) -> npt.NDArray[Any]:
-    """Return edges of `dtype` with which its numbers compare as with `edges`; see the notes of `histo`."""
-    with np.errstate(over="ignore"):
-        rounded = edges.astype(dtype)
-    rounded = np.where(rounded < edges, np.nextafter(rounded, dtype.type(np.inf)), rounded)
-    if rounded[-1] > edges[-1]:
-        rounded[-1] = np.nextafter(rounded[-1], dtype.type(-np.inf))
-    return rounded

@@ -58,11 +58,20 @@ class Column:
         return tuple(name for name in _SPREADS if name in self.statistics)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether sums are those of integers."""
+        return self.dtype.kind in "biu" and self.total.kind != "f"
+
+    @property
     def first(self) -> Column:
         """What the first sweep computes."""
         names = [name for name in self.statistics if name not in _SPREADS]
         names += ["mean"] if self.spreads and "mean" not in names else []
         return replace(self, statistics=tuple(names))
+
+    def without(self, names: Sequence[str]) -> Column:
+        """Return it without some of the statistics."""
+        return replace(self, statistics=tuple(name for name in self.statistics if name not in names))
 
     @property
     def condition(self) -> str:

@@ -162,10 +162,10 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
         None in the place of a region without values. Arrays on a device give one array of shape (len(index), bins).
     """
     regions = _regions(input, labels, index)
-    if regions is None or regions.is_complex or regions.values.dtype in (np.int64, np.uint64):
+    if regions is None or regions.is_complex:
         return _scipy("histogram", input, min, max, bins, labels, index)
     edges = np.linspace(min, max, bins + 1)
-    if not bool(np.all(np.isfinite(edges))) or not np.all(edges[:-1] <= edges[1:]):
+    if len(edges) < 2 or not bool(np.all(np.isfinite(edges))) or not np.all(edges[:-1] <= edges[1:]):
         return _scipy("histogram", input, min, max, bins, labels, index)
     found = histogram_kernel(regions.groups, regions.values, edges)
     if regions.on_device and not regions.is_one:

@@ -10,7 +10,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.errors import UnsupportedError
+from clhist.binning import Binned, BinnedKind
+from clhist.binning.inputs import has_fp64, numpy_axis
 from clhist.groupby import GroupBy
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array, is_device_array
@@ -30,15 +31,14 @@ def center_kernel(groups: GroupBy, values: Array, shape: tuple[int, ...]) -> np.
 
 def histogram_kernel(groups: GroupBy, values: Array, edges: np.ndarray) -> Array:
     """Return the counts of each group between `edges`, as rows of int64, of the kind of `values`."""
-    if not groups.queue.device.double_fp_config:
-        raise UnsupportedError(f"{groups.queue.device.name.strip()} has no double precision, in which edges are")
     given, keys, queue = groups.placed("input", values), groups.codes, groups.queue
-    kernel = _histograms(queue.context, keys.dtype, _dtype(values))
-    table = cl_array.to_device(queue, edges) if is_device_array(given) else edges
-    bins, width = len(edges) - 1, edges[-1] - edges[0]
-    scale = bins / width if width > 0 else 0.0
-    shape = groups.num_groups, bins
-    found = kernel(keys, given, table, bins, float(scale), groups.num_groups, num_bins=shape, queue=queue)
+    shape = groups.num_groups, len(edges) - 1
+    axis = numpy_axis(edges, _dtype(given), fp64=has_fp64(queue.device))
+    if axis is None:  # no number of the dtype lies between the edges
+        return cl_array.zeros(queue, shape, np.int64) if is_device_array(values) else np.zeros(shape, np.int64)
+    binned = Binned((axis,), (given,), None, given.size)
+    kernel = _histograms(queue.context, keys.dtype, binned.kind)
+    found = kernel(keys, groups.num_groups, *binned.arguments(queue), num_bins=shape, queue=queue)
     return found if is_device_array(values) or not is_device_array(found) else found.get(queue)
 
 
@@ -62,16 +62,12 @@ def _centers(context: cl.Context, keys: np.dtype, values: np.dtype, dimensions: 
 
 
 @kept_by_context
-def _histograms(context: cl.Context, keys: np.dtype, values: np.dtype) -> HistogramKernel:
-    # A guess from the even width, and then NumPy's own comparison with the edges.
+def _histograms(context: cl.Context, keys: np.dtype, kind: BinnedKind) -> HistogramKernel:
     return HistogramKernel(
         context,
         operators.count(np.int64),
-        arguments=f"const {c_name(keys)} *keys, const {c_name(values)} *values, const double *edges, const int bins, "
-        "const double scale, const long groups",
-        map="const long g = keys[i]; const double v = values[i]; "
-        "if (g >= 0 && g < groups && v >= edges[0] && v <= edges[bins]) { "
-        "int k = clamp((int)((v - edges[0]) * scale), 0, bins - 1); "
-        "while (k < bins - 1 && v >= edges[k + 1]) ++k; while (k > 0 && v < edges[k]) --k; EMIT(g * bins + k, 1); }",
+        arguments=f"const {c_name(keys)} *keys, const long groups, {', '.join(kind.arguments())}",
+        map=f"{kind.code()} const long g = keys[i]; if (bin >= 0 && g >= 0 && g < groups) EMIT(g * size0 + bin, 1);",
+        preamble=kind.functions(),
         emits=1,
     )

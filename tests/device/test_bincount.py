@@ -59,6 +59,16 @@ def test_no_entries(x, minlength):
     same(bincount(x, [], minlength), np.bincount(x, [], minlength))
 
 
+@pytest.mark.parametrize("minlength", [0, 7])
+def test_no_entries_on_a_device(minlength, queue):
+    x, weights = (cl_array.to_device(queue, np.zeros(0, dtype)) for dtype in (np.int32, np.float64))
+    for given in (None, weights):
+        found = bincount(x, given, minlength)
+        expected = np.bincount(np.zeros(0, np.int32), None if given is None else np.zeros(0), minlength)
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        assert not found.size or not found.get().any()
+
+
 @pytest.mark.parametrize("x", [[0, 1, 1, 5], (2, 2), range(9), [True, False], [np.int8(3)]], ids=repr)
 def test_other_sequences(x):
     same(bincount(x), np.bincount(x))

@@ -9,9 +9,18 @@ import pytest
 
 import clhist
 from clhist.grouping import median as group_median
+from clhist.grouping import reproducible as group_reproducible
 from clhist.grouping import sweep as group_sweep
 from clhist.grouping.statistics import OF_COMPLEX, STATISTICS, Column, Numbers, outputs_of, spread_of
 
+KERNELS = (
+    group_sweep._first_sweep,
+    group_sweep._second_sweep,
+    group_median._kernels,
+    group_reproducible._sums,
+    group_reproducible._squares,
+    group_reproducible._weighted,
+)
 GROUPS = 37
 EMPTY = 5  # a group without elements
 ALL_NAN = 6  # one with NaN alone
@@ -241,10 +250,10 @@ def test_several_dimensions_and_strides():
 @pytest.fixture
 def no_kernels(any_profile):
     """None is kept from before, since kernels keep the plans of the profile that they were made with."""
-    for kept in (group_sweep._first_sweep, group_sweep._second_sweep, group_median._kernels):
+    for kept in KERNELS:
         kept.cache_clear()
     yield
-    for kept in (group_sweep._first_sweep, group_sweep._second_sweep, group_median._kernels):
+    for kept in KERNELS:
         kept.cache_clear()
 
 
@@ -259,6 +268,42 @@ def test_device_arrays(queue: cl.CommandQueue):
         assert isinstance(found[statistic], cl_array.Array)
         check(found[statistic].get(), keys, columns["x"], statistic, rtol=3e-7)
     assert clhist.group_by(cl_array.to_device(queue, np.array([3, -1, 0], np.int32))).num_groups == 4
+
+
+@pytest.mark.usefixtures("no_kernels")
+@pytest.mark.parametrize("on_device", [False, True])
+def test_reproducible(on_device, queue: cl.CommandQueue):
+    keys, columns = data()
+    columns["wide"] = (columns["n"] * 10.0 ** (columns["y"] * 4)).astype(np.float64)  # orders of magnitude that cancel
+    order = np.random.default_rng(3).permutation(len(keys))
+    bits = []
+    for places in (np.arange(len(keys)), order):
+        given = {name: np.ascontiguousarray(each[places]) for name, each in columns.items()} | {"keys": keys[places]}
+        if on_device:
+            given = {name: cl_array.to_device(queue, each) for name, each in given.items()}
+        groups = clhist.group_by(given.pop("keys"), GROUPS)
+        names = ("sum", "mean", "var", "std", "count", "max")
+        found = groups.agg(**{name: (each, *names) for name, each in given.items()}, reproducible=True)
+        found["weighted"] = {"mean": groups.weighted_mean(given["wide"], given["y"] * given["y"], reproducible=True)}
+        results = [result.get() if on_device else result for each in found.values() for result in each.values()]
+        bits.append([result.tobytes() for result in results])
+        for name, values in columns.items():
+            for statistic in names:
+                result = found[name][statistic].get() if on_device else found[name][statistic]
+                wanted = expected(keys, values, statistic)
+                assert result.shape == (GROUPS,)
+                rtol, atol = 3e-7 if name == "x" else 1e-11, 1e-15 * np.nanmax(np.abs(wanted), initial=1)
+                np.testing.assert_allclose(result, wanted.astype(result.dtype), rtol, atol, err_msg=statistic)
+    assert bits[0] == bits[1]
+
+
+def test_what_is_not_reproducible():
+    groups = clhist.group_by(np.array([0, 1, 1]))
+    with pytest.raises(TypeError, match="reproducible: expected sums, means and variances of real numbers, got a prod"):
+        groups.agg(x=(np.ones(3), "prod"), reproducible=True)
+    with pytest.raises(TypeError, match=r"reproducible: .*got complex numbers"):
+        groups.mean(np.ones(3, complex), reproducible=True)
+    assert groups.agg(x=(np.arange(3), "prod", "sum"), reproducible=True)["x"]["prod"].tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex64])

@@ -133,7 +133,8 @@ def test_nan_is_above_all(image):
     assert np.isnan(scipy_ndimage.minimum(values))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.filterwarnings("ignore:Converting input from bool:RuntimeWarning")  # NumPy's, of SciPy's call
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64, np.float16, np.bool_])
 @pytest.mark.parametrize("index", [None, 5, [3, 1, 7, 40]])
 def test_histogram(dtype, index, image):
     values = np.round(image[0]).astype(dtype)
@@ -149,7 +150,11 @@ def test_histogram(dtype, index, image):
 def test_histogram_on_edges():
     edges = np.linspace(-0.3, 0.7, 12)
     values = np.concatenate([edges, np.nextafter(edges, 9), np.nextafter(edges, -9), [np.nan, np.inf, -np.inf]])
-    same(ours.histogram(values, -0.3, 0.7, 11), scipy_ndimage.histogram(values, -0.3, 0.7, 11))
+    for dtype in (np.float64, np.float32):
+        given = values.astype(dtype)
+        same(ours.histogram(given, -0.3, 0.7, 11), scipy_ndimage.histogram(given, -0.3, 0.7, 11))
+    whole = np.arange(-3, 4)  # of which none is between these
+    same(ours.histogram(whole, 0.2, 0.7, 3), scipy_ndimage.histogram(whole, 0.2, 0.7, 3))
 
 
 @pytest.mark.parametrize("function", ALL)

@@ -1,0 +1,1 @@
+"""`clhist hist`: histograms and statistics of columns of files, read in chunks."""

@@ -1,0 +1,227 @@
+"""`clhist hist`: histograms and statistics of columns of files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clhist.cli.cases.options import DATA, plot_option
+from clhist.cli.hist import report
+from clhist.cli.hist.compute import STATISTICS, Bins, compute
+from clhist.cli.hist.condition import EXAMPLE, Condition
+from clhist.cli.hist.rows import Rows
+from clhist.cli.hist.tables import Table, TableError, open_table
+from clhist.cli.main import profile_option
+
+RULES = ("auto", "fd", "scott", "doane", "stone", "rice", "sturges", "sqrt")
+_STANDARD_OUTPUT = "-"
+
+
+class InputError(click.ClickException):
+    """A file, or what is asked of it, is wrong."""
+
+    exit_code = 2
+
+
+class _BinsType(click.ParamType):
+    name = "bins"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value in RULES or not isinstance(value, str):
+            return value
+        try:
+            if "," in value:
+                edges = tuple(float(each) for each in value.split(","))
+                if any(not low <= high for low, high in pairwise(edges)):
+                    self.fail(f"expected edges that rise, got {value!r}", param, ctx)
+                return edges
+            number = int(value)
+        except ValueError:
+            number = 0
+        if not 0 < number < 2**27:
+            expected = f"expected a number, edges such as 0,1,2.5 or one of {', '.join(RULES)}"
+            self.fail(f"{expected}; got {value!r}", param, ctx)
+        return number
+
+
+def _json_file(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    if value is not None and value != _STANDARD_OUTPUT and not value.endswith(".json"):  # a table is not written over
+        raise click.BadParameter(f"expected nothing or a file .json, got {value!r}", context, option)
+    return value
+
+
+@click.command("hist")
+@click.argument("files", nargs=-1, required=True, type=DATA, metavar="FILE...")
+@click.option(
+    "-c",
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME",
+    help="What is binned: a column's name, or its number from 0. Twice for two dimensions. [default: the only one]",
+)
+@click.option(
+    "-b",
+    "--bins",
+    "bins",
+    type=_BinsType(),
+    multiple=True,
+    metavar="BINS",
+    help=f"How many (10), their edges (0,1,2.5), or a rule: {', '.join(RULES)}. Twice for two columns. [default: 10]",
+)
+@click.option(
+    "-r",
+    "--range",
+    "ranges",
+    type=(float, float),
+    multiple=True,
+    metavar="LOW HIGH",
+    help="What the bins cover; rows outside are left out. Twice for two columns. [default: least to greatest number]",
+)
+@click.option("--log", "is_log", is_flag=True, help="Bins that are even in the logarithm.")
+@click.option("-w", "--weights", metavar="NAME", help="Add up this column in each bin instead of counting rows.")
+@click.option("--by", metavar="NAME", help="A histogram, or statistics, for each value of this column, text included.")
+@click.option(
+    "-s",
+    "--stat",
+    "statistics",
+    type=click.Choice(STATISTICS),
+    multiple=True,
+    help="A statistic of the column for each value of --by, or of --values for each bin. Several times for more.",
+)
+@click.option("--values", metavar="NAME", help="The column whose statistics are computed in each bin.")
+@click.option("--where", metavar="CONDITION", help=f"Rows that count: {EXAMPLE!r}.")
+@click.option("--density", is_flag=True, help="Divide counts by the width of their bin and by their total.")
+@profile_option
+@plot_option("the result")
+@click.option(
+    "--json",
+    "json_file",
+    is_flag=False,
+    flag_value=_STANDARD_OUTPUT,
+    metavar="[FILE]",
+    callback=_json_file,
+    help="Print one JSON object, or write it into this file.",
+)
+def hist(
+    files: tuple[Path, ...],
+    columns: tuple[str, ...],
+    bins: tuple[Any, ...],
+    ranges: tuple[tuple[float, float], ...],
+    is_log: bool,
+    weights: str | None,
+    by: str | None,
+    statistics: tuple[str, ...],
+    values: str | None,
+    where: str | None,
+    density: bool,
+    plot: Path | None,
+    json_file: str | None,
+) -> None:
+    """Histogram of columns of FILE...: .csv, .npy, .npz, .parquet.
+
+    Counts are those of numpy.histogram on all rows of all files. Files are read in chunks and may be larger than
+    memory, except for medians and the rules for the number of bins, which hold the columns they need. Rows are left out
+    in which a number is missing (NaN, null, an empty field).
+
+    With --stat and without --bins only the statistics are printed.
+
+    \b
+    Examples:
+      clhist hist data.parquet --column pt --bins 100 --range 0 200 --by charge --plot out.png
+      clhist hist data.csv --column pt --by charge --stat mean --stat count
+      clhist hist data.csv --column eta --bins 20 --values pt --stat median
+      clhist hist data.npz --column x --column y --bins 50 --where "abs(x) < 3" --json
+    """
+    _check(columns, bins, ranges, statistics, weights, values, by, density)
+    with _input_errors():
+        tables = [open_table(path) for path in files]
+        columns = columns or (_only_column(tables[0]),)
+        asked = _bins(len(columns), bins, ranges, is_log) if bins or values or not statistics else None
+        with _progress() as progress:
+            condition = Condition(where) if where else None
+            rows = Rows(tables, columns, weights, values, by, condition, progress)
+            found = compute(rows, asked, statistics, density=density, by_bin=values is not None)
+    if plot is not None:
+        from clhist.cli.hist.plot import draw
+
+        draw(rows, found, plot, density=density, is_log=is_log)
+    if json_file is not None:
+        output = json.dumps(report.document(rows, found, density=density), indent=1)
+        if json_file == _STANDARD_OUTPUT:
+            click.echo(output)
+            return
+        Path(json_file).write_text(output + "\n", encoding="utf-8")
+    unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    click.echo(report.text(rows, found, density=density, unicode=unicode))
+
+
+def _check(
+    columns: tuple[str, ...],
+    bins: tuple[Any, ...],
+    ranges: tuple[tuple[float, float], ...],
+    statistics: tuple[str, ...],
+    weights: str | None,
+    values: str | None,
+    by: str | None,
+    density: bool,
+) -> None:
+    """Raise the usage error of options that do not go together."""
+    if len(columns) > 2:
+        raise click.UsageError(f"--column: expected one or two, got {len(columns)}")
+    for name, given in (("--bins", bins), ("--range", ranges)):
+        if len(given) > max(1, len(columns)):
+            raise click.UsageError(f"{name}: expected at most one for each column, got {len(given)}")
+    if values is not None and not statistics:
+        raise click.UsageError("--values: expected --stat as well")
+    if statistics and (weights is not None or density):
+        raise click.UsageError(f"--stat: expected no {'--weights' if weights is not None else '--density'} beside it")
+    if statistics and values is None and len(columns) > 1:
+        raise click.UsageError("--stat: expected one --column, or --values")
+    for low, high in ranges:
+        if not float("-inf") < low <= high < float("inf"):
+            raise click.UsageError(f"--range: expected finite numbers, the lower one first; got {low:g} {high:g}")
+
+
+def _bins(count: int, bins: tuple[Any, ...], ranges: tuple[tuple[float, float], ...], is_log: bool) -> list[Bins]:
+    """Return the bins of each column; what is given once holds for both."""
+    each = bins or (10,)
+    every: list[Any] = list(each) * (count if len(each) == 1 else 1)
+    within: list[Any] = list(ranges) if ranges else [None]
+    within *= count if len(within) == 1 else 1
+    return [Bins(number, ends, is_log) for number, ends in zip(every, within, strict=True)]
+
+
+def _only_column(table: Table) -> str:
+    names = [name for name, dtype in table.dtypes.items() if not isinstance(dtype, str)]
+    if len(names) != 1:
+        raise TableError(f"{table.path}: expected --column, one of {', '.join(names)}")
+    return names[0]
+
+
+@contextmanager
+def _input_errors() -> Iterator[None]:
+    """Turn what is wrong with files, or with what is asked of them, into messages."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
+    except (ValueError, ImportError) as error:
+        raise InputError(str(error)) from error
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[float], None]]:
+    """Show on a terminal how much has been read."""
+    if not sys.stderr.isatty():
+        yield lambda part: None
+        return
+    with click.progressbar(length=1000, label="reading", file=sys.stderr) as bar:
+        yield lambda part: bar.update(round(1000 * part) - bar.pos)

@@ -1,0 +1,326 @@
+"""Histograms and statistics of rows that come in chunks: NumPy's results for all rows together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import clhist
+from clhist.binning.counts import densities
+from clhist.binning.sample import sample_of
+from clhist.binning.statistics import statistics_of
+from clhist.cli.hist.rows import Piece, Rows
+
+Array = npt.NDArray[Any]
+Range = tuple[float, float]
+
+STREAMED = ("count", "sum", "mean", "std", "min", "max")
+STATISTICS = (*STREAMED, "median")
+_MOST_BINS = 1 << 27
+
+
+@dataclass(frozen=True)
+class Bins:
+    """What is asked of the bins of one column.
+
+    Attributes
+    ----------
+    bins : int, str or tuple of float
+        How many there are, a rule of `numpy.histogram_bin_edges`, or their edges.
+    range : (float, float) or None
+        Which numbers they cover.
+    is_log : bool
+        Whether they are even in the logarithm.
+    """
+
+    bins: int | str | tuple[float, ...]
+    range: Range | None
+    is_log: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """Results.
+
+    Attributes
+    ----------
+    edges : tuple of array
+        Of each column; empty if only statistics of groups are asked for.
+    counts : array of shape (groups, bins of each column), or None
+        Counts, sums of weights, or densities.
+    statistics : dict of str to array of shape (groups, ...)
+        By groups, or by groups and bins.
+    labels : list or None
+        The keys of the groups.
+    inside : int
+        Rows in bins, or in groups if there are none.
+    outside : int
+        Rows out of the bins.
+    """
+
+    edges: tuple[Array, ...]
+    counts: Array | None
+    statistics: dict[str, Array]
+    labels: list[Any] | None
+    inside: int
+    outside: int
+
+
+def found_ranges(rows: Rows, bins: Sequence[Bins]) -> list[Range | None]:
+    """Return the least and the greatest finite number of each column, above 0 for logarithmic bins.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    ends: list[tuple[Any, Any] | None] = [None] * len(bins)
+    for piece in rows.pieces(keep=True):
+        for n, (column, each) in enumerate(zip(piece.columns, bins, strict=True)):
+            here = _extent(column, positive=each.is_log)
+            before = ends[n]
+            if here is not None:
+                ends[n] = here if before is None else (min(before[0], here[0]), max(before[1], here[1]))
+    for name, found, each in zip(rows.columns, ends, bins, strict=True):
+        if found is None:
+            above = " above 0" if each.is_log else ""
+            raise ValueError(f"{name}: expected a finite number{above} in some row, got none; give --range")
+    return list(ends)
+
+
+def _extent(column: Array, *, positive: bool) -> tuple[Any, Any] | None:
+    if not column.size:
+        return None
+    low, high = column.min(), column.max()
+    if not (np.isfinite(low) and np.isfinite(high) and (low > 0 or not positive)):
+        usable = column[np.isfinite(column) & (column > 0 if positive else True)]
+        if not usable.size:
+            return None
+        low, high = usable.min(), usable.max()
+    return low, high
+
+
+def edges_of(rows: Rows, bins: Sequence[Bins]) -> tuple[tuple[Array, ...], list[Any]]:
+    """Return NumPy's edges of each column, and what `clhist.histogram` takes for its bins and range."""
+    needs_range = [not isinstance(each.bins, tuple) and each.range is None for each in bins]
+    ranges = found_ranges(rows, bins) if any(needs_range) else [None] * len(bins)
+    edges: list[Array] = []
+    given: list[Any] = []
+    for n, each in enumerate(bins):
+        dtype = rows.dtypes[rows.columns[n]]
+        ends: Any = each.range or ranges[n]
+        if isinstance(each.bins, tuple):
+            edges.append(np.histogram_bin_edges(np.zeros(0, dtype), np.array(each.bins)))
+            given.append((edges[-1], None))
+            continue
+        number = _number(rows, n, each, ends) if isinstance(each.bins, str) else each.bins
+        if each.is_log:
+            low, high = ends
+            if not low > 0:
+                raise ValueError(f"--log: expected a range above 0, got {low:g} to {high:g}")
+            edges.append(np.geomspace(float(low), float(high) if high > low else 2 * float(low), number + 1))
+            given.append((edges[-1], None))
+        else:
+            # NumPy looks at the data for their dtype alone.
+            edges.append(np.histogram_bin_edges(np.zeros(0, dtype), number, ends))
+            given.append((number, ends))
+    return tuple(edges), given
+
+
+def _number(rows: Rows, n: int, bins: Bins, ends: Any) -> int:
+    """Return the number of bins by a rule, for which the column is read as a whole."""
+    column = np.concatenate([piece.columns[n] for piece in rows.pieces(keep=True)])
+    if bins.is_log:
+        column, ends = np.log(column[column > 0]), np.log(ends)
+    column = column[np.isfinite(column)]
+    return len(clhist.histogram_bin_edges(column, bins.bins, tuple(ends))) - 1
+
+
+class Counts:
+    """Counts, or sums of weights, of each group between edges."""
+
+    def __init__(self, edges: tuple[Array, ...], given: Sequence[Any], dtype: np.dtype) -> None:
+        self.edges = edges
+        self._given = given
+        self._shape = tuple(len(each) - 1 for each in edges)
+        self.total = np.zeros((0, *self._shape), dtype)
+
+    def add(self, piece: Piece, groups: int) -> None:
+        """Count some rows; `groups` is how many groups there are by now."""
+        _check_size(groups, self._shape)
+        self.total = _grown(self.total, groups, 0)
+        if not piece.columns[0].size:
+            return
+        weights = None if piece.weights is None else piece.weights.astype(np.float64, copy=False)
+        if piece.groups is None and len(self.edges) == 1:
+            bins, ends = self._given[0]
+            counts = clhist.histogram(piece.columns[0], bins, ends, weights=weights)[0]
+        else:
+            sample, edges = _with_groups(piece.columns, self.edges, piece.groups, groups)
+            counts = clhist.histogramdd(sample, edges, weights=weights)[0]
+        self.total += counts.reshape(self.total.shape).astype(self.total.dtype)
+
+
+class Statistics:
+    """Moments and extremes of values of each group, and between edges if there are any."""
+
+    def __init__(self, names: Sequence[str], edges: tuple[Array, ...]) -> None:
+        self._names, self._edges = names, edges
+        self._shape = tuple(len(each) - 1 for each in edges)
+        self._parts = {name: np.zeros((0, *self._shape)) for name in ("count", "sum", "mean", "squares", "min", "max")}
+        self._held: list[Piece] = []
+
+    def add(self, piece: Piece, values: Array, groups: int) -> None:
+        """Add the `values` of some rows."""
+        _check_size(groups, self._shape)
+        if "median" in self._names:
+            self._held.append(Piece(piece.columns, None, values, piece.groups))
+        empty = {"min": np.nan, "max": np.nan}
+        self._parts = {name: _grown(part, groups, empty.get(name, 0.0)) for name, part in self._parts.items()}
+        if not values.size:
+            return
+        new = self._computed(piece, values, groups, ("count", "sum", "mean", "std", "min", "max"))
+        old, count = self._parts, self._parts["count"] + new["count"]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # Chan, Golub and LeVeque, 1979: deviations of both parts, and what their means differ by.
+            apart = np.where((old["count"] > 0) & (new["count"] > 0), new["mean"] - old["mean"], 0.0)
+            within = np.where(new["count"] > 0, new["std"] ** 2 * new["count"], 0.0)
+            between = np.where(count > 0, apart**2 * old["count"] * new["count"] / count, 0.0)
+            total = old["sum"] + new["sum"]
+            self._parts = {
+                "count": count,
+                "sum": total,
+                "mean": np.where(count > 0, total / count, 0.0),
+                "squares": old["squares"] + within + between,
+                "min": np.fmin(old["min"], new["min"]),
+                "max": np.fmax(old["max"], new["max"]),
+            }
+
+    @property
+    def size(self) -> int:
+        """How many values are in bins or groups."""
+        return int(self._parts["count"].sum())
+
+    def results(self) -> dict[str, Array]:
+        """Return the statistics asked for; NaN of an empty bin, but for counts and sums."""
+        parts = self._parts
+        there = parts["count"] > 0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = {
+                "count": parts["count"].astype(np.int64),
+                "sum": parts["sum"],
+                "mean": np.where(there, parts["mean"], np.nan),
+                "std": np.where(there, np.sqrt(parts["squares"] / parts["count"]), np.nan),
+                "min": parts["min"],
+                "max": parts["max"],
+            }
+        if "median" in self._names:
+            found["median"] = self._medians()
+        return {name: found[name] for name in self._names}
+
+    def _medians(self) -> Array:
+        groups = len(self._parts["count"])
+        held = [piece for piece in self._held if piece.values is not None and piece.values.size]
+        if not held:
+            return np.full(self._parts["count"].shape, np.nan)
+        columns = tuple(np.concatenate(parts) for parts in zip(*(piece.columns for piece in held), strict=True))
+        of: Any = None if held[0].groups is None else np.concatenate([piece.groups for piece in held])
+        values = np.concatenate([piece.values for piece in held])
+        return self._computed(Piece(columns, None, values, of), values, groups, ("median",))["median"]
+
+    def _computed(self, piece: Piece, values: Array, groups: int, names: tuple[str, ...]) -> dict[str, Array]:
+        queue = clhist.default_queue()
+        sample, edges = _with_groups(piece.columns if self._edges else (), self._edges, piece.groups, groups)
+        if not sample:  # one group of all
+            sample, edges = (np.zeros(values.size, np.uint8),), [np.array([0, 1])]
+        points = sample_of(tuple(sample))
+        assert points is not None
+        shape = tuple(len(each) - 1 for each in edges)
+        found = statistics_of(points.binned(edges, None, queue), shape, values, names, queue, reproducible=False)
+        return {name: part.reshape(groups, *self._shape) for name, part in found.items()}
+
+
+def _with_groups(
+    columns: tuple[Array, ...], edges: tuple[Array, ...], groups: Array | None, number: int
+) -> tuple[tuple[Array, ...], list[Array]]:
+    if groups is None:
+        return columns, list(edges)
+    # As narrow as fits: numbers of several types are compared in one that holds all.
+    narrow = np.uint8 if number <= 2**8 else np.uint16
+    return (groups.astype(narrow), *columns), [np.arange(number + 1, dtype=np.float32), *edges]
+
+
+def _grown(array: Array, groups: int, empty: float) -> Array:
+    if len(array) == groups:
+        return array
+    more = np.full((groups - len(array), *array.shape[1:]), empty, array.dtype)
+    return np.concatenate([array, more])
+
+
+def _check_size(groups: int, shape: tuple[int, ...]) -> None:
+    if groups * prod(shape) > _MOST_BINS:
+        raise ValueError(f"--bins: expected at most {_MOST_BINS:,} in all, got {groups} groups of {prod(shape):,}")
+
+
+def compute(
+    rows: Rows, bins: Sequence[Bins] | None, statistics: Sequence[str], *, density: bool, by_bin: bool
+) -> Found:
+    """Read all rows and return what is asked of them.
+
+    Parameters
+    ----------
+    rows : Rows
+        What counts.
+    bins : sequence of Bins, or None
+        Of each column; None if there is no histogram.
+    statistics : sequence of str
+        Of `STATISTICS`.
+    density : bool
+        Whether counts are turned into densities.
+    by_bin : bool
+        Whether statistics are those of the values in each bin, rather than those of the column in each group.
+    """
+    edges, given = ((), []) if bins is None else edges_of(rows, bins)
+    weighted = rows.weights is not None
+    counts = None if bins is None or by_bin else Counts(edges, given, np.dtype(np.float64 if weighted else np.int64))
+    found = Statistics(statistics, edges if by_bin else ()) if statistics else None
+    inside = 0
+    for piece in rows.pieces():
+        groups = 1 if rows.by is None else len(rows.groups)
+        if counts is not None:
+            counts.add(piece, groups)
+        if weighted or (found is not None and not by_bin):
+            within = _within(piece, edges)
+            inside += int(np.count_nonzero(within))
+        if found is not None and by_bin:
+            assert piece.values is not None
+            found.add(piece, piece.values, groups)
+        elif found is not None:
+            of = None if piece.groups is None else piece.groups[within]
+            found.add(Piece((), None, None, of), piece.columns[0][within], groups)
+    results = {} if found is None else found.results()
+    if counts is not None and not weighted:
+        inside = int(counts.total.sum())
+    elif found is not None and by_bin:
+        inside = found.size
+    labels, order = (None, np.zeros(1, np.intp)) if rows.by is None else rows.groups.sorted()
+    total = None if counts is None else counts.total[order]
+    if total is not None and density:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            total = densities(total, edges, None, over=len(edges))
+    results = {name: part[order] for name, part in results.items()}
+    return Found(edges, total, results, labels, inside, rows.total - rows.missing - rows.cut - inside)
+
+
+def _within(piece: Piece, edges: tuple[Array, ...]) -> Array:
+    """Return which rows lie in bins; all of them if there are none."""
+    inside = np.ones(piece.columns[0].size, bool)
+    with np.errstate(all="ignore"):
+        for column, each in zip(piece.columns, edges, strict=False):
+            inside &= (column >= each[0]) & (column <= each[-1])
+    return inside

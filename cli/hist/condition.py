@@ -1,0 +1,114 @@
+"""Conditions on columns as `--where` takes them: comparisons, arithmetic, and, or, not; evaluated by NumPy."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: np.true_divide,
+    ast.Mod: np.mod,
+    ast.Pow: np.power,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+}
+_COMPARED: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_UNARY: dict[type, Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: np.logical_not,
+    ast.Invert: np.logical_not,
+}
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "log": np.log,
+    "exp": np.exp,
+    "sin": np.sin,
+    "cos": np.cos,
+    "isnan": np.isnan,
+    "isfinite": np.isfinite,
+}
+EXAMPLE = "pt > 20 and abs(eta) < 2.5"
+
+
+class Condition:
+    """A condition on the rows of a table.
+
+    Raises
+    ------
+    ValueError
+        If the text is none; it says what is wrong.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Columns that it needs.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            self._tree = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ValueError(f"expected a condition such as {EXAMPLE!r}, got {text!r}") from error
+        functions = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
+        names = [n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name) and id(n) not in functions]
+        self.names = tuple(dict.fromkeys(names))
+        self._text = text
+        self(dict.fromkeys(self.names, np.zeros(0)))
+
+    def __call__(self, columns: Mapping[str, Array]) -> Array:
+        """Return which rows fulfil the condition."""
+        with np.errstate(all="ignore"):
+            found = np.asarray(_value(self._tree, columns))
+        if found.dtype != np.bool_:
+            raise ValueError(f"expected a comparison such as {EXAMPLE!r}, got {self._text!r}")
+        return found
+
+
+def _value(node: ast.AST, columns: Mapping[str, Array]) -> Any:
+    def of(each: ast.AST) -> Any:
+        return _value(each, columns)
+
+    if isinstance(node, ast.Name):
+        return columns[node.id]
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        return _BINARY[type(node.op)](of(node.left), of(node.right))
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        return _UNARY[type(node.op)](of(node.operand))
+    if isinstance(node, ast.BoolOp):
+        join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+        found = of(node.values[0])
+        for each in node.values[1:]:
+            found = join(found, of(each))
+        return found
+    if isinstance(node, ast.Compare) and all(type(op) in _COMPARED for op in node.ops):
+        parts = [of(each) for each in (node.left, *node.comparators)]
+        found = np.True_
+        for compare, low, high in zip(node.ops, parts[:-1], parts[1:], strict=True):
+            found = np.logical_and(found, _COMPARED[type(compare)](low, high))
+        return found
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
+        if node.func.id not in _FUNCTIONS:
+            raise ValueError(f"expected a function among {', '.join(_FUNCTIONS)}; got {node.func.id!r}")
+        return _FUNCTIONS[node.func.id](of(node.args[0]))
+    raise ValueError(f"expected numbers, columns, comparisons, and, or, not; got {ast.unparse(node)!r}")
