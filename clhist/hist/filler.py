@@ -14,8 +14,8 @@ from boost_histogram import Histogram as BoostHistogram  # as it is now, should 
 from clhist.codegen.arguments import integer
 from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
-from clhist.hist.filling import check_room, num_cells, on_host, positions
-from clhist.hist.storages import MEANS, merge, plan_of, sums_of, takes
+from clhist.hist.filling import check_room, on_host, positions
+from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sums_of, takes
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import default_queue, device_kind
 
@@ -91,7 +91,7 @@ class Filler:
             self._flush()
         columns = columns_of(self._added, values, weight, sample, self._queue)
         storage = self._added.storage_type
-        if columns is None or not takes(storage, columns):
+        if columns is None or not takes(self._added, columns):
             host = (on_host(each) for each in values)
             BoostHistogram.fill(self._added, *host, weight=on_host(weight), sample=on_host(sample), threads=threads)
             return self

@@ -10,7 +10,7 @@ import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
 from clhist.hist.columns import Columns, as_column, columns_of
-from clhist.hist.storages import merge, sums_of, takes
+from clhist.hist.storages import merge, num_cells, sums_of, takes
 from clhist.opencl.arrays import is_device_array
 
 
@@ -73,7 +73,7 @@ def fill(
     columns = None
     if threads in (None, 1) or h.storage_type not in (bh.storage.Mean, bh.storage.WeightedMean):
         columns = columns_of(h, values, weight, sample, queue)
-    if columns is None or not takes(h.storage_type, columns):
+    if columns is None or not takes(h, columns):
         host = [on_host(each) for each in values]
         BoostHistogram.fill(h, *host, weight=on_host(weight), sample=on_host(sample), threads=threads)
         return h
@@ -81,11 +81,6 @@ def fill(
     found = sums_of(h.storage_type, columns, num_cells(h), reproducible=reproducible)
     merge(h, weight, found, columns.queue)
     return h
-
-
-def num_cells(h: Any) -> int:
-    """Return how many sums a bin has, of MultiCell."""
-    return h.view().shape[0] if h.storage_type is bh.storage.MultiCell else 1
 
 
 def check_room(h: Any, columns: Columns) -> None:

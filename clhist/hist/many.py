@@ -168,7 +168,7 @@ def fill_many(
         together = not reproducible and h.storage_type not in (*MEANS, bh.storage.MultiCell)
         together = together and options.keys() <= {"weight", "sample"} and not any(ax.traits.growth for ax in h.axes)
         columns = columns_of(h, values, weight, sample, queue) if together else None
-        if columns is None or not takes(h.storage_type, columns):
+        if columns is None or not takes(h, columns):
             _fill_alone(h, args, named, options, where, queue, reproducible)
             continue
         check_room(h, columns)

@@ -36,11 +36,11 @@ _INTEGERS = (bh.storage.Int64, bh.storage.AtomicInt64)
 MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
 
 
-def takes(storage: type, columns: Columns) -> bool:
-    """Whether a storage takes these weights and samples as a kernel sums them; boost-histogram has the rest."""
-    weight, sample = columns.weight, columns.sample
+def takes(h: Any, columns: Columns) -> bool:
+    """Whether a histogram takes these weights and samples as a kernel sums them; boost-histogram has the rest."""
+    storage, weight, sample = h.storage_type, columns.weight, columns.sample
     if storage is bh.storage.MultiCell:
-        return is_column(weight) and weight.ndim == 2 and sample is None and weight.dtype != np.float16
+        return is_column(weight) and weight.ndim == 2 and weight.shape[1] == num_cells(h) and sample is None
     if is_column(weight) and weight.ndim != 1:
         return False
     if storage in MEANS:
@@ -52,6 +52,11 @@ def takes(storage: type, columns: Columns) -> bool:
             return weight.dtype.kind in "bi" or (weight.dtype.kind == "u" and weight.dtype.itemsize < 8)
         return float(weight).is_integer()
     return True
+
+
+def num_cells(h: Any) -> int:
+    """Return how many sums a bin has, of MultiCell."""
+    return h.view().shape[0] if h.storage_type is bh.storage.MultiCell else 1
 
 
 def sums_of(storage: type, columns: Columns, num_cells: int, *, reproducible: bool) -> Sums:
@@ -94,7 +99,7 @@ def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, 
     one = [np.ones(1, dtype) for dtype in found]
     weight, sample = (None if dtype is None else np.ones(1, dtype) for dtype in (weight, sample))
     columns = columns_of(copy.deepcopy(h), one, weight, sample, queue)
-    if columns is None or not takes(h.storage_type, columns) or h.storage_type is bh.storage.MultiCell:
+    if columns is None or not takes(h, columns) or h.storage_type is bh.storage.MultiCell:
         raise ValueError(f"plan: expected columns that a kernel takes, got {[str(np.dtype(each)) for each in found]}")
     outputs, values = outputs_of(h.storage_type, replace(columns, size=size))
     kernel = sweep_kernel(queue.context, columns.binned.kind, outputs, tuple(array.dtype for array in values))

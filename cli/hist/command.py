@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 import click
 
 from clhist.cli.cases.options import DATA, plot_option
-from clhist.cli.hist import report
+from clhist.cli.hist import objects, report
 from clhist.cli.hist.compute import STATISTICS, Bins, compute
 from clhist.cli.hist.condition import EXAMPLE, Condition
+from clhist.cli.hist.objects import AxisSpec
 from clhist.cli.hist.rows import Rows
 from clhist.cli.hist.tables import Table, TableError, open_table
 from clhist.cli.main import profile_option
@@ -57,6 +58,24 @@ def _json_file(context: click.Context, option: click.Parameter, value: str | Non
     return value
 
 
+class _AxisType(click.ParamType):
+    name = "axis"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, AxisSpec):
+            return value
+        try:
+            return AxisSpec.of(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _object_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in objects.ENDINGS:
+        raise click.BadParameter(f"expected a file {', '.join(objects.ENDINGS)}; got {str(path)!r}", context, option)
+    return path
+
+
 @click.command("hist")
 @click.argument("files", nargs=-1, required=True, type=DATA, metavar="FILE...")
 @click.option(
@@ -86,7 +105,9 @@ def _json_file(context: click.Context, option: click.Parameter, value: str | Non
     help="What the bins cover; rows outside are left out. Twice for two columns. [default: least to greatest number]",
 )
 @click.option("--log", "is_log", is_flag=True, help="Bins that are even in the logarithm.")
-@click.option("-w", "--weights", metavar="NAME", help="Add up this column in each bin instead of counting rows.")
+@click.option(
+    "-w", "--weights", "--weight", metavar="NAME", help="Add up this column in each bin instead of counting rows."
+)
 @click.option("--by", metavar="NAME", help="A histogram, or statistics, for each value of this column, text included.")
 @click.option(
     "-s",
@@ -99,6 +120,24 @@ def _json_file(context: click.Context, option: click.Parameter, value: str | Non
 @click.option("--values", metavar="NAME", help="The column whose statistics are computed in each bin.")
 @click.option("--where", metavar="CONDITION", help=f"Rows that count: {EXAMPLE!r}.")
 @click.option("--density", is_flag=True, help="Divide counts by the width of their bin and by their total.")
+@click.option(
+    "-a",
+    "--axis",
+    "axes",
+    type=_AxisType(),
+    multiple=True,
+    metavar="NAME=KIND(...)",
+    help=f"An axis of a histogram object, in the place of --column: {objects.EXAMPLES}.",
+)
+@click.option("--storage", type=click.Choice(objects.STORAGES), help="What its bins hold. [default: double]")
+@click.option("--sample", metavar="NAME", help="Average this column in each bin, for --storage mean and weighted_mean.")
+@click.option(
+    "--output",
+    type=DATA,
+    callback=_object_file,
+    metavar="FILE",
+    help=f"Save the object as UHI has it: {', '.join(objects.ENDINGS)}.",
+)
 @profile_option
 @plot_option("the result")
 @click.option(
@@ -122,6 +161,10 @@ def hist(
     values: str | None,
     where: str | None,
     density: bool,
+    axes: tuple[AxisSpec, ...],
+    storage: str | None,
+    sample: str | None,
+    output: Path | None,
     plot: Path | None,
     json_file: str | None,
 ) -> None:
@@ -133,13 +176,35 @@ def hist(
 
     With --stat and without --bins only the statistics are printed.
 
+    With --axis it is a histogram object of hist, with the bins and storages of boost-histogram, which has bins for what
+    lies outside and for NaN. It needs: pip install 'clhist[hist]'.
+
     \b
     Examples:
       clhist hist data.parquet --column pt --bins 100 --range 0 200 --by charge --plot out.png
       clhist hist data.csv --column pt --by charge --stat mean --stat count
       clhist hist data.csv --column eta --bins 20 --values pt --stat median
       clhist hist data.npz --column x --column y --bins 50 --where "abs(x) < 3" --json
+      clhist hist events.parquet --axis "pt=reg(100,0,200)" --axis "eta=var(-2.5,-1,0,1,2.5)" \\
+        --weight w --storage weight --output h.json
     """
+    if axes:
+        others = {
+            "--column": columns,
+            "--bins": bins,
+            "--range": ranges,
+            "--log": is_log,
+            "--by": by,
+            "--stat": statistics,
+            "--values": values,
+            "--density": density,
+            "--json": json_file,
+        }
+        _fill_object(files, axes, storage or "double", weights, sample, where, output, plot, others)
+        return
+    for name, given in (("--storage", storage), ("--sample", sample), ("--output", output)):
+        if given is not None:
+            raise click.UsageError(f"{name}: expected --axis as well")
     _check(columns, bins, ranges, statistics, weights, values, by, density)
     with _input_errors():
         tables = [open_table(path) for path in files]
@@ -161,6 +226,40 @@ def hist(
         Path(json_file).write_text(output + "\n", encoding="utf-8")
     unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
     click.echo(report.text(rows, found, density=density, unicode=unicode))
+
+
+def _fill_object(
+    files: tuple[Path, ...],
+    axes: tuple[AxisSpec, ...],
+    storage: str,
+    weight: str | None,
+    sample: str | None,
+    where: str | None,
+    output: Path | None,
+    plot: Path | None,
+    others: Mapping[str, Any],
+) -> None:
+    """Fill a histogram object, write it and say what it is."""
+    for name, given in others.items():
+        if given:
+            raise click.UsageError(f"{name}: expected none beside --axis")
+    if ("mean" in storage) != (sample is not None):
+        expected = "expected a column" if sample is None else "expected --storage mean or weighted_mean"
+        raise click.UsageError(f"--sample: {expected} for --storage {storage}")
+    with _input_errors():
+        try:
+            import hist as _  # noqa: F401
+        except ImportError as error:
+            raise ImportError(f"--axis: needs {error.name}; pip install 'clhist[hist]'") from error
+        tables = [open_table(path) for path in files]
+        with _progress() as progress:
+            condition = Condition(where) if where else None
+            h, missing = objects.filled(tables, axes, storage, weight, sample, condition, progress)
+        if output is not None:
+            objects.write(h, output)
+    if plot is not None:
+        objects.draw(h, plot)
+    click.echo(objects.report(h, missing))
 
 
 def _check(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
@@ -19,7 +21,8 @@ INTEGERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?"]
 @pytest.fixture(params=[False, True], ids=["elements", "blocks"])
 def in_blocks(request, monkeypatch):
     """Find bins element by element, and in blocks, which only CPUs do."""
-    monkeypatch.setattr("clhist.binning.sweep._LEAST_IN_BLOCKS", 1 if request.param else 2**62)
+    module = sys.modules["clhist.binning.sweep"]  # the package has a function of this name
+    monkeypatch.setattr(module, "_LEAST_IN_BLOCKS", 1 if request.param else 2**62)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

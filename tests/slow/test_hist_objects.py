@@ -30,13 +30,34 @@ def on_the_device(monkeypatch):
     monkeypatch.setattr("clhist.hist.columns.SMALL", 0)
 
 
-class TestIndexing1D(indexing.Indexing1D[bh.Histogram]):
+def entries_of(uhi):
+    """Return a histogram of our class that was filled with one entry for each count of `uhi`."""
+    reference = bh.Histogram(uhi)
+    counts = np.asarray(reference.view(flow=True)).astype(int)
+    # A value within each bin, the ones for what lies outside included.
+    inside = [np.concatenate([[ax.edges[0] - 1], ax.centers, [ax.edges[-1] + 1]]) for ax in reference.axes]
+    grid = np.meshgrid(*inside, indexing="ij")
+    return Histogram(*reference.axes).fill(*(np.repeat(each.ravel(), counts.ravel()) for each in grid))
+
+
+class Common:
     tag = bh
 
-    @staticmethod
-    def make_histogram():
-        h = Histogram(bh.axis.Regular(10, 0, 1))
-        return h.fill([-1] * 2 + [0.05] * 0 + [v for n in range(10) for v in [n / 10 + 0.05] * (2 * n)] + [2] * 3)
+    @classmethod
+    def make_histogram(cls):
+        return entries_of(cls.get_uhi())
+
+
+class TestIndexing1D(Common, indexing.Indexing1D[bh.Histogram]):
+    pass
+
+
+class TestIndexing2D(Common, indexing.Indexing2D[bh.Histogram]):
+    pass
+
+
+class TestIndexing3D(Common, indexing.Indexing3D[bh.Histogram]):
+    pass
 
 
 def test_what_is_derived_keeps_the_class():
