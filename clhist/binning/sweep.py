@@ -57,9 +57,10 @@ class BinnedKind:
 
     def arguments(self) -> list[str]:
         """Return the declarations of the arguments."""
-        found = [f"const {c_name(self.axes[0].data)} *x0"] if self.in_rows else []
+        found = []
         for n, axis in enumerate(self.axes):
-            found += [] if self.in_rows or axis.data is None else [f"const {c_name(axis.data)} *x{n}"]
+            if axis.data is not None and (n == 0 or not self.in_rows):
+                found.append(f"const {c_name(axis.data)} *x{n}")
             found += [axis.parameters(n), f"int size{n}"]
         return [*found, "const uchar *where"] if self.masked else found
 
@@ -161,9 +162,9 @@ class Binned:
         return found if self.where is None else [*found, self.where]
 
 
-def _as(array: Any, dtype: np.dtype) -> Any:
+def _as(array: Any, dtype: np.dtype | None) -> Any:
     """Return `array`, as integers if it is of another dtype."""
-    return array if array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
+    return array if dtype is None or array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
 
 
 @lru_cache(maxsize=64)

@@ -169,7 +169,7 @@ def _fits(ax: Any, value: Any, queue: cl.CommandQueue) -> bool:
     if number_kind(ax) != "integer":
         return True
     if not is_column(value):
-        return isinstance(value, int | np.integer | np.bool_) and _INT32.min <= value <= _INT32.max
+        return isinstance(value, int | np.integer | np.bool_) and _INT32.min <= int(value) <= _INT32.max
     if value.dtype.kind == "b" or value.dtype.itemsize < 4 or value.dtype == np.int32:
         return True
     found = extent(value, None, queue, fp64=has_fp64(queue.device))

@@ -97,7 +97,7 @@ def positions(h: Any, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any
     """Return what `named` has for the axes that follow those of `args`, or None if it does not fit."""
     if not named:
         return []
-    names = [getattr(ax, "name", None) for ax in h.axes][len(args) :]
+    names: list[Any] = [getattr(ax, "name", None) for ax in h.axes][len(args) :]
     return [named[name] for name in names] if set(names) == set(named) and len(names) == len(named) else None
 
 

@@ -10,7 +10,7 @@ import pyopencl as cl
 from clhist.hist.filling import fill, positions
 
 
-class Hist(hist.Hist, family=hist):  # type: ignore[misc, call-arg]
+class Hist(hist.Hist, family=hist):
     """A `hist.Hist` whose `fill` runs on an OpenCL device; all else, its shortcuts included, is hist's own.
 
     Examples
@@ -20,7 +20,7 @@ class Hist(hist.Hist, family=hist):  # type: ignore[misc, call-arg]
 
     __slots__ = ()
 
-    def fill(
+    def fill(  # type: ignore[override]
         self,
         *args: Any,
         weight: Any = None,

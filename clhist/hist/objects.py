@@ -10,7 +10,7 @@ import pyopencl as cl
 from clhist.hist.filling import fill
 
 
-class Histogram(bh.Histogram, family=bh):  # type: ignore[misc, call-arg]
+class Histogram(bh.Histogram, family=bh):
     """A `boost_histogram.Histogram` whose `fill` runs on an OpenCL device.
 
     It is constructed, indexed, projected, added, serialised and plotted as any other, since all that is

@@ -129,7 +129,7 @@ def _implementations(
         def call() -> list[Any]:
             for h, cut in zip(hists, host.cuts or [None], strict=True):
                 h.reset()
-                chosen = (lambda array: array) if cut is None else (lambda array, cut=cut: array[cut])
+                chosen = _identity if cut is None else _chosen(cut)
                 options = {name: chosen(array) for name, array in host.options.items()}
                 h.fill(*map(chosen, host.columns), threads=threads, **options)
             return hists
@@ -189,6 +189,14 @@ def _cupy(problem: Problem, host: Given, bins: int) -> Call:
         return [sums([c[cut] for c in columns], [w[cut] for w in weight]) for cut in cuts]
 
     return call
+
+
+def _identity(array: np.ndarray) -> np.ndarray:
+    return array
+
+
+def _chosen(cut: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda array: array[cut]
 
 
 def _nothing(result: Any) -> None:

@@ -219,11 +219,11 @@ def hist(
 
         draw(rows, found, plot, density=density, is_log=is_log)
     if json_file is not None:
-        output = json.dumps(report.document(rows, found, density=density), indent=1)
+        document = json.dumps(report.document(rows, found, density=density), indent=1)
         if json_file == _STANDARD_OUTPUT:
-            click.echo(output)
+            click.echo(document)
             return
-        Path(json_file).write_text(output + "\n", encoding="utf-8")
+        Path(json_file).write_text(document + "\n", encoding="utf-8")
     unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
     click.echo(report.text(rows, found, density=density, unicode=unicode))
 
