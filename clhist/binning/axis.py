@@ -79,11 +79,11 @@ int quick_{name}(const {bits} bits, const int num_bins, const {key} start, const
                  const {scale} scale, const float margin, const int first, const int below, const int above)
 {{
     const float guess = {guess};
-    const float within = guess > 0 ? guess < num_bins ? guess : 0 : 0;  // 0 of NaN, too
+    const float within = guess > 0 ? (guess < num_bins ? guess : 0) : 0;  // 0 of NaN, too
     const int k = (int)within;
     const float part = within - k;
-    const int found = (part > margin) & (part < 1 - margin) ? k + first : {unsure};
-    return guess > num_bins + margin ? above : guess < -margin ? below : found;
+    const int found = ((part > margin) & (part < 1 - margin)) ? k + first : {unsure};
+    return guess > num_bins + margin ? above : (guess < -margin ? below : found);
 }}
 """,
     "iu": """
@@ -95,8 +95,8 @@ int quick_{name}(const {bits} bits, const int num_bins, const {key} start, const
     const float within = guess < num_bins ? guess : 0;
     const int k = (int)within;
     const float part = within - k;
-    const int found = (part > margin) & (part < 1 - margin) ? k + first : {unsure};
-    return key > last ? above : key < start ? below : found;
+    const int found = ((part > margin) & (part < 1 - margin)) ? k + first : {unsure};
+    return key > last ? above : (key < start ? below : found);
 }}
 """,
 }

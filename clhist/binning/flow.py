@@ -98,7 +98,7 @@ int {self._name}(const {bits} bits, {declared})
     const int k = {self.inner.call_of_bits("bits", "")};
     if (k >= 0) return {"listed[k]" if self.listed else "k + first"};
     const {c_name(key)} key = {key_of_bits(dtype)};
-    return key < {low} || key > {high} ? none : key < start ? below : above;
+    return key < {low} || key > {high} ? none : (key < start ? below : above);
 }}
 """
         )
@@ -153,7 +153,7 @@ class IntegerKind(_Slow):
         if self.circular:
             found = "const int rest = z % bins;\n    return first + (rest < 0 ? rest + bins : rest);"
         else:
-            found = "return z < 0 ? below : z < bins ? z + first : above;"
+            found = "return z < 0 ? below : (z < bins ? z + first : above);"
         return (
             f"""
 int {self._name}(const int x, const int start, const int bins, const int first, const int below, const int above)

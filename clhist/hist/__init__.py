@@ -31,7 +31,8 @@ def __getattr__(name: str) -> Any:
     try:
         module = import_module(f"{__name__}.{_MODULES[name]}")
     except ModuleNotFoundError as error:
-        if error.name not in ("boost_histogram", "hist"):
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("boost_histogram", "hist"):
             raise
-        raise ImportError(f"clhist.hist.{name}: needs {error.name}; pip install 'clhist[hist]'") from error
+        raise ImportError(f"clhist.hist.{name}: needs {missing}; pip install 'clhist[hist]'") from error
     return getattr(module, name)

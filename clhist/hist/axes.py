@@ -73,7 +73,7 @@ def device_axis(ax: Any, dtype: np.dtype, *, fp64: bool) -> FlowAxis | None:
     """
     if number_kind(ax) == "integer":
         return _integer_axis(ax, dtype, fp64)
-    if not has_keys(dtype):
+    if not has_keys(dtype) or not _is_known(ax):
         return None
     state = ax._ax.__getstate__()
     plain = [each.tobytes() if isinstance(each, np.ndarray) else each for each in state if not isinstance(each, dict)]
@@ -161,6 +161,13 @@ def _edge_pieces(ax: Any, dtype: np.dtype) -> Pieces:
     return Pieces(dtype, keys, flow_bins(ax, raw), int(flow_bins(ax, np.array(size))))
 
 
+def _is_known(ax: Any) -> bool:
+    """Whether an axis has no transform of a user's own, which need not be monotone."""
+    transform = getattr(ax, "transform", None)
+    known = bh.axis.transform.log, bh.axis.transform.sqrt
+    return transform is None or isinstance(transform, bh.axis.transform.Pow) or transform in known
+
+
 def _index_pieces(ax: Any, dtype: np.dtype) -> Pieces | None:
     """Return the pieces of a Regular axis, or None if they cannot be known.
 
@@ -168,9 +175,6 @@ def _index_pieces(ax: Any, dtype: np.dtype) -> Pieces | None:
     either side of 0, but for a few numbers at a threshold, which are looked at.
     """
     transform = ax.transform
-    known = bh.axis.transform.log, bh.axis.transform.sqrt
-    if transform is not None and not (isinstance(transform, bh.axis.transform.Pow) or transform in known):
-        return None
 
     def index(numbers: Array) -> Array:
         return ax.index(numbers.astype(np.float64))
