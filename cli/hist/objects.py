@@ -79,9 +79,10 @@ class AxisSpec:
         except ValueError:
             options = ", ".join(_FLAGS[kind]) or "no option"
             raise ValueError(f"expected numbers and {options} in {kind}(...), got {text!r}") from None
-        wanted = _NUMBERS.get(kind, len(values))
-        if len(values) != wanted or (kind == "var" and len(values) < 2):
-            raise ValueError(f"expected {wanted or 'two or more'} numbers in {kind}(...), got {text!r}")
+        if len(values) != _NUMBERS.get(kind, len(values)):
+            raise ValueError(f"expected {_NUMBERS[kind]} numbers in {kind}(...), got {text!r}")
+        if kind == "var" and len(values) < 2:
+            raise ValueError(f"expected two or more numbers in {kind}(...), got {text!r}")
         if kind in ("cat", "str") and not values:
             flags |= {"growth"}
         return cls(found["name"], kind, values, flags)
@@ -186,7 +187,10 @@ def _columns(
 
 
 def _counted(chunk: Chunk, condition: Condition | None) -> tuple[dict[str, Array], int]:
-    there = np.ones(rows_of(chunk), bool) if chunk.valid is None else chunk.valid
+    there = np.ones(rows_of(chunk), bool) if chunk.valid is None else chunk.valid.copy()
+    for array in chunk.columns.values():
+        if array.dtype.kind == "f":
+            there &= ~np.isnan(array)
     missing = len(there) - int(np.count_nonzero(there))
     if condition is not None:
         there = there & np.broadcast_to(condition(chunk.columns), there.shape)
@@ -204,7 +208,7 @@ def _as_column(array: Array, spec: AxisSpec) -> Array:
     with np.errstate(invalid="ignore"):
         whole = array.astype(np.int64)
     if not np.array_equal(whole, array):
-        raise TableError(f"{spec.name}: expected integers for {spec.kind}(...), got other numbers, or missing ones")
+        raise TableError(f"{spec.name}: expected integers for {spec.kind}(...), got other numbers")
     return whole
 
 
