@@ -15,6 +15,7 @@ if unwritable := unwritable_caches():
     replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
 
 from clhist import ndimage, operators, stats
+from clhist._version import __version__
 from clhist.accumulator import Accumulator
 from clhist.bincount import bincount
 from clhist.engine.bound import Bound
@@ -31,8 +32,6 @@ from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sweeps import plan, plan_sweeps
 from clhist.race_factor import RaceFactor
 from clhist.reduce import reduce_by_index
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Accumulator",
@@ -51,6 +50,7 @@ __all__ = [
     "ProfileError",
     "RaceFactor",
     "UnsupportedError",
+    "__version__",
     "bincount",
     "default_queue",
     "device_profile",

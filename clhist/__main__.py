@@ -1,5 +1,5 @@
 """``python -m clhist`` is the command ``clhist``."""
 
-from clhist.cli.main import main
+from clhist.cli.main import run
 
-main(prog_name="clhist")
+run()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyopencl as cl
@@ -32,29 +32,29 @@ from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 from clhist.planning.problem import CHOICES, Choices
 from clhist.race_factor import run
+from clhist.typing import NumBins, RaceFactorMode, StreamChoices
 
 _CHUNK_BYTES = 64 << 20
 
 
 class Accumulator:
-    """A histogram that is added to piece by piece: ``reduce_by_index`` or a `HistogramKernel` over a stream.
+    """A histogram over a stream of chunks: `reduce_by_index` or a `HistogramKernel`, chunk by chunk.
 
     Parameters
     ----------
     operator : Operator, numpy.ufunc, str or HistogramKernel
-        How values are combined, by name too, as in `clhist.reduce_by_index`; or a kernel whose map makes the pairs,
-        with one or several operators.
+        How values are combined, as in `clhist.reduce_by_index`; or a kernel with one or several operators.
     num_bins : int, or tuple of int
-        H: bins of the result, as in `HistogramKernel.__call__`.
+        H, as in `HistogramKernel.__call__`.
     dtype : dtype-like, optional
-        Of the bins, for a ufunc or an expression; defaults to that of `dest`.
+        Type of the bins, for a ufunc, name or expression. Defaults to that of `dest`.
     dest : array of shape (num_bins,), optional
-        Values that the histogram is combined with; of several operators a sequence or mapping.
+        Initial contents of the bins; with several operators a sequence or mapping.
     queue : pyopencl.CommandQueue, optional
         Defaults to the default one, or the kernel's.
     chunk_bytes : int
-        NumPy arrays of more bytes are taken in chunks of at most so many. On a device with its own memory each argument
-        takes twice that there, and as much page-locked memory of the host.
+        Larger NumPy arrays are split into chunks of at most this size. On a device with its own memory each argument
+        takes twice that there, and the same amount of page-locked host memory.
     race_factor : float, "sample" or "sample once"
         As in `HistogramKernel.__call__`, for each chunk.
     first_index : str, optional
@@ -85,24 +85,25 @@ class Accumulator:
     def __init__(
         self,
         operator: Any,
-        num_bins: Any,
+        num_bins: NumBins,
         *,
         dtype: Any = None,
         dest: Any = None,
         queue: cl.CommandQueue | None = None,
         chunk_bytes: int = _CHUNK_BYTES,
-        race_factor: float | str = 1.0,
+        race_factor: float | RaceFactorMode = 1.0,
         first_index: str | None = None,
         start: int = 0,
-        **choices: Any,
+        **choices: Unpack[StreamChoices],
     ) -> None:
         check_process()
         self._counts = isinstance(operator, str) and operator == COUNT
         unknown = choices.keys() - set(CHOICES) - {"memory_budget"}
         if unknown:
             raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(CHOICES))} or memory_budget")
-        self._budget = choices.pop("memory_budget", None)
-        self._forced, self._race_factor = Choices(**choices), race_factor
+        self._budget = choices.get("memory_budget")
+        forced: dict[str, Any] = {name: value for name, value in choices.items() if name != "memory_budget"}
+        self._forced, self._race_factor = Choices(**forced), race_factor
         chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._position = self._start = integer("start", start, 0)
         self._merged = 0
@@ -143,21 +144,25 @@ class Accumulator:
         for form, given, held in zip(self._forms, dests, self._held, strict=True):
             self._combine(form, given, held, out_is_partial=True)
 
+    def __repr__(self) -> str:
+        operators = ", ".join(map(str, self._outputs.operators))
+        return (
+            f"<Accumulator {operators}: {self._shapes} bins, {self.size:,} added, on {self._queue.device.name.strip()}>"
+        )
+
     @property
     def size(self) -> int:
         """How many elements, each an `i` of the map or an index, have been added."""
         return self._position - self._start
 
     def add(self, *args: Any, size: int | None = None) -> None:
-        """Add a piece of the stream.
+        """Add a chunk of the stream.
 
         Parameters
         ----------
         *args : array or scalar
-            For an operator the indices and the values, as `clhist.reduce_by_index` takes them: where the operator is on
-            (value, index) pairs, as `clhist.operators.argmax` is, values alone have their position in the whole stream
-            for an index. For a kernel the map's arguments, without `first_index`, none of them masked. All NumPy's or
-            all PyOpenCL's.
+            For an operator, indices and values as in `clhist.reduce_by_index`; positions count over the whole stream.
+            For a kernel, the map's arguments without `first_index`, none of them masked.
         size : int, optional
             N, as in `HistogramKernel.__call__`; only for a kernel.
 
@@ -174,10 +179,9 @@ class Accumulator:
 
         Notes
         -----
-        NumPy arrays that the map uses only at ``[i]`` are split into chunks along their first axis (further ones
-        included, in C order); others, and scalars, go whole with each chunk. Device arrays are not split. When `add`
-        returns, NumPy arrays may be changed. If anything is raised while chunks are computed, Ctrl-C included, the
-        chunks before stay added and the device is waited for.
+        NumPy arrays that the map uses only at ``[i]`` are split into chunks along their first axis; others and scalars
+        go whole with each chunk. Device arrays are not split. When `add` returns, NumPy arrays may be changed.
+        If anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for.
         """
         self._check_device()
         if self._engine is None:
@@ -194,7 +198,7 @@ class Accumulator:
         self._add(self._engine, given, first, size)
 
     def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> None:
-        """Add piece after piece.
+        """Add chunk after chunk.
 
         Parameters
         ----------

@@ -3,60 +3,83 @@
 from __future__ import annotations
 
 import operator as python_operator
-from typing import Any
+from dataclasses import replace
+from typing import Any, overload
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
+from numpy.typing import ArrayLike, NDArray
 
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
-from clhist.engine.engine import Engine
-from clhist.engine.given import Call, queue_for, queue_of
+from clhist.engine.given import Call, LargestBin, queue_for, queue_of
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import PairSpec, checked_values, native, pair_engine
 from clhist.engine.samples import evenly_spread
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array
+from clhist.opencl.device import device_kind
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import mask_of, without_masked
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.operator import Operator
 from clhist.operators.reproducible import reproducible_form
+from clhist.typing import DeviceArray, HostArray
 
-_SUM = operators.add(np.float64)  # of weights
+# Sums of weights. -0.0 is the identity of +, and no sum of lifted weights is -0.0: only bins without weights hold it.
+_SUM = Operator(np.float64, "a + b", -0.0, "add", lift="v + 0.0", finish="a + 0.0")
+# How the accumulator `total` of a bin that got a value differs from that of others.
+_HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000ul"
 
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
 _SAMPLE_MARGIN = 128
 
+_ELEMENTS_PER_BIN = 16  # of uint8 and uint16, from which on there are bins for all values of the type
+
 _MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words follow
 _TOO_BIG = "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
 
 
+@overload
 def bincount(
-    x: Array,
-    weights: Array | None = None,
+    x: DeviceArray, weights: DeviceArray | None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
+    out: DeviceArray | None = ..., reproducible: bool = ...,
+) -> DeviceArray: ...  # fmt: skip
+@overload
+def bincount(
+    x: ArrayLike, weights: None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
+    out: HostArray | None = ..., reproducible: bool = ...,
+) -> NDArray[np.intp]: ...  # fmt: skip
+@overload
+def bincount(
+    x: ArrayLike, weights: ArrayLike, minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
+    out: HostArray | None = ..., reproducible: bool = ...,
+) -> NDArray[np.float64]: ...  # fmt: skip
+def bincount(
+    x: Any,
+    weights: Any = None,
     minlength: int = 0,
     *,
     queue: cl.CommandQueue | None = None,
-    out: Array | None = None,
+    out: Any = None,
     reproducible: bool = False,
-) -> Array:
-    """Return how often each value occurs, or the sum of its weights: `numpy.bincount`.
+) -> Any:
+    """Count the occurrences of each value, or sum their weights, like `numpy.bincount`.
 
     Parameters
     ----------
     x : array of shape (N,) of non-negative integers
-        NumPy's or PyOpenCL's. Unlike NumPy's function this one leaves out what is masked in a masked array, here or in
-        `weights`.
+        NumPy or PyOpenCL array. Unlike NumPy's function, masked entries are skipped, here and in `weights`.
     weights : array of shape (N,), optional
-        Of any real dtype; summed in float64.
+        Any real dtype; summed in float64.
     minlength : int
-        The least number of bins.
+        Minimum number of bins.
     queue : pyopencl.CommandQueue, optional
         Defaults to that of `x`, or the default one.
     out : array of shape (max(minlength, max(x) + 1),), optional
-        Where the result goes.
+        Array for the result.
     reproducible : bool
         Whether sums of weights are bitwise the same in any order, as of `reduce_by_index`. Counts always are.
 
@@ -73,8 +96,9 @@ def bincount(
 
     Notes
     -----
-    The number of bins is guessed from a sample and checked while counting, so that `x` is read once. It is known only
-    when all is counted: unlike `reduce_by_index` this function waits for the device.
+    The number of bins is guessed from a sample, and entries beyond them are noticed while counting: `x` is read once
+    unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
+    `reduce_by_index` this function waits for the device.
     """
     check_process()
     given, masks = (x, weights), [mask_of(x), mask_of(weights)]
@@ -109,8 +133,9 @@ def bincount(
     if not x.size:  # NumPy's are integers then, with weights as well
         return _into(out, cl_array.zeros(queue, minlength, np.intp))
     dtypes = None if weights is None else (native(values.dtype),)
-    engine = pair_engine(queue.context, PairSpec(operator, native(x.dtype), dtypes))
-    return _into(out, _count(engine, x, values, minlength, queue))
+    spec = PairSpec(operator, native(x.dtype), dtypes)
+    used = _HAS_COUNTS if weights is None else "" if reproducible else _HAS_WEIGHTS
+    return _into(out, _count(spec, x, values, minlength, queue, used))
 
 
 def _is_countable(x: Array, weights: Array | None, minlength: Any) -> bool:
@@ -140,18 +165,41 @@ def _into(out: Array | None, result: Array) -> Array:
     return out
 
 
-def _count(engine: Engine, x: Array, values: Any, minlength: int, queue: cl.CommandQueue) -> Array:
-    """Count into as many bins as a sample suggests, and once more if that was too few."""
-    try:
-        sampled = int(evenly_spread(x, queue).max())
-    except cl.Error as error:
-        lost.settle(queue, error)
-        raise
-    room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
-    if room < NARROW_BINS and x.size < NARROW_ELEMENTS:
-        outcome = engine.run([x, values], Call(room, queue=queue, largest_bin=True))
-        if outcome.largest_bin < room:
-            return outcome.results[0][: max(minlength, outcome.largest_bin + 1)]
+def _every(x: Array) -> int | None:
+    """Return how many bins there are for all values of a narrow type, where the elements make up for so many.
+
+    Then none can be beyond them, and a CPU need not compare: comparing took half of the time.
+    """
+    if x.dtype.kind != "u" or x.dtype.itemsize > 2:
+        return None
+    every = 1 << 8 * x.dtype.itemsize
+    return every if x.size >= _ELEMENTS_PER_BIN * every else None
+
+
+def _count(spec: PairSpec, x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str) -> Array:
+    """Count into as many bins as a sample suggests, and once more if that was too few.
+
+    `used` is a C condition for bins that got a value; if there is none, the largest entry is computed first.
+    """
+    if used:
+        try:
+            sampled = int(evenly_spread(x, queue).max())
+        except cl.Error as error:
+            lost.settle(queue, error)
+            raise
+        room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
+        every, guard = _every(x), "checked"
+        if every is not None and device_kind(queue.device) == "cpu":
+            room, guard = max(room, every), "covered"
+        if sampled >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
+            found = cl_array.zeros(queue, 1, np.uint32) if is_device_array(x) else np.zeros(1, np.uint32)
+            engine = pair_engine(queue.context, replace(spec, guarded=guard))
+            known = max(sampled, minlength - 1)
+            largest_bin = LargestBin(used, "found", known)
+            (result,) = engine.run([x, values, room, found], Call(room, queue=queue, largest=largest_bin)).results
+            last = max(known, int((lost.fetched(found, queue) if is_device_array(found) else found)[0]))
+            if last < room:
+                return result[: last + 1]
     largest, smallest = (
         (int(lost.fetched(cl_array.max(x, queue), queue)), int(lost.fetched(cl_array.min(x, queue), queue)))
         if is_device_array(x)
@@ -161,4 +209,5 @@ def _count(engine: Engine, x: Array, values: Any, minlength: int, queue: cl.Comm
         raise ValueError("'list' argument must have no negative elements")
     if largest >= _MOST_BINS:
         raise ValueError(_TOO_BIG)
+    engine = pair_engine(queue.context, spec)
     return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]

@@ -20,4 +20,16 @@ class ProfileError(ValueError):
 
 
 class BuildError(RuntimeError):
-    """The device's compiler refused a kernel; the message shows the numbered source and the compiler's words."""
+    """The device's compiler refused a kernel; the message shows the line of the operator or map that is wrong.
+
+    Attributes
+    ----------
+    source : str
+        The generated OpenCL C.
+    log : str
+        The compiler's full output.
+    """
+
+    def __init__(self, message: str, source: str = "", log: str = "") -> None:
+        super().__init__(message)
+        self.source, self.log = source, log

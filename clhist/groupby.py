@@ -24,18 +24,16 @@ from clhist.operators.c_types import supported_dtype
 
 
 def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue | None = None) -> GroupBy:
-    """Return the groups of equal `keys`, for statistics of the values in each.
+    """Group elements by equal keys, for statistics of each group.
 
     Parameters
     ----------
     keys : array of any shape
-        The group of each element. Integers, NumPy's or PyOpenCL's, are the numbers of the groups; those outside
-        [0, num_groups) are in none. A pandas Categorical, or a Series of one, has a group for each category. Anything
-        else that `numpy.unique` takes, such as strings, dates and floats, is numbered by it, on the host; NaN and NaT
-        are in no group.
+        Group of each element. Integers are numbers of groups; those outside [0, num_groups) belong to none. A pandas
+        Categorical, or a Series of one, has a group per category. Other types, such as strings, dates and floats, are
+        numbered by `numpy.unique` on the host; NaN and NaT belong to no group.
     num_groups : int, optional
-        Only for integers: how many groups there are. Defaults to one more than the largest key, which is computed and,
-        on a device, waited for.
+        Number of groups, for integer keys. Defaults to the largest key plus one, whose computation synchronises.
     queue : pyopencl.CommandQueue, optional
         Defaults to that of `keys`, or the default one.
 
@@ -122,17 +120,15 @@ class GroupBy:
         Parameters
         ----------
         skipna : bool
-            Whether NaN are left out, as in pandas, or make sums, means, variances, extremes and medians NaN, as in
-            NumPy.
+            Skip NaN, as in pandas; False propagates NaN, as in NumPy.
         ddof : int
-            Delta degrees of freedom of ``"var"`` and ``"std"``: n - ddof is the divisor, n the number of values. 0 as
-            in NumPy and xarray; pandas has 1.
+            Delta degrees of freedom of ``"var"`` and ``"std"``: 0 as in NumPy and xarray; pandas has 1.
         dtype : dtype-like, optional
             Of means, variances, medians, sums and products: a float. Defaults to the dtype of an array of floats or
             complex numbers; of integers, to 64 bits of the same kind for sums and products, and float64 for the others.
         reproducible : bool
             Whether sums, means and variances are bitwise the same in any order and on any device, see
-            `clhist.reduce_by_index`. They take sweeps of their own then, which are waited for.
+            `clhist.reduce_by_index`. Each then takes its own sweep, which are waited for.
         **columns : tuple of (array, str, ...)
             Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
             "argmax", "first", "last", "median", "prod", "any", "all". Of complex numbers "count", "sum", "mean" and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pyopencl as cl
 
@@ -14,6 +14,7 @@ from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Outcome, call_of, queue_for
 from clhist.engine.magnitude import reproducible as reproducible_engine
 from clhist.hardware.profile import Profile
+from clhist.kernel_types import K, KernelCalls, Named, One, Ordered
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import Allocator
 from clhist.operators.names import with_names
@@ -21,41 +22,42 @@ from clhist.operators.reproducible import is_float_sum
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
+from clhist.typing import AnyOperator, KernelSpec, NumBins
 
 _NO_CHOICE = (None,) * 6
 
 
-class HistogramKernel:
-    """A generalized histogram with its map fused: ``dest[bin] = combine(dest[bin], value)`` for every pair emitted.
+class HistogramKernel(KernelCalls[K]):
+    """A generalized histogram with a fused map: ``dest[bin] = combine(dest[bin], value)`` for each emitted pair.
 
     Parameters
     ----------
     context : pyopencl.Context or None
-        Where it runs; None for that of the default device.
+        Context of the kernel; None for that of the default device.
     operator : Operator, str or numpy.ufunc, or sequence or mapping of them
-        How values are combined; a name such as ``"mean"``, or a ufunc, needs `dtype`. Several operators make several
-        histograms from one sweep over the input: the map emits to them by ``EMIT0``, ``EMIT1``, ... or, if they are a
-        mapping, by ``EMIT_name``.
+        How values are combined; a name such as ``"mean"``, or a ufunc, needs `dtype`. Several operators compute several
+        histograms in one sweep over the input: the map emits to them by ``EMIT0``, ``EMIT1``, ... or, for a mapping,
+        by ``EMIT_name``.
     arguments : str
-        The map's arguments as C declares them, such as ``"const float *x, const float *weight, float scale"``: pointers
-        are arrays in global memory, the rest are scalars. An array that is not ``const`` may be written by the map.
+        C declarations of the map's arguments, such as ``"const float *x, const int32_t *bin, float scale"``: pointers
+        are arrays in global memory, the rest scalars. The map may write to an array that is not ``const``.
     map : str
-        C run for each `i` in [0, size). It calls ``EMIT(bin, value)`` zero, one or many times; a `bin` (an integer
-        expression) outside [0, num_bins) is ignored. It may run several times for one `i`, once for each pass.
+        C run for each `i` in [0, size). It calls ``EMIT(bin, value)`` zero, one or many times; bins outside
+        [0, num_bins) are ignored. It may run several times for one `i`, once per pass.
     preamble : str, optional
         C functions that the map uses.
     structs : mapping of str to dtype-like, optional
-        Structured types that `arguments`, `preamble` and `map` name. The operator's own is always there as ``value_t``;
-        of several operators as ``value0_t``, ``value1_t``, ... or ``value_name_t``.
+        Structured types named in `arguments`, `preamble` and `map`. The operator's own is ``value_t``; with several
+        operators ``value0_t``, ``value1_t``, ... or ``value_name_t``.
     options : sequence of str, optional
         Options for the OpenCL compiler.
     profile : Profile, optional
-        The device's numbers; defaults to those of `clhist.device_profile`.
+        Device profile to plan with. Defaults to `clhist.device_profile`.
     emits : int, optional
-        How many values an element has at most for one histogram. Defaults to what the text of the map says; a map with
-        a loop is planned better if it is given.
+        Upper bound of the pairs per element and histogram. Defaults to the number of ``EMIT`` in the map; give it for a
+        map with a loop.
     dtype : dtype-like, or mapping of str to it, optional
-        Type of the emitted values, for operators given by name or as ufuncs: one for all, or one for each.
+        Type of the emitted values, for operators given by name or as ufuncs: one for all, or one each.
 
     Raises
     ------
@@ -66,8 +68,10 @@ class HistogramKernel:
 
     Attributes
     ----------
-    engine : Engine
-        For clhist's own classes: what checks, plans and enqueues.
+    operator : Operator, or sequence or mapping of it
+        As given, with operators in the place of names and ufuncs.
+    context : pyopencl.Context
+        Context of the kernel.
 
     Examples
     --------
@@ -89,6 +93,20 @@ class HistogramKernel:
     The strings are code that runs on the device: do not take them from someone you do not trust.
     """
 
+    @overload
+    def __init__(
+        self: HistogramKernel[One], context: cl.Context | None, operator: AnyOperator, **spec: Unpack[KernelSpec]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: HistogramKernel[Named], context: cl.Context | None, operator: Mapping[str, AnyOperator],
+        **spec: Unpack[KernelSpec],
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: HistogramKernel[Ordered], context: cl.Context | None, operator: Sequence[AnyOperator],
+        **spec: Unpack[KernelSpec],
+    ) -> None: ...  # fmt: skip
     def __init__(
         self,
         context: cl.Context | None,
@@ -115,203 +133,208 @@ class HistogramKernel:
             options=options,
             emits=emits,
         )
-        self.operator = operator
+        self.operator: K = operator
         self.context, self.arguments = self.engine.context, self.engine.arguments
 
-    def plan(
-        self,
-        size: int,
-        num_bins: Any,
-        *,
-        queue: cl.CommandQueue | None = None,
-        race_factor: float = 1.0,
-        update: str | None = None,
-        memory: str | None = None,
-        copies: int | None = None,
-        passes: int | None = None,
-        work_group_size: int | None = None,
-        locks: int | None = None,
-        memory_budget: int | None = None,
-        num_histograms: int | None = None,
-    ) -> Any:
-        """Return the `Plan` of a call with these parameters; see `__call__`.
+    if not TYPE_CHECKING:  # which looks at the signatures of `KernelCalls`
 
-        Of a kernel with several operators it is a tuple, one plan for each sweep over the input.
-        """
-        check_process()
-        engine = self.engine
-        forced = Choices(update, memory, copies, passes, work_group_size, locks)
-        shapes = engine.outputs.shapes(num_bins)
-        if num_histograms is not None:
-            num_histograms = integer("num_histograms", num_histograms, 1)
-        size, device = integer("size", size, 0), queue_for(queue, self.context).device
-        plans = engine.plan(device, size, shapes, num_histograms, race_factor, forced, memory_budget)
-        return plans[0] if engine.outputs.is_single else plans
+        def plan(
+            self,
+            size: int,
+            num_bins: Any,
+            *,
+            queue: cl.CommandQueue | None = None,
+            race_factor: float = 1.0,
+            update: str | None = None,
+            memory: str | None = None,
+            copies: int | None = None,
+            passes: int | None = None,
+            work_group_size: int | None = None,
+            locks: int | None = None,
+            memory_budget: int | None = None,
+            num_histograms: int | None = None,
+        ) -> Any:
+            """Return the `Plan` of a call with these parameters; see `__call__`.
 
-    def __call__(
-        self,
-        *args: Any,
-        num_bins: Any,
-        size: int | None = None,
-        dest: Any = None,
-        out: Any = None,
-        queue: cl.CommandQueue | None = None,
-        allocator: Allocator | None = None,
-        wait_for: Sequence[cl.Event] | None = None,
-        return_event: bool = False,
-        race_factor: float | str = 1.0,
-        update: str | None = None,
-        memory: str | None = None,
-        copies: int | None = None,
-        passes: int | None = None,
-        work_group_size: int | None = None,
-        locks: int | None = None,
-        memory_budget: int | None = None,
-        num_histograms: int | None = None,
-        offsets: Any = None,
-        reproducible: bool = False,
-        max_abs: float | None = None,
-    ) -> Any:
-        """Compute the histogram, or histograms.
+            Of a kernel with several operators it is a tuple, one plan for each sweep over the input.
+            """
+            check_process()
+            engine = self.engine
+            forced = Choices(update, memory, copies, passes, work_group_size, locks)
+            shapes = engine.outputs.shapes(num_bins)
+            if num_histograms is not None:
+                num_histograms = integer("num_histograms", num_histograms, 1)
+            size, device = integer("size", size, 0), queue_for(queue, self.context).device
+            plans = engine.plan(device, size, shapes, num_histograms, race_factor, forced, memory_budget)
+            return plans[0] if engine.outputs.is_single else plans
 
-        Parameters
-        ----------
-        *args : array or scalar
-            One for each of `arguments`. Arrays are all NumPy's or all PyOpenCL's, contiguous, of the declared dtype.
-        num_bins : int, or tuple of int
-            H: bins of the result. A tuple is the shape of a result of several dimensions, whose bins are counted as
-            `numpy.ravel_multi_index` does. With several operators a sequence or mapping, or one for all.
-        size : int, optional
-            N: the map runs for `i` in [0, size). Defaults to the number of elements of the first array that the map
-            uses only at ``[i]``, or else of the first.
-        dest : array of shape (num_bins,), optional
-            Values that the histogram is combined with. Of a structured dtype also a tuple of arrays, one for each
-            field. With several operators a sequence or mapping.
-        out : array of shape (num_bins,), optional
-            Where the result goes; may be `dest`, and is given like it. Defaults to a new array of the arguments' kind.
-        queue : pyopencl.CommandQueue, optional
-            Defaults to that of the first device array, or the default one.
-        allocator : callable, optional
-            Gives device memory for the result and the copies, such as a `pyopencl.tools.MemoryPool`.
-        wait_for : sequence of pyopencl.Event, optional
-            What to wait for besides the events of the arrays.
-        return_event : bool
-            Whether to return ``(result, event)``; the event covers the whole call.
-        race_factor : float, "sample" or "sample once"
-            RF: how many times fewer distinct bins than H a run of H consecutive elements touches (SC'20, III-D).
-            "sample" measures it before the histogram is planned, see `race_factor`; "sample once" only at the first
-            call of this kernel with so many bins.
-        update : {"private", "native", "cas", "lock", "sort"}, optional
-            Forces how a bin is updated; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4).
-        memory : {"local", "global", "partitioned"}, optional
-            Forces where the copies are; "partitioned" groups the pairs by ranges of bins first, for each of which one
-            pass in local memory does. Only for maps that emit one value for an element.
-        copies, passes, work_group_size : int, optional
-            Force M, S and B; with ``memory="partitioned"`` `passes` are the fewest partitions. There are no more copies
-            than work-items to share them, nor than `memory_budget` allows: where that is fewer than `copies`, a
-            UserWarning says so once, and these are made; `plan` shows how many.
-        locks : int, optional
-            How many locks the bins of all copies share, a power of two; defaults to one for each bin.
-        memory_budget : int, optional
-            Bytes that the copies may take in global memory. Defaults to a quarter of the device's.
-        num_histograms : int, optional
-            N_out, for a batch: the elements belong in equal shares to so many histograms, one after the other
-            (SC'20, IV-C). Results have a first dimension of N_out more; bins count within each histogram.
-        offsets : array of int of shape (N_out + 1,), optional
-            A batch of different shares: histogram k has the elements [offsets[k], offsets[k + 1]). Read on the host.
-        reproducible : bool
-            Whether sums of float32 and float64 are bitwise the same in any order of values, by any plan and on any
-            device: they are those of `clhist.operators.reproducible_add`. Zeros and NaN of minima and maxima are
-            defined then, too. Without `max_abs` the map runs twice, and the device is waited for in between.
-        max_abs : float, optional
-            No less than the largest finite |value|, `dest` included, of sums of floats; only if `reproducible`.
+        def __call__(
+            self,
+            *args: Any,
+            num_bins: Any,
+            size: int | None = None,
+            dest: Any = None,
+            out: Any = None,
+            queue: cl.CommandQueue | None = None,
+            allocator: Allocator | None = None,
+            wait_for: Sequence[cl.Event] | None = None,
+            return_event: bool = False,
+            race_factor: float | str = 1.0,
+            update: str | None = None,
+            memory: str | None = None,
+            copies: int | None = None,
+            passes: int | None = None,
+            work_group_size: int | None = None,
+            locks: int | None = None,
+            memory_budget: int | None = None,
+            num_histograms: int | None = None,
+            offsets: Any = None,
+            reproducible: bool = False,
+            max_abs: float | None = None,
+        ) -> Any:
+            """Compute the histogram, or histograms.
 
-        Returns
-        -------
-        array of shape (num_bins,)
-            Of the operator's dtype, NumPy's if NumPy arrays went in. A tuple of arrays if `dest` or `out` was one.
-            With several operators a tuple, or a dict if they are a mapping. With `return_event` a pair with the event.
+            Parameters
+            ----------
+            *args : array or scalar
+                One per declaration in `arguments`. Arrays are all NumPy's or all PyOpenCL's, contiguous, of the
+                declared dtype.
+            num_bins : int, or tuple of int
+                H, the number of bins. A tuple is the shape of the result; bins are numbered as by
+                `numpy.ravel_multi_index`. With several operators one for all, or a sequence or mapping.
+            size : int, optional
+                N: the map runs for `i` in [0, size). Defaults to the size of the first array that the map uses only at
+                ``[i]``, or else of the first array.
+            dest : array of shape (num_bins,), optional
+                Initial contents of the bins. For a structured dtype also a tuple of arrays, one per field. With several
+                operators a sequence or mapping.
+            out : array of shape (num_bins,), optional
+                Array for the result; may be `dest`. Defaults to a new array of the arguments' kind.
+            queue : pyopencl.CommandQueue, optional
+                Defaults to that of the first device array, or the default one.
+            allocator : callable, optional
+                Allocator of the result and the copies, such as a `pyopencl.tools.MemoryPool`.
+            wait_for : sequence of pyopencl.Event, optional
+                Events to wait for, besides those of the arrays.
+            return_event : bool
+                Whether to return ``(result, event)``; the event covers the whole call.
+            race_factor : float, "sample" or "sample once"
+                RF: H consecutive elements touch H / RF distinct bins (SC'20, III-D). "sample" measures it before
+                planning, see `race_factor`; "sample once" only at the first call of this kernel with this number of
+                bins.
+            update : {"private", "native", "cas", "lock", "sort"}, optional
+                Force the update; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4).
+            memory : {"local", "global", "partitioned"}, optional
+                Force the memory of the copies; "partitioned" groups the pairs by ranges of bins that fit local memory
+                first, for maps that emit one value per element.
+            copies, passes, work_group_size : int, optional
+                Force M, S and B; with ``memory="partitioned"``, `passes` is the minimum number of partitions. A
+                UserWarning says once if the work-items or `memory_budget` allow fewer copies.
+            locks : int, optional
+                Number of locks that the bins of all copies share, a power of two. Defaults to one per bin.
+            memory_budget : int, optional
+                Bytes that the copies may take in global memory. Defaults to a quarter of the device's.
+            num_histograms : int, optional
+                N_out, for a batch: the elements belong in equal consecutive shares to N_out histograms (SC'20, IV-C).
+                Results get a first dimension of N_out; bins are numbered within each histogram.
+            offsets : array of int of shape (N_out + 1,), optional
+                A batch of unequal shares: histogram k has the elements [offsets[k], offsets[k + 1]). Read on the host.
+            reproducible : bool
+                Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device,
+                by `clhist.operators.reproducible_add`. Also defines zeros and NaN of minima and maxima. Without
+                `max_abs` the map runs twice, with a synchronisation in between.
+            max_abs : float, optional
+                Upper bound of ``abs(value)`` over all finite values, `dest` included. Only with `reproducible`.
 
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is wrong; it is named, and nothing is enqueued.
-        OverflowError
-            If values are larger than `max_abs`: their bins are NaN then, of which PyOpenCL arrays have nothing else. If
-            a bin may get more values than its operator can take; nothing is enqueued then.
-        MemoryError
-            If not even one copy fits the budget or the device; where fewer copies than planned fit, these are made.
-        BuildError
-            If the compiler refuses the operator or the map.
-        DeviceLostError
-            If a kernel failed on the device, in this call or before, and the process must be restarted.
-        """
-        choices = (update, memory, copies, passes, work_group_size, locks)
-        forced = FREE if choices == _NO_CHOICE else Choices(*choices)
-        call = Call(
-            num_bins,
-            size,
-            dest,
-            out,
-            queue,
-            allocator,
-            wait_for or (),
-            race_factor,
-            forced,
-            memory_budget,
-            num_histograms,
-            offsets,
-        )
-        _check_max_abs(max_abs, reproducible)
-        outcome = self._reproducible(args, call, max_abs) if reproducible else run(self.engine, args, call)
-        result = self.engine.outputs.collect(outcome.results)
-        return (result, outcome.event) if return_event else result
+            Returns
+            -------
+            array of shape (num_bins,)
+                Of the operator's dtype; NumPy for NumPy arguments, PyOpenCL for PyOpenCL ones. A tuple of arrays if
+                `dest` or `out` was one. With several operators a tuple, or a dict for a mapping. With `return_event` a
+                pair with the event.
 
-    def bind(
-        self, *args: Any, num_bins: Any, reproducible: bool = False, max_abs: float | None = None, **choices: Any
-    ) -> Bound:
-        """Return a call with these arguments, checked, planned and built: what it costs the host is little.
+            Raises
+            ------
+            TypeError, ValueError
+                If an argument is wrong; it is named, and nothing is enqueued.
+            OverflowError
+                If values exceed `max_abs` (with PyOpenCL arrays their bins are NaN instead), or if a bin may get more
+                values than its operator can take, before anything is enqueued.
+            MemoryError
+                If not even one copy fits the budget or the device.
+            BuildError
+                If the compiler refuses the operator or the map.
+            DeviceLostError
+                If a kernel failed on the device, in this call or before, and the process must be restarted.
+            """
+            if num_bins is None:
+                raise TypeError("num_bins: expected the number of bins, or a shape, got none")
+            choices = (update, memory, copies, passes, work_group_size, locks)
+            forced = FREE if choices == _NO_CHOICE else Choices(*choices)
+            call = Call(
+                num_bins,
+                size,
+                dest,
+                out,
+                queue,
+                allocator,
+                wait_for or (),
+                race_factor,
+                forced,
+                memory_budget,
+                num_histograms,
+                offsets,
+            )
+            _check_max_abs(max_abs, reproducible)
+            outcome = self._reproducible(args, call, max_abs) if reproducible else run(self.engine, args, call)
+            result = self.engine.outputs.collect(outcome.results)
+            return (result, outcome.event) if return_event else result
 
-        Parameters
-        ----------
-        *args, num_bins, reproducible, max_abs
-            As in `__call__`; sums of floats that are reproducible need `max_abs`.
-        **choices
-            Others of `__call__`, but for `return_event`. A race factor to be sampled is measured now.
+        def bind(
+            self, *args: Any, num_bins: Any, reproducible: bool = False, max_abs: float | None = None, **choices: Any
+        ) -> Bound:
+            """Return a call with these arguments, checked, planned and built: what it costs the host is little.
 
-        Returns
-        -------
-        Bound
-            To be called; changed contents of the arrays are read each time.
+            Parameters
+            ----------
+            *args, num_bins, reproducible, max_abs
+                As in `__call__`; sums of floats that are reproducible need `max_abs`.
+            **choices
+                Others of `__call__`, but for `return_event`. A race factor to be sampled is measured now.
 
-        Raises
-        ------
-        TypeError, ValueError, OverflowError, MemoryError, BuildError
-            As `__call__`.
-        """
-        check_process()
-        call, engine = call_of(num_bins, choices), self.engine
-        _check_max_abs(max_abs, reproducible)
-        given = engine.check(args, call)
-        if reproducible:
-            if max_abs is None and any(map(is_float_sum, engine.outputs.operators)):
-                raise TypeError(
-                    "max_abs: expected the largest |value|, since a bound call does not look for it; got none"
-                )
-            engine, given = reproducible_engine(engine, given, call, max_abs)
-        return engine.bind(args, with_race_factor(engine, given, call), given)
+            Returns
+            -------
+            Bound
+                To be called; changed contents of the arrays are read each time.
 
-    def timed(self, *args: Any, num_bins: Any, queue: cl.CommandQueue, **choices: Any) -> tuple[Any, dict[str, float]]:
+            Raises
+            ------
+            TypeError, ValueError, OverflowError, MemoryError, BuildError
+                As `__call__`.
+            """
+            check_process()
+            call, engine = call_of(num_bins, choices), self.engine
+            _check_max_abs(max_abs, reproducible)
+            given = engine.check(args, call)
+            if reproducible:
+                if max_abs is None and any(map(is_float_sum, engine.outputs.operators)):
+                    raise TypeError(
+                        "max_abs: expected the largest |value|, since a bound call does not look for it; got none"
+                    )
+                engine, given = reproducible_engine(engine, given, call, max_abs)
+            return engine.bind(args, with_race_factor(engine, given, call), given)
+
+    def timed(
+        self, *args: Any, num_bins: NumBins, queue: cl.CommandQueue, **choices: Any
+    ) -> tuple[Any, dict[str, float]]:
         """Compute once and return the result with the seconds that each stage took on the device.
 
         Parameters
         ----------
-        *args, num_bins
-            As in `__call__`.
+        *args, num_bins, **choices
+            As in `__call__`, without `return_event`.
         queue : pyopencl.CommandQueue
             With ``PROFILING_ENABLE``.
-        **choices
-            Others of `__call__`, but for `return_event`.
 
         Returns
         -------
@@ -331,9 +354,7 @@ class HistogramKernel:
 
         Parameters
         ----------
-        *args, num_bins
-            As in `__call__`.
-        size, queue
+        *args, num_bins, size, queue
             As in `__call__`.
 
         Returns
@@ -351,6 +372,11 @@ class HistogramKernel:
     def source(self, chosen: Plan, queue: cl.CommandQueue | None = None) -> str:
         """Return the OpenCL C of the sweep that `chosen` plan leads to, for reading."""
         return self.engine.text(chosen, queue_for(queue, self.context).device)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{'const ' * a.is_const}{a.c_type} {'*' * a.is_array}{a.name}" for a in self.arguments)
+        operators = ", ".join(str(each) for each in self.engine.outputs.operators)
+        return f"<HistogramKernel({arguments}): {operators}; on {self.context.devices[0].name.strip()}>"
 
     @property
     def emits(self) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import ArrayLike, NDArray
 
 from clhist.codegen.arguments import integer
 from clhist.engine.given import call_of, queue_for, queue_of
@@ -33,15 +34,78 @@ from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 from clhist.planning.problem import CHOICES
 from clhist.race_factor import run
+from clhist.typing import AnyOperator, CallOptions, DeviceArray, DeviceValues, HostArray, HostValues, Shape
+
+S = TypeVar("S", bound=np.generic)
 
 # Options of a call; see `HistogramKernel.__call__`.
 _OPTIONS = {*CHOICES, "allocator", "wait_for", "return_event", "race_factor", "memory_budget"}
 
 
+@overload
+def reduce_by_index(
+    dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> NDArray[S]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[NDArray[S], cl.Event]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> DeviceArray: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[DeviceArray, cl.Event]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> HostArray: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[HostArray, cl.Event]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> tuple[HostArray, ...]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[tuple[HostArray, ...], cl.Event]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+) -> tuple[DeviceArray, ...]: ...  # fmt: skip
+@overload
+def reduce_by_index(
+    dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
+    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
+    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
 def reduce_by_index(
     dest: Any,
-    op: Operator | np.ufunc | str,
-    indices: Array,
+    op: AnyOperator,
+    indices: Any,
     values: Any,
     *,
     batched: bool = False,
@@ -52,47 +116,44 @@ def reduce_by_index(
     max_abs: float | None = None,
     **options: Any,
 ) -> Any:
-    """Return `dest` combined with every value at its index: ``dest[i] = op(dest[i], v)`` for each pair (i, v).
+    """Combine each value into the bin of its index: ``dest[i] = op(dest[i], v)`` for each pair (i, v).
 
-    Futhark's ``reduce_by_index`` (SC'20, Fig. 1b); for a ufunc, what ``op.at(dest, indices, values)`` computes, in any
-    order.
+    Futhark's ``reduce_by_index`` (SC'20, Fig. 1b). For a ufunc, this is ``op.at(dest, indices, values)``, in any order.
 
     Parameters
     ----------
     dest : array of shape (H, ...), tuple of such arrays, int or tuple of int
-        What the bins hold before; a number of bins or a shape begins with nothing (for sums that is as zeros, for
-        maxima, means and the like it is not). NumPy's or PyOpenCL's, as all arrays of a call. Every bin is combined,
-        also one that no index names: with ``np.logical_or`` and the like it becomes 0 or 1. Further dimensions make
-        each bin a vector whose components are combined each by itself (SC'20, IV-D). A tuple of arrays has one for each
-        field of the operator's structured dtype.
+        Initial contents of the bins, which take part in the result. A number of bins or a shape starts from the
+        identity element of the operator instead. All arrays of a call are NumPy's or all are PyOpenCL's. Further
+        dimensions make each bin a vector whose components are combined separately (SC'20, IV-D). A tuple has one
+        array per field of the operator's structured dtype.
     op : Operator, numpy.ufunc or str
         How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, a name such
         as ``"sum"``, ``"mean"`` or ``"argmax"``, or a known C expression such as ``"a + b"``. ``"count"`` counts the
-        values, whatever they are. A custom operator is checked once, on some of `values`; see `Operator.check`.
+        values. A custom operator is checked once, on some of `values`; see `Operator.check`.
     indices : array of integers
-        Bins. One outside [0, H) is ignored, its value with it; so is one that is masked, or whose value is, in a masked
-        array of NumPy.
-    values : array of shape (*indices.shape, ...), tuple of such arrays, or scalar
-        With the further dimensions of `dest`. Must be convertible to the dtype of `dest` as
-        ``np.can_cast(..., "same_kind")`` has it. For operators on (value, index) pairs, such as
-        `clhist.operators.argmax`, also an array of values alone, whose positions in `indices` are their indices. Of
-        masked arrays a struct is left out if one of its fields is masked; a vector must be masked as a whole.
+        Bin of each value. Indices outside [0, H) are ignored, as are pairs that are masked in a NumPy masked array.
+    values : array of the shape of `indices`, tuple of such arrays, or scalar
+        Followed by the further dimensions of `dest`, if any. Must be convertible to the dtype of `dest` by
+        ``np.can_cast(..., "same_kind")``. For operators on (value, index) pairs, such as `clhist.operators.argmax`,
+        an array of values alone takes its positions as indices. A struct is masked if one of its fields is; a vector
+        must be masked as a whole.
     batched : bool
-        Whether there are many histograms: `dest` has shape (N_out, H, ...), `indices` (N_out, n), and row k of
-        `indices` counts in row k of `dest` (SC'20, IV-C).
+        Compute a batch: `dest` has shape (N_out, H, ...), `indices` (N_out, n), and row k of `indices` updates row k
+        of `dest` (SC'20, IV-C).
     offsets : array of int of shape (N_out + 1,), optional
-        The same with rows of different lengths: `indices` has one dimension, and its elements
-        [offsets[k], offsets[k + 1]) count in row k of `dest`. Read on the host.
+        A batch with rows of different lengths: `indices` has one dimension, and its elements
+        [offsets[k], offsets[k + 1]) update row k of `dest`. Read on the host.
     out : array of shape (H, ...), or tuple, optional
-        Where the result goes; ``out=dest`` updates in place. Defaults to a new array.
+        Array for the result; ``out=dest`` updates in place. Defaults to a new array.
     queue : pyopencl.CommandQueue, optional
         Defaults to that of `dest`, or the default one.
     reproducible : bool
-        Whether sums of float32 and float64 are bitwise the same in any order of values, by any plan and on any device;
-        see `clhist.operators.reproducible_add` for their error. Zeros and NaN of minima and maxima are defined then,
-        too. Without `max_abs` the values are read twice, and the device is waited for in between.
+        Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device; see
+        `clhist.operators.reproducible_add` for the error. Also defines zeros and NaN of minima and maxima. Without
+        `max_abs` the values are read twice, with a synchronisation in between.
     max_abs : float, optional
-        No less than the largest finite |value|, `dest` included; only for sums of floats that are `reproducible`.
+        Upper bound of ``abs(value)`` over all finite values, `dest` included. Only with `reproducible`.
     **options
         `allocator`, `wait_for`, `return_event`, `race_factor`, `memory_budget`, and what would force the model's
         choices: `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks`. See `HistogramKernel.__call__`.
@@ -132,6 +193,9 @@ def reduce_by_index(
     fields = isinstance(dest, tuple) and given_shape is None
     dests: tuple[Array, ...] = ()
     if given_shape is None:
+        if isinstance(dest, np.ufunc | str | Operator):
+            expected = "an array, a shape or a number of bins"
+            raise TypeError(f"dest: expected {expected}, got {dest!r}; the order is dest, op, indices, values")
         for array in dest if fields else (dest,):
             check_unmasked("dest", array)
         dests = tuple(as_array("dest", array) for array in dest) if fields else (as_array("dest", dest),)

@@ -54,7 +54,8 @@ def binned_statistic_dd(
         Values at the points; each row by itself. Not used for counts.
     statistic : str, callable, or sequence of str
         "mean", "std" (of the population), "median", "count", "sum", "min" or "max", or NumPy's functions of these
-        names. Several are computed in one sweep over the data. SciPy computes any other callable, of host arrays.
+        names. Several are computed in one sweep over the data, but for "std", which takes a second one. SciPy computes
+        any other callable, of host arrays.
     bins : int, sequence of int, or sequence of arrays
         As of SciPy: number of bins, or edges.
     range : sequence of (float, float), optional

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -14,10 +13,11 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import __version__, operators
-from clhist.cli.main import bytes_text, table
+from clhist.cli.console import Console, shared_options
+from clhist.cli.tables import bytes_text, grid, table, wrapped
 from clhist.errors import NoDeviceError, ProfileError
 from clhist.hardware.atomics import native_atomic, native_table
-from clhist.hardware.profile import matching
+from clhist.hardware.profile import Profile, matching, named_profile
 from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, user_directory
 from clhist.hardware.vendors import FEATURES, MEMORIES, VENDOR_PATHS
 from clhist.opencl import device
@@ -55,54 +55,60 @@ _LABELS = {
 _WAYS = {path.feature: path.label for path in VENDOR_PATHS if path.label}
 
 _LEGEND = (
-    "native: a hardware atomic; cas: a loop of compare and exchange; lock: a spinlock for each bin; -: there is none. "
-    "Unsigned integers are as signed ones, 8 and 16 bits as 32. A copy that is not shared needs none of them."
+    "native: hardware atomic; cas: compare-exchange loop; lock: one spinlock per bin; -: no such operator. Unsigned "
+    "integers are like signed ones, 8 and 16 bits like 32. A copy that is not shared needs no update."
 )
 
 _WAYS_LEGEND = (
-    f"yes: by OpenCL's core or extensions; {'; '.join(f'{p.label}: {p.source}' for p in VENDOR_PATHS if p.label)}. "
-    "All but the first were tested on this device and gave right results. local, global: only there."
+    f"yes: OpenCL core or extension; {'; '.join(f'{p.label}: {p.source}' for p in VENDOR_PATHS if p.label)}. "
+    "All but the first were tested on this device and were right. local, global: only in this memory."
 )
 
 _PROFILES_LEGEND = (
-    "L: bytes of local memory; L2, line: bytes of the last cache that all compute units share, and of its line; Thw: "
-    "work-items resident at full occupancy; B: work-items of a work-group. /CU: for each compute unit; -: from another "
-    "profile that matches, from the driver, or from the default. `--json` has the source of each number."
+    "L: local memory in bytes; L2, line: last-level cache shared by all compute units and its line, in bytes; Thw: "
+    "work-items resident at full occupancy; B: work-group size. /CU: per compute unit; -: from another matching "
+    "profile, the driver, or the default. `--json` has the source of each number."
 )
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--platform", metavar="P", help="Only devices of platforms whose name contains P.")
-@click.option("--device", "device_name", metavar="D", help="Only devices whose name contains D.")
-@click.option("--profiles", is_flag=True, help="List the profiles instead, yours and those that came with clhist.")
-def info(as_json: bool, platform: str | None, device_name: str | None, profiles: bool) -> None:
-    """Show the OpenCL devices and what clhist knows of them.
+@click.option("--profiles", is_flag=True, help="List the profiles, yours and the shipped ones; no OpenCL is needed.")
+@shared_options(applied=False)
+def info(console: Console, profiles: bool) -> None:
+    """Show the OpenCL devices.
 
-    For each: the numbers that the model needs and where they come from, the features and hardware atomics that it has,
-    and the update that each ready-made operator gets. The best device comes first.
+    Lists the numbers that the model uses, the hardware atomics and, with -v, the source of each number, all features
+    and the update of each ready-made operator. The best device comes first.
 
     \b
-    Example: the devices of NVIDIA's driver, and what is known of others
-      clhist info --platform NVIDIA
+    Example: the devices of NVIDIA's driver with all details; all profiles; one profile
+      clhist info --platform NVIDIA -v
       clhist info --profiles
+      clhist info --profile nvidia-h200
     """
-    if profiles:
+    if profiles or console.profile is not None:
         files = load_profiles()
-        click.echo(json.dumps(list(map(_profile_record, files)), indent=2) if as_json else show_profiles(files))
+        if console.profile is not None:
+            profile = named_profile(console.profile, files)
+            console.report(profile_values(profile), lambda: show_profile(profile))
+        else:
+            console.report(list(map(_profile_record, files)), lambda: show_profiles(files))
         return
-    found = device.devices(platform, device_name)
+    found = device.devices(console.platform, console.device)
     default, problem = _default_device()
     records = [describe(each, is_default=each == default) for each in found]
-    if as_json:
-        record = {"clhist": __version__, "pyopencl": cl.VERSION_TEXT, "devices": records, "default_problem": problem}
-        click.echo(json.dumps(record, indent=2, allow_nan=False))
-        return
-    click.echo(f"clhist {__version__}, PyOpenCL {cl.VERSION_TEXT}")
-    for each in records:
-        click.echo("\n" + show(each))
-    if problem:
-        click.echo(f"\nno default device: {problem}")
+    record = {"clhist": __version__, "pyopencl": cl.VERSION_TEXT, "devices": records, "default_problem": problem}
+
+    def text() -> str:
+        lines = [f"clhist {__version__}, PyOpenCL {cl.VERSION_TEXT}"]
+        lines += ["\n" + (show(each) if console.verbose else summary(each)) for each in records]
+        if problem:
+            lines.append(f"\nno default device: {problem}")
+        elif not console.verbose:
+            lines.append("\n-v shows the source of each number, features and updates")
+        return "\n".join(lines)
+
+    console.report(record, text)
 
 
 def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
@@ -169,9 +175,33 @@ def updates(features: Collection[str]) -> dict[str, dict[str, dict[str, list[str
     return found
 
 
+def summary(record: Mapping[str, Any]) -> str:
+    """Return a few lines on what `describe` found."""
+    head = _title(record)
+    memory = bytes_text(record["global_memory"]).partition(" (")[0]
+    rows = [
+        ("platform", f"{record['platform']}, driver {record['driver_version']}"),
+        ("kind", f"{record['kind'].upper()}, {record['compute_units']} compute units, {memory}"),
+    ]
+    if record["problem"]:
+        return head + table([("does not work", record["problem"]), *rows])
+    numbers = []
+    for key, found in record["parameters"].items():
+        letter = PARAMETERS[key].partition(":")[0]
+        value = bytes_text(found["value"]).partition(" (")[0] if "bytes" in PARAMETERS[key] else f"{found['value']:,}"
+        numbers.append(f"{letter} {value}")
+    dtypes: dict[str, list[str]] = {}
+    for each in record["native_atomics"]:
+        if each["memory"] == "global" and each["operation"] in ("add", "maximum", "bitwise_or"):
+            dtypes.setdefault(each["operation"], []).append(each["dtype"])
+    atomics = "; ".join(f"{operation} {', '.join(found)}" for operation, found in dtypes.items())
+    rows += [*_profile_rows(record), ("model", ", ".join(numbers)), ("atomics", atomics or "none")]
+    return head + table(rows)
+
+
 def show(record: Mapping[str, Any]) -> str:
-    """Return the text for people of what `describe` found."""
-    title = record["name"] + ("  [default]" if record["default"] else "")
+    """Return the text for people of all that `describe` found."""
+    head = _title(record)
     rows = [
         ("platform", record["platform"]),
         ("version", record["version"]),
@@ -179,12 +209,8 @@ def show(record: Mapping[str, Any]) -> str:
         ("kind", record["kind"]),
         ("compute units", str(record["compute_units"])),
         ("global memory", f"{bytes_text(record['global_memory'])}; for copies {bytes_text(record['memory_budget'])}"),
+        *_profile_rows(record),
     ]
-    rows.append(("profiles", ", then ".join(f"{file['name']} ({file['level']})" for file in record["profiles"])))
-    if record["named_profile"]:
-        outcome = f"; not used: {record['profile_problem']}" if record["profile_problem"] else ", used instead"
-        rows.append((device.PROFILE_VARIABLE, record["named_profile"] + outcome))
-    head = f"{title}\n{'-' * len(title)}\n"
     if record["problem"]:
         return head + table([("does not work", record["problem"]), *rows])
     return "\n".join(
@@ -195,19 +221,44 @@ def show(record: Mapping[str, Any]) -> str:
             "\n  Features",
             table([(_yes(has), name, FEATURES[name]) for name, has in record["features"].items()], indent=4),
             "\n  Hardware atomics, in local and global memory (unsigned as signed)",
-            table(_atomics_rows(record["native_atomics"]), indent=4),
-            table([(_WAYS_LEGEND,)], indent=4),
-            "\n  Best update of a copy that work-items share (local/global memory if two are given)",
-            table(_update_rows(record["updates"]), indent=4),
-            table([(_LEGEND,)], indent=4),
+            grid(_atomics_rows(record["native_atomics"]), left=range(7), indent=4),
+            wrapped(_WAYS_LEGEND, 4),
+            "\n  Best update of a shared copy (local/global memory where they differ)",
+            grid(_update_rows(record["updates"]), left=range(7), indent=4),
+            wrapped(_LEGEND, 4),
         ]
     )
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    title = record["name"] + ("  [default]" if record["default"] else "")
+    return f"{title}\n{'-' * len(title)}\n"
+
+
+def _profile_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    rows = [("profiles", ", then ".join(f"{file['name']} ({file['level']})" for file in record["profiles"]))]
+    if record["named_profile"]:
+        outcome = f"; not used: {record['profile_problem']}" if record["profile_problem"] else ", used instead"
+        rows.append((device.PROFILE_VARIABLE, record["named_profile"] + outcome))
+    return rows
+
+
+def profile_values(profile: Profile) -> dict[str, Any]:
+    """Return the numbers of one profile with their sources, for JSON."""
+    numbers = {key: {"value": getattr(profile, key), "source": profile.sources[key]} for key in PARAMETERS}
+    return {"name": profile.name, "kind": profile.kind, "parameters": numbers}
+
+
+def show_profile(profile: Profile) -> str:
+    """Return the numbers of one profile with their sources."""
+    rows = [_parameter(key, **found) for key, found in profile_values(profile)["parameters"].items()]
+    return f"{profile.name} ({profile.kind.upper()})\n" + table(rows)
 
 
 def show_profiles(files: Sequence[ProfileFile]) -> str:
     """Return the tables of `files`, one for each level and kind."""
     letters = [meaning.partition(":")[0].replace("L2_line", "line") for meaning in PARAMETERS.values()]
-    sections = [f"{len(files)} profiles; your own (*) go into {user_directory()}"]
+    sections = [wrapped(f"{len(files)} profiles; your own (*) go into {user_directory()}")]
     for kind, level in product(KINDS, LEVELS):
         rows = [
             [
@@ -221,7 +272,7 @@ def show_profiles(files: Sequence[ProfileFile]) -> str:
         if rows:
             title = f"{kind.upper()}s, level {level}"
             sections.append(f"{title}\n" + table([["", *letters, "matches"], *rows], right=range(1, 6)))
-    return "\n\n".join([*sections, table([(_PROFILES_LEGEND,)])])
+    return "\n\n".join([*sections, wrapped(_PROFILES_LEGEND, 2)])
 
 
 def _number_text(file: ProfileFile, key: str) -> str:

@@ -1,41 +1,60 @@
-"""The command `clhist`: its subcommands, each imported when it is asked for, and what they share."""
+"""The command `clhist`: a group that imports a subcommand only when it is asked for, and turns errors into messages."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import textwrap
 import traceback
-from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from clhist import __version__
+from clhist.cli.console import Console, InputError
+from clhist.cli.interrupt import interruptible
 from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
-from clhist.hardware.profile import named_profile
-from clhist.opencl.device import PROFILE_VARIABLE
 
-COMMANDS = {
-    "hist": "clhist.cli.hist.command:hist",
-    "info": "clhist.cli.info:info",
-    "calibrate": "clhist.cli.calibrate:calibrate",
-    "plan": "clhist.cli.plan:plan",
-    "bench": "clhist.cli.bench.command:bench",
-    "strategies": "clhist.cli.strategies:strategies",
-    "selftest": "clhist.cli.selftest:selftest",
-    "gromacs": "clhist.cli.cases.gromacs:gromacs",
-    "kmeans": "clhist.cli.cases.kmeans:kmeans_command",
-    "histo": "clhist.cli.cases.histo:histo",
-    "image": "clhist.cli.cases.image:image",
-    "joint": "clhist.cli.cases.joint:joint",
-    "tpacf": "clhist.cli.cases.tpacf:tpacf",
+INTERRUPTED = 130  # exit status: 128 + SIGINT, as shells report it
+
+
+class Entry(NamedTuple):
+    """A subcommand: where it is, and its line in `clhist --help`, which imports none of them."""
+
+    target: str
+    summary: str
+
+
+SECTIONS: dict[str, dict[str, Entry]] = {
+    "Histograms": {
+        "hist": Entry("clhist.cli.hist.command:hist", "Histograms and statistics of columns of files"),
+        "bench": Entry("clhist.cli.bench.command:bench", "Time clhist, alone or beside others"),
+    },
+    "Device": {
+        "info": Entry("clhist.cli.info:info", "Show the OpenCL devices"),
+        "selftest": Entry("clhist.cli.selftest:selftest", "Check that a device computes right"),
+        "calibrate": Entry("clhist.cli.calibrate:calibrate", "Measure a device and write its profile"),
+        "report": Entry("clhist.cli.report.command:report", "Write an HTML page about a device"),
+    },
+    "Model": {
+        "plan": Entry("clhist.cli.plan:plan", "Show how a histogram is computed"),
+        "strategies": Entry("clhist.cli.strategies:strategies", "Run the published strategies"),
+    },
+    "Case studies": {
+        "gromacs": Entry("clhist.cli.cases.gromacs:gromacs", "Forces of a pair list"),
+        "kmeans": Entry("clhist.cli.cases.kmeans:kmeans_command", "k-means clustering"),
+        "histo": Entry("clhist.cli.cases.histo:histo", "Saturating 2-D histogram of points"),
+        "image": Entry("clhist.cli.cases.image:image", "Histograms of 8-bit images"),
+        "joint": Entry("clhist.cli.cases.joint:joint", "Mutual information of two images"),
+        "tpacf": Entry("clhist.cli.cases.tpacf:tpacf", "Two-point angular correlation"),
+    },
 }
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+
+# What a user can mend, or the machine lacks; any other error is a defect and keeps its traceback.
+_EXPECTED = (NoDeviceError, DeviceLostError, ProfileError, UnsupportedError, BuildError, MemoryError)
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is run or listed, and turns clhist's errors into messages."""
+    """A group that imports a command when it is run, and turns clhist's errors into messages."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -43,22 +62,49 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        module, _, attribute = COMMANDS[cmd_name].target.partition(":")
         return getattr(import_module(module), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            name = args[0]
+            close = get_close_matches(name, COMMANDS, n=2)
+            hint = f" Did you mean {' or '.join(close)}?" if close else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, entries in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (NoDeviceError, DeviceLostError, ProfileError, UnsupportedError, BuildError, MemoryError) as error:
-            raise click.ClickException(str(error) or "out of memory") from error
+        except KeyboardInterrupt:
+            click.echo("\ninterrupted", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except _EXPECTED as error:
+            raise self._message(ctx, str(error) or "out of memory") from error
         except OSError as error:  # of a file; others, such as a closed pipe, are click's
             if error.filename is None:
                 raise
-            raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+            raise self._message(ctx, f"{error.filename}: {error.strerror}") from error
         except (TypeError, ValueError) as error:
             if not _raised_by_clhist(error):
                 raise
-            raise click.ClickException(str(error)) from error
+            raise self._message(ctx, str(error)) from error
+
+    @staticmethod
+    def _message(ctx: click.Context, text: str) -> InputError:
+        if Console.of(ctx).verbose:
+            click.echo(traceback.format_exc(), err=True)
+        return InputError(text)
 
 
 @click.command("clhist", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -66,72 +112,19 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Generalized histograms ("reduce by index") on any OpenCL device.
 
+    Results go to stdout, progress and errors to stderr. Exit status: 0 right, 1 a wrong result, 2 wrong usage or input.
+
     \b
-    Example: what there is, and how 50 million elements would be counted on it
+    Examples:
       clhist info
       clhist plan -n 50M -H 12281
     """
 
 
-def profile_option(command: Callable) -> Callable:
-    """Give a command ``--profile NAME``: while it runs, every kernel is planned with that profile."""
-    return click.option(
-        "--profile",
-        metavar="NAME",
-        expose_value=False,
-        callback=_use_profile,
-        help="Plan for the device of this profile; `clhist info --profiles` lists them. "
-        f"[default: {PROFILE_VARIABLE}, or the device's own]",
-    )(command)
-
-
-def _use_profile(context: click.Context, option: click.Parameter, name: str | None) -> None:
-    if name is None:
-        return
-    named_profile(name)  # which refuses names that there are not
-    before = os.environ.get(PROFILE_VARIABLE)
-
-    def restore() -> None:
-        if before is None:
-            del os.environ[PROFILE_VARIABLE]
-        else:
-            os.environ[PROFILE_VARIABLE] = before
-
-    os.environ[PROFILE_VARIABLE] = name
-    context.call_on_close(restore)
-
-
-def table(rows: Sequence[Sequence[str]], *, indent: int = 2, right: Collection[int] = ()) -> str:
-    """Return `rows` as aligned text of at most 100 columns, with the last column wrapped.
-
-    Parameters
-    ----------
-    rows : sequence of rows of str
-        All of one length.
-    indent : int
-        Spaces before each line.
-    right : collection of int
-        Columns that are aligned to the right; not the last.
-    """
-    width = min(max(shutil.get_terminal_size().columns, 80), 100)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for *cells, last in rows:
-        aligned = [
-            c.rjust(w) if n in right else c.ljust(w) for n, (c, w) in enumerate(zip(cells, widths, strict=False))
-        ]
-        start = " " * indent + "".join(f"{cell}  " for cell in aligned)
-        text = textwrap.wrap(last, max(width - len(start), 20), break_long_words=False, break_on_hyphens=False)
-        lines += [start + (text[0] if text else ""), *(" " * len(start) + more for more in text[1:])]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def bytes_text(number: int) -> str:
-    """Return a number of bytes for people, and exactly: ``48 KiB (49,152 B)``."""
-    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if number >= size:
-            return f"{number / size:.4g} {unit} ({number:,} B)"
-    return f"{number:,} B"
+def run() -> None:
+    """Run the command: the entry point of the script and of ``python -m clhist``."""
+    with interruptible(INTERRUPTED):
+        main(prog_name="clhist")
 
 
 def _raised_by_clhist(error: Exception) -> bool:

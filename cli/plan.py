@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from decimal import Decimal
 import click
 
 from clhist import operators
+from clhist.cli.console import Console, shared_options
 from clhist.cli.paper_table import print_table_1
 from clhist.cli.plan_text import PlannedSweep, show
 from clhist.errors import NoDeviceError
@@ -61,41 +61,41 @@ NUMBER = Number()
     required=True,
     multiple=True,
     metavar="BINS",
-    help="Bins of the histogram. Several times for several histograms that one call fills.",
+    help="Bins of the histogram. Repeat for several histograms in one call.",
 )
 @click.option(
     "--histograms",
     type=NUMBER,
     metavar="N_OUT",
-    help="A batch: the elements belong in equal shares to so many histograms of as many bins.",
+    help="Plan a batch: N_OUT histograms with equal shares of the elements.",
 )
 @click.option(
     "--op",
     "ops",
     multiple=True,
     metavar="OPERATOR",
-    help="Plan what a call with this operator takes: add, maximum, argmax, count, mean, any of clhist.operators that "
-    "needs no more than a dtype, or C such as 'a + b'. Several times for several histograms.",
+    help="Operator: add, maximum, argmax, count, mean, any function of clhist.operators that needs only a dtype, or C "
+    "such as 'a + b'. Repeat for several histograms.",
 )
 @click.option(
     "--dtype",
     "dtypes",
     multiple=True,
     metavar="DTYPE",
-    help="Type of the values of --op. Several times for several histograms. [default: int32]",
+    help="Type of the values of --op. Repeat for several histograms. [default: int32]",
 )
 @click.option(
     "--update",
     type=click.Choice(FORCEABLE),
-    help="With --op: force how bins are updated. Without: the update that work-items which share a copy take; private "
-    "forces a copy for each work-item, sort that the pairs are sorted. [default: native]",
+    help="With --op: force the update. Without: the update of shared copies; private forces one copy per work-item, "
+    "sort forces sorting. [default: native]",
 )
 @click.option(
     "--memory",
     type=click.Choice((*PLACES, "auto")),
     default="auto",
     show_default=True,
-    help="Where the copies are.",
+    help="Memory of the copies.",
 )
 @click.option(
     "--race-factor",
@@ -103,12 +103,7 @@ NUMBER = Number()
     default=1.0,
     show_default=True,
     metavar="RF",
-    help="A run of BINS elements touches BINS / RF distinct bins.",
-)
-@click.option(
-    "--profile",
-    metavar="NAME",
-    help="The device, by its name or that of its file: no OpenCL is needed then. [default: the default device]",
+    help="Race factor: BINS consecutive elements touch BINS / RF distinct bins.",
 )
 @click.option(
     "--element-size",
@@ -117,7 +112,7 @@ NUMBER = Number()
     show_default="4",
     multiple=True,
     metavar="BYTES",
-    help="Bytes of one bin; lock adds its own 4. Several times for several histograms.",
+    help="Bytes per bin, without a lock's 4. Repeat for several histograms.",
 )
 @click.option(
     "--arrays",
@@ -125,29 +120,30 @@ NUMBER = Number()
     default=1,
     show_default=True,
     metavar="Q",
-    help="Arrays that a bin's parts lie in: 1 for scalars and structs.",
+    help="Arrays that hold a bin's parts: 1 for scalars and structs.",
 )
 @click.option(
     "--memory-budget",
     type=NUMBER,
     metavar="BYTES",
-    help="What copies may take of global memory: 64MiB. [default: a quarter of the device's; with --profile unlimited]",
+    help="Limit of global memory for copies: 64MiB. [default: a quarter of the device's; with --profile none]",
 )
 @click.option("--copies", type=NUMBER, metavar="M", help="Force the number of copies.")
 @click.option("--passes", type=NUMBER, metavar="S", help="Force the number of passes.")
 @click.option("--work-group-size", type=NUMBER, metavar="B", help="Force the size of work-groups.")
-@click.option("--locks", type=NUMBER, metavar="LOCKS", help="Locks that all bins share. [default: one for each bin]")
-@click.option("--counts", is_flag=True, help="Every value is 1, so that two counters may share a word.")
+@click.option("--locks", type=NUMBER, metavar="LOCKS", help="Locks shared by all bins. [default: one per bin]")
+@click.option("--counts", is_flag=True, help="Every value is 1, so two counters may share a word.")
 @click.option(
     "--paper",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=print_table_1,
-    help="Print Table I of the paper, as the model computes it for the paper's device, and exit.",
+    help="Print Table I of the paper, computed by the model for the paper's device, and exit.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@shared_options(applied=False)
 def plan(
+    console: Console,
     num_elements: int,
     num_bins: tuple[int, ...],
     histograms: int | None,
@@ -156,7 +152,6 @@ def plan(
     update: str | None,
     memory: str,
     race_factor: float,
-    profile: str | None,
     element_size: tuple[int, ...],
     arrays: int,
     memory_budget: int | None,
@@ -165,15 +160,14 @@ def plan(
     work_group_size: int | None,
     locks: int | None,
     counts: bool,
-    as_json: bool,
 ) -> None:
-    """Show how a histogram would be computed, and how that comes about.
+    """Show how a histogram is computed, and why.
 
-    Computes the model of SC'20 (Henriksen, Hellfritzsch, Sadayappan, Oancea: Compiling Generalized Histograms for GPU,
-    section III) step by step: copies, passes, and in which memory.
+    Evaluates the cost model of SC'20 (Henriksen, Hellfritzsch, Sadayappan, Oancea: Compiling Generalized Histograms for
+    GPU, section III) step by step: copies, passes, and their memory. With --profile no OpenCL is needed.
 
     \b
-    Example: what clhist.reduce_by_index(..., np.add, ...) of float32 does
+    Example: the plan of clhist.reduce_by_index(..., np.add, ...) with float32
       clhist plan -n 50M -H 12281 --op add --dtype float32
 
     \b
@@ -182,18 +176,18 @@ def plan(
           --race-factor 63 --profile nvidia-geforce-rtx-2080-ti
 
     \b
-    All of that table, without our limits on copies:
+    The whole table, without clhist's own limits on copies:
       clhist plan --paper
 
     \b
-    Counts and sums of k-means at once, and a thousand small histograms:
+    Counts and sums of k-means in one sweep, and a thousand small histograms:
       clhist plan -n 25600000 -H 1024 -H 262144 --profile nvidia-h200
       clhist plan -n 10M -H 256 --histograms 1000 --profile nvidia-h200
     """
-    if profile is None:
-        device, default_budget = _default_device()
+    if console.profile is None:
+        device, default_budget = _device(console)
     else:
-        device, default_budget = named_profile(profile, load_profiles()), None
+        device, default_budget = named_profile(console.profile, load_profiles()), None
         device = replace(device, features=_expected_features(device))
     budget = default_budget if memory_budget is None else memory_budget
     place = None if memory == "auto" else memory
@@ -245,10 +239,10 @@ def plan(
 
         sweeps = join_sweeps([sweep_of((k,)) for k in range(len(num_bins))], join)
         title = f"update {update or 'native'}"
-    if as_json:
-        click.echo(json.dumps(_document(sweeps, budget), indent=2, allow_nan=False))
-    else:
-        click.echo(show(sweeps, num_elements, num_bins, histograms, race_factor, device, title))
+    console.report(
+        _document(sweeps, budget),
+        lambda: show(sweeps, num_elements, num_bins, histograms, race_factor, device, title),
+    )
 
 
 def _document(sweeps: list[PlannedSweep], budget: int | None) -> dict[str, object]:
@@ -313,12 +307,13 @@ def _expected_features(profile: Profile) -> frozenset[str]:
     return frozenset({"int64_base_atomics", "int64_extended_atomics", "fp64"})
 
 
-def _default_device() -> tuple[Profile, int]:
-    """Return the numbers of the default device, and what copies may take of its memory."""
-    from clhist.opencl.device import default_queue, device_profile, memory_budget
+def _device(console: Console) -> tuple[Profile, int]:
+    """Return the numbers of the default device, or of the one asked for, and what copies may take of its memory."""
+    from clhist.opencl.device import default_queue, device_profile, devices, memory_budget
 
     try:
-        device = default_queue().device
+        asked = console.device or console.platform
+        device = devices(console.platform, console.device)[0] if asked else default_queue().device
     except NoDeviceError as error:
         raise NoDeviceError(f"{error}; or name a device: --profile nvidia-h200") from error
     return device_profile(device), memory_budget(device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from clhist.cli.main import bytes_text, table
+from clhist.cli.tables import bytes_text, table
 from clhist.hardware.profile import Profile
 from clhist.hardware.profile_files import PARAMETERS
 from clhist.planning import global_memory
@@ -147,7 +147,7 @@ def _stages(chosen: Plan) -> list[tuple[str, list[Step]]]:
         how = {"private": " (private copies)", "sort": " (sorted pairs)"}.get(chosen.update, "")
         how = " (partitioned pairs)" if isinstance(chosen, PartitionedPlan) else how
         stages.append((f"In {chosen.memory} memory{how}", steps[after:]))
-    return [*stages, *([("Predicted, in us", predicted)] if predicted else [])]
+    return [*stages, *([("Predicted, in µs", predicted)] if predicted else [])]
 
 
 def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
@@ -178,6 +178,6 @@ def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
     if isinstance(chosen, PartitionedPlan):
         copies = f"the pairs, and {copies}"
     if chosen.seconds is not None:
-        rows.append(("predicted time", f"{chosen.seconds * 1e6:,.0f} us on the device"))
+        rows.append(("predicted time", f"{chosen.seconds * 1e6:,.0f} µs on the device"))
     each = " of each histogram" if chosen.is_batch else ""
     return [*rows, ("global memory", f"{bytes_text(everywhere)} for {copies} of all bins{each}")]

@@ -11,45 +11,49 @@ from typing import Any
 
 import click
 
-from clhist.cli.cases.options import json_option, report
-from clhist.cli.main import table
+from clhist.cli.console import Console, shared_options
+from clhist.cli.tables import grid, table, wrapped
 
 _SHORT = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
 _LEGEND = (
-    "a number: as many checks hold; FAILS: at least one does not; -: the device cannot have it, and said so; blank: "
-    "not checked. On a CPU updates are checked as a small GPU would share copies, and forms in both ways."
+    "A number: checks that hold; FAILS: at least one does not; -: the device lacks it; blank: not checked. "
+    "On CPUs, updates are checked as on a simulated small GPU, whose copies are shared, and forms in both ways."
 )
 
 
 @click.command()
-@click.option("--device", metavar="NAME", help="A part of the device's name. [default: the best device]")
-@click.option("--platform", metavar="NAME", help="A part of its platform's name.")
-@click.option("--quick", is_flag=True, help="Some types and forms only, in about ten seconds.")
+@click.option("--quick", is_flag=True, help="Check some types and forms only, in about ten seconds.")
 @click.option(
     "--limit",
     type=click.FloatRange(min=0, min_open=True),
     default=120.0,
     show_default=True,
-    help="Seconds that a check, or a random call, may take, with the building of its kernels.",
+    help="Timeout per check or random call in seconds, including compilation.",
 )
 @click.option(
     "--jobs",
     metavar="N",
     type=click.IntRange(1, 64),
-    help="Processes that run checks; 1 for none but this. [default: one for each processor core, at most 8]",
+    help="Worker processes; 1: run in-process. [default: one per processor core, at most 8]",
 )
-@click.option("--soak", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), help="Random calls instead.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random calls.")
-@click.option("--only", metavar="K", type=click.IntRange(min=0), help="Only random call K of the seed.")
 @click.option(
-    "--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Threads that make each random call."
+    "--soak",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Make random calls for SECONDS instead.",
 )
-@json_option
-@click.pass_context
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random calls.")
+@click.option("--only", metavar="K", type=click.IntRange(min=0), help="Make only random call K of the seed.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Threads that make each random call at once.",
+)
+@shared_options()
 def selftest(
-    context: click.Context,
-    device: str | None,
-    platform: str | None,
+    console: Console,
     quick: bool,
     limit: float,
     jobs: int | None,
@@ -57,39 +61,36 @@ def selftest(
     seed: int,
     only: int | None,
     threads: int,
-    as_json: bool,
 ) -> None:
-    """Check that a device computes right: every update, memory, type and form, against the host.
+    """Check that a device computes right.
 
-    Takes less than a minute, nearly all of it for building kernels. The exit status is 1 if anything is wrong; then
-    please send us what it prints. A device that hangs ends the command, which names the check.
+    Compares every update, memory, type and form with the host. Takes about a minute, mostly kernel compilation. The
+    exit status is 1 if anything is wrong; please report the output then. If the device hangs, the command names the
+    check and ends.
 
-    Random calls that fail are printed as programs. They run in processes, so a crash or a lost device ends only one.
+    With --soak, random calls run in worker processes; failing ones are printed as programs.
 
     \b
-    Example: a new device; then half an hour of random calls by four processes, and the one that failed again
+    Example: a new device; half an hour of random calls in four processes; one failed call again
       clhist selftest --device H200
       clhist selftest --soak 1800 --seed 1 --jobs 4
       clhist selftest --seed 1 --only 4711
     """
-    from clhist.opencl.device import default_queue, devices
-    from clhist.selftest.suite import queue_of
+    from clhist.opencl.device import default_queue
     from clhist.selftest.watchdog import Watchdog
     from clhist.selftest.workers import default_jobs
 
     queue = default_queue()
-    if device is not None or platform is not None:
-        found = devices(platform, device)[0]
-        queue = queue if found == queue.device else queue_of(found)
     watchdog = Watchdog(limit, lambda name: _hangs(name, limit, queue.device))
     if soak is None and only is None:
-        wrong = _checks(queue, watchdog, quick=quick, jobs=jobs or default_jobs(), as_json=as_json)
+        wrong = _checks(console, queue, watchdog, quick=quick, jobs=jobs or default_jobs())
     else:
         from clhist.cli.soak import soak_calls
 
         many = {"jobs": jobs or default_jobs(), "threads": threads, "limit": limit}
-        wrong = soak_calls(queue, soak, seed=seed, only=only, as_json=as_json, **many)
-    context.exit(1 if wrong else 0)
+        wrong = soak_calls(console, queue, soak, seed=seed, only=only, **many)
+    if wrong:
+        raise click.exceptions.Exit(1)
 
 
 def _hangs(name: str, limit: float, device: Any) -> None:
@@ -97,7 +98,7 @@ def _hangs(name: str, limit: float, device: Any) -> None:
     sys.stderr.flush()
 
 
-def _checks(queue: Any, watchdog: Any, *, quick: bool, jobs: int, as_json: bool) -> bool:
+def _checks(console: Console, queue: Any, watchdog: Any, *, quick: bool, jobs: int) -> bool:
     """Run the checks, print what came of them, and return whether something is wrong."""
     from clhist.opencl.device import device_kind, device_profile
     from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, advice
@@ -110,10 +111,7 @@ def _checks(queue: Any, watchdog: Any, *, quick: bool, jobs: int, as_json: bool)
     else:
         running = _in_processes(every, checks_elsewhere(queue.device, quick=quick), jobs, watchdog)
     found = {}
-    with (
-        click.progressbar(length=len(every), label=queue.device.name.strip(), file=sys.stderr) as bar,
-        closing(running),
-    ):
+    with console.progress(queue.device.name.strip(), len(every)) as bar, closing(running):
         for number, outcome in running:
             found[number] = outcome
             bar.update(1)
@@ -148,7 +146,7 @@ def _checks(queue: Any, watchdog: Any, *, quick: bool, jobs: int, as_json: bool)
         f"{values['device']} ({values['platform']}, driver {values['driver']})\n",
         _tables(outcomes),
         "",
-        click.wrap_text(_LEGEND, 100),
+        wrapped(_LEGEND),
     ]
     if wrong:
         lines.append("\nwrong:\n" + table([(o.check.label, o.words) for o in wrong]))
@@ -156,7 +154,7 @@ def _checks(queue: Any, watchdog: Any, *, quick: bool, jobs: int, as_json: bool)
     lines.append(
         f"\n{count[HOLDS]} hold, {count[WRONG]} wrong, {count[UNAVAILABLE]} not available; {seconds:.1f} s in all"
     )
-    report(values, "\n".join(lines), as_json=as_json)
+    console.report(values, "\n".join(lines))
     return bool(wrong)
 
 
@@ -201,9 +199,8 @@ def _tables(outcomes: Sequence[Any]) -> str:
         columns = list(dict.fromkeys(o.check.column for o in part))
         columns.sort(key=list(COLUMNS).index if part is not forms else str)
         cells = [[_cell([o for o in part if (o.check.row, o.check.column) == (r, c)]) for c in columns] for r in rows]
-        head = ["", *(_SHORT.get(c, c) for c in columns), ""]
-        lines = [head, *([row, *each, ""] for row, each in zip(rows, cells, strict=True))]
-        texts.append(table(lines, right=range(1, len(columns) + 1)))
+        head = ["", *(_SHORT.get(c, c) for c in columns)]
+        texts.append(grid([head, *([row, *each] for row, each in zip(rows, cells, strict=True))], indent=2))
     return "\n\n".join(texts)
 
 

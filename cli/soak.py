@@ -7,14 +7,12 @@ from collections import Counter, defaultdict
 from time import monotonic
 from typing import Any
 
-import click
-
-from clhist.cli.cases.options import report
+from clhist.cli.console import Console
 
 
 def soak_calls(
-    queue: Any, seconds: float | None, *, seed: int, only: int | None, jobs: int, threads: int, limit: float,
-    as_json: bool,
+    console: Console, queue: Any, seconds: float | None, *, seed: int, only: int | None, jobs: int, threads: int,
+    limit: float,
 ) -> bool:  # fmt: skip
     """Make random calls for some seconds, or only one, print what came of them; return whether anything is wrong."""
     from clhist.selftest.soak import HOLDS, REFUSED, Calls, Soak, calls_elsewhere, report_text
@@ -29,14 +27,14 @@ def soak_calls(
         status, words = soak.one(only)
         values = {"seed": seed, "number": only, "call": str(calls.setting(only)), "status": status, "words": words}
         values["program"] = text_of(only, status, words)
-        report(values, values["program"], as_json=as_json)
+        console.report(values, values["program"])
         return status not in (HOLDS, REFUSED)
     assert seconds is not None
     start, shown = monotonic(), 0
     name = queue.device.name.strip()
-    with click.progressbar(length=100, label=f"{name}, seed {seed}", file=sys.stderr) as bar:
+    with console.progress(f"{name}, seed {seed}", seconds) as bar:
         for failure in soak.run(seconds):
-            bar.update(min(100, int(100 * (monotonic() - start) / seconds)) - bar.pos)
+            bar.update(min(seconds, monotonic() - start) - bar.done, f"{shown} failures" if shown else None)
             if failure is not None and failure.alone is not None:
                 shown += 1
                 words = f"\n\n# after {failure.seconds:.0f} s, {_alone(failure)}\n"
@@ -92,7 +90,7 @@ def soak_calls(
     lines += ["", *(text_of(each.number, each.status, each.words) for each in first_ones[:3])]
     if first_ones:
         lines.append(f"again: clhist selftest --seed {seed} --only {first_ones[0].number}")
-    report(values, "\n".join(lines).rstrip(), as_json=as_json)
+    console.report(values, "\n".join(lines).rstrip())
     return bool(totals.failures or totals.problems)
 
 

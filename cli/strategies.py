@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,14 +17,15 @@ from clhist.calibration.measure import Bench
 from clhist.cases.files import read_image
 from clhist.cases.image_data import photograph
 from clhist.cli.bench.lab import read_floor
-from clhist.cli.cases.options import DATA, figure, messages, plot_option
-from clhist.cli.main import profile_option, table
+from clhist.cli.cases.options import figure, messages, plot_option
+from clhist.cli.console import Console, shared_options
 from clhist.cli.plan import NUMBER
+from clhist.cli.tables import grid, table
 from clhist.strategies import STRATEGIES, DataSet, Outcome, Runner, Strategy, datasets, select
 from clhist.strategies.registry import OURS
 
 # One cooperation level of the thesis, its heuristic, instead of all.
-DEFAULT = ("blog", "handbook", "shams-kennedy", "thesis/*/H", "sc20", "cub", "raft", OURS)
+DEFAULT = ("blog", "handbook", "shams-kennedy", "thesis/*/H", "sc20", "futhark", "cub", "raft", OURS)
 _BINS = (256, 4096, 65536)
 _SIZES = {"cpu": 1_000_000, "gpu": 50_000_000}
 _PHOTOGRAPH = (3000, 4000)
@@ -49,54 +48,51 @@ Row = tuple[Strategy, list[Outcome]]
     type=NUMBER,
     multiple=True,
     metavar="BINS",
-    help="Bins, where the input leaves a choice. Several times for more. [default: 256, 4096, 65536; of a text 5, of "
-    "an image 256]",
+    help="Bins, where the input leaves a choice. Repeatable. [default: 256, 4096, 65536; text 5; images 256]",
 )
 @click.option(
     "--data",
     "inputs",
     multiple=True,
     metavar="INPUT",
-    help="uniform, rf63 (of every 63 bins one), D1 to D12 of the thesis or thesis for all, photograph (generated), or "
-    "a file: .txt for its letters in groups, an image for its intensities. Several times for more. [default: uniform]",
+    help="uniform, rf63 (every 63rd bin), D1 to D12 of the thesis or thesis for all, photograph (generated), or a "
+    "file: .txt for its letters in groups, an image for its intensities. Repeatable. [default: uniform]",
 )
 @click.option(
     "--strategy",
     "patterns",
     multiple=True,
     metavar="NAME",
-    help="A name of --list, the beginning of one (blog, thesis/global) or a pattern (thesis/*/H); all for all. Several "
-    f"times for more. [default: {' '.join(DEFAULT)}]",
+    help="A name from --list, its beginning (blog, thesis/global) or a pattern (thesis/*/H); all for all. Repeatable. "
+    f"[default: {' '.join(DEFAULT)}]",
 )
 @click.option(
     "--parameter",
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Instead of the authors' default, for strategies that have it: work_groups=64.",
+    help="Override the authors' default: work_groups=64.",
 )
 @click.option("--list", "listed", is_flag=True, help="List the strategies with their sources, needs and parameters.")
-@profile_option
-@click.option("--json", "json_file", type=DATA, help="Also write everything, in seconds, into this file.")
 @plot_option("the times in multiples of F")
+@shared_options()
 def strategies(
+    console: Console,
     num_elements: int | None,
     bins: tuple[int, ...],
     inputs: tuple[str, ...],
     patterns: tuple[str, ...],
     parameters: tuple[str, ...],
     listed: bool,
-    json_file: Path | None,
     plot: Path | None,
 ) -> None:
-    """Run the published strategies for histograms on this device.
+    """Run the published histogram strategies on this device.
 
-    All count how often each bin occurs; docs/strategies.md explains them. Every result is compared with NumPy's before
-    it is timed; exit status 1 if one differs. Times are the device's, the median of several runs, in multiples of F,
-    the time to read the input once; numpy.bincount is beside them. The fastest of each input is marked by *.
+    All of them count. Every result is compared with NumPy's before it is timed. Times are median device times in
+    multiples of F, the time to read the input once, beside numpy.bincount. * marks the fastest of each input.
 
     \b
-    Example: the thesis' datasets
+    Example: the data sets of the thesis
       clhist strategies --data thesis --strategy blog --strategy clhist
     """
     chosen = _selected(patterns or DEFAULT)
@@ -112,7 +108,7 @@ def strategies(
     rows: list[Row] = [(strategy, []) for strategy in chosen]
     floors: list[float] = []
     numpy: list[float] = []
-    with click.progressbar(length=len(data) * len(chosen), label="strategies", file=sys.stderr) as progress:
+    with console.progress("strategies", len(data) * len(chosen)) as progress:
         for each in data:
             buffers = [runner.elements(each).data]
             floors.append(read_floor(bench, buffers, each.elements.nbytes).median)
@@ -120,12 +116,10 @@ def strategies(
             for strategy, outcomes in rows:
                 own: dict[str, Any] = {name: value for name, value in settings.items() if name in strategy.parameters}
                 outcomes.append(runner.outcome(strategy, each, **own))
-                progress.update(1)
-    if json_file:
-        json_file.write_text(json.dumps(_document(runner, data, floors, numpy, rows), indent=1))
+                progress.update(1, strategy.name)
     if plot:
         _draw(plot, runner, data, floors, rows)
-    click.echo(_text(runner, data, floors, numpy, rows))
+    console.report(_document(runner, data, floors, numpy, rows), _text(runner, data, floors, numpy, rows))
     if any(outcome.state in ("wrong", "failed") for _, outcomes in rows for outcome in outcomes):
         raise click.exceptions.Exit(1)
 
@@ -221,11 +215,7 @@ def _text(
     lines.append(
         ("numpy.bincount", *(f"{seconds / floor:,.2f} " for seconds, floor in zip(numpy, floors, strict=True)))
     )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [f"{_device(runner)}: {data[0].elements.size:,} elements; times in multiples of F", ""]
-    for first, *others in lines:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        text.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    text = [f"{_device(runner)}: {data[0].elements.size:,} elements; times in multiples of F", "", grid(lines)]
     if reasons:
         text += ["", table([(f"({number})", reason) for reason, number in reasons.items()], indent=0)]
     return "\n".join(text)

@@ -36,6 +36,7 @@
             return f"const value_t result = clhist_finish(total); {each}"
         return f"out[{index}] = clhist_finish(total);"
 %>
+% if not is_appended:
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -45,6 +46,7 @@ ${types.values(operator, "", declare, {})}
 ${types.part(part, n, c_name)}
 % endfor
 </%types:functions>
+% endif
 % if not spec.out_is_partial:
 value_t clhist_finish(const accumulator_t a)
 {
@@ -108,7 +110,13 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
     __global const ${kind or dest_t} *dest${suffix} = (__global const ${kind or dest_t} *)(dest_base${suffix} + dest_offset${suffix});
     __global ${kind or out_t} *out${suffix} = (__global ${kind or out_t} *)(out_base${suffix} + out_offset${suffix});
 % endfor
+% if spec.used:
+    volatile __global uint *clhist_found = (volatile __global uint *)(clhist_found_base + clhist_found_offset);
+% endif
 % if spec.order == "blocked":
+% if spec.used:
+    uint largest = 0;
+% endif
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
         ${place}
@@ -117,7 +125,15 @@ ${without_copies()}
         for (ulong copy = 0; copy < copies; ++copy)
             total = clhist_combine(total, ${held(f"at + copy * {stride}")});
         ${store("k")}
+% if spec.used:
+        if (k > clhist_known && ${spec.used})
+            largest = k;
+% endif
     }
+% if spec.used:
+    if (largest)
+        atomic_max(clhist_found, largest);
+% endif
 % else:
     const uint row = get_local_id(0) / ${spec.columns};
     const ulong k = get_group_id(0) * ${spec.columns} + get_local_id(0) % ${spec.columns};
@@ -144,6 +160,10 @@ ${without_copies()}
 % endif
     if (row == 0 && k < clhist_num_bins) {
         ${store("k")}
+% if spec.used:
+        if (k > clhist_known && ${spec.used})
+            atomic_max(clhist_found, (uint)k);
+% endif
     }
 % endif
 }

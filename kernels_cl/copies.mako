@@ -83,8 +83,14 @@ ${partitioned.clear_range()}
     barrier(CLK_LOCAL_MEM_FENCE);
 % elif state.is_private:
 % for part in parts:
+% if state.takes_turns:
+    for (uint turn = 0; turn < clhist_turns; ++turn)
+        for (clhist_bin_t k = 0; k < clhist_count${part.output.suffix}; ++k)
+            clhist_cells${part.n}[(size_t)turn * clhist_num_bins${part.output.suffix} + k].value = clhist_neutral${part.n}();
+% else:
     for (clhist_bin_t k = 0; k < clhist_count${part.output.suffix}; ++k)
         clhist_cells${part.n}[k].value = clhist_neutral${part.n}();
+% endif
 % endfor
 % endif
 </%def>

@@ -12,7 +12,7 @@
     ## PoCL's compiler loses structs of more than 16 bytes that live across barriers, so these live as words.
     words = -(-spec.value_bytes // 4) if spec.has_values and output.operator.dtype.names is not None else 0
     known = {}
-    state = "clhist_bin_t *clhist_bin" + f", {value_t} *clhist_value" * spec.has_values + ", clhist_bin_t *clhist_largest_bin" * sweep.largest_bin
+    state = "clhist_bin_t *clhist_bin" + f", {value_t} *clhist_value" * spec.has_values
 
     def part(bin):
         """The partition of a bin: a division by the width of partitions, as a multiplication."""
@@ -50,11 +50,8 @@ void clhist_put(const clhist_bin_t bin, const ${value_t} value, ${state})
 % if spec.has_values:
     *clhist_value = value;
 % endif
-% if sweep.largest_bin:
-    *clhist_largest_bin = max(*clhist_largest_bin, bin);
-% endif
 }
-#define EMIT${s}(bin, value) clhist_put(CLHIST_BIN(bin), (value), clhist_bin${", clhist_value" * spec.has_values}${", clhist_largest_bin" * sweep.largest_bin})
+#define EMIT${s}(bin, value) clhist_put(CLHIST_BIN(bin), (value), clhist_bin${", clhist_value" * spec.has_values})
 void clhist_map(${", ".join([*sweep.map_parameters(), "const clhist_index_t i", state])})
 {
     ${map_body};
@@ -97,9 +94,6 @@ ${types.arrays(sweep)}\
     }
 % endfor
 % endfor
-% if sweep.largest_bin:
-    clhist_bin_t clhist_largest_bin = 0;
-% endif
 % for n, (load, lane) in enumerate(items):
 <%
     index = f"clhist_start + {load * group * lanes} + (clhist_index_t)clhist_lane * {lanes} + {lane}"
@@ -112,7 +106,7 @@ ${types.arrays(sweep)}\
     {
         clhist_union_t emitted = {.words = {0}};
         if (${index} < clhist_size)
-            clhist_map(${given}, &clhist_bin_${n}, &emitted.value${", &clhist_largest_bin" * sweep.largest_bin});
+            clhist_map(${given}, &clhist_bin_${n}, &emitted.value);
 % for k in range(words):
         clhist_value_${n}_${k} = emitted.words[${k}];
 % endfor
@@ -122,16 +116,12 @@ ${types.arrays(sweep)}\
     ${value_t} clhist_value_${n};
 % endif
     if (${index} < clhist_size)
-        clhist_map(${given}, &clhist_bin_${n}${f", &clhist_value_{n}" * spec.has_values}${", &clhist_largest_bin" * sweep.largest_bin});
+        clhist_map(${given}, &clhist_bin_${n}${f", &clhist_value_{n}" * spec.has_values});
 % endif
     uint clhist_rank_${n} = 0;
     if (clhist_bin_${n} < clhist_num_bins)
         clhist_rank_${n} = atomic_inc(clhist_counts + ${part(f"clhist_bin_{n}")} * ${counters} + clhist_lane % ${counters});
 % endfor
-% if sweep.largest_bin:
-    if (clhist_largest_bin > CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_global_largest_bin))
-        atomic_max(clhist_global_largest_bin, clhist_largest_bin);
-% endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
 ## Exclusive sums: where each partition begins, rounded up for wide loads, and within it the pairs of each counter.

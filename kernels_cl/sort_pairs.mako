@@ -7,8 +7,6 @@
     state = "__global uint *clhist_keys, __global clhist_held_t *clhist_accumulators, const uint clhist_num_bins, "
     state += "const uint clhist_first, const uint clhist_end, uint *clhist_next"
     passed = "clhist_keys, clhist_accumulators, clhist_num_bins, clhist_first, clhist_end, "
-    if spec.largest_bin:
-        state += ", uint *clhist_largest_bin"
     arguments = [argument.name for argument in spec.arguments]
 %>
 % if operator.needs_fp64:
@@ -30,9 +28,6 @@ ${types.part(part, n, c_name)}
 
 void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
 {
-% if spec.largest_bin:
-    *clhist_largest_bin = max(*clhist_largest_bin, bin);
-% endif
     if (bin < clhist_num_bins && *clhist_next < clhist_end) {
         clhist_keys[*clhist_next] = clhist_first + bin;
         union { accumulator${s}_t value; uint words[${words}]; } lifted = {.words = {0}};
@@ -46,7 +41,7 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
 }
 
 ${types.caller_code(spec, declare, known)}
-#define EMIT${s}(bin, value) clhist_emit${s}(CLHIST_BIN(bin), (value), ${passed}clhist_next${", clhist_largest_bin" if spec.largest_bin else ""})
+#define EMIT${s}(bin, value) clhist_emit${s}(CLHIST_BIN(bin), (value), ${passed}clhist_next)
 void clhist_map(${", ".join([*(argument.parameter for argument in spec.arguments), "const clhist_index_t i", state])})
 {
     ${spec.map};
@@ -57,9 +52,6 @@ void clhist_pairs(${", ".join(parameter.declaration for parameter in kernel_para
 {
 ${types.arrays(spec)}\
     const uint clhist_item = get_global_id(0), clhist_items = get_global_size(0);
-% if spec.largest_bin:
-    uint clhist_largest_bin = 0;
-% endif
 % if spec.order == "blocked":
     const uint clhist_stop = (ulong)clhist_size * (clhist_item + 1) / clhist_items;
     for (uint i = (ulong)clhist_size * clhist_item / clhist_items; i < clhist_stop; ++i) {
@@ -71,12 +63,8 @@ ${types.arrays(spec)}\
         uint clhist_next = i * ${max_pairs};
         for (uint k = clhist_next; k < clhist_end; ++k)
             clhist_positions[k] = k;
-        clhist_map(${", ".join([*arguments, "(int)i", passed + "&clhist_next"])}${", &clhist_largest_bin" if spec.largest_bin else ""});
+        clhist_map(${", ".join([*arguments, "(int)i", passed + "&clhist_next"])});
         for (; clhist_next < clhist_end; ++clhist_next)
             clhist_keys[clhist_next] = clhist_no_bin;
     }
-% if spec.largest_bin:
-    if (clhist_largest_bin > CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_global_largest_bin))
-        atomic_max(clhist_global_largest_bin, clhist_largest_bin);
-% endif
 }

@@ -73,6 +73,9 @@ ${hot_bin.accumulate(s)}
 % endif
 void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state.declared})
 {
+% if spec.covered:
+    clhist_update_bin${s}(target, clhist_lift${s}(value), ${state.passed});  // there is a bin for every value of its type
+% else:
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
     if (bin < clhist_count${s}) {
 % if spec.hot_bin:
@@ -81,21 +84,11 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
         clhist_update_bin${s}(bin, clhist_lift${s}(value), ${state.passed});
 % endif
     }
+% endif
 }
 % endfor
 
 ${types.caller_code(spec, declare, known)}
-% if spec.largest_bin:
-## A separate loop finds the largest bin. Both loops stay simple enough for compilers to optimise well.
-#define EMIT(bin, value) (clhist_largest_bin = max(clhist_largest_bin, CLHIST_BIN(bin)))
-clhist_bin_t clhist_largest(${", ".join([*spec.map_parameters(), "const clhist_index_t i"])})
-{
-    clhist_bin_t clhist_largest_bin = 0;
-    ${map_body};
-    return clhist_largest_bin;
-}
-#undef EMIT
-% endif
 
 % if state.is_flat:
 ${batch.flat_bin()}
@@ -122,9 +115,6 @@ ${types.arrays(spec)}\
 ${hot_bin.variables()}
 % endif
     const uint clhist_lane = get_local_id(0)${"" if spec.team_size == spec.work_group_size else f" % {spec.team_size}"};
-% if spec.largest_bin:
-    clhist_bin_t clhist_largest_bin = 0;
-% endif
 % if state.is_local:
 ${copies.pool()}
 % endif
@@ -139,6 +129,9 @@ ${partitioned.begin_part()}
     const clhist_index_t clhist_begin = 0, clhist_end = clhist_size;
     const clhist_index_t clhist_rank = (clhist_index_t)get_group_id(0), clhist_ranks = (clhist_index_t)get_num_groups(0);
     const size_t clhist_slot = ${"get_group_id(0)" if state.is_local else "clhist_item * clhist_copies / clhist_items"};
+% if state.takes_turns:
+    const uint clhist_turns = clhist_copies / (uint)clhist_items;  // copies that neighbouring elements go to in turn
+% endif
 % endif
 
 % for output in spec.outputs:
@@ -163,11 +156,6 @@ ${walk.striped()}
 % endif
 % if spec.hot_bin:
 ${hot_bin.finish()}
-% endif
-% if spec.largest_bin:
-
-    if (clhist_largest_bin > CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_global_largest_bin))
-        atomic_max(clhist_global_largest_bin, clhist_largest_bin);
 % endif
 % if state.is_local:
 

@@ -1,27 +1,30 @@
 ## The order in which work-items go through the elements: blocked (each has consecutive elements, as CPUs prefer) or
 ## striped (neighbouring work-items have neighbouring elements, so that GPUs coalesce the loads), with wide loads.
-<%!
-    BLOCK = 4096  # elements that stay in the first-level cache between two loops over them
-%>
 
 <%def name="blocked()">
 % if state.has_tasks:
-    clhist_index_t clhist_start = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * clhist_lane / ${spec.team_size});
+    const clhist_index_t clhist_start = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * clhist_lane / ${spec.team_size});
     const clhist_index_t clhist_last = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * (clhist_lane + 1) / ${spec.team_size});
 % else:
     const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
-    clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
+    const clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
 % endif
-    while (clhist_start < clhist_last) {
-        const clhist_index_t clhist_stop = ${f"min(clhist_last, clhist_start + {BLOCK})" if spec.largest_bin else "clhist_last"};
-% if spec.largest_bin:
-        for (clhist_index_t i = clhist_start; i < clhist_stop; ++i)
-            clhist_largest_bin = max(clhist_largest_bin, clhist_largest(${state.next_element}));
+% if spec.unrolled > 1:
+    clhist_index_t i = clhist_start;
+    for (; clhist_last - i >= ${spec.unrolled}; i += ${spec.unrolled}) {
+        #pragma unroll
+        for (int clhist_k = 0; clhist_k < ${spec.unrolled}; ++clhist_k) {
+% if state.takes_turns:
+            const size_t clhist_turn = (size_t)(clhist_k & (clhist_turns - 1)) * clhist_num_bins${spec.outputs[0].suffix};
 % endif
-        for (clhist_index_t i = clhist_start; i < clhist_stop; ++i)
-            clhist_map(${state.next_element}, ${state.passed});
-        clhist_start = clhist_stop;
+            clhist_map(${state.map_arguments(lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k")}, ${state.passed_in_turn});
+        }
     }
+    for (; i < clhist_last; ++i)
+% else:
+    for (clhist_index_t i = clhist_start; i < clhist_last; ++i)
+% endif
+        clhist_map(${state.next_element}, ${state.passed});
 </%def>
 
 <%def name="striped()">
@@ -30,9 +33,6 @@
 ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % endif
     for (clhist_index_t i = clhist_done + clhist_rank * ${spec.team_size} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${spec.team_size}) {
-% if spec.largest_bin:
-        clhist_largest_bin = max(clhist_largest_bin, clhist_largest(${state.next_element}));
-% endif
         clhist_map(${state.next_element}, ${state.passed});
     }
 </%def>
@@ -59,9 +59,6 @@ ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % for load in range(loads):
 % for lane in range(lanes):
 <% these = state.map_arguments(lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}") %>\
-% if spec.largest_bin:
-        clhist_largest_bin = max(clhist_largest_bin, clhist_largest(${these}));
-% endif
         clhist_map(${these}, ${state.passed});
 % if spec.reconvergence:
         ${spec.reconvergence};

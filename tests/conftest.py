@@ -39,11 +39,26 @@ def pytest_configure(config: pytest.Config) -> None:
     named = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
     if all(path.is_relative_to(environment.TESTS / "unit") for path in named):
         environment.hide_opencl()  # so that none of them can use it
+    else:
+        environment.choose_runtime()
+
+
+def pytest_report_header() -> str:
+    try:
+        device = clhist.default_queue().device
+    except clhist.NoDeviceError:
+        return "OpenCL: hidden"
+    return f"OpenCL: {device.name} on {device.platform.name}, {device.platform.version}"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_terminal].close()
     environment.remove()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import what is left out by its folder: that takes seconds in each process."""
+    return True if config.option.markexpr == "not slow" and collection_path == environment.TESTS / "slow" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

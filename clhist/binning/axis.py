@@ -12,6 +12,7 @@ linear, keyed
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +30,7 @@ _SMALLEST = 2.0**-100  # an extent whose parts may be subnormal, which a device 
 
 _FIND = {
     EVEN: """
-int {name}(const {bits} bits, __global const {key} *keys, const int num_bins, const {key} start, const {key} last,
-           const {value} low, const {scale} scale, const float margin)
+int {name}(const {bits} bits, {declared})
 {{
     const float guess = {guess};
     int k = 0;
@@ -47,8 +47,7 @@ int {name}(const {bits} bits, __global const {key} *keys, const int num_bins, co
 }}
 """,
     LINEAR: """
-int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int num_bins,
-           const int num_cells, const {key} start, const {key} last, const {value} low, const {scale} scale)
+int {name}(const {bits} bits, {declared})
 {{
     const {key} key = {key_of};
     if (key < start || key > last) return -1;
@@ -58,8 +57,7 @@ int {name}(const {bits} bits, __global const {key} *keys, __global const int *ce
 }}
 """,
     KEYED: """
-int {name}(const {bits} bits, __global const {key} *keys, __global const int *cells, const int num_bins,
-           const int shift, const {key} start, const {key} last)
+int {name}(const {bits} bits, {declared})
 {{
     const {key} key = {key_of};
     if (key < start || key > last) return -1;
@@ -70,49 +68,11 @@ int {name}(const {bits} bits, __global const {key} *keys, __global const int *ce
 """,
 }
 
-# The same without branches, for loops that compilers make vectors of: a guess that is sure, what is clearly outside,
-# or UNSURE. A guess below `-margin` is one of a number below all bins, since guesses grow with the number.
-UNSURE = -2
-_QUICK = {
-    "f": """
-int quick_{name}(const {bits} bits, const int num_bins, const {key} start, const {key} last, const {value} low,
-                 const {scale} scale, const float margin, const int first, const int below, const int above)
-{{
-    const float guess = {guess};
-    const float within = guess > 0 ? (guess < num_bins ? guess : 0) : 0;  // 0 of NaN, too
-    const int k = (int)within;
-    const float part = within - k;
-    const int found = ((part > margin) & (part < 1 - margin)) ? k + first : {unsure};
-    return guess > num_bins + margin ? above : (guess < -margin ? below : found);
-}}
-""",
-    "iu": """
-int quick_{name}(const {bits} bits, const int num_bins, const {key} start, const {key} last, const {value} low,
-                 const {scale} scale, const float margin, const int first, const int below, const int above)
-{{
-    const {key} key = {key_of};
-    const float guess = {guess};
-    const float within = guess < num_bins ? guess : 0;
-    const int k = (int)within;
-    const float part = within - k;
-    const int found = ((part > margin) & (part < 1 - margin)) ? k + first : {unsure};
-    return key > last ? above : (key < start ? below : found);
-}}
-""",
-}
-
 _PARAMETERS = {
-    EVEN: "const {key} *keys{n}, int bins{n}, {key} start{n}, {key} last{n}, {value} low{n}, {scale} scale{n}, "
-    "float margin{n}",
-    LINEAR: "const {key} *keys{n}, const int *cells{n}, int bins{n}, int num_cells{n}, {key} start{n}, {key} last{n}, "
-    "{value} low{n}, {scale} scale{n}",
-    KEYED: "const {key} *keys{n}, const int *cells{n}, int bins{n}, int shift{n}, {key} start{n}, {key} last{n}",
-}
-
-_GIVEN = {
-    EVEN: "keys{n}, bins{n}, start{n}, last{n}, low{n}, scale{n}, margin{n}",
-    LINEAR: "keys{n}, cells{n}, bins{n}, num_cells{n}, start{n}, last{n}, low{n}, scale{n}",
-    KEYED: "keys{n}, cells{n}, bins{n}, shift{n}, start{n}, last{n}",
+    EVEN: "const {key} *keys, int num_bins, {key} start, {key} last, {value} low, {scale} scale, float margin",
+    LINEAR: "const {key} *keys, const int *cells, int num_bins, int num_cells, {key} start, {key} last, {value} low, "
+    "{scale} scale",
+    KEYED: "const {key} *keys, const int *cells, int num_bins, int shift, {key} start, {key} last",
 }
 
 
@@ -142,13 +102,26 @@ class AxisKind:
         """Dtype of the array that a kernel gets."""
         return bits_dtype(self.dtype) if self.as_bits or self.dtype.kind not in "iuf" else self.dtype
 
-    def parameters(self, n: int | str) -> str:
+    def parameters(self, n: int) -> str:
         """Return the declarations of the arguments of axis `n`."""
-        return _PARAMETERS[self.kind].format(n=n, **self._types())
+        return re.sub(r"(\w+)(,|$)", rf"\g<1>{n}\2", self._parameters())
+
+    def given(self, n: int | str) -> str:
+        """Return the arguments of axis `n` as its functions get them."""
+        return ", ".join(f"{name}{n}" for name in self.parameter_names)
+
+    def declared_parameters(self) -> str:
+        """Return the declarations of the parameters of its functions, after that of the bits."""
+        return re.sub(r"const (\w+) \*", r"__global const \1 *", self._parameters())
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names in these."""
+        return tuple(re.findall(r"(\w+)(?:,|$)", self._parameters()))
 
     def functions(self) -> tuple[str, ...]:
         """Return C of the functions that find the bin of an element."""
-        return (_FIND[self.kind].format(name=self.name, **self._types()),)
+        return (_FIND[self.kind].format(name=self.name, declared=self.declared_parameters(), **self._types()),)
 
     def call(self, element: str, n: int) -> str:
         """Return C that finds the bin of `element`, of the array that a kernel gets, on axis `n`."""
@@ -156,27 +129,15 @@ class AxisKind:
 
     def call_of_bits(self, bits: str, n: int | str) -> str:
         """Return C that finds the bin of an element with these bits on axis `n`."""
-        return f"{self.name}({bits}, {_GIVEN[self.kind].format(n=n)})"
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether there is a function that finds most bins without branches."""
-        return self.kind == EVEN
-
-    def quick_function(self) -> str:
-        """Return C of the function that finds most bins without branches, where there is one."""
-        text = next(text for kinds, text in _QUICK.items() if self.dtype.kind in kinds)
-        return text.format(name=self.name, unsure=UNSURE, **self._types())
-
-    def quick_call(self, element: str, n: int, first: str = "0", below: str = "-1", above: str = "-1") -> str:
-        """Return C that finds most bins; `first` is the number of the first one, others that of what is outside."""
-        given = _GIVEN[EVEN].format(n=n).split(", ", 1)[1]  # without the keys
-        return f"quick_{self.name}({bits_of(element, self.data)}, {given}, {first}, {below}, {above})"
+        return f"{self.name}({bits}, {self.given(n)})"
 
     @property
     def name(self) -> str:
-        """What its function is called."""
+        """Name of its function."""
         return f"find_{self.kind}{self.steps or ''}_{self.dtype.name}"
+
+    def _parameters(self) -> str:
+        return _PARAMETERS[self.kind].format(**self._types())
 
     def _types(self) -> dict[str, str]:
         key = key_dtype(self.dtype)
@@ -198,9 +159,9 @@ class AxisKind:
         return types | {"value": types["key"], "scale": "float", "guess": f"((float){steps} + 0.5f) * scale"}
 
 
-def bits_of(element: str, dtype: np.dtype) -> str:
-    """Return C of the bits of an element of an array of `dtype`."""
-    return f"as_{c_name(bits_dtype(dtype))}({element})" if dtype.kind == "f" else element
+def bits_of(element: str, dtype: np.dtype, lanes: int | str = "") -> str:
+    """Return C of the bits of an element of an array of `dtype`, or of a vector of so many."""
+    return f"as_{c_name(bits_dtype(dtype))}{lanes}({element})" if dtype.kind == "f" else element
 
 
 def key_of_bits(dtype: np.dtype, bits: str = "bits") -> str:

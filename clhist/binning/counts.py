@@ -12,11 +12,12 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.binning.inputs import has_fp64, is_binnable
+from clhist.binning.lanes import BLOCK
 from clhist.binning.sweep import Binned, sweep
 from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.operators.operator import Operator
 
-_MOST_COUNTED = 2**32  # in 32 bits
+_MOST_COUNTED = 2**32 - BLOCK  # in 32 bits
 
 
 def flat(array: Array | None) -> Any:

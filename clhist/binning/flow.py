@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from clhist.binning.axis import AxisKind, axis_of, bits_of, has_no_type, key_of_bits
+from clhist.binning.axis import EVEN, AxisKind, axis_of, bits_of, has_no_type, key_of_bits
 from clhist.binning.keys import Array, bits_dtype, from_keys, key_dtype, key_range
+from clhist.binning.lanes import LOOP, block_function, quick_block
 from clhist.binning.thresholds import Thresholds
 from clhist.operators.c_types import c_name, literal
 
@@ -35,29 +36,23 @@ class Kind(Protocol):
     def call(self, element: str, n: int) -> str:
         """Return C that finds the bin of `element` on axis `n`, or -1."""
 
-    @property
-    def is_quick(self) -> bool:
-        """Whether there is a function that finds most bins without branches."""
+    def block_functions(self) -> tuple[str, ...]:
+        """Return C of the functions that `block` calls besides."""
 
-    def quick_function(self) -> str:
-        """Return C of that function."""
-
-    def quick_call(self, element: str, n: int) -> str:
-        """Return C that finds most bins; `UNSURE` of the rest."""
+    def block(self, array: str, n: int, target: str) -> str:
+        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
 
 
-class _Slow:
-    """Kinds that find every bin in one way."""
+class _OneByOne:
+    """Kinds that find the bins of a block one after the other."""
 
-    is_quick = False
+    def block_functions(self) -> tuple[str, ...]:
+        """Return C of the functions that `block` calls besides: none."""
+        return ()
 
-    def quick_function(self) -> str:
-        """Return C of no function."""
-        raise NotImplementedError
-
-    def quick_call(self, element: str, n: int) -> str:
-        """Return C of no call."""
-        raise NotImplementedError
+    def block(self: Any, array: str, n: int, target: str) -> str:
+        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
+        return f"{LOOP} {target}[e] = {self.call(f'{array}[begin + e]', n)};"
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ class FlowKind:
         """Dtype of the array that a kernel gets."""
         return self.inner.data
 
-    def parameters(self, n: int | str) -> str:
+    def parameters(self, n: int) -> str:
         """Return the declarations of the arguments of axis `n`."""
         found = f"{self.inner.parameters(n)}, int below{n}, int above{n}, int none{n}"
         return f"const int *listed{n}, {found}" if self.listed else f"{found}, int first{n}"
@@ -90,7 +85,8 @@ class FlowKind:
         dtype = self.inner.dtype
         key, bits = key_dtype(dtype), c_name(bits_dtype(dtype))
         low, high = (literal(end, key) for end in key_range(dtype))
-        declared = self.parameters("").replace("const ", "__global const ")
+        declared = f"{self.inner.declared_parameters()}, int below, int above, int none"
+        declared = f"__global const int *listed, {declared}" if self.listed else f"{declared}, int first"
         return *self.inner.functions(), (
             f"""
 int {self._name}(const {bits} bits, {declared})
@@ -108,18 +104,20 @@ int {self._name}(const {bits} bits, {declared})
         names = [each.split()[-1].lstrip("*") for each in self.parameters(n).split(",")]
         return f"{self._name}({bits_of(element, self.inner.data)}, {', '.join(names)})"
 
+    def block_functions(self) -> tuple[str, ...]:
+        """Return C of the functions that `block` calls besides."""
+        return (block_function(self.inner),) if self._is_quick else ()
+
+    def block(self, array: str, n: int, target: str) -> str:
+        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
+        found = self.call(f"{array}[begin + e]", n)
+        if self._is_quick:
+            return quick_block(self.inner, array, n, target, found, (f"first{n}", f"below{n}", f"above{n}"))
+        return f"{LOOP} {target}[e] = {found};"
+
     @property
-    def is_quick(self) -> bool:
-        """Whether there is a function that finds most bins without branches."""
-        return self.inner.is_quick and not self.listed
-
-    def quick_function(self) -> str:
-        """Return C of that function."""
-        return self.inner.quick_function()
-
-    def quick_call(self, element: str, n: int) -> str:
-        """Return C that finds most bins."""
-        return self.inner.quick_call(element, n, f"first{n}", f"below{n}", f"above{n}")
+    def _is_quick(self) -> bool:
+        return self.inner.kind == EVEN and not self.listed
 
     @property
     def _name(self) -> str:
@@ -127,7 +125,7 @@ int {self._name}(const {bits} bits, {declared})
 
 
 @dataclass(frozen=True)
-class IntegerKind(_Slow):
+class IntegerKind(_OneByOne):
     """Integers from a start on, one in each bin, in the 32 bits that boost-histogram computes in.
 
     Attributes
@@ -175,7 +173,7 @@ int {self._name}(const int x, const int start, const int bins, const int first, 
 
 
 @dataclass(frozen=True)
-class TurnKind(_Slow):
+class TurnKind(_OneByOne):
     """Bins of one width that repeat, computed in double precision in the order that boost-histogram has.
 
     Attributes
@@ -210,7 +208,7 @@ int turn_bin(const double x, const double low, const double width, const int bin
 
 
 @dataclass(frozen=True)
-class WrappedKind(_Slow):
+class WrappedKind(_OneByOne):
     """Pieces of float64 that repeat: a number is brought into the first period in double precision.
 
     Attributes
@@ -247,7 +245,7 @@ double wrapped(const double x, const double origin, const double period)
 
 
 @dataclass(frozen=True)
-class FixedKind(_Slow):
+class FixedKind(_OneByOne):
     """One bin for all elements."""
 
     data: None = None

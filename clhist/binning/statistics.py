@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 
 from clhist import operators
+from clhist.binning.lanes import BLOCK
 from clhist.binning.selection import bin_medians
 from clhist.binning.sweep import Binned, sweep
 from clhist.opencl.arrays import is_device_array
@@ -21,7 +23,7 @@ _NEEDS = {
     "count": ("count",),
     "sum": ("sum",),
     "mean": ("sum", "count"),
-    "std": ("variance",),
+    "std": ("sum", "count"),
     "min": ("fmin",),
     "max": ("maximum", "count"),
     "median": ("count",),
@@ -38,6 +40,9 @@ def statistics_of(
     reproducible: bool,
 ) -> dict[str, np.ndarray]:
     """Return statistics by bins as float64 on the host: all but medians and reproducible sums from one sweep.
+
+    Standard deviations take a second one around the means: sums alone would cancel where a mean is large, and combining
+    means and deviations needs a lock on GPUs.
 
     Parameters
     ----------
@@ -58,7 +63,7 @@ def statistics_of(
     if binned is None or not binned.size:
         return {name: np.full(shape, 0.0 if name in ("count", "sum") else np.nan) for name in names}
     needed = sorted({part for name in names for part in _NEEDS[name]})
-    ready = _operators(binned.size < 2**32)
+    ready = _operators(binned.size < 2**32 - BLOCK)
     outputs = tuple((part, ready[part], "1" if part == "count" else "(double)v0[i]") for part in needed)
     arrays = () if needed == ["count"] else (values,)
     found: dict[str, Any] = {}
@@ -74,7 +79,7 @@ def statistics_of(
             if name == "mean":
                 results[name] = np.where(parts["count"] > 0, parts["sum"] / parts["count"], np.nan)
             elif name == "std":
-                results[name] = np.sqrt(parts["variance"])
+                results[name] = np.sqrt(_variances(binned, values, parts, queue, reproducible=reproducible))
             elif name == "max":
                 results[name] = np.where(parts["count"] > 0, parts["maximum"], np.nan)
             elif name == "median":
@@ -84,12 +89,25 @@ def statistics_of(
     return results
 
 
+def _variances(
+    binned: Binned, values: Any, parts: dict[str, np.ndarray], queue: cl.CommandQueue, *, reproducible: bool
+) -> np.ndarray:
+    count = parts["count"].astype(np.float64)
+    means = (parts["sum"] / count).reshape(-1)
+    given: Any = cl_array.to_device(queue, means) if is_device_array(values) else means
+    apart, add = "((double)v0[i] - v1[max(bin, 0)])", operators.add(np.float64)
+    # `shift` would be 0 but for the rounding of the mean.
+    outputs = (("shift", add, apart), ("squares", add, f"({apart} * {apart})"))
+    found = sweep(binned, outputs, (values, given), queue=queue, reproducible=reproducible)
+    shift, squares = (part.get(queue) if is_device_array(part) else part for part in found.values())
+    return np.where(count > 0, np.maximum(squares - shift * shift / count, 0.0) / count, np.nan)
+
+
 @lru_cache(maxsize=2)
 def _operators(few: bool) -> dict[str, Operator]:
     return {
         "count": operators.count(np.intp) if few else operators.add(np.intp),
         "sum": operators.add(np.float64),
-        "variance": operators.variance(np.float64),
         "fmin": operators.fmin(np.float64),  # SciPy's least value ignores NaN
         "maximum": operators.maximum(np.float64),  # but its greatest does not
     }

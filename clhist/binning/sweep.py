@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.binning.axis import UNSURE, Axis
+from clhist.binning.axis import Axis, AxisKind
 from clhist.binning.flow import FlowAxis, Kind
+from clhist.binning.lanes import BLOCK, LOOP, block_function, find_block, has_lanes
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
@@ -21,20 +21,29 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
-BLOCK = 512  # elements whose bins are found together: loops over fewer took longer on two CPU cores
-_LEAST_IN_BLOCKS = 2**14
-_MOST_HELD = 2**20  # bytes of bins; more are better updated in parts
-_IN_BLOCKS = """
+# Elements are named `i` again, for the values that are emitted; this hides the number of the block.
+BLOCK_OF_ELEMENTS = """
 const long begin = (long)i * {block};
 const int length = (int)min((long){block}, count - begin);
-{bins}
+{declared}
+{finds}
 #pragma unroll 8
 for (int e = 0; e < length; ++e) {{
     const long i = begin + e;
-    const int bin = block[e];
+    {body}
     {emits}
 }}
 """
+
+
+def block_of(kind: AxisKind | Kind, array: str, n: int, target: str) -> str:
+    """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
+    return find_block(kind, array, n, target) if isinstance(kind, AxisKind) else kind.block(array, n, target)
+
+
+def block_functions(kind: AxisKind | Kind) -> tuple[str, ...]:
+    """Return C of the functions that `block_of` calls, but for those that find the bin of one element."""
+    return (block_function(kind),) if isinstance(kind, AxisKind) else kind.block_functions()
 
 
 @dataclass(frozen=True)
@@ -43,17 +52,20 @@ class BinnedKind:
 
     Attributes
     ----------
-    axes : tuple of Kind
+    axes : tuple of AxisKind or Kind
         One for each dimension.
     in_rows : bool
         Whether the data is one array (N, D) rather than an array for each axis.
     masked : bool
         Whether an array says which elements count.
+    in_blocks : bool
+        Whether an `i` of the map stands for a block of elements, see `clhist.binning.lanes`.
     """
 
-    axes: tuple[Kind, ...]
+    axes: tuple[AxisKind | Kind, ...]
     in_rows: bool = False
     masked: bool = False
+    in_blocks: bool = False
 
     def arguments(self) -> list[str]:
         """Return the declarations of the arguments."""
@@ -62,11 +74,17 @@ class BinnedKind:
             if axis.data is not None and (n == 0 or not self.in_rows):
                 found.append(f"const {c_name(axis.data)} *x{n}")
             found += [axis.parameters(n), f"int size{n}"]
-        return [*found, "const uchar *where"] if self.masked else found
+        found += ["const uchar *where"] if self.masked else []
+        return [*found, "long count"] if self.in_blocks else found
 
-    def element(self, n: int, index: str = "i") -> str:
-        """Return C of the element number `index` on axis `n`."""
-        return f"x0[({index}) * {len(self.axes)} + {n}]" if self.in_rows else f"x{n}[{index}]"
+    @property
+    def has_blocks(self) -> bool:
+        """Whether elements may be taken in blocks."""
+        return not self.in_rows and all(has_lanes(a) for a in self.axes if isinstance(a, AxisKind))
+
+    def element(self, n: int) -> str:
+        """Return C of element `i` on axis `n`."""
+        return f"x0[i * {len(self.axes)} + {n}]" if self.in_rows else f"x{n}[i]"
 
     def code(self) -> str:
         """Return C that makes `bin` the bin of element `i`, or -1."""
@@ -79,43 +97,30 @@ class BinnedKind:
                 steps.append(f"if (bin >= 0) {{ const int k = {found}; bin = k < 0 ? -1 : bin * size{n} + k; }}")
         return "\n".join(steps)
 
+    def block(self, emits: Sequence[str]) -> str:
+        """Return C that finds the bins of a block of elements and emits the values of each element `i`."""
+        steps = []
+        for n, axis in enumerate(self.axes):
+            target = "bins" if n == 0 else "part"
+            steps.append(block_of(axis, f"x{n}", n, target))
+            if n:
+                steps.append(f"{LOOP} bins[e] = (bins[e] | part[e]) < 0 ? -1 : bins[e] * size{n} + part[e];")
+        if self.masked:
+            steps.append(f"{LOOP} if (!where[begin + e]) bins[e] = -1;")
+        part = f", part[{BLOCK}]" if len(self.axes) > 1 else ""
+        return BLOCK_OF_ELEMENTS.format(
+            block=BLOCK,
+            declared=f"int bins[{BLOCK}]{part};",
+            finds="\n".join(steps),
+            body="const int bin = bins[e];",
+            emits=" ".join(emits),
+        )
+
     def functions(self) -> str:
         """Return the C functions of the axes."""
-        return "\n".join(dict.fromkeys(function for axis in self.axes for function in axis.functions()))
-
-    def block_functions(self) -> str:
-        """Return the C functions that `block_code` calls."""
-        quick = dict.fromkeys(axis.quick_function() for axis in self.axes if axis.is_quick)
-        return "\n".join([self.functions(), *quick])
-
-    def block_code(self) -> str:
-        """Return C that makes ``block[e]`` the bin of element ``begin + e``, or -1, for `length` elements.
-
-        Loops without branches, which compilers make vectors of, find most bins; elements near an edge come after.
-        """
-        steps, loop = [f"int block[{BLOCK}], part[{BLOCK}];"], "for (int e = 0; e < length; ++e)"
-        if self.masked:
-            steps.append(f"{loop} block[e] = where[begin + e] ? 0 : -1;")
-        for n, axis in enumerate(self.axes):
-            target = "block" if n == 0 and not self.masked else "part"
-            element = self.element(n, "begin + e")
-            if axis.is_quick:
-                steps.append(
-                    f"""{{
-    int unsure = 0;
-    {loop} {{
-        {target}[e] = {axis.quick_call(element, n)};
-        unsure |= {target}[e] == {UNSURE};
-    }}
-    if (unsure) {loop}
-        if ({target}[e] == {UNSURE}) {target}[e] = {axis.call(element, n)};
-}}"""
-                )
-            else:
-                steps.append(f"{loop} {target}[e] = {axis.call(element, n)};")
-            if target == "part":
-                steps.append(f"{loop} block[e] = (block[e] | part[e]) < 0 ? -1 : block[e] * size{n} + part[e];")
-        return "\n".join(steps)
+        found = [function for axis in self.axes for function in axis.functions()]
+        found += [function for axis in self.axes for function in block_functions(axis)] if self.in_blocks else []
+        return "\n".join(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -178,7 +183,6 @@ def sweep_kernel(
     kind: BinnedKind,
     outputs: tuple[tuple[str, Operator, str], ...],
     values: tuple[np.dtype, ...] = (),
-    in_blocks: bool = False,
 ) -> HistogramKernel:
     """Return the kernel that combines values by bins.
 
@@ -192,23 +196,17 @@ def sweep_kernel(
         Name, operator and C of the value of element `i`; the only output has no name.
     values : tuple of numpy.dtype
         Of the arrays `v0`, `v1`, ... that the values are computed from.
-    in_blocks : bool
-        Whether the map runs for blocks of `BLOCK` elements, which have their number as one more argument.
     """
     arguments = kind.arguments() + [f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)]
     emits = [f"EMIT{'_' if name else ''}{name}(bin, {value});" for name, _, value in outputs]
     operators = {name: operator for name, operator, _ in outputs}
-    if in_blocks:
-        code = _IN_BLOCKS.format(block=BLOCK, bins=kind.block_code(), emits=" ".join(emits))
-    else:
-        code = "\n".join([kind.code(), *emits])
     return HistogramKernel(
         context,
         operators.get("", operators),
-        arguments=", ".join([*arguments, "long count"] if in_blocks else arguments),
-        map=code,
-        preamble=kind.block_functions() if in_blocks else kind.functions(),
-        emits=BLOCK if in_blocks else 1,
+        arguments=", ".join(arguments),
+        map=kind.block(emits) if kind.in_blocks else "\n".join([kind.code(), *emits]),
+        preamble=kind.functions(),
+        emits=BLOCK if kind.in_blocks else 1,
     )
 
 
@@ -221,17 +219,13 @@ def sweep(
     **options: Any,
 ) -> Any:
     """Combine values by bins; see `sweep_kernel`, and `clhist.HistogramKernel.__call__` of the options."""
-    in_blocks = "num_histograms" not in options and are_blocks(binned, outputs, queue)
-    kernel = sweep_kernel(queue.context, binned.kind, outputs, tuple(array.dtype for array in values), in_blocks)
-    given = (*binned.arguments(queue), *values, *([binned.size] if in_blocks else []))
-    size = -(-binned.size // BLOCK) if in_blocks else binned.size
+    kind, size = binned.kind, binned.size
+    count: tuple[int, ...] = ()
+    if device_kind(queue.device) == "cpu" and kind.has_blocks and "num_histograms" not in options:
+        kind, size, count = replace(kind, in_blocks=True), -(-size // BLOCK), (size,)
+    kernel = sweep_kernel(queue.context, kind, outputs, tuple(array.dtype for array in values))
+    given = (*binned.arguments(queue), *count, *values)
     shape: Any = binned.shape
     if outputs[0][0]:
         shape = {name: shape for name, _, _ in outputs}
     return kernel(*given, num_bins=shape, size=size, queue=queue, **options)
-
-
-def are_blocks(binned: Binned, outputs: tuple[tuple[str, Operator, str], ...], queue: cl.CommandQueue) -> bool:
-    """Whether a sweep is one over blocks: on CPUs, while the bins stay in a core's cache."""
-    held = prod(binned.shape) * sum(operator.bin_bytes for _, operator, _ in outputs)
-    return _LEAST_IN_BLOCKS <= binned.size < 2**31 and held <= _MOST_HELD and device_kind(queue.device) == "cpu"

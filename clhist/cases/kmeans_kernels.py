@@ -6,13 +6,14 @@ and adds up in registers. Otherwise there are two, of `clhist.cases.kmeans_assig
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from clhist import HistogramKernel, operators
+from clhist import HistogramKernel, Operator, operators
 from clhist.cases.kmeans_assign import ON_CPU, ON_GPU, ROWS, VECTORS, Tile
 
 
@@ -262,7 +263,7 @@ PICK = operators.argmax(np.float32)
 class Kernels(NamedTuple):
     """The histograms of one shape, and the program of `assign` (of two sweeps), `move` and `distances`."""
 
-    centre: HistogramKernel
+    centre: HistogramKernel[Mapping[str, Operator]]
     seed: HistogramKernel
     update: HistogramKernel
     program: cl.Program

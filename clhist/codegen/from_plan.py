@@ -34,7 +34,7 @@ _MANY_COPIES = 128
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
-def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, largest_bin: bool = False) -> SweepSpec:
+def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "") -> SweepSpec:
     """Return what the source of a planned sweep depends on.
 
     Parameters
@@ -47,8 +47,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, l
         Of the device.
     aligned : bool
         Whether the arrays of a call allow loads of 16 bytes.
-    largest_bin : bool
-        Whether the largest bin is reported.
+    used : str
+        As in `CombineSpec`.
     """
     every = enumerate(zip(source.operators, source.suffixes, strict=True))
     ignored = [Output(operator, (), suffix) for n, (operator, suffix) in every if n not in plan.output_indices]
@@ -64,14 +64,32 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, l
         batch=plan.layout,
         wide=is_wide(plan),
         aligned=aligned,
-        largest_bin=largest_bin,
         structs=source.structs,
         preamble=source.preamble,
         features=profile.features or frozenset(),
         ignored=tuple(ignored),
         packed=isinstance(plan, PackedPlan),
         single_pair=source.has_single_pair,
+        combine=_appended(plan, source, profile, used),
+        covered=_is_covered(plan, source, profile),
     )
+
+
+def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:
+    """Whether all bins of a narrow type are in the one pass of a CPU, where comparing took half of the time."""
+    is_private = plan.strategy == "private" and order_of(profile) == "blocked" and plan.passes == 1
+    return is_private and source.index_values is not None and plan.bins[0] >= source.index_values
+
+
+def _appended(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:
+    """Return the second stage that a CPU's sweep is compiled with: compilers take long for even the least program.
+
+    None where the caller's macros or options would apply to it, or where it has the types of several operators.
+    """
+    is_plain = plan.strategy == "private" and source.suffixes == ("",) and not source.preamble and not source.options
+    if order_of(profile) != "blocked" or not is_plain:
+        return None
+    return CombineSpec(plan.outputs[0].operator, "blocked", used=used)
 
 
 def partition_specs(
@@ -117,7 +135,6 @@ def partition_specs(
         map=f"EMIT{output.suffix}({PAIR_BINS}[i], {value or f'{PAIR_VALUES}[i]'})",
         batch="partitioned",
         aligned=True,
-        largest_bin=False,
         structs=() if value is None else spec.structs,  # scalar arguments may be of these types
         preamble="",
         ignored=(),
@@ -136,6 +153,7 @@ def combine_spec(
     out_is_partial: bool = False,
     fields: tuple[tuple[str, str], ...] = (),
     whole: bool = False,
+    used: str = "",
 ) -> CombineSpec:
     """Return what the source of the second stage depends on.
 
@@ -149,7 +167,7 @@ def combine_spec(
         Work-items that a work-group may have.
     copies : int
         Copies of each bin.
-    batch, dest_is_partial, out_is_partial, fields, whole
+    batch, dest_is_partial, out_is_partial, fields, whole, used
         As in `CombineSpec`.
     """
     order, columns, rows = order_of(profile), 1, 1
@@ -160,4 +178,4 @@ def combine_spec(
             columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest_group)
             rows = max(1, min(wanted, largest_group // columns))
             rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
-    return CombineSpec(operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole)
+    return CombineSpec(operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole, used)

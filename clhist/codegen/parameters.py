@@ -31,8 +31,6 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
             found.append(Parameter("const ulong", "clhist_lock_mask", _ULONG))
         else:
             found.append(Parameter("const uint", "clhist_lock_mask", _UINT))
-    if spec.largest_bin:
-        found.append(Parameter("volatile __global clhist_bin_t *", "clhist_global_largest_bin", None))
     if spec.batch in ("equal", "ragged"):
         found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
     if spec.batch == "partitioned":
@@ -68,8 +66,6 @@ def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     found.append(Parameter("__global char *", "clhist_pairs", None))
     found += [Parameter("const ulong", f"clhist_{name}_place", _ULONG) for name in ("bins", "values")]
     found.append(Parameter("__global uint *", "clhist_starts", None))
-    if spec.sweep.largest_bin:
-        found.append(Parameter("volatile __global uint *", "clhist_global_largest_bin", None))
     return tuple(found)
 
 
@@ -96,6 +92,10 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
     found += [Parameter("const ulong", name, _ULONG) for name in ("clhist_num_bins", "clhist_bins", "clhist_copies")]
     if spec.batch == "ragged":
         found.append(Parameter("__global const ulong *", "clhist_first", None))
+    if spec.used:
+        found.append(Parameter("const ulong", "clhist_known", _ULONG))
+        found.append(Parameter("__global char *", "clhist_found_base", None))
+        found.append(Parameter("const ulong", "clhist_found_offset", _ULONG))
     found.append(Parameter("const int", "has_dest", _INT))
     for suffix in [f"_{name}" for name, _ in spec.fields] or [""]:
         found.append(Parameter("__global const char *", f"dest_base{suffix}", None))
@@ -123,8 +123,6 @@ def pairs_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("const uint", name, _UINT))
     for kind, name in (("uint", "clhist_keys"), ("uint", "clhist_positions"), ("clhist_held_t", "clhist_accumulators")):
         found.append(Parameter(f"__global {kind} *", name, None))
-    if spec.largest_bin:
-        found.append(Parameter("volatile __global uint *", "clhist_global_largest_bin", None))
     if spec.batch:
         found.append(Parameter("const int", "clhist_each", _INT))
     return tuple(found)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from mako.lookup import TemplateLookup
-from mako.template import Template
+import platformdirs
 
 from clhist.codegen.maps import is_elementwise, read_ahead, uses_position
 from clhist.codegen.parameters import (
@@ -29,8 +32,8 @@ from clhist.operators.operator import Operator
 
 
 def render_sweep(spec: SweepSpec) -> str:
-    """Return the OpenCL C program with the kernel ``clhist_sweep``."""
-    return _render(
+    """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
+    sweep = _render(
         "sweep.mako",
         spec=spec,
         streamed=spec.streamed,
@@ -43,6 +46,7 @@ def render_sweep(spec: SweepSpec) -> str:
         declare=declare,
         c_name=c_name,
     )
+    return sweep if spec.combine is None else f"{sweep}\n{_render_combine(spec.combine, is_appended=True)}"
 
 
 def _may_compute_bins(spec: SweepSpec) -> bool:
@@ -72,9 +76,15 @@ def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
 
 def render_combine(spec: CombineSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
+    return _render_combine(spec, is_appended=False)
+
+
+def _render_combine(spec: CombineSpec, *, is_appended: bool) -> str:
+    """Return the same; appended to a sweep, it uses the sweep's types and functions of the operator."""
     return _render(
         "combine.mako",
         spec=spec,
+        is_appended=is_appended,
         clear_parameters=clear_parameters(spec),
         combine_parameters=combine_parameters(spec),
         declare=declare,
@@ -142,16 +152,37 @@ def _render(name: str, **values: object) -> str:
     return re.sub(r"(?<!\\)\n\s*\n+", "\n", _template(name).render(**values)).lstrip()
 
 
-def _template(name: str) -> Template:
-    return _lookup().get_template(name)
+_FALSE = ("n", "no", "f", "false", "off", "0")  # as PyOpenCL reads its variable
 
 
-@lru_cache(maxsize=1)
-def _lookup() -> TemplateLookup:
+def _template(name: str) -> Any:
+    try:
+        is_kept = os.environ.get("PYOPENCL_NO_CACHE", "false").lower() in _FALSE
+        return _lookup(is_kept).get_template(name)
+    except OSError:  # of the cache: read-only, full
+        return _lookup(False).get_template(name)
+
+
+@lru_cache(maxsize=2)
+def _lookup(is_kept: bool) -> Any:
+    """Return Mako's lookup; Python of compiled templates, 15 ms each, may be kept in the user's cache directory."""
+    # Imported here, with the first kernel: Mako, and Pygments where that is installed, took 60 ms of `import clhist`.
+    import mako
+    from mako.lookup import TemplateLookup
+
+    folder = resources.files("clhist.kernels_cl")
+    texts = {
+        prefix + item.name: item.read_text(encoding="utf-8")
+        for part, prefix in ((folder, ""), (folder / "strategies", "strategies/"))
+        for item in part.iterdir()
+        if item.name.endswith(".mako")
+    }
+    if is_kept and isinstance(folder, Path):
+        # A directory for each content, since several versions of this package may share it.
+        content = sha256(repr((mako.__version__, sorted(texts.items()))).encode()).hexdigest()[:16]
+        compiled = platformdirs.user_cache_path("clhist") / "templates" / content
+        return TemplateLookup([str(folder)], str(compiled), filesystem_checks=False, strict_undefined=True)
     lookup = TemplateLookup(strict_undefined=True)
-    templates = resources.files("clhist.kernels_cl")
-    for folder, prefix in ((templates, ""), (templates / "strategies", "strategies/")):
-        for item in folder.iterdir():
-            if item.name.endswith(".mako"):
-                lookup.put_string(prefix + item.name, item.read_text(encoding="utf-8"))
+    for name, text in texts.items():
+        lookup.put_string(name, text)
     return lookup

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -147,6 +148,17 @@ class Source:
     def has_single_pair(self) -> bool:
         """Whether there is one output, and an element emits at most one pair to it."""
         return self.max_pairs == (1,)
+
+    @cached_property
+    def index_values(self) -> int | None:
+        """How many bins an element may name, where its bin is one of an array of uint8 or uint16; None otherwise."""
+        if not self.has_single_pair:
+            return None
+        of_bins = [each for each in self.arguments if re.match(rf"\s*EMIT\({each.name}\[i\],", self.map)]
+        if not of_bins or not is_elementwise(of_bins[0], self.map, self._preambles):
+            return None
+        dtype = of_bins[0].dtype
+        return 1 << 8 * dtype.itemsize if dtype.kind == "u" and dtype.itemsize <= 2 else None
 
     @cached_property
     def values(self) -> tuple[str | None, ...]:

@@ -23,6 +23,7 @@ from clhist.planning.updates import part_loops, slowest
 _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
+_ELEMENTS_OF_A_ROUND = 8
 _PARTITION_ELEMENTS = 16
 
 
@@ -53,8 +54,6 @@ class SweepSpec:
         Whether elements and bins are counted in 64 bits.
     aligned : bool
         Whether the arrays allow loads of 16 bytes.
-    largest_bin : bool
-        Whether the largest bin emitted is reported, as an unsigned number.
     structs : tuple of (str, numpy.dtype)
         Structured types that the map may name.
     preamble : str
@@ -67,6 +66,10 @@ class SweepSpec:
         Whether two 16-bit counters share each word of local memory; the single output then counts.
     single_pair : bool
         Whether there is one output, and an element emits at most one pair to it.
+    combine : CombineSpec, optional
+        Of the second stage, if it is in the same program.
+    covered : bool
+        Whether no bin that is emitted can be outside: there is a bin for each value of its narrow type.
     """
 
     outputs: tuple[Output, ...]
@@ -80,13 +83,14 @@ class SweepSpec:
     batch: str = ""
     wide: bool = False
     aligned: bool = False
-    largest_bin: bool = False
     structs: tuple[tuple[str, np.dtype], ...] = ()
     preamble: str = ""
     features: frozenset[str] = frozenset()
     ignored: tuple[Output, ...] = ()
     packed: bool = False
     single_pair: bool = False
+    combine: CombineSpec | None = None
+    covered: bool = False
 
     @property
     def update(self) -> str:
@@ -155,6 +159,12 @@ class SweepSpec:
         if not self.streamed or not self.aligned or self.order == "blocked" or len(self.map) > _LONGEST_UNROLLED_MAP:
             return 1
         return max(1, _BYTES_OF_A_LOAD // max(argument.dtype.itemsize for argument in self.streamed))
+
+    @property
+    def unrolled(self) -> int:
+        """Elements of one round of a CPU's loop: several updates are then under way; see docs/performance.md."""
+        is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
+        return _ELEMENTS_OF_A_ROUND if is_plain and len(self.map) <= _LONGEST_UNROLLED_MAP else 1
 
     @property
     def reconvergence(self) -> str:
@@ -260,6 +270,8 @@ class CombineSpec:
         Name and C type of each field of a structured value, if each has an array of its own.
     whole : bool
         Whether the copies are arrays of accumulators rather than one array for each part.
+    used : str
+        C condition on an accumulator `total`: the largest bin that meets it is reported; none if empty.
     """
 
     operator: Operator
@@ -271,3 +283,4 @@ class CombineSpec:
     out_is_partial: bool = False
     fields: tuple[tuple[str, str], ...] = ()
     whole: bool = False
+    used: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 import pyopencl as cl
@@ -153,7 +153,10 @@ class _Held:
             raise ValueError(f"{self.name}: expected the array as it was bound, but its memory was released")
 
 
-class Bound:
+R = TypeVar("R")
+
+
+class Bound(Generic[R]):
     """A call of a `HistogramKernel` with its arguments: checked, planned and built once, for loops.
 
     `HistogramKernel.bind` makes it. Calling it computes the histogram from what the arrays hold then. It keeps its
@@ -174,7 +177,7 @@ class Bound:
 
     Notes
     -----
-    `offsets` are read when they are bound. Released memory of a pool cannot be told from memory in use.
+    `offsets` are read when they are bound. Memory released to a pool is not noticed.
     """
 
     def __init__(self, engine: Runs, args: Sequence[Any], call: Call, given: Given, prepared: Built) -> None:
@@ -191,6 +194,12 @@ class Bound:
         self._given = given if in_place else None
         self._profiling: cl.CommandQueue | None = None
 
+    @overload
+    def __call__(self, *, wait_for: Sequence[cl.Event] | None = ..., return_event: Literal[False] = ...) -> R: ...
+    @overload
+    def __call__(
+        self, *, wait_for: Sequence[cl.Event] | None = ..., return_event: Literal[True]
+    ) -> tuple[R, cl.Event]: ...
     def __call__(self, *, wait_for: Sequence[cl.Event] | None = None, return_event: bool = False) -> Any:
         """Compute the histogram, or histograms.
 

@@ -76,8 +76,8 @@ class Builder:
         budget: int | None,
         *,
         aligned: bool,
-        largest_bin: bool,
         kind: str,
+        used: str = "",
     ) -> Built:
         """Return the plan of a call, built; by a short way if the same was asked before without choices.
 
@@ -89,32 +89,30 @@ class Builder:
             As in `problem`.
         aligned : bool
             Whether all arrays begin where loads of 16 bytes may.
-        largest_bin : bool
-            Whether the largest bin is asked for.
         kind : str
             Of a batch, as `clhist.engine.batch.Batch.kind`; nothing without one.
+        used : str
+            As in `clhist.codegen.specs.CombineSpec`.
         """
         key = None
         if choices is FREE and type(factor) is float and budget is None:
-            key = (device.int_ptr, size, shapes, histograms, factor, aligned, largest_bin, kind, *profile_names())
+            key = (device.int_ptr, size, shapes, histograms, factor, aligned, kind, used, *profile_names())
             if (found := self._recent.get(key)) is not None:
                 return found
         even = kind != "ragged"
         problem = self.problem(size, shapes, histograms, factor, choices, budget, device, even)
-        found = self._prepared(self.profile_of(device), device, problem, aligned, largest_bin)
+        found = self._prepared(self.profile_of(device), device, problem, aligned, used)
         if key is not None:
             if len(self._recent) >= _MOST_RECENT:
                 self._recent.clear()
             self._recent[key] = found
         return found
 
-    def _prepare(
-        self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, largest_bin: bool
-    ) -> Built:
+    def _prepare(self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, used: str) -> Built:
         """Plan and build; what a call with the same numbers needs again is kept by `_prepared`."""
 
         def built(plan: Plan) -> Sweep:
-            return self._built(plan, self._spec(plan, device, aligned=aligned, largest_bin=largest_bin), profile)
+            return self._built(plan, self._spec(plan, device, aligned=aligned, used=used), profile)
 
         def smaller(sweep: Sweep, budget: int) -> tuple[Sweep, ...]:
             if problem.choices.copies is not None:
@@ -205,14 +203,14 @@ class Builder:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
         return device_profile(device) if self._profile is None else checked_profile(self._profile, device)
 
-    def _spec(self, plan: Plan, device: cl.Device, *, aligned: bool, largest_bin: bool) -> SweepSpec:
-        return sweep_spec(plan, self._source, self.profile_of(device), aligned=aligned, largest_bin=largest_bin)
+    def _spec(self, plan: Plan, device: cl.Device, *, aligned: bool, used: str = "") -> SweepSpec:
+        return sweep_spec(plan, self._source, self.profile_of(device), aligned=aligned, used=used)
 
     def source(self, plan: Plan, device: cl.Device) -> str:
         """Return the OpenCL C of the sweep that `plan` leads to on `device`."""
         if not self._is_own(plan):
             raise ValueError(f"chosen: expected a plan of this kernel, got {plan}")
-        spec = self._spec(plan, device, aligned=True, largest_bin=False)
+        spec = self._spec(plan, device, aligned=True)
         histogram = self.histograms[plan.output_indices[0]]
         if isinstance(plan, SortedPlan):
             return render_sort_pairs(spec, histogram.max_pairs or 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer, scalar
@@ -18,7 +17,7 @@ from clhist.engine.batch import Batch, batch_of, check_batch
 from clhist.engine.bound import Bound, Repeat
 from clhist.engine.build import Builder, Built
 from clhist.engine.given import Call, Given, Outcome, fresh_targets, named_arrays, queue_for
-from clhist.engine.launch import Launch
+from clhist.engine.launch import Found, Launch
 from clhist.engine.outputs import Outputs
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
@@ -93,6 +92,8 @@ class Engine:
         **more: Any,
     ) -> Engine:
         """Return the engine of operators and a map as `clhist.HistogramKernel` takes them; `more` is of `Source.of`."""
+        if isinstance(context, Operator):
+            raise TypeError(f"context: expected a pyopencl.Context or None, got {context!r}; the operator comes second")
         outputs = Outputs.of(operator)
         return cls(context, outputs, Source.of(arguments, map, outputs.operators, outputs.suffixes, **more), profile)
 
@@ -223,8 +224,8 @@ class Engine:
                 call.forced,
                 call.memory_budget,
                 aligned=given.is_aligned,
-                largest_bin=call.largest_bin,
                 kind="" if batch is None else batch.kind,
+                used="" if call.largest is None else call.largest.used,
             )
         except (cl.Error, BuildError) as error:  # what a lost device answers as well
             lost.settle(given.queue, error)
@@ -274,7 +275,7 @@ class Engine:
     def _key(self, call: Call) -> tuple[Any, ...] | None:
         """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
         plain = call.forced is FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
-        if not plain or call.largest_bin or call.partial or not self.outputs.is_single:
+        if not plain or call.largest or call.partial or not self.outputs.is_single:
             return None
         shape = call.num_bins if type(call.num_bins) is tuple else (call.num_bins,)
         if any(type(bins) is not int for bins in shape):
@@ -306,15 +307,13 @@ class Engine:
             else:
                 arguments[argument.name] = value
         results = [each.operands(queue) for each in targets]
-        largest = np.zeros(1, np.uint32) if call.largest_bin else None
-        largest_bin = None if largest is None else operand(largest, queue, written=True)
+        largest = None if call.largest is None else Found(operands[call.largest.argument], call.largest)
         launch = Launch(
-            prepared.sweeps, prepared.profile, arguments, results, largest_bin, given.batch, smaller=prepared.smaller
+            prepared.sweeps, prepared.profile, arguments, results, largest, given.batch, smaller=prepared.smaller
         )
-        waits = not on_device or largest_bin is not None
         try:
             events = launch.run(queue, call.allocator, given.wait_for)
-            if waits:
+            if not on_device:
                 events["combine"][-1].wait()
         except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
             lost.settle(queue, error)
@@ -323,15 +322,13 @@ class Engine:
             written = [v for a, v in zip(self.arguments, given.values, strict=True) if a.is_array and not a.is_const]
             for array in (*(array for each in targets for array in each.out or ()), *written):
                 note_event(array, events["combine"][-1], given.wait_for)
-        if waits:
-            for item in (*operands.values(), *(o for result in results for o in result.out), largest_bin):
-                if item is not None:
-                    item.retrieve()
+        else:
+            for item in (*operands.values(), *(o for result in results for o in result.out)):
+                item.retrieve()
         for each in [] if on_device or call.partial else targets:
             if each.operator.largest is not None:
                 check_range(each.name, each.operator, each.result())
-        found_largest = 0 if largest is None else int(largest[0])
-        return Outcome([each.result() for each in targets], events, launch.after, found_largest)
+        return Outcome([each.result() for each in targets], events, launch.after)
 
 
 def is_as_given(given: Given, call: Call) -> bool:

@@ -24,12 +24,31 @@ from clhist.operators.operator import Operator
 from clhist.planning.problem import CHOICES, FREE, Choices
 
 
+@dataclass(frozen=True, slots=True)
+class LargestBin:
+    """Asks for the largest bin that got a value, of one output with fewer than 2^32 bins.
+
+    Attributes
+    ----------
+    used : str
+        C condition that an accumulator `total` meets if and only if its bin got a value.
+    argument : str
+        The map's argument that gets it: an array of one uint32, which the call never lowers.
+    known : int
+        A bin that is known to have a value; only larger ones are looked at and reported.
+    """
+
+    used: str
+    argument: str
+    known: int = 0
+
+
 @dataclass(slots=True)
 class Call:
     """What one call asks for besides the map's arguments; see `clhist.HistogramKernel.__call__`.
 
     `ranges` are the elements of each histogram of a batch, instead of `num_histograms` or `offsets`; `partial` says
-    that `dest` and `out` hold accumulators; `largest_bin` asks for the largest bin emitted.
+    that `dest` and `out` hold accumulators; `largest` asks for the largest bin with a value.
     """
 
     num_bins: Any
@@ -45,7 +64,7 @@ class Call:
     num_histograms: int | None = None
     offsets: Any = None
     ranges: Batch | None = None
-    largest_bin: bool = False
+    largest: LargestBin | None = None
     partial: bool = False
 
 
@@ -130,14 +149,11 @@ class Outcome:
         Those of each stage.
     after : dict of pyopencl.Event to pyopencl.Event
         As in `clhist.engine.launch.Enqueued`.
-    largest_bin : int
-        The largest bin emitted, as an unsigned number of 32 bits, if it was asked for.
     """
 
     results: list[Any]
     events: Events
     after: dict[cl.Event, cl.Event]
-    largest_bin: int = 0
 
     @property
     def event(self) -> cl.Event:

@@ -10,12 +10,21 @@ import pyopencl as cl
 
 from clhist.codegen.from_plan import combine_spec
 from clhist.engine.batch import Batch
+from clhist.engine.given import LargestBin
 from clhist.engine.stages import Combine, Enqueued, Events, Result, Sweep, Tasks
 from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Operand
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where the largest bin with a value goes, and which bins are looked at."""
+
+    word: Operand
+    asked: LargestBin
 
 
 @dataclass(slots=True)
@@ -32,8 +41,8 @@ class Launch:
         The map's arguments by the names of the kernel's parameters.
     results : sequence of Result
         What is written.
-    largest_bin : Operand, optional
-        One 32-bit word that gets the largest bin emitted.
+    found : Found, optional
+        Where the largest bin with a value goes.
     batch : Batch, optional
         If there is more than one histogram of each kind.
     after : dict of pyopencl.Event to pyopencl.Event
@@ -46,7 +55,7 @@ class Launch:
     profile: Profile
     arguments: Mapping[str, object]
     results: Sequence[Result]
-    largest_bin: Operand | None = None
+    found: Found | None = None
     batch: Batch | None = None
     after: dict[cl.Event, cl.Event] = field(default_factory=dict)
     smaller: Callable[[Sweep, int], Sequence[Sweep]] | None = None
@@ -113,8 +122,13 @@ class Launch:
             values["clhist_bins"] = plan.copy_bins[k]
             values["clhist_copies"] = plan.global_copies if copies else 0
             values["clhist_first"] = tasks.first
+            used = ""
+            if self.found is not None:
+                used, word = self.found.asked.used, self.found.word
+                values["clhist_known"] = self.found.asked.known
+                values["clhist_found_base"], values["clhist_found_offset"] = word.buffer, word.offset
             result = self.results[index]
-            combine = sweep.combine(k, result, self.profile, device, tasks.kind)
+            combine = sweep.combine(k, result, self.profile, device, tasks.kind, used)
             combine.enqueue(enqueued, result, plan.bins[k] * plan.num_histograms, values)
             n += parts
 
@@ -125,7 +139,8 @@ class Launch:
         n = 0
         device = enqueued.queue.device
         for k, (output, bins) in enumerate(zip(sweep.spec.outputs, sweep.plan.bins, strict=True)):
-            kernel = sweep.combine(k, self.results[sweep.plan.output_indices[k]], self.profile, device, kind).clear
+            result, used = self.results[sweep.plan.output_indices[k]], self.found.asked.used if self.found else ""
+            kernel = sweep.combine(k, result, self.profile, device, kind, used).clear
             cells, parts = copies * bins, len(output.operator.parts)
             groups = min(-(-cells // group), 16 * device.max_compute_units)
             values: dict[str, object] = {"clhist_scratch": scratch, "clhist_num_cells": cells}
@@ -142,7 +157,6 @@ class Launch:
             **places,
             **sweep.kernel_numbers(),
             "clhist_scratch": scratch,
-            "clhist_global_largest_bin": None if self.largest_bin is None else self.largest_bin.buffer,
             "clhist_tasks": tasks.tasks,
             "clhist_chunks": tasks.chunks,
             "clhist_each": tasks.each,

@@ -57,10 +57,13 @@ def _largest_values(engine: Engine, given: Given, call: Call) -> list[float | No
     """Return the largest |value| of each sum of floats, `dest` among them; None of other outputs."""
     known = engine.outputs.operators
     looking = engine.with_operators([magnitude(each) if is_float_sum(each) else counting(each) for each in known])
-    targets = fresh_targets(looking.outputs.operators, [target.shape for target in given.targets], partial=False)
+    # Accumulators are read, since a number of values is no result of an operator on structs.
+    targets = fresh_targets(looking.outputs.operators, [target.shape for target in given.targets], partial=True)
     found = looking.run_given(replace(given, targets=targets), replace(call, forced=FREE, race_factor=1.0)).results
     return [
-        largest_magnitude([result, *(target.dest or ())], operator.dtype, given.queue, given.wait_for)
+        largest_magnitude(
+            [result.view(operator.dtype), *(target.dest or ())], operator.dtype, given.queue, given.wait_for
+        )
         if is_float_sum(operator)
         else None
         for operator, result, target in zip(known, found, given.targets, strict=True)

@@ -43,8 +43,8 @@ _LAWS = (
         "combine: expected an associative operator, but {combine!r} of x={x}, y={y} and z={z} is {left} as (x, y), z "
         "and {right} as x, (y, z)",
     ),
-    (0, 1, "neutral: expected the value that changes nothing, but {neutral} with a={x} is {right}"),
-    (0, 2, "neutral: expected the value that changes nothing, but a={x} with {neutral} is {right}"),
+    (0, 1, "neutral: expected the identity element, but {neutral} with a={x} is {right}"),
+    (0, 2, "neutral: expected the identity element, but a={x} with {neutral} is {right}"),
 )
 
 

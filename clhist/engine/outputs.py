@@ -11,6 +11,7 @@ from clhist.codegen.arguments import integer
 from clhist.engine.results import ResultArrays, check_disjoint, target
 from clhist.operators.c_types import IDENTIFIER
 from clhist.operators.operator import Operator
+from clhist.operators.ufuncs import factory_hint
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,13 @@ class Outputs:
         elif isinstance(operator, Sequence) and not isinstance(operator, str):
             found = cls(tuple(operator), tuple(str(k) for k in range(len(operator))))
         else:
-            raise TypeError(
-                f"operator: expected a clhist.Operator, got {operator!r}; several are given as a sequence or mapping"
-            )
+            hint = factory_hint(operator) or "; several are given as a sequence or mapping"
+            raise TypeError(f"operator: expected a clhist.Operator, got {operator!r}{hint}")
         if not found.operators:
             raise ValueError("operator: expected at least one, got none")
         for label, each in zip(found.labels, found.operators, strict=True):
             if not isinstance(each, Operator):
-                raise TypeError(f"operator{label}: expected a clhist.Operator, got {each!r}")
+                raise TypeError(f"operator{label}: expected a clhist.Operator, got {each!r}{factory_hint(each)}")
         return found
 
     @property
@@ -98,7 +98,8 @@ class Outputs:
         """
         if self.is_single:
             return (_shape("num_bins", num_bins),)
-        if isinstance(num_bins, Mapping | list | tuple):
+        is_shape = isinstance(num_bins, tuple) and self.names is not None  # one for all: a mapping has one for each
+        if isinstance(num_bins, Mapping | list | tuple) and not is_shape:
             each = self.each("num_bins", num_bins)
         else:
             each = [num_bins] * len(self.operators)

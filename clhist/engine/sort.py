@@ -186,7 +186,8 @@ def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel:
                 name_prefix="clhist_scan",
             )
     except cl.Error as error:
-        raise BuildError(f"the OpenCL compiler refused the scan of sorted pairs with {operator}:\n{error}") from error
+        log = str(error)
+    raise BuildError(f"the OpenCL compiler refused the scan of sorted pairs with {operator}:\n{log}", log=log)
 
 
 def _held_dtype(operator: Operator) -> np.dtype:

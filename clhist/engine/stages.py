@@ -37,6 +37,13 @@ def combine_kernels(context: cl.Context, spec: CombineSpec) -> tuple[Kernel, Ker
     return clear, Kernel(program, "clhist_combine_copies", combine_parameters(spec))
 
 
+@kept_by_context
+def appended_kernels(context: cl.Context, sweep: Kernel, spec: CombineSpec) -> tuple[Kernel, Kernel]:
+    """Return the same, built with `sweep`."""
+    clear = Kernel(sweep.program, "clhist_clear", clear_parameters(spec))
+    return clear, Kernel(sweep.program, "clhist_combine_copies", combine_parameters(spec))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sweep:
     """One sweep over the input, planned and built, and what calls need again of it.
@@ -81,7 +88,9 @@ class Sweep:
 
         return self._keep("numbers", make)
 
-    def combine(self, k: int, result: Result, profile: Profile, device: cl.Device, batch: str) -> Combine:
+    def combine(
+        self, k: int, result: Result, profile: Profile, device: cl.Device, batch: str, used: str = ""
+    ) -> Combine:
         """Return the second stage of the output number `k` of the sweep."""
         operator = self.spec.outputs[k].operator
         form = (result.dest_is_partial, result.out_is_partial, result.fields)
@@ -96,10 +105,13 @@ class Sweep:
                 dest_is_partial=result.dest_is_partial,
                 out_is_partial=result.out_is_partial,
                 fields=result.fields,
+                used=used,
             )
+            if spec == self.spec.combine:
+                return Combine(spec, *appended_kernels(self.context, self.kernel, spec), 4 * device.max_compute_units)
             return Combine.of(self.context, device, spec)
 
-        return self._keep((k, batch, *form), make)
+        return self._keep((k, batch, used, *form), make)
 
     def tasks(self, batch: Batch | None, queue: cl.CommandQueue, allocate: Allocator) -> Tasks:
         """Return what the kernels must know of a batch; a table of tasks is uploaded."""

@@ -33,7 +33,7 @@ class Profile:
     hardware_threads, work_group_size : int
         Work-items; see `PARAMETERS`.
     sources : mapping of str to str
-        The source of each of the five numbers.
+        The source of each of the five numbers, and of the "rates" if there are some.
     features : frozenset of str, or None
         What updates may use, of `clhist.hardware.atomics.ALL_FEATURES`; None, of a profile without its device, for all
         that the device has.
@@ -160,7 +160,11 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
             numbers[key] = most
     features = next((file.features for file in found_files if file.features is not None), report.features)
     _check_features(report.name, features, report)
-    rates = next((file.rates for file in found_files if file.level == "device" and file.measured), {})
+    # Rates of a family are those of all its CPUs, which are alike enough for what is chosen by them; GPUs are not.
+    measured = [file for file in found_files if file.measured and (report.kind == "cpu" or file.level == "device")]
+    rates = measured[0].rates if measured else {}
+    if measured:
+        sources["rates"] = f"{measured[0].path}: rates of {measured[0].name}"
     merged = Profile(report.name, report.kind, **numbers, sources=MappingProxyType(sources))
     return replace(merged, features=features, rates=rates)
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.binning.axis import UNSURE
 from clhist.binning.flow import Kind
 from clhist.binning.inputs import mask_array
-from clhist.binning.sweep import BLOCK, uploaded
+from clhist.binning.lanes import BLOCK
+from clhist.binning.sweep import BLOCK_OF_ELEMENTS, block_functions, block_of, uploaded
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
 from clhist.hist.filling import check_room, fill, on_host, positions
 from clhist.hist.storages import MEANS, merge, outputs_of, takes
@@ -71,32 +71,9 @@ class _Many:
         if not in_blocks:
             finds = (f"const int part{n} = {kind.call(f'c{c}[i]', n)};" for n, (kind, c) in enumerate(self.axes))
             return "\n".join([*finds, emits])
-        finds = (self._block(n) for n in range(len(self.axes)))
-        return f"""const long begin = (long)i * {BLOCK};
-const int length = (int)min((long){BLOCK}, count - begin);
-{"".join(finds)}
-#pragma unroll 8
-for (int e = 0; e < length; ++e) {{
-    const long i = begin + e;
-    {emits}
-}}"""
-
-    def _block(self, n: int) -> str:
-        kind, column = self.axes[n]
-        element, loop = f"c{column}[begin + e]", "for (int e = 0; e < length; ++e)"
-        if not kind.is_quick:
-            return f"int part{n}[{BLOCK}];\n{loop} part{n}[e] = {kind.call(element, n)};\n"
-        return f"""int part{n}[{BLOCK}];
-{{
-    int unsure = 0;
-    {loop} {{
-        part{n}[e] = {kind.quick_call(element, n)};
-        unsure |= part{n}[e] == {UNSURE};
-    }}
-    if (unsure) {loop}
-        if (part{n}[e] == {UNSURE}) part{n}[e] = {kind.call(element, n)};
-}}
-"""
+        finds = [block_of(kind, f"c{c}", n, f"part{n}") for n, (kind, c) in enumerate(self.axes)]
+        declared = "int " + ", ".join(f"part{n}[{BLOCK}]" for n in range(len(self.axes))) + ";"
+        return BLOCK_OF_ELEMENTS.format(block=BLOCK, declared=declared, finds="\n".join(finds), body="", emits=emits)
 
     def _emits(self, part: _Part, number: int, in_blocks: bool) -> str:
         bins = [f"part{n}[e]" if in_blocks else f"part{n}" for n in part.axes]
@@ -115,7 +92,7 @@ for (int e = 0; e < length; ++e) {{
 def _kernel(context: cl.Context, many: _Many, in_blocks: bool) -> HistogramKernel:
     functions = [function for kind, _ in many.axes for function in kind.functions()]
     if in_blocks:
-        functions += [kind.quick_function() for kind, _ in many.axes if kind.is_quick]
+        functions += [function for kind, _ in many.axes for function in block_functions(kind)]
     operators = {f"{name}_{j}": op for j, part in enumerate(many.parts) for name, op, _ in part.outputs}
     return HistogramKernel(
         context,

@@ -24,7 +24,7 @@ def center_kernel(groups: GroupBy, values: Array, shape: tuple[int, ...]) -> np.
     given, keys, queue = groups.placed("input", values), groups.codes, groups.queue
     kernel = _centers(queue.context, keys.dtype, _dtype(values), len(shape))
     strides = [int(prod(shape[d + 1 :])) for d in range(len(shape))]
-    result = kernel(keys, given, *strides, *shape, num_bins=groups.num_groups, queue=queue)
+    result: Any = kernel(keys, given, *strides, *shape, num_bins=groups.num_groups, queue=queue)
     host: Any = result.get(queue) if is_device_array(result) else result
     return np.stack([host[name] for name in host.dtype.names], axis=-1)
 
@@ -38,7 +38,7 @@ def histogram_kernel(groups: GroupBy, values: Array, edges: np.ndarray) -> Array
         return cl_array.zeros(queue, shape, np.int64) if is_device_array(values) else np.zeros(shape, np.int64)
     binned = Binned((axis,), (given,), None, given.size)
     kernel = _histograms(queue.context, keys.dtype, binned.kind)
-    found = kernel(keys, groups.num_groups, *binned.arguments(queue), num_bins=shape, queue=queue)
+    found: Any = kernel(keys, groups.num_groups, *binned.arguments(queue), num_bins=shape, queue=queue)
     return found if is_device_array(values) or not is_device_array(found) else found.get(queue)
 
 

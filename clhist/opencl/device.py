@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
@@ -91,7 +92,7 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
 
 
 def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
-    # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/performance.md).
+    # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/notebook/performance.md).
     pocl = device.platform.name.strip() == "Portable Computing Language"
     return known_problem(device) is not None, device_kind(device) == "cpu", -device.max_compute_units, not pocl
 
@@ -135,6 +136,20 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
             _default = context, cl.CommandQueue(context)
         lost.check_queue(_default[1])
         return _default[1]
+
+
+@contextmanager
+def default_device(device: cl.Device) -> Iterator[None]:
+    """Let `device` be the one that calls without a queue use, in all threads."""
+    global _default
+    context = cl.Context([device])
+    with _default_lock:
+        before, _default = _default, (context, cl.CommandQueue(context))
+    try:
+        yield
+    finally:
+        with _default_lock:
+            _default = before
 
 
 def _asked_for() -> cl.Context:
@@ -197,7 +212,7 @@ def own_profile(device: cl.Device) -> Profile:
     ProfileError
         If a profile is broken, or a number is nowhere to be had.
     """
-    return merge(report(device), load_profiles())
+    return merge(report(device), load_profiles(device_kind(device)))
 
 
 _measured: set[Profile] = set()
@@ -224,7 +239,7 @@ def checked_profile(profile: Profile, device: cl.Device) -> Profile:
     if not isinstance(profile, Profile):
         raise TypeError(f"profile: expected a clhist.Profile, such as clhist.named_profile gives, got {profile!r}")
     if profile not in _measured:
-        check_fits(profile, report(device), load_profiles())
+        check_fits(profile, report(device), load_profiles(device_kind(device)))
     return profile if profile.features is not None else replace(profile, features=device_features(device))
 
 
@@ -252,6 +267,8 @@ def report(device: cl.Device) -> Report:
 
 def _aliases(device: cl.Device) -> tuple[str, ...]:
     """Return what else a device is called; queries that its driver does not know are errors."""
+    if device_kind(device) == "cpu":
+        return processor_aliases(_CPUINFO)
     try:
         return (device.board_name_amd.strip(),)
     except cl.Error:
@@ -260,6 +277,23 @@ def _aliases(device: cl.Device) -> tuple[str, ...]:
         return (f"sm_{device.compute_capability_major_nv}{device.compute_capability_minor_nv}",)
     except cl.Error:
         return ()
+
+
+_CPUINFO = Path("/proc/cpuinfo")  # of Linux
+_TELLING = ("amx_bf16", "avx512f", "avx2")  # instruction sets by which virtual processors without a name are told apart
+
+
+def processor_aliases(path: Path) -> tuple[str, ...]:
+    """Return vendor, family, model and instruction sets of the host's processor as one text, if Linux tells them."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
+        return ()
+    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    sets = [name for name in _TELLING if name in found.get("flags", "").split()]
+    if "vendor_id" not in found:
+        return ()
+    return (" ".join([found["vendor_id"], *(f"{k} {found.get(k, '?')}" for k in ("cpu family", "model")), *sets]),)
 
 
 def device_features(device: cl.Device, context: cl.Context | None = None) -> frozenset[str]:

@@ -15,6 +15,7 @@ import pyopencl as cl
 
 from clhist.codegen.maps import Parameter
 from clhist.errors import BuildError
+from clhist.opencl.compiler_log import explain
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Kernel:
 
     def __init__(self, program: cl.Program, name: str, parameters: Sequence[Parameter]) -> None:
         self._lock = threading.Lock()
-        self.context = program.context
+        self.context, self.program = program.context, program
         self._parameters = tuple(parameters)
         self._names = tuple(parameter.name for parameter in parameters)
         dtypes = [parameter.dtype for parameter in parameters]
@@ -108,7 +109,7 @@ def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.P
     Raises
     ------
     BuildError
-        If the compiler refuses it; with the numbered source and the compiler's words.
+        If the compiler refuses it; with the line that is wrong.
     """
     with building():
         return _built(context, source, tuple(options))
@@ -143,12 +144,5 @@ def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Progr
     try:
         return cl.Program(context, source).build(options=list(options))
     except cl.Error as error:
-        numbered = "\n".join(f"{number:4d}  {line}" for number, line in enumerate(source.splitlines(), start=1))
-        words = _compiler_words(error)
-        raise BuildError(f"{words}\n\nin this OpenCL C:\n{numbered}\n\n{words}") from error
-
-
-def _compiler_words(error: cl.Error) -> str:
-    noise = ("(options:", "Build on ", "clBuildProgram failed")
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(noise)]
-    return "\n".join(["the OpenCL compiler refused the kernel:", *lines])
+        log = str(error)
+    raise BuildError(explain(log, source), source, log)  # outside: PyOpenCL's error says the same at length

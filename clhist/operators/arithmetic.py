@@ -75,7 +75,7 @@ def count(dtype: DTypeLike = np.int64) -> Operator:
 
 
 def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = None, count: int = 2**31 - 1) -> Operator:
-    """Sums of floats that are bitwise the same whatever the order of the terms, the plan and the device.
+    """Sums of floats that are bitwise the same in any order, by any plan and on any device.
 
     Values are added as integers: multiples of 2^(e - bits), where 2^e is the least power of 16 above `max_abs`. With n
     values (and `dest` as one more) the error is at most ``n * 2^(e - bits - 1)``, which is at most
@@ -86,12 +86,12 @@ def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = Non
     dtype : dtype-like
         float32 or float64.
     max_abs : float
-        No less than the largest finite |value|, `dest` included. A bin that gets a larger one becomes NaN; of NumPy
-        arrays the call raises OverflowError.
+        Upper bound of ``abs(value)`` over all finite values, `dest` included. A larger one
+        makes its bin NaN; with NumPy arrays the call raises OverflowError.
     bits : int, optional
         32 or 64; defaults to those of `dtype`.
     count : int
-        How many values one bin gets at most, with `dest`: less than 2^47. Beyond the default a value takes more words.
+        Upper bound of the values per bin, with `dest`: less than 2^47. Beyond the default a value takes more words.
 
     Notes
     -----

@@ -33,6 +33,7 @@ _DTYPES = {name: dtype for dtype, name in _C_NAMES.items() if dtype.kind != "b"}
     "unsigned": np.dtype(np.uint32),
     "unsigned int": np.dtype(np.uint32),
     "unsigned long": np.dtype(np.uint64),
+    **{f"{kind}{8 * size}_t": np.dtype(f"{kind[0]}{size}") for kind in ("int", "uint") for size in (1, 2, 4, 8)},
     "cfloat_t": np.dtype(np.complex64),
     "cdouble_t": np.dtype(np.complex128),
 }
@@ -58,8 +59,8 @@ def supported_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
     """
     try:
         found = np.dtype(dtype)
-    except TypeError as error:
-        raise TypeError(f"{argument}: expected a NumPy dtype, got {dtype!r}") from error
+    except TypeError:
+        raise TypeError(f"{argument}: expected a NumPy dtype, got {dtype!r}") from None
     if found.names is not None:
         c_alignment(found, argument)
         return found

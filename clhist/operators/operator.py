@@ -70,50 +70,48 @@ class Lifted:
 
 @dataclass(frozen=True, init=False, repr=False)
 class Operator:
-    """An associative and commutative operator with its neutral element (SC'20, Fig. 1b).
+    """An associative and commutative operator with its identity element (SC'20, Fig. 1b).
 
-    Values and results are of `dtype`; while the histogram is computed a bin holds an `accumulator`, made from a value
-    by `lift`, joined with another by `combine` and turned into a result by `finish`. Mostly the two types are one.
+    Values and results are of `dtype`. A bin holds an `accumulator` in between: `lift` makes it from
+    a value, `combine` joins two, `finish` makes the result. Mostly both types are the same.
 
     Parameters
     ----------
     dtype : dtype-like
         Type of the values and of the bins: a boolean, an integer, a float, a complex number or a structured dtype laid
-        out as C does it.
+        out as in C.
     combine : str, or mapping of str to Operator
-        C expression of two accumulators `a` and `b`. Must be associative and commutative: the order in which values
-        meet is not defined. A mapping makes a product: each field of the accumulator has its own operator, and is
-        updated by itself; see `clhist.operators.product`.
+        C expression combining two accumulators `a` and `b`. Must be associative and commutative: the order of values is
+        undefined. A mapping makes a product: each field of the accumulator has its own operator and is updated
+        separately; see `clhist.operators.product`.
     neutral : scalar or tuple
-        The accumulator that changes nothing: ``combine(neutral, b) == b``. Bins that get no value hold it. Not given
-        for a product.
+        Identity element: ``combine(neutral, b) == b``. Bins without values hold it. Omit it for a product.
     name : str, optional
-        What to call it in plans and errors; defaults to the recognised operation, or to "custom".
+        Name in plans and errors. Defaults to the recognised operation, or to "custom".
     accumulator : dtype-like, optional
-        Type of an accumulator. Defaults to `dtype`, or to 32 bits where `combine` is a known operation on narrower
-        integers, which no hardware updates atomically. Not given for a product, which derives it.
+        Type of an accumulator. Defaults to `dtype`, or to 32 bits for known operations on narrower integers, which no
+        hardware updates atomically. Omit it for a product.
     lift : str, optional
-        C expression of a value `v` that gives its accumulator. Defaults to conversion.
+        C expression making an accumulator from a value `v`. Defaults to conversion.
     finish : str, optional
-        C expression of an accumulator `a` that gives the result. Defaults to conversion; must be given if `lift` is
-        and the two types differ.
+        C expression making the result from an accumulator `a`. Defaults to conversion; required with `lift` if the
+        types differ.
     preamble : str, optional
-        C functions and types that the expressions use. The types of values and accumulators are called ``value_t`` and
-        ``accumulator_t`` there.
+        C functions and types that the expressions use. ``value_t`` and ``accumulator_t`` are the types of values and
+        accumulators.
     lifted : Operator or sequence of Lifted, optional
-        Operators on the same `dtype` with the same results, whose accumulators hardware can update better. One is
-        taken where work-items share copies and its update is the better one.
+        Operators on the same `dtype` with the same results and cheaper updates, for copies that work-items share.
     positional : bool
-        Whether a value is a (value, index) pair whose index `clhist.reduce_by_index` may take from the position.
+        Whether values are (value, index) pairs whose index `clhist.reduce_by_index` may take from the position.
     most_values : int, optional
-        How many values one bin can take before its accumulator goes wrong. Calls that may give it more are refused;
-        of a product it is the least of its operators'.
+        Upper bound of the values per bin that an accumulator can hold. Calls that may exceed it are refused. A product
+        has the least bound of its operators.
     largest : float, optional
-        The largest magnitude of a value. Of a larger one `finish` must make the NaN that
+        Largest magnitude of a value. `finish` must turn larger ones into the NaN that
         `clhist.operators.fixed_point.check_range` knows.
     verified : bool
-        Whether `combine` is known to be associative and commutative and `neutral` to be neutral for all values that
-        occur. If not, and NumPy has no such operation, `clhist.reduce_by_index` checks it once; see `check`.
+        Skip the check of associativity, commutativity and identity that `clhist.reduce_by_index` makes once for custom
+        operators; see `check`.
 
     Raises
     ------
@@ -171,7 +169,7 @@ class Operator:
             held = _accumulator_of(dtype, combine, accumulator)
             _check_conversions(dtype, held, lift, finish)
             if neutral is None:
-                raise ValueError(f"neutral: None does not fit {dtype}; expected what changes nothing under {combine!r}")
+                raise ValueError(f"neutral: None does not fit {dtype}; expected the identity element of {combine!r}")
             neutral = same_value(neutral, dtype if accumulator is None else held, "neutral")
             operation = recognise(combine, held)
             if operation in _NEUTRAL and neutral != held.type(_NEUTRAL[operation]):
@@ -227,13 +225,13 @@ class Operator:
         return not self.verified and any(part.operation is None for part in self.parts)
 
     def check(self, samples: Any = 1000, queue: Any = None) -> Any:
-        """Check on the device that ⊕ associates and commutes, and that the neutral element is neutral.
+        """Check on the device that the operator is associative and commutative, and its identity element neutral.
 
         Parameters
         ----------
         samples : int or array of `dtype`
-            How many pairs and triples of random and special values to combine (0, 1, -1, the extremes of integers,
-            infinities), or the values to combine with each other, for an operator that is only defined on some.
+            Number of pairs and triples of random and special values (0, 1, -1, extremes, infinities) to combine, or the
+            values to combine, for an operator that is only defined on some.
         queue : pyopencl.CommandQueue, optional
             Defaults to the default one.
 
@@ -245,8 +243,8 @@ class Operator:
         Raises
         ------
         ValueError
-            If a law does not hold; the message shows the values and both results. Floats may differ by rounding; what
-            overflows, or becomes NaN of numbers, is left out.
+            If a law does not hold; the message shows the values and both results. Floats may differ by rounding;
+            overflows are ignored.
 
         Examples
         --------

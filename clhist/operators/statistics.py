@@ -18,19 +18,19 @@ from clhist.operators.operator import Operator
 
 
 def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
-    """The mean of the values, NaN for a bin without; sum and number are updated by their own atomics.
+    """The mean of the values, NaN for empty bins; sum and count are updated by separate atomics.
 
     Parameters
     ----------
     dtype : dtype-like
         A float or a complex number: type of the values and of the result.
     accumulator : dtype-like
-        In which values, or the parts of complex ones, are summed. A device without double precision needs float32,
-        which is right for thousands of values a bin and wrong for millions: a large sum swallows small values.
+        Type of the sum. A device without double precision needs float32, which is accurate for thousands of values per
+        bin, not for millions.
 
     Notes
     -----
-    `dest`, where there is one, counts as a value of its bin; give a shape in its place to begin with nothing.
+    A `dest` counts as one value per bin; pass a shape instead to start from the identity element.
     """
     found, held = (
         dtype_of_kind(dtype, "fc", "a float or a complex number", "dtype"),
@@ -49,21 +49,21 @@ def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
 
 
 def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
-    """The variance of the values, NaN for a bin with no more than `ddof` of them.
+    """The variance of the values, NaN for bins with at most `ddof` of them.
 
     Parameters
     ----------
     dtype : dtype-like
         float32 or float64: type of the values and of the result.
     ddof : int
-        What is subtracted from the number of values in the divisor, as in `numpy.var`.
+        Delta degrees of freedom, as in `numpy.var`.
     accumulator : dtype-like
-        In which it is computed; see `mean`.
+        Type of the computation; see `mean`.
 
     Notes
     -----
-    Number, mean and sum of squared deviations are combined together (Chan, Golub, LeVeque 1979), which cancels nothing
-    but needs a lock where work-items share copies. `product` of sums is faster where the mean is small.
+    Number, mean and sum of squared deviations are combined together (Chan, Golub, LeVeque 1979), which avoids
+    cancellation but needs a lock for shared copies. `product` of sums is faster where the mean is small.
     """
     found, real_dtype = float_dtype(dtype), float_dtype(accumulator, "accumulator")
     if not isinstance(ddof, int | np.integer) or ddof < 0:

@@ -43,6 +43,18 @@ _UFUNCS: dict[np.ufunc, Callable[[DTypeLike], Operator]] = {
 _BY_NAME = {ufunc.__name__: ready for ufunc, ready in _UFUNCS.items()}
 
 
+def _shown(op: object) -> str:
+    dtype, shape = getattr(op, "dtype", None), getattr(op, "shape", None)
+    return f"an array of {dtype} of shape {shape} (are the arguments in order?)" if shape else repr(op)
+
+
+def factory_hint(op: object) -> str:
+    """Return what to say of a function of `clhist.operators` where its operator is expected; nothing of others."""
+    if not getattr(op, "__module__", "").startswith("clhist.operators") or not callable(op):
+        return ""
+    return f"; call it with a dtype: clhist.operators.{getattr(op, '__name__', '')}(np.float32)"
+
+
 def as_operator(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
     """Return the operator on `dtype` that `op` stands for.
 
@@ -69,11 +81,13 @@ def as_operator(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
     ready = _UFUNCS.get(op) if isinstance(op, np.ufunc) else None
     if isinstance(op, str):
         ready = _BY_NAME.get(recognise(op, found) or "")
+    if ready is None and factory_hint(op):
+        raise TypeError(f"{argument}: expected a clhist.Operator, got {op!r}{factory_hint(op)}")
     if ready is None:
         names = ", ".join(f"np.{name}" for name in _BY_NAME)
         raise TypeError(
             f"{argument}: expected a clhist.Operator, a C expression of a and b that is known, or one of "
-            f"{names}; got {op!r}. Others are written as clhist.Operator(dtype, combine, neutral)"
+            f"{names}; got {_shown(op)}. Others are written as clhist.Operator(dtype, combine, neutral)"
         )
     try:
         if found.names is not None and isinstance(op, np.ufunc):  # field by field

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from html import escape
 from math import ceil
 from typing import Any, ClassVar, TypeVar
 
@@ -149,8 +150,18 @@ class Plan:
             f"{names}{self.num_elements:,} elements into {self.what()} on {self.profile}: {self.update} updates in "
             f"{self.memory} memory{self.how()}{refused}, copies M = {self.copies}, cooperation C = {self.cooperation}, "
             f"passes S = {self.passes} of {self.bins_per_pass:,} bins, {self.work_groups} work-groups "
-            f"of {self.work_group_size}" + (f", predicted {self.seconds * 1e6:.0f} us" if self.seconds else "")
+            f"of {self.work_group_size}" + (f", predicted {self.seconds * 1e6:.0f} µs" if self.seconds else "")
         )
+
+    def _repr_html_(self) -> str:
+        """Return the plan for a notebook: itself in words, and its steps as a table."""
+        head = "".join(f"<th>{title}</th>" for title in ("", "value", "SC'20", "formula"))
+        rows = (
+            f"<tr><td>{escape(step.symbol)}</td><td>{step.value:,.6g}</td><td>{escape(step.equation)}</td>"
+            f"<td>{escape(step.formula)}</td></tr>"
+            for step in self.steps
+        )
+        return f"<p>{escape(str(self))}</p><table><tr>{head}</tr>{''.join(rows)}</table>"
 
     def what(self) -> str:
         """Return what is filled, in words."""
@@ -219,7 +230,7 @@ def make_plan(
 ) -> P:
     """Return the plan of a strategy: `sharers` work-items share `copies` copies; `details` are of its class."""
     cooperation = ceil(sharers / copies)
-    # A GPU's native atomics on local memory are faster than a load and a store (measured, docs/performance.md).
+    # A GPU's native atomics on local memory are faster than a load and a store (measured, docs/notebook).
     native_on_gpu = update == "native" and not load.on_cpu
     if cooperation == 1 and load.choices.update is None and update != "sort" and not native_on_gpu:
         update = "private"

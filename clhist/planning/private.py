@@ -6,19 +6,31 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
+from clhist.planning.private_rates import PrivateRates
 from clhist.planning.workload import Workload
 
 # On a CPU an update of a shared copy costs four to forty of a private one (PoCL and Intel's runtime, see
-# docs/performance.md), so a work-item keeps its copy as long as initialising and combining it is not more work than its
+# docs/notebook), so a work-item keeps its copy as long as initialising and combining it is not more work than its
 # elements are.
 ELEMENTS_PER_BIN = 0.25
 
 
+# Most copies that a work-item of a CPU updates in turn: elements of one round of its loop.
+MOST_TURNS = 8
+# More copies may make uniform bins, with which rates are measured, so much slower: skewed ones gain more from them.
+_LOST_TO_SKEW = 1.05
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivatePlan(Plan):
-    """A copy in global memory for each work-item."""
+    """Copies in global memory for each work-item: `turns` of them, to which neighbouring elements go in turn."""
 
     strategy: ClassVar[str] = "private"
+
+    turns: int = 1
+
+    def how(self) -> str:
+        return f", {self.turns} copies for each work-item in turn" if self.turns > 1 else ""
 
 
 def private_copies(load: Workload) -> Plan:
@@ -36,6 +48,7 @@ def private_copies(load: Workload) -> Plan:
     copies = load.affordable(copies, "private")
     group = min(group, copies)
     copies -= copies % group  # whole work-groups
+    turns = _turns(load, trace, copies)
     passes = int(trace.step("S", min(choices.passes or 1, max(load.bins)), "", "one, or forced"))
     trace.step("C", 1, "", "no sharing")
     return make_plan(
@@ -44,9 +57,32 @@ def private_copies(load: Workload) -> Plan:
         trace,
         memory="global",
         update="private",
-        copies=copies,
+        copies=copies * turns,
         passes=passes,
         group=group,
         groups=copies // group,
         sharers=copies,
+        turns=turns,
     )
+
+
+def _turns(load: Workload, trace: Trace, work_items: int) -> int:
+    """Return how many copies each work-item updates in turn: a power of two.
+
+    An update waits for the one before it if that is of the same bin, so with few bins several copies are faster: K
+    copies of H bins about as fast as one of K H bins. Which that is, rates say.
+    """
+    if not load.on_cpu or len(load.bins) > 1 or load.max_pairs != 1:
+        return 1
+    most = min(MOST_TURNS, load.affordable(work_items * MOST_TURNS, "private") // work_items)
+    if load.choices.copies is not None:
+        turns = 1 << (min(most, max(1, load.choices.copies // work_items)).bit_length() - 1)
+        return int(trace.step("K", turns, "", "forced: M / T"))
+    rates = PrivateRates.of(load.profile.rates, load.counts, load.bin_bytes[0])
+    if rates is None:
+        return 1
+    each = [1 << k for k in range(MOST_TURNS.bit_length()) if 1 << k <= most]
+    times = [rates.nanoseconds(load.size, load.num_bins, work_items, turns) for turns in each]
+    turns = max(turns for turns, time in zip(each, times, strict=True) if time <= _LOST_TO_SKEW * min(times))
+    source = load.profile.sources.get("rates", "measured rates")
+    return int(trace.step("K", turns, "", f"copies of a work-item in turn, by {source}"))

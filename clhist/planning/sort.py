@@ -11,7 +11,7 @@ from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_pla
 from clhist.planning.problem import FREE
 from clhist.planning.workload import Workload
 
-# Sorting pairs and combining neighbours (Listing 4), measured on an H200 (docs/performance.md): what a pair costs for
+# Sorting pairs and combining neighbours (Listing 4), measured on an H200 (docs/notebook): what a pair costs for
 # each 8 bits of the number of bins, what one of three launches for each two bits costs, and what an update costs that
 # waits for the one before it (2.5 to 10 us). Sorting is taken where locks are predicted to take so many times as long.
 SORT_NANOSECONDS = 0.1

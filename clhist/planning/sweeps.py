@@ -26,7 +26,7 @@ from clhist.planning.updates import (
 from clhist.planning.workload import Workload
 
 # On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums, an addition of
-# 64 bits 191; in three passes and more the addition in global memory is ahead (docs/performance.md).
+# 64 bits 191; in three passes and more the addition in global memory is ahead (docs/notebook/performance.md).
 _PASSES_WORTH_A_WIDER_BIN = 2
 
 T = TypeVar("T")

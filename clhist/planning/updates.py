@@ -29,7 +29,7 @@ class Update:
         Passes over local memory up to which it is preferred to global memory: the switching point of section V-A.
     passes_worth_partitioning, most_partitions : int or None
         Passes from which partitioning the pairs was faster on an H200, and the partitions up to which
-        (docs/performance.md); None if never.
+        (docs/notebook); None if never.
     replaceable : bool
         Whether the next one takes its place where a compiler rejects it.
     """
@@ -55,7 +55,7 @@ SORT = "sort"  # what a caller may ask for besides: sorting the pairs takes the 
 SORT_WORDS = "pairs are sorted by bin and scanned, Listing 4 of the paper"
 FORCEABLE = (*UPDATES, SORT)
 
-# Copies of a work-group beyond which none is faster, measured on an H200 (docs/performance.md): filling and combining
+# Copies of a work-group beyond which none is faster, measured on an H200 (docs/notebook): filling and combining
 # them costs more than work-items that collide in a bin. 64-bit and float additions are loops in NVIDIA's local memory.
 _USEFUL_COPIES = {"private": 1, "looping": 128, "cas": 512, "lock": 256}
 _USEFUL_CELLS, _MOST_NATIVE_COPIES, _MOST_FAST_COPIES = 8192, 8, 32

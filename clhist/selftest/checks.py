@@ -53,7 +53,7 @@ class Check:
         except AssertionError as error:
             status, words, doubtful = WRONG, str(error), True
         except BuildError as error:
-            status, words, doubtful = WRONG, f"BuildError: {str(error).rpartition(chr(10) * 2)[2]}", True
+            status, words, doubtful = WRONG, f"BuildError: {error}", True
         except Exception as error:  # of a driver, anything may come
             status, words = WRONG, f"{type(error).__name__}: {error}"
         doubts = self.needs if doubtful else frozenset()

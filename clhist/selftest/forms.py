@@ -18,6 +18,7 @@ from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
 from clhist.selftest.reference import assert_same, folded
 from clhist.selftest.updates import expect
+from clhist.typing import Memory, Update
 
 _SIZE, _BINS = 3001, 61
 _TINY = 1501  # elements
@@ -27,6 +28,12 @@ _CHOICES: list[dict[str, Any]] = [
     {"memory": "global", "passes": 3, "copies": 2},
     {"memory_budget": 2**20},
 ]
+_HOLDING: tuple[tuple[Update, Memory], ...] = (  # updates that hold a bin, and in which memory
+    ("cas", "local"),
+    ("cas", "global"),
+    ("lock", "local"),
+    ("lock", "global"),
+)
 _ONE = operators.add(np.int32)
 
 Form = Callable[["Setting"], None]
@@ -256,7 +263,7 @@ def _held_bins(at: Setting) -> None:
     if "clhist_hot_value" not in kernel.source(kernel.plan(_SIZE, 3, update="cas")):
         raise NotAvailableError("work-items of a CPU hold no bins")
     for name in ("all in one", "half in one", "one of two", "zipf"):
-        for update, memory in (("cas", "local"), ("cas", "global"), ("lock", "local"), ("lock", "global")):
+        for update, memory in _HOLDING:
             size = at.few(20_011)
             bins, values = drawn(name, at.rng, size, 97), at.rng.integers(-9, 9, size).astype(np.float32)
             expected = reference(np.add, bins, values, 97, dtype=np.float32)

@@ -161,6 +161,7 @@ def _check(
     if inputs == "tiny":
         most = 300 if update == "private" else 1500  # a copy for each work-item takes long to clear
         calls = [(PLAIN, forced)] + [(each, {}) for each in _TINY_INPUTS if each[2] <= most]
+        calls += [(_MANY_BINS, forced)] * (memory == "partitioned")  # most partitions are empty
     if thorough:
         calls += [(each, forced) for each in _MORE_INPUTS] + [(_MANY_BINS, {})]
     if thorough and memory != "partitioned" and update != "sort":

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
 
-from clhist.strategies import blog, handbook, later, sc20, shams_kennedy, thesis
+from clhist.strategies import blog, futhark, handbook, later, sc20, shams_kennedy, thesis
 from clhist.strategies.problem import Chosen, Problem, Recipe
 
 _BLOG = "Histogram in CUDA (blog)"
@@ -17,6 +17,7 @@ _HANDBOOK = "CUDA Handbook, histogram chapter"
 _SHAMS = "Shams & Kennedy 2007"
 _THESIS = "MSc thesis, Generalised Reductions in Futhark"
 _SC20 = "SC'20, Compiling Generalized Histograms for GPU"
+_FUTHARK = "Futhark, CodeGen/ImpGen/GPU/SegHist.hs"
 _CUB = "CUB, agent_histogram.cuh"
 _RAFT = "RAFT, stats/detail/histogram.cuh"
 
@@ -130,6 +131,9 @@ def _all() -> Iterable[Strategy]:
             name = f"sc20/{atomic}/{place or 'auto'}"
             yield _strategy(name, f"{_SC20}, III and V-A", sc20.copies, any_bins, atomic, place, operators="any")
     yield _strategy("sc20/sort", f"{_SC20}, Listing 4; {_THESIS}, 3.1", sc20.sort, any_bins, operators="any")
+    for atomic in futhark.UPDATES:
+        name = f"futhark/{atomic}"
+        yield _strategy(name, _FUTHARK, futhark.segmented_histogram, any_bins, atomic, operators="any")
     yield _strategy("cub", _CUB, later.cub, local)
     for bits in later.BITS:
         yield _strategy(f"raft/bits/{bits}", _RAFT, later.raft_bits, f"{bits} bits of local memory for each bin", bits)

@@ -25,7 +25,8 @@ from clhist.strategies.problem import COUNTER_BYTES, Chosen, Limits, Local, NotA
 from clhist.strategies.registry import Strategy
 
 _UINT = np.dtype(np.uint32)
-_CLEAR = (Parameter("__global uint *", "cells", None), Parameter("const uint", "words", _UINT))
+# Copies for each work-item may be more than 2^32 words together.
+_CLEAR = (Parameter("__global uint *", "cells", None), Parameter("const ulong", "words", np.dtype(np.uint64)))
 _CLEAR_GROUP, _CLEAR_GROUPS = 64, 1024
 _LONGEST = 4.0  # seconds: what takes longer is timed once
 _RUNS, _SECONDS = (3, 9), 0.3  # least and most runs; about what is spent on them

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from pathlib import Path
 
 import click
@@ -22,8 +19,9 @@ from clhist.cli.bench import skew as bench_skew
 from clhist.cli.bench import table as bench_table
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS
+from clhist.cli.bench.peer_problems import PROBLEMS
 from clhist.cli.bench.suite import Request, Suite
-from clhist.cli.main import profile_option
+from clhist.cli.console import Console, check_writable, shared_options
 from clhist.cli.plan import Number
 from clhist.opencl.device import device_kind
 
@@ -50,36 +48,32 @@ class Size(Number):
         return found
 
 
-def _file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse before anything is measured what could not be written afterwards."""
-    if path is not None and not os.access(path.absolute().parent, os.W_OK):
-        raise click.BadParameter(
-            f"expected a file in a directory that can be written, got {str(path)!r}", context, option
-        )
-    if path is not None and option.name == "plot" and path.suffix.lower() not in bench_plot.FORMATS:
-        raise click.BadParameter(f"expected a file {', '.join(bench_plot.FORMATS)}, got {str(path)!r}", context, option)
+def _plot_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None:
+        check_writable(context, option, path, bench_plot.FORMATS)
+        bench_plot.require_matplotlib()
     return path
 
 
-_PATH = click.Path(dir_okay=False, writable=True, path_type=Path)
-
-
 @click.command(
-    epilog="Operators:\n\n\b\n" + "\n".join(f"{name:8} {benched.text}" for name, benched in OPERATORS.items())
+    epilog="Operators:\n\n\b\n"
+    + "\n".join(f"{name:8} {benched.text}" for name, benched in OPERATORS.items())
+    + "\n\nFunctions of --suite peers:\n\n\b\n"
+    + "\n".join(f"{name:16} {problem.text}" for name, problem in PROBLEMS.items())
 )
 @click.option(
     "--suite",
     type=click.Choice(list(SUITES)),
     default="operators",
     show_default=True,
-    help="What to measure; docs/bench.md says how.",
+    help="What to measure.",
 )
 @click.option(
     "-n",
     "--num-elements",
     type=Size(),
     metavar="N",
-    help="Elements of the input: 50M, 5e7. [default: 50M on a GPU, 10M on a CPU; latency: 1000]",
+    help="Elements of the input: 50M, 5e7. [default: 50M on a GPU, 10M on a CPU; peers: 25M; latency: 1000]",
 )
 @click.option(
     "-H",
@@ -88,14 +82,14 @@ _PATH = click.Path(dir_okay=False, writable=True, path_type=Path)
     type=Size(),
     multiple=True,
     metavar="BINS",
-    help="Bins. Several times for more. [default: those of the suite]",
+    help="Bins. Repeatable. [default: the suite's]",
 )
 @click.option(
     "--op",
     "operations",
-    type=click.Choice(list(OPERATORS)),
+    type=click.Choice(list(dict.fromkeys((*OPERATORS, *PROBLEMS)))),
     multiple=True,
-    help="What to compute: see below. Several times for more. [default: those of the suite]",
+    help="What to compute, see below. Repeatable. [default: the suite's]",
 )
 @click.option(
     "--race-factor",
@@ -103,52 +97,51 @@ _PATH = click.Path(dir_okay=False, writable=True, path_type=Path)
     type=Size(),
     multiple=True,
     metavar="RF",
-    help="BINS elements in a row touch BINS / RF bins, made as in SC'20: bin = random % max(1, BINS / RF) * RF; and "
-    "the plan is told so. Several times for more. [default: 1; model: 1 and 63]",
-)
-@profile_option
-@click.option(
-    "--json", "json_file", type=_PATH, callback=_file, help="Also write everything, in seconds, into this file."
+    help="BINS consecutive elements touch BINS / RF bins, as in SC'20: bin = random % max(1, BINS / RF) * RF. The "
+    "plan uses it. Repeatable. [default: 1; model: 1 and 63]",
 )
 @click.option(
-    "--plot", type=_PATH, callback=_file, help="Also draw it into this .png, .svg or .pdf (needs matplotlib)."
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_plot_file,
+    metavar="FILE",
+    help="Draw the times into a .png, .svg or .pdf (needs matplotlib).",
 )
+@shared_options()
 def bench(
+    console: Console,
     suite: str,
     num_elements: int | None,
     bins: tuple[int, ...],
     operations: tuple[str, ...],
     race_factors: tuple[int, ...],
-    json_file: Path | None,
     plot: Path | None,
 ) -> None:
-    """Time clhist on random input, which is made on the device.
+    """Time clhist, alone or beside others, on random input made on the device.
 
     \b
     Suites:
-      operators  a table of operators and numbers of bins
-      model      the automatic plan against fixed numbers of copies: SC'20, Fig. 7
-      peers      beside NumPy, Numba, boost-histogram, PyTorch, CuPy, JAX as far as installed
-      latency    calls on few elements: what the host spends
-      skew       bins that are sorted, Zipf, half or all in one, against uniform ones
-      groups     statistics of groups beside pandas and NumPy
-      hist       histogram objects beside boost-histogram with threads, and CuPy as cuda-histogram uses it
-      histogram  histogram, histogram2d, binned_statistic beside NumPy, SciPy, boost-histogram, CuPy
+      operators  operators by numbers of bins
+      model      the automatic plan against fixed numbers of copies (SC'20, Fig. 7)
+      peers      every public function beside NumPy, SciPy, pandas, Numba,
+                 boost-histogram, PyTorch, CuPy, JAX, if installed, and loops of C
+      latency    host time of small calls
+      skew       sorted, Zipf and single-bin inputs against uniform ones
+      groups     group-by statistics beside pandas and NumPy
+      hist       histogram objects beside boost-histogram, and CuPy as cuda-histogram uses it
+      histogram  histogram functions beside NumPy, SciPy, boost-histogram, CuPy
 
-    Every result is compared with NumPy's before it is timed. "kernel" is the device's time by its events, "call" that
-    of a whole call on device arrays in a pipelined loop, both medians of several; "spread" is the largest less the
-    smallest of these, relative to the median. F is the time to read the input once, measured in the same run: nothing
-    can be faster. The input is larger than the device's cache, or there are several to take turns.
+    Every result is compared with NumPy's before it is timed. "kernel" is the device time from its events; "call" is a
+    whole call on device arrays in a pipelined loop. Both are medians; "spread" is (largest - smallest) / median. F is
+    the time to read the input once, measured in the same run: a lower bound. Inputs exceed the device's cache.
 
     \b
-    Example: two operators of the paper, and its figure 7
+    Example: two operators of the paper, and its Fig. 7
       clhist bench --op count --op argmax -H 31 -H 196607 --race-factor 1 --race-factor 63
       clhist bench --suite model -n 50M --plot figure7.png --json figure7.json
     """
     chosen = SUITES[suite]
     _check(suite, chosen, operations, race_factors)
-    if plot:
-        bench_plot.require_matplotlib()
     lab = Lab(clhist.default_queue())
     request = Request(
         num_elements or chosen.num_elements or _ELEMENTS[device_kind(lab.device)],
@@ -161,32 +154,30 @@ def bench(
             )
         ),
     )
-    click.echo(bench_report.header(lab, request))
-    rows, complete = _measured(lab, chosen, request)
+    if console.prints_text:
+        click.echo(bench_report.header(lab, request))
+    rows, complete = _measured(console, lab, chosen, request)
+    text = ""
     if rows:
         lines = [*bench_report.notes(rows), *bench_report.floors(rows), *chosen.summary(rows)]
-        click.echo("\n".join(["", bench_report.table_text(rows, chosen.columns), *([""] if lines else []), *lines]))
-    if json_file:
-        record = bench_report.record(suite, lab, request, rows, complete=complete)
-        json_file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        text = "\n".join(["", bench_report.table_text(rows, chosen.columns), *([""] if lines else []), *lines])
+    console.report(bench_report.record(suite, lab, request, rows, complete=complete), text)
     panels = chosen.panels(rows)
     if plot and panels:
         title = f"{request.num_elements:,} elements on {lab.device.name.strip()}"
         bench_plot.draw(panels, title, plot)
     if not complete:
-        raise click.Abort
+        raise KeyboardInterrupt
     failed = sum("failed" in row for row in rows)
     if failed:
         raise click.ClickException(f"{failed} of {len(rows)} rows are wrong or failed: see the notes below the table")
 
 
-def _measured(lab: Lab, chosen: Suite, request: Request) -> tuple[list[Row], bool]:
+def _measured(console: Console, lab: Lab, chosen: Suite, request: Request) -> tuple[list[Row], bool]:
     """Return the rows, and whether they are all: Ctrl-C keeps what was measured before."""
     rows: list[Row] = []
     try:
-        with click.progressbar(
-            length=chosen.steps(request), file=sys.stderr, show_pos=True, item_show_func=lambda item: item
-        ) as bar:
+        with console.progress("bench", chosen.steps(request)) as bar:
             for what, found in chosen.run(lab, request):
                 rows += found
                 bar.update(1, what)

@@ -20,7 +20,7 @@ from clhist.cli.bench.timing import Samples
 from clhist.opencl.arrays import is_device_array
 
 _ROUNDS = 5
-_STATISTICS = {"five statistics": ("mean", "std", "min", "max", "count"), "median": ("median",)}
+STATISTICS = {"five statistics": ("mean", "std", "min", "max", "count"), "median": ("median",)}
 _ON_DEVICE, _ON_HOST = "clhist, device arrays", "clhist, NumPy arrays"
 _CLOSE = 1e-4  # of float32, relative to a standard deviation of 1
 
@@ -33,7 +33,7 @@ def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
         rng = np.random.default_rng(1)
         keys = rng.integers(0, groups, request.num_elements).astype(np.int32)
         values = rng.normal(size=request.num_elements).astype(np.float32)
-        for what, names in _STATISTICS.items():
+        for what, names in STATISTICS.items():
             common = {"function": what, "num_elements": request.num_elements, "num_bins": groups}
             yield f"{what}, H = {groups:,}", [common | row for row in _rows(lab, keys, values, groups, names)]
 
@@ -43,11 +43,11 @@ def _rows(lab: Lab, keys: np.ndarray, values: np.ndarray, groups: int, names: tu
     calls: dict[str, Callable[[], Found]] = {
         _ON_HOST: partial(_clhist, keys, values, groups, names, lab),
         _ON_DEVICE: partial(_clhist, device_keys, device_values, groups, names, lab),
-        "NumPy": partial(_numpy, keys, values, groups, names),
+        "NumPy": partial(numpy_statistics, keys, values, groups, names),
     }
     if importlib.util.find_spec("pandas") is not None:
         calls["pandas"] = _pandas(keys, values, groups, names)
-    reference = _numpy(keys, values, groups, names)
+    reference = numpy_statistics(keys, values, groups, names)
     rows: dict[str, Row] = {}
     for name, call in calls.items():
         start = time.perf_counter()
@@ -77,7 +77,8 @@ def _clhist(keys: Any, values: Any, groups: int, names: tuple[str, ...], lab: La
     return found
 
 
-def _numpy(keys: np.ndarray, values: np.ndarray, groups: int, names: tuple[str, ...]) -> Found:
+def numpy_statistics(keys: np.ndarray, values: np.ndarray, groups: int, names: tuple[str, ...]) -> Found:
+    """Return statistics of groups as one computes them by NumPy."""
     if names == ("median",):
         order = np.lexsort((values, keys))
         ends = np.cumsum(np.bincount(keys, minlength=groups))
@@ -126,14 +127,14 @@ SUITE = Suite(
     default_operations=(),
     bins=(2000,),
     race_factors=(),
-    steps=lambda request: len(_STATISTICS) * len(request.bins),
+    steps=lambda request: len(STATISTICS) * len(request.bins),
     run=run,
     columns=(
         ("function", lambda row: row["function"]),
         bench_suite.BINS,
         ("implementation", lambda row: row["implementation"]),
         ("first call ms", lambda row: f"{row['first'] * 1e3:,.0f}"),
-        ("call us", lambda row: microseconds(row, "call")),
+        ("call µs", lambda row: microseconds(row, "call")),
         ("spread", lambda row: bench_suite.spread(row, "call")),
         ("x clhist", lambda row: times(row, "per_clhist")),
     ),

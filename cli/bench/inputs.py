@@ -49,8 +49,8 @@ __kernel void make(__global %(type)s *bins, const ulong weights_at, const ulong 
 MULTIPLIER = 2654435761  # odd: what `keys` makes of different positions is different
 NO_KEY = -(2**31)  # less than every key
 _BOUNDARY = 256  # bytes: where an array begins
-_MOST_COPIES = 64
-_CACHES = 2  # how many times the last-level cache is read before an input comes again
+MOST_COPIES = 64
+CACHES = 2  # how many times the last-level cache is read before an input comes again
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ class Input:
         numbers += np.uint32(spec.num_bins), np.uint32(spec.race_factor)
         base: Any = first.base_data
         kernel(queue, (items,), None, base, *numbers)
-        needed = ceil(_CACHES * cache / spec.nbytes(False))
-        self.is_cold = needed <= _MOST_COPIES
-        self.copies = [first, *(first.copy() for _ in range(min(needed, _MOST_COPIES) - 1))]
+        needed = ceil(CACHES * cache / spec.nbytes(False))
+        self.is_cold = needed <= MOST_COPIES
+        self.copies = [first, *(first.copy() for _ in range(min(needed, MOST_COPIES) - 1))]
         queue.finish()
 
     def arrays(self, names: Sequence[str]) -> list[tuple[cl_array.Array, ...]]:

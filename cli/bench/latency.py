@@ -87,7 +87,7 @@ SUITE = Suite(
         ("arrays", lambda row: row["arrays"]),
         bench_suite.BINS,
         ("first call ms", lambda row: f"{row['first'] * 1e3:,.1f}"),
-        ("host us", lambda row: microseconds(row, "host")),
+        ("host µs", lambda row: microseconds(row, "host")),
         ("spread", lambda row: bench_suite.spread(row, "host")),
         *bench_suite.CALL,
     ),

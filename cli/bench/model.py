@@ -114,7 +114,7 @@ _COLUMNS: tuple[Column, ...] = (
     *bench_suite.KERNEL,
     bench_suite.KERNEL_FLOOR,
     ("best M,S", lambda row: _copies(row["best"]) if "best" in row else "-"),
-    ("kernel us", lambda row: microseconds(row.get("best", {}), "kernel")),
+    ("kernel µs", lambda row: microseconds(row.get("best", {}), "kernel")),
     ("vs best", _percent),
 )
 

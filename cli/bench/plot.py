@@ -7,9 +7,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-import click
-
 from clhist.cli.bench.suite import Panels
+from clhist.cli.console import InputError
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -19,7 +18,7 @@ def require_matplotlib() -> None:
     try:
         import_module("matplotlib")
     except ImportError as error:
-        raise click.ClickException('--plot: needs matplotlib: pip install "clhist[plot]"') from error
+        raise InputError('--plot: needs matplotlib: pip install "clhist[plot]"') from error
 
 
 def draw(panels: Panels, title: str, path: Path) -> None:

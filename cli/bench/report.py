@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import os
 import platform
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import clhist
 from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.suite import Column, Request
-from clhist.cli.main import bytes_text, table
+from clhist.cli.tables import bytes_text, grid
 from clhist.hardware.profile_files import PARAMETERS
 
-_PACKAGES = ("numpy", "pyopencl", "numba", "boost-histogram", "torch", "cupy", "jax")
-_LEFT = ("op", "plan", "update", "memory", "function", "arrays", "bins are", "implementation")
+_PACKAGES = ("numpy", "pyopencl", "numba", "boost-histogram", "pandas", "scipy", "torch", "cupy", "jax")
+_LEFT = ("op", "plan", "update", "memory", "function", "arrays", "bins are", "implementation", "strategy")
+_KEYS = ("op", "H", "RF", "function", "arrays", "bins are", "implementation", "strategy")  # what tells rows apart
 
 
 def header(lab: Lab, request: Request) -> str:
@@ -26,12 +29,23 @@ def header(lab: Lab, request: Request) -> str:
     return (
         f"{request.num_elements:,} elements on {device.name.strip()} ({_version(lab)}, driver "
         f"{device.driver_version.strip()}), {device.max_compute_units} compute units\n"
-        f"profile {lab.profile.name}, last-level cache {bytes_text(lab.profile.l2_cache)}"
+        f"profile {lab.profile.name}, last-level cache {bytes_text(lab.profile.l2_cache)}\n"
+        f"host {processor()}, {os.cpu_count()} threads"
     )
 
 
 def _version(lab: Lab) -> str:
     return lab.device.platform.version.strip().partition("  ")[0]  # PoCL goes on with how it was built
+
+
+def processor() -> str:
+    """Return the name of the host's processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def table_text(rows: Sequence[Row], columns: Sequence[Column]) -> str:
@@ -47,9 +61,8 @@ def table_text(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     )
     names = [name for name, _ in columns]
     lines = [names, *([show(row) for _, show in columns] for row in ordered)]
-    width = max(len(line[-1]) for line in lines)
-    lines = [[*line[:-1], line[-1].rjust(width)] for line in lines]  # which `table` does for all but the last
-    return table(lines, right=[n for n, name in enumerate(names[:-1]) if name not in _LEFT])
+    keys = next((n for n, name in enumerate(names) if name not in _KEYS), len(names))
+    return grid(lines, left=[n for n, name in enumerate(names) if name in _LEFT], indent=2, keys=max(1, keys))
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
@@ -75,7 +88,7 @@ def floors(rows: Sequence[Row]) -> list[str]:
         ["The inputs stay in the cache, so F and all times are those of the cache: give a larger -n."] if warm else []
     )
     return note + [
-        f"F, reading {nbytes / 1e6:,.4g} MB once: {min(each) * 1e6:,.1f} to {max(each) * 1e6:,.1f} us "
+        f"F, reading {nbytes / 1e6:,.4g} MB once: {min(each) * 1e6:,.1f} to {max(each) * 1e6:,.1f} µs "
         f"(up to {nbytes / min(each) / 1e9:,.1f} GB/s)"
         for nbytes, each in sorted(found.items())
     ]
@@ -97,6 +110,7 @@ def record(suite: str, lab: Lab, request: Request, rows: Sequence[Row], *, compl
             "compute_units": device.max_compute_units,
             "memory": device.global_mem_size,
         },
+        "host": {"processor": processor(), "threads": os.cpu_count()},
         "profile": {key: getattr(lab.profile, key) for key in ("name", "kind", *PARAMETERS)},
         "versions": _versions(),
         "num_elements": request.num_elements,

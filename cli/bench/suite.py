@@ -115,11 +115,11 @@ BINS: Column = ("H", lambda row: f"{row['num_bins']:,}")
 RACE_FACTOR: Column = ("RF", lambda row: f"{row['race_factor']:g}")
 PLAN: Column = ("plan", plan_text)
 KERNEL: tuple[Column, ...] = (
-    ("kernel us", lambda row: microseconds(row, "kernel")),
+    ("kernel µs", lambda row: microseconds(row, "kernel")),
     ("spread", lambda row: spread(row, "kernel")),
 )
 CALL: tuple[Column, ...] = (
-    ("call us", lambda row: microseconds(row, "call")),
+    ("call µs", lambda row: microseconds(row, "call")),
     ("spread", lambda row: spread(row, "call")),
 )
 KERNEL_FLOOR: Column = ("kernel/F", lambda row: times(row, "kernel_per_floor"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +46,11 @@ class Calls:
 
 def repeated(once: Callable[[], float], about: float, *, least: int = 3, most: int = 15) -> Samples:
     """Return what `once` returns, of as many runs as fit half a second if each takes `about` so many seconds."""
-    runs = max(least, min(most, int(_SECONDS / max(about, 1e-9))))
-    return Samples(tuple(once() for _ in range(runs)))
+    return Samples(tuple(once() for _ in range(_runs(about, least=least, most=most))))
+
+
+def _runs(about: float, *, least: int, most: int) -> int:
+    return max(least, min(most, int(_SECONDS / max(about, 1e-9))))
 
 
 def pipelined(call: Callable[[], Any], finish: Callable[[Any], Any]) -> Calls:
@@ -75,3 +78,31 @@ def pipelined(call: Callable[[], Any], finish: Callable[[Any], Any]) -> Calls:
         return (time.perf_counter() - begin) / calls
 
     return Calls(repeated(loop, about * calls, most=9), Samples(tuple(host)))
+
+
+def interleaved(
+    calls: Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any], float]],
+) -> dict[str, Samples]:
+    """Return the seconds of a call of each: they take turns, so that a slow moment of the machine slows all of them.
+
+    Parameters
+    ----------
+    calls : mapping
+        By name: what enqueues or computes, what waits until it is complete, and about how many seconds that takes.
+    """
+    loops = {
+        name: max(1, min(_MOST_CALLS, int(_LOOP_SECONDS / max(about, 1e-9)))) for name, (_, _, about) in calls.items()
+    }
+    runs = {name: _runs(loops[name] * about, least=5, most=15) for name, (_, _, about) in calls.items()}
+    rounds = max(runs.values(), default=0)
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for n in range(rounds):
+        for name, (call, finish, _) in calls.items():
+            if n * runs[name] // rounds == (n + 1) * runs[name] // rounds:
+                continue  # slow ones take part in some rounds only
+            start = time.perf_counter()
+            for _ in range(loops[name]):
+                last = call()
+            finish(last)
+            seconds[name].append((time.perf_counter() - start) / loops[name])
+    return {name: Samples(tuple(each)) for name, each in seconds.items()}

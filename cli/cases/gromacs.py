@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,15 +16,13 @@ from clhist.cli.cases import gromacs_plot, gromacs_table
 from clhist.cli.cases.gromacs_input import CUTOFF, QUICK_MOLECULES, Source
 from clhist.cli.cases.options import (
     DATA,
-    json_option,
     messages,
     output_option,
     plan_text,
     plot_option,
-    report,
     times_text,
 )
-from clhist.cli.main import profile_option
+from clhist.cli.console import Console, InputError, shared_options
 
 _UNITS = {"length": "nm", "charge": "e", "energy": "kJ/mol", "force": "kJ/(mol nm)", "time": "s"}
 
@@ -43,60 +40,58 @@ class _RaceFactor(click.ParamType):
 @click.option(
     "--data",
     type=DATA,
-    help="An .npz file of jindex, iinr, jjnr, shift, types, ntype, facel, shiftvec, pos, faction, charge and nbfp. "
-    "Without it: a box of water of the paper's size.",
+    help="Pair list: an .npz file of jindex, iinr, jjnr, shift, types, ntype, facel, shiftvec, pos, faction, charge "
+    "and nbfp.  [default: a generated box of water of the paper's size]",
 )
 @click.option(
     "--structure",
     type=DATA,
-    help="A .gro file: its pairs are found on the device. Water (SOL, HOH) and ions (NA, CL, K, MG, CA, ZN) are known.",
+    help="A .gro file, whose pairs are found on the device. Knows water (SOL, HOH) and ions (NA, CL, K, MG, CA, ZN).",
 )
-@click.option("--cutoff", type=float, help=f"Of the --structure's pairs of atoms, in nm.  [default: {CUTOFF}]")
+@click.option("--cutoff", type=float, help=f"Cut-off distance for --structure, in nm.  [default: {CUTOFF}]")
 @click.option(
     "--types",
     type=DATA,
-    help="Other atoms of the --structure: lines of residue, atom, charge in e, c6 in kJ nm^6/mol, c12 in kJ nm^12/mol.",
+    help="More atom types for --structure: lines of residue, atom, charge (e), c6 (kJ nm^6/mol), c12 (kJ nm^12/mol).",
 )
 @click.option(
-    "--scale", type=click.IntRange(1, 1000), default=1, show_default=True, help="So many times the box of water."
+    "--scale", type=click.IntRange(1, 1000), default=1, show_default=True, help="Multiple of the paper's box of water."
 )
-@click.option("--quick", is_flag=True, help=f"A box of {QUICK_MOLECULES} molecules only.")
+@click.option("--quick", is_flag=True, help=f"Use a box of {QUICK_MOLECULES} molecules.")
 @click.option(
     "--update",
     type=click.Choice(["auto", "native", "cas", "lock"]),
     default="auto",
     show_default=True,
-    help="How a force is added: as the model chooses and both of the paper's scenarios beside it, or one alone. An AMD "
-    "GPU under OpenCL has cas where NVIDIA has native.",
+    help="How forces are added. auto measures the model's choice and both scenarios of the paper.",
 )
 @click.option(
     "--race-factor",
     type=_RaceFactor(),
     default="sample",
     show_default=True,
-    help="RF of the neighbours, for the model, or sample: measure it on the device.",
+    help="Race factor for the model; sample measures it on the device.",
 )
-@profile_option
 @plot_option("the distributions of forces and of updates per particle")
 @output_option("the pair list and the forces, or the structure", ".gro")
-@json_option
+@shared_options()
 def gromacs(
+    console: Console,
     update: str,
     race_factor: float | str,
     plot: Path | None,
-    as_json: bool,
     **source: Any,
 ) -> None:
-    """Compute the forces of a pair list: SC'20's case study of a generalized histogram.
+    """Compute the nonbonded forces of a pair list, a case study of SC'20.
 
-    The map (distance, Coulomb and Lennard-Jones force of a pair) runs inside the histogram: three components for each
-    side of a pair, nothing else stored. The table has the paper's scenarios: atomic additions as the hardware has them
-    (native) or by compare-exchange (cas); flat, where every pair updates one array in global memory; as the model plans
-    it for uniform data (RF = 1); and for the race factor of these data. Every result is compared with NumPy in float64;
-    exit status 1 if one is off. All is in nm, e, kJ/mol; forces in kJ/(mol nm).
+    The map (distance, Coulomb and Lennard-Jones force of a pair) runs inside the histogram; it adds three components to
+    each particle of a pair, and nothing else is stored. The table compares the paper's scenarios: hardware atomics
+    (native) and compare-exchange (cas); a flat version, where every pair updates one array in global memory; the
+    model's plan for uniform data (RF = 1); and its plan for the race factor of this data. Every result is checked
+    against NumPy in float64. Units: nm, e, kJ/mol; forces in kJ/(mol nm).
 
     \b
-    Example: the paper's case on ten times as many particles, and the forces in a structure of one's own
+    Example: the paper's case with ten times as many particles, and the forces of a structure
         clhist gromacs --scale 10
         clhist gromacs --structure water.gro --cutoff 0.9 --output forces.npz --plot forces.png
     """
@@ -107,13 +102,13 @@ def gromacs(
         built = time.perf_counter() - begin
         reference = given.reference(pair_list)
     if not pair_list.num_pairs:
-        raise click.ClickException(f"{given.name}: expected pairs within the cut-off, got none")
+        raise InputError(f"{given.name}: expected pairs within the cut-off, got none")
     device = PairList.upload(pair_list)
     if race_factor == "sample":
         device.race_factor()  # builds its kernels, which is not what sampling takes
     sampled = device.race_factor() if race_factor == "sample" else None
     chosen = float(race_factor if sampled is None else sampled)
-    rows, forces = _measured(device, pair_list, reference, gromacs_table.versions(device, update, chosen))
+    rows, forces = _measured(console, device, pair_list, reference, gromacs_table.versions(device, update, chosen))
     headline = next(row for row in rows if row["update"] == update and row["version"] == gromacs_table.SAMPLED)
     values = {
         "device": device.queue.device.name.strip(),
@@ -136,21 +131,24 @@ def gromacs(
     if plot:
         title = f"{given.name}: {pair_list.num_particles:,} particles, {pair_list.num_pairs:,} pairs"
         gromacs_plot.draw(plot, forces, device.partners().get(), title)
-    report(values, _text(values, update), as_json=as_json)
+    console.report(values, _text(values, update))
 
 
 def _measured(
-    device: PairList, data: NonbondedInput, reference: Reference, versions: list[gromacs_table.Version]
+    console: Console,
+    device: PairList,
+    data: NonbondedInput,
+    reference: Reference,
+    versions: list[gromacs_table.Version],
 ) -> tuple[list[gromacs_table.Row], np.ndarray]:
     """Return a row for each version, and the forces by the first."""
     rows, found = [], []
-    with click.progressbar(
-        versions, label="versions", file=sys.stderr, item_show_func=lambda v: v and f"{v.update}, {v.kind}"
-    ) as bar:
-        for version in bar:
+    with console.progress("versions", len(versions)) as bar:
+        for version in versions:
             row, forces = gromacs_table.measure(device, version, data, reference)
             rows.append(row)
             found.append(forces)
+            bar.update(1, f"{version.update}, {version.kind}")
     return rows, found[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +11,12 @@ import numpy as np
 from clhist import device_profile
 from clhist.cases.gromacs import PairList
 from clhist.cases.gromacs_data import NonbondedInput, Reference
-from clhist.cli.bench.timing import pipelined
-from clhist.cli.cases.options import plan_values
-from clhist.cli.main import table
+from clhist.cli.cases.options import plan_values, timed_calls
+from clhist.cli.tables import grid
 
 Row = dict[str, Any]
 
 FLAT, UNIFORM, SAMPLED = "flat", "RF = 1", "with RF"
-_SECONDS = 0.5  # about what is spent on the kernels of one version
 _FLAT_OPTIONS = {"memory": "global", "copies": 1, "passes": 1}
 # Microseconds on an RTX 2080 Ti (SC'20, Table III and V-C); the time without the race factor is 1.6 x that with it.
 PAPER = {
@@ -87,18 +84,13 @@ def measure(pairs: PairList, version: Version, data: NonbondedInput, reference: 
     """Check and time one version; return its row and the forces."""
     options = version.options
     forces = pairs.forces(**options).get().reshape(-1, 3)
-    begin = time.perf_counter()
-    stages = [pairs.timed(**options)]
-    about = time.perf_counter() - begin
-    stages += [pairs.timed(**options) for _ in range(max(2, min(14, int(_SECONDS / about))))]
-    kernels = {stage: float(np.median([run[stage] for run in stages])) for stage in stages[0]}
-    call = pipelined(lambda: pairs.forces(**options), lambda result: result.queue.finish()).whole
+    pairs.timed(**options)  # what a new queue makes at first
     errors = compare(forces, data, reference)
     row = {
         "update": version.update,
         "version": version.kind,
         "plan": plan_values(pairs.plan(**options)),
-        "seconds": {"call": call.median, "kernels": sum(kernels.values()), **kernels},
+        "seconds": timed_calls(lambda: pairs.timed(**options)),
         "errors": errors,
         "passed": all(error["value"] <= error["tolerance"] for error in errors.values()),
         "paper_seconds": None if (paper := PAPER.get((version.update, version.kind))) is None else paper * 1e-6,
@@ -165,7 +157,7 @@ def text(rows: Sequence[Row]) -> str:
                 f"{paper_flat / paper:.2f}" if paper else "",
             )
         )
-    return table(lines, right=range(2, 9))
+    return grid(lines, left=(0, 1, 4), indent=2, keys=2)
 
 
 def findings(rows: Sequence[Row], num_pairs: int) -> list[str]:

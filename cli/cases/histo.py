@@ -18,16 +18,14 @@ from clhist.cases.histo import wafer
 from clhist.cli.cases.options import (
     DATA,
     figure,
-    json_option,
     measure,
     measured_text,
     messages,
     output_option,
     plot_option,
-    report,
     save,
 )
-from clhist.cli.main import profile_option
+from clhist.cli.console import Console, shared_options
 
 
 def _shape(context: click.Context, option: click.Parameter, text: str) -> tuple[int, int]:
@@ -45,17 +43,17 @@ def _shape(context: click.Context, option: click.Parameter, text: str) -> tuple[
     show_default=True,
     callback=_shape,
     metavar="ROWSxCOLUMNS",
-    help="Bins of the first and of the second column of DATA.",
+    help="Bins along x and y.",
 )
 @click.option(
     "--range",
     "ends",
     type=(float, float, float, float),
     metavar="X0 X1 Y0 Y1",
-    help="What the bins cover; points outside are ignored.  [default: from the least to the largest value]",
+    help="Range of the bins; points outside are ignored.  [default: smallest to largest value]",
 )
 @click.option(
-    "--ceiling", type=click.IntRange(1, 2**32 - 1), default=255, show_default=True, help="Where a count stops."
+    "--ceiling", type=click.IntRange(1, 2**32 - 1), default=255, show_default=True, help="Largest count of a bin."
 )
 @click.option(
     "-n",
@@ -63,13 +61,13 @@ def _shape(context: click.Context, option: click.Parameter, text: str) -> tuple[
     type=click.IntRange(1, 10**9),
     default=1_000_000,
     show_default=True,
-    help="How many are generated where there is no DATA.",
+    help="Number of generated points.",
 )
-@profile_option
 @plot_option("the histogram")
 @output_option("counts, x_edges and y_edges")
-@json_option
+@shared_options()
 def histo(
+    console: Console,
     data: Path | None,
     bins: tuple[int, int],
     ends: tuple[float, float, float, float] | None,
@@ -77,12 +75,11 @@ def histo(
     points: int,
     plot: Path | None,
     output: Path | None,
-    as_json: bool,
 ) -> None:
-    """Count points into bins of two dimensions, each count up to a ceiling: Parboil's benchmark histo.
+    """Compute a saturating 2-D histogram of points: Parboil's benchmark histo.
 
-    DATA is a table of two columns, x and y: text, .npy or .npz. Without it points are generated as on silicon wafers,
-    most of them in few bins, and the result is compared with numpy.histogram2d; exit status 1 if they differ.
+    DATA is a table of two columns, x and y: text, .npy or .npz. Without DATA, points are generated as on silicon
+    wafers, most of them in few bins, and the result is compared with numpy.histogram2d.
 
     \b
     Example:
@@ -99,7 +96,7 @@ def histo(
     # Rounded to float32, the points of a table could go to other bins than NumPy's.
     dtype = np.float32 if np.can_cast(x.dtype, np.float32) else np.float64
     on_x, on_y = (cl_array.to_device(queue, np.ascontiguousarray(column, dtype)) for column in (x, y))
-    with messages(data):
+    with messages(data), console.compiling() as first:
         bound, edges = histogram.bind(on_x, on_y, bins, range=ranges, ceiling=ceiling)
         counts = bound().get()
     values: dict[str, Any] = {
@@ -111,7 +108,7 @@ def histo(
         "largest": int(counts.max()),
         "saturated": int((counts == ceiling).sum()),
         "empty": int((counts == 0).sum()),
-    } | measure(bound)
+    } | measure(bound, first)
     if not data:
         start = time.perf_counter()
         expected = np.histogram2d(x, y, bins, ranges)[0]
@@ -121,7 +118,7 @@ def histo(
         save(output, counts=counts, x_edges=edges[0], y_edges=edges[1])
     if plot:
         draw(counts, edges, values, plot)
-    report(values, _text(values), as_json=as_json)
+    console.report(values, _text(values))
 
 
 def draw(counts: np.ndarray, edges: tuple[np.ndarray, np.ndarray], values: dict[str, Any], path: Path) -> None:

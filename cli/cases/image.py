@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,15 @@ from clhist.cases.image_data import photograph
 from clhist.cli.cases.options import (
     DATA,
     figure,
-    json_option,
     measure,
     measured_text,
     messages,
     only_generated,
     output_option,
     plot_option,
-    report,
     save,
 )
-from clhist.cli.main import profile_option
+from clhist.cli.console import Console, FirstCall, shared_options
 
 _GENERATED = "generated clouds"
 _SIZE, _QUICK = (3000, 4000), (600, 800)
@@ -43,20 +40,19 @@ _COLOURS = {"grey": "0.3", "red": "tab:red", "green": "tab:green", "blue": "tab:
     type=click.Choice([str(2**k) for k in range(1, 9)]),
     default="256",
     show_default=True,
-    help="For the intensities from 0 to 255.",
+    help="Number of bins for the intensities 0 to 255.",
 )
-@click.option("--quick", is_flag=True, help="Generate a picture of 800 x 600 pixels.")
-@profile_option
+@click.option("--quick", is_flag=True, help="Generate an image of 800 x 600 pixels.")
 @plot_option("the images beside their histograms")
-@output_option("the counts of each image: image0, image1 and so on")
-@json_option
+@output_option("the counts of each image (image0, image1, ...)")
+@shared_options()
 def image(
-    files: tuple[Path, ...], bins: str, quick: bool, plot: Path | None, output: Path | None, as_json: bool
+    console: Console, files: tuple[Path, ...], bins: str, quick: bool, plot: Path | None, output: Path | None
 ) -> None:
-    """Count the intensities of 8-bit images, all channels in one sweep.
+    """Compute the histograms of 8-bit images, all channels in one pass.
 
-    FILES are PNG, JPEG, TIFF and what else Pillow reads, or .npy of uint8. Without them a picture of 4000 x 3000 pixels
-    is generated. Results are compared with numpy.bincount; exit status 1 if they differ.
+    FILES are images that Pillow reads (PNG, JPEG, TIFF, ...) or .npy files of uint8. Without FILES, an image of
+    4000 x 3000 pixels is generated. Results are compared with numpy.bincount.
 
     \b
     Example:
@@ -66,22 +62,25 @@ def image(
     queue = default_queue()
     images, counts, values = [], [], []
     sources: list[Path | None] = [*files] or [None]
-    with click.progressbar(sources, label="images", file=sys.stderr) as progress:
-        for file in progress:
+    with console.progress("images", len(sources)) as progress:
+        for file in sources:
             with messages():
                 pixels = read_image(file) if file else photograph(*(_QUICK if quick else _SIZE))
+            start = time.perf_counter()
             bound = image_histogram.bind(cl_array.to_device(queue, pixels), int(bins))
             counts.append(bound().get())
+            first = FirstCall(time.perf_counter() - start)
             step = max(1, min(pixels.shape[:2]) // 800)
             images.append(pixels[::step, ::step])
-            values.append(_checked(str(file or _GENERATED), pixels, counts[-1]) | measure(bound))
+            values.append(_checked(str(file or _GENERATED), pixels, counts[-1]) | measure(bound, first))
+            progress.update(1, str(file or _GENERATED))
     if output:
         save(output, **{f"image{n}": found for n, found in enumerate(counts)})
     if plot:
         draw([each["data"] for each in values], images, counts, plot)
     passed = all(each["passed"] for each in values)
     found = {"bins": int(bins), "images": values, "passed": passed}
-    report(found, "\n\n".join(map(_text, values)), as_json=as_json)
+    console.report(found, "\n\n".join(map(_text, values)))
 
 
 def _checked(name: str, pixels: np.ndarray, counts: np.ndarray) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,15 @@ from clhist.cases.joint import joint_histogram, mutual_information
 from clhist.cli.cases.options import (
     DATA,
     figure,
-    json_option,
     measure,
     measured_text,
     messages,
     only_generated,
     output_option,
     plot_option,
-    report,
     save,
 )
-from clhist.cli.main import profile_option
+from clhist.cli.console import Console, shared_options
 
 _SHIFT = (3, -5)  # of the generated pair
 _GREY = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
@@ -39,7 +36,11 @@ _GREY = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
 @click.argument("fixed", type=DATA, required=False)
 @click.argument("moving", type=DATA, required=False)
 @click.option(
-    "--bins", type=click.IntRange(32, 256), default=64, show_default=True, help="For the intensities of each image."
+    "--bins",
+    type=click.IntRange(32, 256),
+    default=64,
+    show_default=True,
+    help="Bins for the intensities of each image.",
 )
 @click.option(
     "--shifts",
@@ -47,14 +48,14 @@ _GREY = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
     default=8,
     show_default=True,
     metavar="S",
-    help="Try each shift of MOVING by up to S rows and columns.",
+    help="Try every shift of MOVING by up to S rows and columns.",
 )
 @click.option("--quick", is_flag=True, help="Generate images of 200 x 200 pixels instead of 400 x 400.")
-@profile_option
 @plot_option("the images, their joint histogram, and the mutual information of each shift")
 @output_option("joint (the histogram at the best shift), information (of each shift) and shift (the best one)")
-@json_option
+@shared_options()
 def joint(
+    console: Console,
     fixed: Path | None,
     moving: Path | None,
     bins: int,
@@ -62,13 +63,12 @@ def joint(
     quick: bool,
     plot: Path | None,
     output: Path | None,
-    as_json: bool,
 ) -> None:
-    """Find how two images lie on each other by their mutual information: the histogram step of image registration.
+    """Measure how well two images are aligned, by their mutual information.
 
-    FIXED and MOVING have one shape: images that Pillow reads, of which colours become grey, or tables of numbers (.npy,
-    .npz, text). Without them a pair is generated, of one scene in other intensities and at a known shift; exit status 1
-    if that is not found (or, without shifts, if the histogram's sum is not the number of pixels).
+    This is the histogram step of image registration. FIXED and MOVING have the same shape: images that Pillow reads
+    (colours become grey) or tables of numbers (.npy, .npz, text). Without files, a pair of images of one scene is
+    generated with different intensities and a known shift, and the command checks that it finds that shift.
 
     \b
     Example:
@@ -89,14 +89,16 @@ def joint(
             )
         on_fixed, on_moving = (cl_array.to_device(queue, each) for each in images)
         ranges = ranges_of("fixed, moving", on_fixed, on_moving, None, queue)
-        bound = joint_histogram.bind(on_fixed, on_moving, bins, range=ranges)
-        unshifted = bound().get()
+        with console.compiling() as first:
+            bound = joint_histogram.bind(on_fixed, on_moving, bins, range=ranges)
+            unshifted = bound().get()
     steps = range(-shifts, shifts + 1)
     information = np.empty((len(steps), len(steps)))
-    with click.progressbar(list(product(steps, steps)), label="shifts", file=sys.stderr) as progress:
-        for down, right in progress:
+    with console.progress("shifts", information.size) as progress:
+        for down, right in product(steps, steps):
             found = joint_histogram(on_fixed, on_moving, bins, range=ranges, shift=(down, right))
             information[down + shifts, right + shifts] = mutual_information(found)
+            progress.update()
     best = _nearest(np.argwhere(information == information.max()) - shifts)
     histogram = joint_histogram(on_fixed, on_moving, bins, range=ranges, shift=best).get()
     values: dict[str, Any] = {
@@ -113,7 +115,7 @@ def joint(
             "normalized": mutual_information(histogram, normalized=True),
         },
         "information": information.tolist(),
-    } | measure(bound)
+    } | measure(bound, first)
     if not fixed:
         expected = _SHIFT if shifts >= max(map(abs, _SHIFT)) else None
         # A bin of n terms is off by n * 2**-24 of its value at most, and the bins are the pixels together.
@@ -123,7 +125,7 @@ def joint(
         save(output, joint=histogram, information=information, shift=best)
     if plot:
         draw(images, histogram, information, values, plot)
-    report(values, _text(values), as_json=as_json)
+    console.report(values, _text(values))
 
 
 def _nearest(shifts: np.ndarray) -> tuple[int, int]:

@@ -1,9 +1,9 @@
-"""What the commands of the case studies share: options, errors of files as messages, plans and times, and reports."""
+"""What the commands of the case studies share: files, errors of files as messages, plans and times."""
 
 from __future__ import annotations
 
-import json
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -15,17 +15,13 @@ import numpy as np
 
 from clhist import Bound, Plan
 from clhist.cli.bench.plot import FORMATS, require_matplotlib
-from clhist.cli.bench.timing import pipelined
+from clhist.cli.console import FirstCall, InputError, check_writable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DATA = click.Path(dir_okay=False, path_type=Path)
-
-
-def json_option(command: Callable) -> Callable:
-    """Give a command ``--json``, as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+_SECONDS = 0.5  # about what is spent on timing one thing
 
 
 def plot_option(what: str) -> Callable:
@@ -34,10 +30,14 @@ def plot_option(what: str) -> Callable:
     Parameters
     ----------
     what : str
-        What is drawn, for the help.
+        Noun phrase for the help.
     """
     return click.option(
-        "--plot", type=DATA, callback=_plot_file, help=f"Draw {what} into this .png, .svg or .pdf (needs matplotlib)."
+        "--plot",
+        type=DATA,
+        callback=_plot_file,
+        metavar="FILE",
+        help=f"Draw {what} into a .png, .svg or .pdf (needs matplotlib).",
     )
 
 
@@ -47,9 +47,9 @@ def output_option(what: str, *endings: str) -> Callable:
     Parameters
     ----------
     what : str
-        The arrays that are saved in an .npz file, for the help; and what else is.
+        The saved arrays, for the help.
     *endings : str
-        Of other files that may be written.
+        File types besides .npz.
     """
     return click.option(
         "--output",
@@ -61,9 +61,9 @@ def output_option(what: str, *endings: str) -> Callable:
 
 
 def only_generated(quick: bool, data: object) -> None:
-    """Refuse ``--quick`` where there are data, which it would not change."""
+    """Refuse ``--quick`` together with files."""
     if quick and data:
-        raise click.UsageError("--quick: expected only where data are generated, got files")
+        raise click.UsageError("--quick: expected only with generated data, got files")
 
 
 def _plot_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
@@ -74,13 +74,11 @@ def _plot_file(context: click.Context, option: click.Parameter, path: Path | Non
 
 
 def _file_of(endings: tuple[str, ...]) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
-    """Return the callback that refuses a path of another ending, or in a folder that there is not."""
+    """Return the callback that refuses a path of another ending, or one that cannot be written."""
 
     def check(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-        if path is not None and path.suffix.lower() not in endings:
-            raise click.BadParameter(f"expected a file {' or '.join(endings)}, got {str(path)!r}", context, option)
-        if path is not None and not path.parent.is_dir():
-            raise click.BadParameter(f"expected a file in a folder that exists, got {str(path)!r}", context, option)
+        if path is not None:
+            check_writable(context, option, path, endings)
         return path
 
     return check
@@ -98,14 +96,14 @@ def figure(path: Path, **options: Any) -> Iterator[Figure]:
 
 @contextmanager
 def messages(name: object = None) -> Iterator[None]:
-    """Turn what readers of files raise into click's errors: they name the file and the reason.
+    """Turn the errors of file readers, which name the file, into messages.
 
-    What the library says of a file's content does not: then `name` is put before it.
+    The library's errors about a file's content do not name it: `name` is put before them.
     """
     try:
         yield
     except (ValueError, ImportError) as error:
-        raise click.ClickException(str(error) if name is None else f"{name}: {error}") from error
+        raise InputError(str(error) if name is None else f"{name}: {error}") from error
 
 
 def save(path: Path, **arrays: Any) -> None:
@@ -129,35 +127,45 @@ def plan_text(plan: dict[str, Any]) -> str:
 
 
 def times_text(seconds: dict[str, float]) -> str:
-    """Return the seconds of a ``call``, of its ``kernels`` together, and of each, in words."""
+    """Return the seconds of a ``call``, of its ``kernels`` together, of each, and of ``compiling``, in words."""
     milliseconds = {name: f"{value * 1e3:,.3f}" for name, value in seconds.items()}
     call, kernels = milliseconds.pop("call"), milliseconds.pop("kernels")
+    compiling = f"; compiling {seconds['compiling']:.2f} s" if milliseconds.pop("compiling", None) else ""
     stages = ", ".join(f"{name} {value}" for name, value in milliseconds.items())
-    return f"times   {call} ms a call; on the device {kernels} ms ({stages})"
+    return f"times   {call} ms per call, {kernels} ms of it in kernels ({stages}){compiling}"
 
 
-def measure(bound: Bound) -> dict[str, Any]:
+def timed_calls(timed: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """Return the median seconds of a ``call`` until its result is there, of its ``kernels``, and of each of them.
+
+    Call and kernels are of the same runs, so that a call is never shorter than its kernels.
+
+    Parameters
+    ----------
+    timed : callable
+        Makes the call, waits for it, and returns the seconds of each kernel by the device's clock.
+    """
+    calls, stages = list[float](), list[dict[str, float]]()
+    while len(calls) < 3 or (len(calls) < 15 and sum(calls) < _SECONDS):
+        start = time.perf_counter()
+        stages.append(timed())
+        calls.append(time.perf_counter() - start)
+    kernels = {stage: statistics.median(run[stage] for run in stages) for stage in stages[0]}
+    together = statistics.median(sum(run.values()) for run in stages)
+    return {"call": statistics.median(calls), "kernels": together, **kernels}
+
+
+def measure(bound: Bound, first: FirstCall | None = None) -> dict[str, Any]:
     """Return the device, the plan and the median seconds of a bound call of one operator, on device arrays.
 
-    It was called before, so that all is built.
+    It was called before, so that all is built; `first` is how long that took.
     """
-    whole = pipelined(bound, lambda _: bound.queue.finish()).whole
-    stages = bound.timed(len(whole.seconds))
-    kernels = {stage: statistics.median(run[stage] for run in stages) for stage in stages[0]}
-    return {
-        "device": bound.queue.device.name.strip(),
-        "plan": plan_values(bound.plan),
-        "seconds": {"call": whole.median, "kernels": sum(kernels.values()), **kernels},
-    }
+    seconds = timed_calls(lambda: bound.timed()[0])
+    if first is not None:
+        seconds["compiling"] = max(0.0, first.seconds - seconds["call"])
+    return {"device": bound.queue.device.name.strip(), "plan": plan_values(bound.plan), "seconds": seconds}
 
 
 def measured_text(measured: dict[str, Any]) -> str:
     """Return what `measure` gives, in words."""
     return f"on {measured['device']}\n{plan_text(measured['plan'])}\n{times_text(measured['seconds'])}"
-
-
-def report(values: dict[str, Any], text: str, *, as_json: bool) -> None:
-    """Print `values` as one JSON object, or `text`; if the result did not pass its check, exit with status 1."""
-    click.echo(json.dumps(values, indent=1) if as_json else text)
-    if not values.get("passed", True):
-        raise click.exceptions.Exit(1)

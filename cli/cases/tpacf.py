@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import fields
 from pathlib import Path
@@ -19,18 +18,17 @@ from clhist.cases.tpacf_pairs import CataloguePairs
 from clhist.cli.cases.options import (
     DATA,
     figure,
-    json_option,
     messages,
     only_generated,
     output_option,
     plan_text,
     plan_values,
     plot_option,
-    report,
     save,
     times_text,
 )
-from clhist.cli.main import profile_option, table
+from clhist.cli.console import Console, shared_options
+from clhist.cli.tables import grid
 
 _CHECKED = 2000  # points of the data whose pairs NumPy counts as well
 
@@ -39,33 +37,43 @@ _CHECKED = 2000  # points of the data whose pairs NumPy counts as well
 @click.argument("data", required=False, type=DATA)
 @click.argument("random", nargs=-1, type=DATA)
 @click.option(
-    "--points", type=click.IntRange(2), default=10391, show_default=True, help="Points of generated catalogues."
+    "--points", type=click.IntRange(2), default=10391, show_default=True, help="Points per generated catalogue."
 )
-@click.option("--random-sets", type=click.IntRange(1), default=100, show_default=True, help="How many to generate.")
-@click.option("--quick", is_flag=True, help="Generate 2,000 points and 20 random sets.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of generated catalogues.")
-@click.option("--smallest", default=1.0, show_default=True, help="Arcmin: where the first bin begins.")
-@click.option("--largest", default=10000.0, show_default=True, help="Arcmin: where the last bin ends.")
 @click.option(
-    "--bins-per-decade", type=click.IntRange(1, 1000), default=5, show_default=True, help="Bins from 1 to 10 arcmin."
+    "--random-sets",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Number of generated random catalogues.",
+)
+@click.option("--quick", is_flag=True, help="Generate 2,000 points and 20 random sets.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of generated catalogues.")
+@click.option("--smallest", default=1.0, show_default=True, help="Lower edge of the first bin, in arcmin.")
+@click.option("--largest", default=10000.0, show_default=True, help="Upper edge of the last bin, in arcmin.")
+@click.option(
+    "--bins-per-decade",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    help="Bins per factor of 10 in angle.",
 )
 @click.option(
     "--estimator",
     type=click.Choice(list(case.ESTIMATORS)),
     default="landy-szalay",
     show_default=True,
-    help="How w is made of the counts.",
+    help="Estimator of w(θ).",
 )
 @click.option(
     "--precision",
     type=click.Choice(["float32", "float64"]),
-    help="In what angles are computed.  [default: the best the device has]",
+    help="Precision of the angle computation.  [default: the best the device has]",
 )
-@profile_option
 @plot_option("w(theta) and the catalogue")
 @output_option("edges, dd, dr, rr, w and error")
-@json_option
+@shared_options()
 def tpacf(
+    console: Console,
     data: Path | None,
     random: tuple[Path, ...],
     points: int,
@@ -79,13 +87,12 @@ def tpacf(
     precision: str | None,
     plot: Path | None,
     output: Path | None,
-    as_json: bool,
 ) -> None:
-    """Compute how much likelier than by chance two points of the sky are so far apart.
+    """Compute the two-point angular correlation function w(θ) of a sky catalogue.
 
-    DATA and RANDOM are catalogues: .csv, text, .npy or .npz with right ascension and declination in degrees. RANDOM are
-    points without correlation that cover the same part of the sky. Without files both are generated at the size of
-    Parboil's large data set, 16 billion pairs. The counts are checked; exit status 1 if one is off.
+    DATA and RANDOM are catalogues: .csv, text, .npy or .npz with right ascension and declination in degrees. RANDOM
+    catalogues hold uncorrelated points over the same part of the sky. Without files, both are generated at the size of
+    Parboil's large data set, 16 billion pairs. The counts are checked against NumPy.
 
     \b
     Example:
@@ -104,10 +111,11 @@ def tpacf(
         rng = np.random.default_rng(seed)
         catalogues = [sky.clustered_catalogue(points, rng)]
         catalogues += [sky.random_catalogue(points, rng) for _ in range(random_sets)]
-    wrong = misplaced(catalogues[0][:_CHECKED], edges, precision)  # first, since it compiles the kernel
+    with console.compiling():
+        wrong = misplaced(catalogues[0][:_CHECKED], edges, precision)
     pairs = case.correlation_pairs(catalogues[0], catalogues[1:], edges, dtype=precision)
     total = int(pairs.num_pairs.sum())
-    with click.progressbar(length=total, label="pairs", file=sys.stderr) as bar:
+    with console.progress("pairs", total) as bar:
         start = time.perf_counter()
         counts, kernels = pairs.timed(progress=bar.update)
         seconds = time.perf_counter() - start
@@ -135,7 +143,7 @@ def tpacf(
         save(output, **{field.name: getattr(found, field.name) for field in fields(found)})
     if plot:
         draw(found, catalogues[0], values["data"], plot)
-    report(values, _text(values), as_json=as_json)
+    console.report(values, _text(values))
 
 
 def _catalogue(path: Path) -> np.ndarray:
@@ -199,7 +207,7 @@ def _text(values: dict[str, Any]) -> str:
     lines = [
         f"{values['data']}: {sizes[0]:,} points, {len(sizes) - 1} random sets of {sum(sizes[1:]):,} points, "
         f"{values['num_pairs']:,} pairs in {values['precision']}",
-        table(rows, indent=0, right=range(5)),
+        grid(rows),
         f"on {values['device']}",
         f"{plan_text(values['plan'])}, {values['plan']['num_histograms']:,} histograms at a time",
         f"{times_text(values['seconds'])}; {rate:.2f} billion pairs a second",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,22 +10,16 @@ from typing import Any
 import click
 
 from clhist.cli.cases.options import DATA, plot_option
-from clhist.cli.hist import objects, report
+from clhist.cli.console import Console, shared_options
+from clhist.cli.hist import report
 from clhist.cli.hist.compute import STATISTICS, Bins, compute
 from clhist.cli.hist.condition import EXAMPLE, Condition
+from clhist.cli.hist.object_options import check_no_object, fill_object, input_errors, object_options
 from clhist.cli.hist.objects import AxisSpec
 from clhist.cli.hist.rows import Rows
 from clhist.cli.hist.tables import Table, TableError, open_table
-from clhist.cli.main import profile_option
 
 RULES = ("auto", "fd", "scott", "doane", "stone", "rice", "sturges", "sqrt")
-_STANDARD_OUTPUT = "-"
-
-
-class InputError(click.ClickException):
-    """A file, or what is asked of it, is wrong."""
-
-    exit_code = 2
 
 
 class _BinsType(click.ParamType):
@@ -50,30 +41,6 @@ class _BinsType(click.ParamType):
             expected = f"expected a number, edges such as 0,1,2.5 or one of {', '.join(RULES)}"
             self.fail(f"{expected}; got {value!r}", param, ctx)
         return number
-
-
-def _json_file(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    if value is not None and value != _STANDARD_OUTPUT and not value.endswith(".json"):  # a table is not written over
-        raise click.BadParameter(f"expected nothing or a file .json, got {value!r}", context, option)
-    return value
-
-
-class _AxisType(click.ParamType):
-    name = "axis"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, AxisSpec):
-            return value
-        try:
-            return AxisSpec.of(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-def _object_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() not in objects.ENDINGS:
-        raise click.BadParameter(f"expected a file {', '.join(objects.ENDINGS)}; got {str(path)!r}", context, option)
-    return path
 
 
 @click.command("hist")
@@ -120,36 +87,11 @@ def _object_file(context: click.Context, option: click.Parameter, path: Path | N
 @click.option("--values", metavar="NAME", help="The column whose statistics are computed in each bin.")
 @click.option("--where", metavar="CONDITION", help=f"Rows that count: {EXAMPLE!r}.")
 @click.option("--density", is_flag=True, help="Divide counts by the width of their bin and by their total.")
-@click.option(
-    "-a",
-    "--axis",
-    "axes",
-    type=_AxisType(),
-    multiple=True,
-    metavar="NAME=KIND(...)",
-    help=f"An axis of a histogram object, in the place of --column: {objects.EXAMPLES}.",
-)
-@click.option("--storage", type=click.Choice(objects.STORAGES), help="What its bins hold. [default: double]")
-@click.option("--sample", metavar="NAME", help="Average this column in each bin, for --storage mean and weighted_mean.")
-@click.option(
-    "--output",
-    type=DATA,
-    callback=_object_file,
-    metavar="FILE",
-    help=f"Save the object as UHI has it: {', '.join(objects.ENDINGS)}.",
-)
-@profile_option
+@object_options
 @plot_option("the result")
-@click.option(
-    "--json",
-    "json_file",
-    is_flag=False,
-    flag_value=_STANDARD_OUTPUT,
-    metavar="[FILE]",
-    callback=_json_file,
-    help="Print one JSON object, or write it into this file.",
-)
+@shared_options()
 def hist(
+    console: Console,
     files: tuple[Path, ...],
     columns: tuple[str, ...],
     bins: tuple[Any, ...],
@@ -166,7 +108,6 @@ def hist(
     sample: str | None,
     output: Path | None,
     plot: Path | None,
-    json_file: str | None,
 ) -> None:
     """Histogram of columns of FILE...: .csv, .npy, .npz, .parquet.
 
@@ -177,7 +118,7 @@ def hist(
     With --stat and without --bins only the statistics are printed.
 
     With --axis it is a histogram object of hist, with the bins and storages of boost-histogram, which has bins for what
-    lies outside and for NaN. It needs: pip install 'clhist[hist]'.
+    lies outside. It needs: pip install 'clhist[hist]'.
 
     \b
     Examples:
@@ -198,68 +139,26 @@ def hist(
             "--stat": statistics,
             "--values": values,
             "--density": density,
-            "--json": json_file,
         }
-        _fill_object(files, axes, storage or "double", weights, sample, where, output, plot, others)
+        fill_object(console, files, axes, storage or "double", weights, sample, where, output, plot, others)
         return
-    for name, given in (("--storage", storage), ("--sample", sample), ("--output", output)):
-        if given is not None:
-            raise click.UsageError(f"{name}: expected --axis as well")
+    check_no_object(storage=storage, sample=sample, output=output)
     _check(columns, bins, ranges, statistics, weights, values, by, density)
-    with _input_errors():
+    with input_errors():
         tables = [open_table(path) for path in files]
         columns = columns or (_only_column(tables[0]),)
         asked = _bins(len(columns), bins, ranges, is_log) if bins or values or not statistics else None
-        with _progress() as progress:
+        with console.progress("reading", 1.0) as line:
             condition = Condition(where) if where else None
-            rows = Rows(tables, columns, weights, values, by, condition, progress)
+            rows = Rows(tables, columns, weights, values, by, condition, lambda part: line.update(part - line.done))
             found = compute(rows, asked, statistics, density=density, by_bin=values is not None)
     if plot is not None:
         from clhist.cli.hist.plot import draw
 
         draw(rows, found, plot, density=density, is_log=is_log)
-    if json_file is not None:
-        document = json.dumps(report.document(rows, found, density=density), indent=1)
-        if json_file == _STANDARD_OUTPUT:
-            click.echo(document)
-            return
-        Path(json_file).write_text(document + "\n", encoding="utf-8")
     unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
-    click.echo(report.text(rows, found, density=density, unicode=unicode))
-
-
-def _fill_object(
-    files: tuple[Path, ...],
-    axes: tuple[AxisSpec, ...],
-    storage: str,
-    weight: str | None,
-    sample: str | None,
-    where: str | None,
-    output: Path | None,
-    plot: Path | None,
-    others: Mapping[str, Any],
-) -> None:
-    """Fill a histogram object, write it and say what it is."""
-    for name, given in others.items():
-        if given:
-            raise click.UsageError(f"{name}: expected none beside --axis")
-    if ("mean" in storage) != (sample is not None):
-        expected = "expected a column" if sample is None else "expected --storage mean or weighted_mean"
-        raise click.UsageError(f"--sample: {expected} for --storage {storage}")
-    with _input_errors():
-        try:
-            import hist as _  # noqa: F401
-        except ImportError as error:
-            raise ImportError(f"--axis: needs {error.name}; pip install 'clhist[hist]'") from error
-        tables = [open_table(path) for path in files]
-        with _progress() as progress:
-            condition = Condition(where) if where else None
-            h, missing = objects.filled(tables, axes, storage, weight, sample, condition, progress)
-        if output is not None:
-            objects.write(h, output)
-    if plot is not None:
-        objects.draw(h, plot)
-    click.echo(objects.report(h, missing))
+    document = report.document(rows, found, density=density) if console.json is not None else None
+    console.report(document, lambda: report.text(rows, found, density=density, unicode=unicode))
 
 
 def _check(
@@ -303,24 +202,3 @@ def _only_column(table: Table) -> str:
     if len(names) != 1:
         raise TableError(f"{table.path}: expected --column, one of {', '.join(names)}")
     return names[0]
-
-
-@contextmanager
-def _input_errors() -> Iterator[None]:
-    """Turn what is wrong with files, or with what is asked of them, into messages."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
-    except (ValueError, ImportError) as error:
-        raise InputError(str(error)) from error
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[float], None]]:
-    """Show on a terminal how much has been read."""
-    if not sys.stderr.isatty():
-        yield lambda part: None
-        return
-    with click.progressbar(length=1000, label="reading", file=sys.stderr) as bar:
-        yield lambda part: bar.update(round(1000 * part) - bar.pos)

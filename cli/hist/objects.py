@@ -235,13 +235,18 @@ def write(h: Any, path: Path) -> None:
     except ImportError as error:
         raise ImportError(f"{path}: needs {error.name}; pip install {error.name}") from error
     if io == "json":
-        path.write_text(json.dumps(h, default=module.default, indent=1) + "\n", encoding="utf-8")
+        path.write_text(as_json(h) + "\n", encoding="utf-8")
     elif io == "zip":
         with zipfile.ZipFile(path, "w") as archive:
             module.write(archive, "histogram", h)
     else:
         with import_module("h5py").File(path, "w") as file:
             module.write(file.create_group("histogram"), h)
+
+
+def as_json(h: Any) -> str:
+    """Return a histogram as JSON, as UHI has it."""
+    return json.dumps(h, default=import_module("uhi.io.json").default, indent=1)
 
 
 def report(h: Any, missing: int) -> str:

@@ -25,6 +25,27 @@ def test_entries_of_each_dtype(dtype, rng):
     same(bincount(x.astype(dtype)[::3], minlength=200), np.bincount(x[::3], minlength=200))
 
 
+@pytest.mark.usefixtures("any_profile")
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize(("dtype", "size"), [("u1", 4095), ("u1", 4096), ("u1", 9001), ("u2", 2**20)])
+def test_entries_that_have_bins_for_all_of_their_type(dtype, size, weights, rng):
+    most = np.iinfo(dtype).max
+    w = rng.integers(-9, 9, size).astype(float) if weights else None
+    for x in (np.zeros(size), np.full(size, most), np.arange(size) % (most + 1), rng.integers(0, 100, size)):
+        x = x.astype(dtype)
+        same(bincount(x, w), np.bincount(x, w))
+        x[size // 3] = most  # which a sample does not see
+        same(bincount(x, w, 300), np.bincount(x, w, 300))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2"])
+def test_device_arrays_of_narrow_types(dtype, queue, rng):
+    x = rng.integers(0, 200, 2**20 + 5).astype(dtype)
+    result = bincount(cl_array.to_device(queue, x))
+    assert isinstance(result, cl_array.Array)
+    same(result.get(), np.bincount(x))
+
+
 WEIGHTS = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", ">f8", ">i2"]
 
 
@@ -109,6 +130,20 @@ def test_a_single_one_on_the_device(dtype, position, queue):
     x = np.zeros(50_000, dtype)
     x[position] = 1
     same(bincount(cl_array.to_device(queue, x)).get(), np.bincount(x))
+
+
+@pytest.mark.usefixtures("any_profile")
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("last", [[0.0], [-0.0], [-0.0, -0.0], [1.5, -1.5], [5e-324], [np.nan], [-np.inf]], ids=repr)
+def test_weights_that_add_up_to_nothing_still_make_a_bin(last, reproducible, queue):
+    x = np.append(np.zeros(30_000, np.int32), [7] * len(last)).astype(np.int32)
+    weights = np.append(np.full(30_000, -0.0), last)
+    expected = np.bincount(x, weights)
+    found = bincount(x, weights, reproducible=reproducible)
+    same(found, expected)
+    same(np.signbit(found)[:7], np.signbit(expected)[:7])
+    given = cl_array.to_device(queue, x), cl_array.to_device(queue, weights)
+    same(bincount(*given, reproducible=reproducible).get(), expected)
 
 
 @pytest.mark.usefixtures("any_profile")

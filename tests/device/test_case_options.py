@@ -1,6 +1,7 @@
 """What the commands of the case studies have in common."""
 
 import json
+import time
 
 import click
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import clhist.cases
-from clhist.cli.cases.options import report
+from clhist.cli.cases.options import timed_calls
+from clhist.cli.console import Console
 from clhist.cli.main import main
 
 # The arguments that make each compute little.
@@ -55,7 +57,7 @@ def test_generated_data_pass_and_are_saved_under_the_name_given(command, tmp_pat
 def test_files_that_cannot_be_opened_are_named(command, tmp_path, name):
     (tmp_path / "here.csv").write_text("0,0\n")
     result = run(command, *with_file(command, tmp_path / name))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.splitlines()[-1].startswith(f"Error: {tmp_path / name}: ")
     assert isinstance(result.exception, SystemExit)
 
@@ -66,7 +68,7 @@ def test_files_of_something_else_are_named(command, tmp_path, content):
         path = tmp_path / f"bad{ending}"
         path.write_bytes(content)
         result = run(command, *with_file(command, path))
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert f"bad{ending}: " in result.output
         assert isinstance(result.exception, SystemExit)
 
@@ -89,12 +91,34 @@ def test_files_that_cannot_be_written_are_refused_first(command, tmp_path, optio
 
 
 def test_a_failed_check_is_exit_status_1(capsys):
-    report({"passed": True}, "well", as_json=False)
-    report({}, "unchecked", as_json=False)
+    console = Console()
+    console.report({"passed": True}, "well")
+    console.report({}, "unchecked")
     with pytest.raises(click.exceptions.Exit) as caught:
-        report({"passed": False}, "wrong", as_json=False)
+        console.report({"passed": False}, "wrong")
     assert caught.value.exit_code == 1
     assert capsys.readouterr().out == "well\nunchecked\nwrong\n"
+
+
+def test_a_call_is_never_shorter_than_its_kernels(command):
+    result = run(command, *COMMANDS[command], "--json")
+    found = json.loads(result.stdout)
+    for part in found.get("images", [found]):
+        seconds = part["seconds"]
+        assert seconds.get("iteration", seconds["call"]) >= seconds["kernels"] > 0
+
+
+def test_times_of_a_call_and_its_kernels_are_of_the_same_runs():
+    runs = iter([{"sweep": 1e-9, "combine": 3e-9}, {"sweep": 2e-9, "combine": 1e-9}, {"sweep": 3e-9, "combine": 2e-9}])
+
+    def timed():
+        time.sleep(0.2)
+        return next(runs)
+
+    found = timed_calls(timed)
+    assert found["call"] >= 0.2
+    assert (found["sweep"], found["combine"]) == (2e-9, 2e-9)
+    assert found["kernels"] == pytest.approx(4e-9)
 
 
 def test_what_the_cases_export_is_documented():

@@ -260,7 +260,7 @@ def test_wrong_usage(given, says, files):
 
 def test_the_data_is_not_written_over(files):
     before = files["csv"].read_bytes()
-    assert "expected nothing or a file .json" in run("--json", files["csv"], "-c", "pt", code=2).stderr
+    assert "expected a file .json, got" in run("--json", files["csv"], "-c", "pt", code=2).stderr
     assert files["csv"].read_bytes() == before
 
 

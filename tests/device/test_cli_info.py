@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from clhist.cli.info import describe, native_atomics, show, updates
+from clhist.cli.info import describe, native_atomics, show, summary, updates
 from clhist.cli.main import main
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile_files import load_profiles
@@ -82,14 +82,37 @@ def test_json_has_all_of_every_device(device):
 
 def test_text_names_units_letters_sources_and_the_default(device, record, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    text = run("--device", device.name).output
-    everything = run().output  # the default device may be another, by PYOPENCL_CTX
+    text = run("--device", device.name, "-v").output
+    everything = run("-v").output  # the default device may be another, by PYOPENCL_CTX
     assert f"{device.name.strip()}\n" in text or f"{device.name.strip()}  [default]\n" in text
     assert "  [default]\n" in everything or "no default device: " in everything
     for label in ("local memory (L)", "L2 cache (L2)", "L2 line (L2_line)", "hardware threads (Thw)"):
         assert label in text
     assert f"({device.local_mem_size:,} B)" in text or "devices/" in text
     assert max(map(len, show(record).splitlines())) <= 100
+
+
+def test_the_short_text_has_a_line_for_each_subject(device, record, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = summary(record).splitlines()
+    assert max(map(len, lines)) <= 60
+    subjects = [line.split()[0] for line in lines[2:] if not line.startswith(" " * 4)]
+    assert subjects == ["platform", "kind", "profiles", "model", "atomics"]
+    assert len(run("--device", device.name).output) < len(run("--device", device.name, "-v").output) / 4
+    text = summary(record | {"problem": "its compiler is too old"})
+    assert "does not work  its compiler is too old" in text
+    assert "atomics" not in text
+
+
+def test_one_profile_is_shown_with_its_sources(monkeypatch):
+    monkeypatch.setenv("OCL_ICD_VENDORS", "none")  # no OpenCL is needed
+    found = json.loads(run("--profile", "nvidia-h200", "--json").output)
+    assert found["name"] == "NVIDIA H200"
+    assert list(found["parameters"]) == PARAMETERS
+    text = run("--profile", "nvidia-h200").output
+    assert text.startswith("NVIDIA H200 (GPU)\n  local memory (L) ")
+    assert "devices/nvidia-h200.toml" in text
+    assert run("--profile", "no such").exit_code == 2
 
 
 def test_the_profiles_that_match_are_shown(device, record):
@@ -99,7 +122,7 @@ def test_the_profiles_that_match_are_shown(device, record):
         "level": "default",
         "path": f"devices/default-{record['kind']}.toml",
     }
-    assert f"default-{record['kind']} (default)" in show(record)
+    assert f"default-{record['kind']} (default)" in " ".join(show(record).split())  # it is folded
     assert record["named_profile"] is None
     assert "CLHIST_PROFILE" not in show(record)
 
@@ -154,7 +177,7 @@ def test_filters(device):
     found = json.loads(run("--json", "--platform", device.platform.name[:4].upper()).output)["devices"]
     assert all(device.platform.name[:4].lower() in each["platform"].lower() for each in found)
     result = run("--device", "no such device")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.startswith("Error: no OpenCL device matches device 'no such device'; there are: ")
 
 
@@ -201,7 +224,7 @@ def test_without_opencl_says_how_to_get_it(options, tmp_path):
     environment = os.environ | {"OCL_ICD_VENDORS": str(tmp_path / "none")}
     command = [sys.executable, "-m", "clhist", "info", *options]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("Error: no OpenCL platform was found; ")
     assert 'pip install "clhist[cpu]"' in done.stderr

@@ -1,7 +1,12 @@
 """The command group: lazy commands, and errors as messages."""
 
+import json
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import click
 import pytest
@@ -10,6 +15,7 @@ from click.testing import CliRunner
 import clhist
 from clhist import errors
 from clhist.cli import main as cli
+from clhist.cli import progress, tables
 from clhist.hardware.profile_files import PARAMETERS
 from clhist.opencl.device import device_profile
 
@@ -33,15 +39,25 @@ def test_help_lists_the_commands_with_an_example():
     result = run("--help")
     assert result.exit_code == 0
     assert "clhist plan -n 50M" in result.output
-    assert "  info " in result.output
-    assert "  plan " in result.output
+    listed = [line.split()[0] for line in result.output.splitlines() if line.startswith("  ") and "  " in line.strip()]
+    assert set(cli.COMMANDS) <= set(listed)
+    for section in cli.SECTIONS:
+        assert f"\n{section}:\n" in result.output
+    assert "..." not in result.output.partition("Histograms:")[2]  # summaries fit
 
 
-@pytest.mark.parametrize("command", [name for name in cli.COMMANDS if name in cli.main.list_commands(None)])
+def test_help_fits_a_narrow_terminal():
+    text = CliRunner().invoke(cli.main, ["--help"], terminal_width=60).output
+    assert max(map(len, text.splitlines())) <= 60
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_command_has_help_with_an_example(command):
     result = run(command, "--help")
     assert result.exit_code == 0
     assert f"clhist {command}" in result.output.partition("Example")[2]
+    for option in ("--json [FILE]", "-q, --quiet", "-v, --verbose", "--device NAME", "--platform NAME"):
+        assert option in result.output
 
 
 @pytest.fixture
@@ -68,12 +84,12 @@ def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
     assert {profile.name for profile in used} == {"small"}
     assert os.environ.get("CLHIST_PROFILE") == before
     result = run(*command, "--profile", "large")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert re.search(
         rf"Error: profile 'large': local_memory: expected at most the \d+ bytes of .*, got {2**40}$", result.output
     )
     result = run(*command, "--profile", "no such")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.startswith(
         "Error: profile 'no such': there is none; known are large, small, amd-instinct-mi100"
     )
@@ -84,9 +100,11 @@ def test_version():
 
 
 def test_unknown_command_is_a_usage_error():
-    result = run("histogram")
+    result = run("no_such")
     assert result.exit_code == 2
-    assert "No such command 'histogram'" in result.output
+    assert "No such command 'no_such'" in result.output
+    assert "Did you mean" not in result.output
+    assert "No such command 'inof'. Did you mean info?" in run("inof").output
 
 
 @pytest.mark.parametrize(
@@ -105,14 +123,14 @@ def test_errors_of_clhist_are_messages(failing, error):
 
     failing(raising)
     result = run("plan")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output == f"Error: {error}\n"
 
 
 def test_refused_argument_is_a_message(failing):
     failing(lambda: clhist.operators.add("float32x"))
     result = run("plan")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.startswith("Error: dtype: ")
 
 
@@ -124,7 +142,7 @@ def test_mistake_in_the_program_keeps_its_traceback(failing, expression):
 
 def test_table_wraps_its_last_column(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    text = cli.table([("a", "12", "word " * 30), ("long", "3", "")], right=(1,))
+    text = tables.table([("a", "12", "word " * 30), ("long", "3", "")], right=(1,))
     first, second, *_, last = text.splitlines()
     assert first.startswith("  a     12  word word")
     assert second.startswith("            word")
@@ -142,4 +160,101 @@ def test_table_wraps_its_last_column(monkeypatch):
     ],
 )
 def test_bytes_are_written_with_their_unit_and_exactly(number, text):
-    assert cli.bytes_text(number) == text
+    assert tables.bytes_text(number) == text
+
+
+def test_a_table_folds_where_the_last_column_has_no_room(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    text = tables.table([("a" * 50, "word " * 10), ("b", "short")])
+    assert text.splitlines()[0] == "  " + "a" * 50
+    assert all(len(line) <= 60 for line in text.splitlines())
+    assert text.split() == ["a" * 50, *["word"] * 10, "b", "short"]
+
+
+def test_a_grid_goes_on_below(monkeypatch):
+    rows = [("key", *(f"column{n}" for n in range(8))), ("x", *(str(n) for n in range(8)))]
+    monkeypatch.setenv("COLUMNS", "60")
+    first, second = tables.grid(rows).split("\n\n")
+    assert first.split()[0] == second.split()[0] == "key"
+    assert [word for part in (first, second) for word in part.splitlines()[1].split() if word != "x"] == list(
+        "01234567"
+    )
+    assert max(map(len, [*first.splitlines(), *second.splitlines()])) <= 60
+    monkeypatch.delenv("COLUMNS")
+    assert len(tables.grid(rows).splitlines()) == 2  # a pipe is as wide as it has to be
+
+
+@pytest.mark.parametrize("name", ["points.csv", "picture.png", "absent/x.json"])
+def test_json_is_never_written_over_data(name, tmp_path):
+    path = tmp_path / name
+    if "/" not in name:
+        path.write_bytes(b"data")
+    result = run("histo", "--json", str(path))
+    assert result.exit_code == 2
+    assert "Invalid value for '--json': expected a file" in result.output
+    assert not path.exists() or path.read_bytes() == b"data"
+
+
+def test_json_goes_to_stdout_or_into_a_file(tmp_path):
+    arguments = ("plan", "-n", "1000", "-H", "10", "--profile", "nvidia-h200")
+    text, instead = run(*arguments).output, run(*arguments, "--json").output
+    path = tmp_path / "plan.json"
+    assert run(*arguments, "--json", str(path)).output == text
+    assert json.loads(path.read_text()) == json.loads(instead)
+
+
+def test_nothing_but_the_result_where_stderr_is_no_terminal(tmp_path):
+    command = [sys.executable, "-m", "clhist", "image", "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith("generated clouds: 800 x 600 pixels")
+
+
+def test_progress_says_compiling_until_the_first_step(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("clhist.cli.progress.monotonic", lambda: now[0])
+    line = progress.Progress("steps", 11)
+    now[0] += 30
+    assert line.text() == "steps · compiling · 30 s so far"
+    line.update(1, "one")
+    now[0] += 10
+    line.update(2, "three")
+    assert line.text() == "steps · 27% · three · about 40 s left · 40 s so far"  # 5 s a step, whatever the first took
+
+
+def test_a_device_for_a_command():
+    name = clhist.default_queue().device.name.strip()
+    result = run("image", "--quick", "--json", "--device", name[:8])
+    assert json.loads(result.output)["images"][0]["device"] == name
+    result = run("image", "--quick", "--device", "no such device")
+    assert result.exit_code == 2
+    assert "no OpenCL device matches device 'no such device'; there are: " in result.output
+
+
+IN_C = "(lock := ctypes.create_string_buffer(64)), [ctypes.CDLL(None).pthread_mutex_lock(lock) for _ in range(2)]"
+
+
+@pytest.mark.parametrize("busy", ["while True: pass", "threading.Event().wait()", IN_C])
+def test_ctrl_c_ends_a_command(busy):
+    """In Python, in a wait that signals wake, and in C code that no signal wakes, as a call that waits for a device."""
+    program = (
+        "import ctypes, threading\n"
+        "from clhist.cli.interrupt import interruptible\n"
+        "with interruptible(130):\n"
+        "    print('begun', flush=True)\n"
+        f"    {busy}\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"begun\n"
+        time.sleep(1)  # until it is busy
+        running.send_signal(signal.SIGINT)
+        try:
+            running.wait(timeout=10)
+        finally:
+            running.kill()
+        assert running.returncode == (130 if busy.startswith("(") else -signal.SIGINT)
+
+
+def test_version_of_the_module():
+    done = subprocess.run([sys.executable, "-m", "clhist", "--version"], capture_output=True, text=True, timeout=100)
+    assert done.stdout == f"clhist {clhist.__version__}\n"

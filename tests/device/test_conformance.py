@@ -41,7 +41,18 @@ def test_copies_and_passes(name, update, memory, profile, numbers, queue):
         with pytest.raises(ValueError, match=f"update: '{update}' is not available for {case.operator.name}"):
             kernel(bins, values, num_bins=NUM_BINS, update=update, memory=memory)
         return
-    check(kernel(bins, values, num_bins=NUM_BINS, update=update, memory=memory, copies=copies, passes=passes))
+    forced = {"update": update, "memory": memory, "copies": copies, "passes": passes}
+    check(kernel(bins, values, num_bins=NUM_BINS, **forced))
+    dest, with_dest = dest_of(name)
+    with_dest(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **forced))
+
+
+def dest_of(name):
+    """Return what bins hold before, and the check of a result in which that takes part once."""
+    case, (bins, values, _) = CASES[name], problem(name)
+    dest = case.draw(np.random.default_rng(1), NUM_BINS)
+    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
+    return dest, case.check(groups_of(all_bins, all_values, NUM_BINS))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -50,10 +61,8 @@ def test_what_the_model_chooses(name, profile):
     case, (bins, values, check) = CASES[name], problem(name)
     kernel = pair_kernel(case.operator, profile)
     check(kernel(bins, values, num_bins=NUM_BINS))
-    dest = case.draw(np.random.default_rng(1), NUM_BINS)
+    dest, with_dest = dest_of(name)
     before = dest.copy()
-    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
-    with_dest = case.check(groups_of(all_bins, all_values, NUM_BINS))
     with_dest(kernel(bins, values, num_bins=NUM_BINS, dest=dest))
     np.testing.assert_array_equal(dest, before)
     neutral = case.check([[]] * NUM_BINS)
@@ -64,11 +73,9 @@ def test_what_the_model_chooses(name, profile):
 @pytest.mark.parametrize(("name", "memory", "copies"), covering(list(CASES), MEMORIES, (None, 2, 64)))
 def test_what_the_model_chooses_in_a_memory(name, memory, copies, gpu_like):
     """With `dest`, which takes part once; 64 copies of a bin are combined by several work-items."""
-    case, (bins, values, _) = CASES[name], problem(name)
-    dest = case.draw(np.random.default_rng(1), NUM_BINS)
-    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
-    check = case.check(groups_of(all_bins, all_values, NUM_BINS))
-    kernel = pair_kernel(case.operator, gpu_like)
+    bins, values, _ = problem(name)
+    dest, check = dest_of(name)
+    kernel = pair_kernel(CASES[name].operator, gpu_like)
     check(kernel(bins, values, num_bins=NUM_BINS, dest=dest, memory=memory, copies=copies))
 
 

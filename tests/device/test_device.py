@@ -208,6 +208,8 @@ def test_a_profile_says_what_updates_may_use(queue, gpu_like):
 )
 def test_what_else_drivers_call_a_device(more, aliases):
     class Device:
+        type = cl.device_type.GPU
+
         def __getattr__(self, name):
             if name in more:
                 return more[name]

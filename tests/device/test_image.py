@@ -113,7 +113,7 @@ def test_bad_files_are_named(tmp_path, content, says):
     if content is not None:
         path.write_bytes(content)
     result = run(path)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "bad.png" in result.output
     assert says in result.output
 

@@ -47,7 +47,7 @@ def wide(monkeypatch):
     indirect=["any_profile"],
 )
 def test_indices_of_each_integer_type(dtype, any_profile, rng):
-    for num_bins in (1, 100, 127, 128, 129, 256, 300, 40_000):
+    for num_bins in (1, 100, 127, 128, 129, 255, 256, 300, 40_000, 65_536):
         inside = rng.integers(0, min(num_bins, np.iinfo(dtype).max), 2000).astype(dtype)
         indices = rng.permutation(np.concatenate([inside, bins_at_limits(dtype, num_bins)]))
         dest = np.zeros(num_bins, np.int32)

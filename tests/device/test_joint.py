@@ -264,7 +264,7 @@ def test_bad_files_are_named(tmp_path, shape, says):
     np.save(tmp_path / "a.npy", np.zeros((5, 5)))
     np.save(tmp_path / "bad.npy", np.zeros(shape))
     result = run(tmp_path / "a.npy", tmp_path / "bad.npy", "--shifts", 2)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "bad.npy" in result.output
     assert says in result.output
 

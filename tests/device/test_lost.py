@@ -188,5 +188,5 @@ def test_another_device_goes_on(kernel, queue):
 def test_the_command(kernel):
     lose(kernel)
     result = CliRunner().invoke(main, ["selftest", "--quick", "--jobs", "1"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.startswith("Error: the device ")

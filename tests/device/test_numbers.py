@@ -14,12 +14,14 @@ def counting(operator=None, code="EMIT(i & 3, 1)", **more):
     return HistogramKernel(None, operator or operators.add(np.int64), arguments="int unused", map=code, **more)
 
 
+@pytest.mark.slow
 def test_more_of_a_value_than_an_int_counts():
     x = np.zeros(BEYOND, np.uint8)  # no memory but a page of zeros
     x[[0, 7, -1]] = 3
     assert bincount(x).tolist() == [BEYOND - 3, 0, 0, 3]
 
 
+@pytest.mark.slow
 def test_more_elements_than_32_bits_count():
     size = 2**32 + 8
     assert counting()(1, num_bins=4, size=size).tolist() == [size // 4] * 4

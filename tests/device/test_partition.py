@@ -20,7 +20,7 @@ from clhist import HistogramKernel, Operator, operators
 from clhist.accumulator import Accumulator
 from clhist.cli.main import main
 from clhist.codegen.maps import uniform_value
-from clhist.engine.given import Call
+from clhist.engine.given import Call, LargestBin
 from clhist.engine.partition import division
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
@@ -165,15 +165,17 @@ def test_arrays_that_the_map_writes_are_written_once(gpu_like, rng):
     np.testing.assert_array_equal(y, 2 * x)
 
 
-def test_the_largest_bin_is_reported(count, queue, monkeypatch, rng):
+def test_the_largest_bin_with_a_value_is_reported(gpu_like, queue, monkeypatch, rng):
     """As bincount needs it, with the model's own choice."""
     monkeypatch.setattr("clhist.planning.choose.is_worth_partitioning", lambda *args: True)
-    x = cl_array.to_device(queue, rng.integers(0, 900, 5000, np.int32))
-    kernel = HistogramKernel(None, operators.count(), profile=count.engine.profile, **COUNT)
+    x, found = cl_array.to_device(queue, rng.integers(0, 380, 5000, np.int32)), cl_array.zeros(queue, 1, np.uint32)
+    kernel = HistogramKernel(
+        None, operators.count(), arguments="const int *x, uint *found", map="EMIT(x[i], 1)", profile=gpu_like
+    )
     assert kernel.plan(5000, 400).strategy == "partitioned"
-    outcome = kernel.engine.run([x], Call(400, queue=queue, largest_bin=True))
+    outcome = kernel.engine.run([x, found], Call(400, queue=queue, largest=LargestBin("total != 0", "found")))
     np.testing.assert_array_equal(outcome.results[0].get(), counts_of(x.get(), 400))
-    assert outcome.largest_bin == x.get().max()
+    assert found.get() == x.get().max()
 
 
 def test_user_structures_and_preamble(gpu_like, rng):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl as cl
 import pytest
+from arrays import read_only, strided
 
 from clhist import operators, reduce_by_index
 from clhist.selftest.cases import CASES, problem, random_values, ufunc_case
@@ -182,22 +183,12 @@ def test_more_dimensions(example, shape, order):
     np.testing.assert_array_equal(reduce_by_index(dest, np.add, *shaped), expected)
 
 
-def strided(array):
-    return np.repeat(array, 3)[::3]
-
-
 def reversed_twice(array):
     return array[::-1].copy()[::-1]
 
 
 def byte_swapped(array):
     return array.astype(array.dtype.newbyteorder())
-
-
-def read_only(array):
-    array = array.copy()
-    array.flags.writeable = False
-    return array
 
 
 @pytest.mark.parametrize("change", [strided, reversed_twice, byte_swapped, read_only])

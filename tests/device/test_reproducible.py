@@ -256,6 +256,30 @@ def test_kernels_with_several_outputs_and_dest(rng):
         np.testing.assert_array_equal(result.view(np.uint8), second[name].view(np.uint8), err_msg=name)
 
 
+@pytest.mark.parametrize("on_device", [False, True], ids=["numpy", "device"])
+def test_sums_beside_structs(on_device, queue, rng):
+    # The sweep that looks for the largest float only counts the structs.
+    bins, values = drawn(np.float64)
+    pair = np.dtype([("low", np.int32), ("high", np.int64)], align=True)
+    least = Operator(pair, "b.low < a.low || (b.low == a.low && b.high < a.high) ? b : a", (2**31 - 1, 2**63 - 1))
+    pairs = np.zeros(len(bins), pair)
+    pairs["low"], pairs["high"] = rng.integers(-9, 9, (2, len(bins)))
+    kernel = HistogramKernel(
+        None,
+        {"sum": operators.add(np.float64), "least": least},
+        arguments="const int *bins, const double *x, const value_least_t *pairs",
+        map="EMIT_sum(bins[i], x[i]); EMIT_least(bins[i], pairs[i])",
+    )
+    given = [cl_array.to_device(queue, each) if on_device else each for each in (bins, values, pairs)]
+    result = kernel(*given, num_bins=BINS, queue=queue, reproducible=True)
+    found = {name: each.get() if on_device else each for name, each in result.items()}
+    same_bits(found["sum"], defined_sums(bins, values, BINS, float(np.abs(values).max()), 64))
+    rows = list(zip(bins.tolist(), pairs.tolist(), strict=True))
+    assert found["least"].tolist() == [
+        min([p for k, p in rows if k == b], default=(2**31 - 1, 2**63 - 1)) for b in range(BINS)
+    ]
+
+
 def test_vectors_batches_scalars_and_other_dtypes(rng):
     bins, values = rng.integers(0, 9, (4, 300)), rng.normal(size=(4, 300, 2))
     dest = np.zeros((4, 9, 2), np.float32)
@@ -317,7 +341,7 @@ def test_integers_of_structs_need_nothing():
 
 
 def test_maps_without_contraction(rng):
-    # As docs/reliability.md advises: a product is rounded before it is added.
+    # As docs/notebook/reliability.md advises: a product is rounded before it is added.
     a, b, c = rng.normal(size=(3, 1000)).astype(np.float32)
     kernel = HistogramKernel(
         None,

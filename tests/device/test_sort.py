@@ -1,27 +1,19 @@
-"""update="sort": pairs sorted by bin and combined by a segmented scan (SC'20, Listing 4), and when a plan takes it."""
+"""update="sort": pairs sorted by bin and combined by a segmented scan (SC'20, Listing 4)."""
 
 from __future__ import annotations
 
-import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from click.testing import CliRunner
-from plans import plan
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
-from clhist import BuildError, HistogramKernel, Operator, Profile, operators, reduce_by_index
-from clhist.cli.main import main
-from clhist.engine.given import Call
-from clhist.hardware.atomics import ALL_FEATURES
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.planning.problem import Choices, Histogram, Problem
-from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_bytes
-from clhist.planning.sweeps import plan_sweeps
+from clhist import BuildError, HistogramKernel, Operator, operators, reduce_by_index
+from clhist.engine.given import Call, LargestBin
+from clhist.planning.problem import Choices
+from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 
@@ -31,8 +23,6 @@ THREE = np.dtype([("x", np.int16), ("y", np.int16), ("z", np.int16)])
 LARGE = np.dtype([("x", np.float64), ("y", np.int64), ("z", np.int8)], align=True)
 PRODUCT = operators.product({"count": operators.add(np.uint8), "total": operators.add(np.float64)})
 SORT = Choices(update="sort")
-H200 = dataclasses.replace(named_profile("nvidia-h200", load_profiles()), rates={})  # planned by rules
-CPU = Profile("processor", "cpu", 32768, 2**20, 64, 7, 1, {})
 
 
 def kernel_of(profile, arguments, map, operator=SUM, **more):
@@ -84,7 +74,7 @@ def test_segments_across_what_the_scan_is_divided_into(size, profile, rng):
     np.testing.assert_array_equal(pair_kernel(SUM, profile)(bins, values, num_bins=39, update="sort"), expected)
 
 
-@pytest.mark.parametrize("num_bins", [1, 2, 3, 4, 255, 256, 2**16, 2**20 + 1])
+@pytest.mark.parametrize("num_bins", [1, 2, 3, 4, 255, 256, 2**16, pytest.param(2**20 + 1, marks=pytest.mark.slow)])
 def test_as_many_bits_are_sorted_as_bins_have(num_bins, profile, rng):
     bins = np.concatenate([[0, num_bins - 1, num_bins, -1], rng.integers(0, num_bins, 5000)]).astype(np.int32)
     values = np.ones(bins.size, np.int32)
@@ -263,11 +253,14 @@ def test_several_outputs_are_sorted_each_by_itself(gpu_like, rng):
     assert result["largest"].tolist() == [x[(x % 3 == k) & (x > 50)].max() for k in range(3)]
 
 
-def test_the_largest_bin_is_reported(profile, queue):
-    kernel = pair_kernel(SUM, profile)
-    bins, values = np.array([3, 999, 5, 3], np.int32), np.ones(4, np.int32)
-    outcome = kernel.engine.run([bins, values], Call(10, queue=queue, largest_bin=True, forced=SORT))
-    assert outcome.largest_bin == 999
+@pytest.mark.parametrize("known", [0, 4, 5, 9])
+def test_the_largest_bin_with_a_value_is_reported(known, profile, queue):
+    arguments, code = "const int *bins, const int *values, uint *found", "EMIT(bins[i], values[i])"
+    kernel = HistogramKernel(None, SUM, arguments=arguments, map=code, profile=profile)
+    bins, values, found = np.array([3, 999, 5, 3], np.int32), np.ones(4, np.int32), np.zeros(1, np.uint32)
+    call = Call(10, queue=queue, largest=LargestBin("total != 0", "found", known), forced=SORT)
+    outcome = kernel.engine.run([bins, values, found], call)
+    assert found == (5 if known < 5 else 0)
     assert outcome.results[0].tolist() == [0, 0, 0, 2, 0, 1, 0, 0, 0, 0]
 
 
@@ -356,130 +349,6 @@ def test_a_wrong_operator_is_shown_with_its_source(profile):
     kernel = pair_kernel(Operator(np.int32, "a +* no_such_name + b", 0, "wrong"), profile)
     with pytest.raises(BuildError, match="no_such_name"):
         kernel(np.zeros(6, np.int32), np.zeros(6, np.int32), num_bins=3, update="sort")
-
-
-# When the plan takes it. Without a device: few of as many bins as elements, each with a lock that many wait for.
-
-
-def contended(**changes):
-    """Return a plan of locks in global memory on an H200 where all elements meet in one bin of a million."""
-    given = {
-        "num_elements": 10**6,
-        "num_bins": 10**6,
-        "profile": H200,
-        "local_update": "lock",
-        "global_update": "lock",
-        "bin_bytes": 16,
-        "race_factor": 1e6,
-        "memory_budget": 2**36,
-        "max_pairs": 1,
-    }
-    return plan(**(given | changes))
-
-
-def test_sorted_where_many_wait_for_few_locks():
-    found = contended()
-    assert (found.update, found.memory, found.copies, found.passes, found.cooperation) == ("sort", "global", 1, 1, 1)
-    steps = {step.symbol: step.value for step in found.steps}
-    assert steps["X"] == H200.hardware_threads
-    assert steps["t_lock"] == pytest.approx(4000)  # ms: a million times 4 us, one after the other
-    assert steps["t_sort"] == pytest.approx(0.25 + 30 * 0.035)  # ms: 20 bits, 3 launches for each two
-    assert steps["pairs"] == 10**6
-    assert steps["bits"] == 20
-    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (20 + 40 + 16)
-    assert "sort updates in global memory" in str(found)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"race_factor": 1.0},
-        {"race_factor": 1e2},
-        {"num_elements": 100, "race_factor": 1e6},
-        {"global_update": "cas"},
-        {"global_update": "native"},
-        {"max_pairs": None},
-        {"memory_budget": 7 * 10**7},
-        {"num_elements": MOST_SORTED_PAIRS + 1},
-        {"num_elements": MOST_SORTED_PAIRS // 3, "max_pairs": 4},
-        {"num_histograms": 1},
-        {"num_bins": (10**6, 10**6), "bin_bytes": (16, 16), "race_factor": 2e6},
-        {"profile": CPU},
-        {"choices": Choices(update="lock")},
-        {"choices": Choices(memory="global")},
-        {"choices": Choices(copies=1)},
-        {"choices": Choices(passes=1)},
-        {"choices": Choices(work_group_size=256)},
-        {"choices": Choices(locks=1024)},
-    ],
-    ids=str,
-)
-def test_otherwise_not(changes):
-    found = contended(**changes)
-    assert found.update != "sort"
-    assert "bits" not in [step.symbol for step in found.steps]
-
-
-def test_sorted_where_no_copy_with_its_locks_fits():
-    copy = 10**6 * 20
-    needed = sort_bytes(50_000, 10**6, 16)
-    assert needed < copy
-    given = {"num_elements": 50_000, "race_factor": 1.0}
-    assert contended(**given, memory_budget=copy).update == "lock"
-    found = contended(**given, memory_budget=needed)
-    assert found.update == "sort"
-    assert "not even one copy with its locks fits the memory budget" in " ".join(step.formula for step in found.steps)
-    for changes in (
-        {"memory_budget": needed - 1},
-        {"memory_budget": needed, "max_pairs": None},
-        {"memory_budget": needed, "choices": Choices(memory="global")},
-    ):
-        with pytest.raises(MemoryError, match=r"^memory_budget: one copy of 1000000 bins takes 20000000 bytes, got"):
-            contended(**given, **changes)
-
-
-def sweeps(*given, bins, emits=1, race_factor=1e6, **forced):
-    histograms = tuple(
-        Histogram(operator, bins, f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)
-    )
-    problem = Problem(histograms, 10**6, race_factor=race_factor, choices=Choices(**forced), memory_budget=2**36)
-    return plan_sweeps(problem, dataclasses.replace(H200, features=ALL_FEATURES - {"amd_builtins"}))
-
-
-def test_an_output_that_is_sorted_is_a_sweep_of_its_own():
-    counts, least, more = sweeps(SUM, ARGMIN, ARGMIN, bins=10**6)
-    assert (counts.update, least.update, more.update) == ("native", "sort", "sort")
-    assert [sweep.output_indices for sweep in (counts, least, more)] == [(0,), (1,), (2,)]
-    assert least.outputs[0].updates == ("sort",)
-    both = sweeps(ARGMIN, ARGMIN, bins=10**6, race_factor=1.0)
-    assert [sweep.update for sweep in both] == ["lock"] * len(both)
-    assert [sweep.update for sweep in sweeps(ARGMIN, bins=10**6, emits=None)] == ["lock"]
-
-
-def test_a_form_with_a_better_update_goes_before_sorting():
-    pair = np.dtype([("value", np.int64), ("index", np.int64)])
-    own = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own")
-    atomic = Operator(pair, "max(a, b)", 0, accumulator=np.uint64, lift="v.value", finish="(value_t){a, a}")
-    assert sweeps(own, bins=10**6)[0].update == "sort"
-    lifted = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own", lifted=atomic)
-    assert sweeps(lifted, bins=10**6)[0].update == "native"
-    (forced,) = sweeps(lifted, bins=10**6, update="sort")
-    assert (forced.update, forced.outputs[0].operator) == ("sort", lifted)
-
-
-def test_the_plan_is_explained_on_the_command_line():
-    given = ["plan", "-n", "1M", "-H", "1M", "--profile", "nvidia-geforce-rtx-2080-ti", "--element-size", "16"]
-    (forced, chosen) = (
-        CliRunner().invoke(main, [*given, *more], catch_exceptions=False)
-        for more in (["--update", "sort"], ["--update", "lock", "--race-factor", "1e6"])
-    )
-    for result in (forced, chosen):
-        assert result.exit_code == 0
-        assert "In global memory (sorted pairs)" in result.output
-        assert "sort (pairs are sorted by bin and scanned, Listing 4 of" in result.output
-        assert "MiB (76,000,000 B) for the pairs and one copy" in result.output
-    assert "t_lock" not in forced.output
-    assert "t_lock" in chosen.output
 
 
 def test_a_call_that_fits_the_memory_budget_only_sorted(gpu_like, rng):

@@ -1,14 +1,18 @@
 """What `clhist bench` is made of: inputs, references, timing, peers, plots."""
 
+import shutil
+
 import numpy as np
 import pytest
 
+from clhist.cli.bench import peer_c
 from clhist.cli.bench import plot as bench_plot
 from clhist.cli.bench.inputs import DISTRIBUTIONS, Host, Input, InputSpec, keys, weights
 from clhist.cli.bench.lab import Lab, difference
 from clhist.cli.bench.operators import OPERATORS, SATURATION
-from clhist.cli.bench.peer_functions import OPERATIONS, peers
-from clhist.cli.bench.timing import Samples, pipelined, repeated
+from clhist.cli.bench.peer_libraries import peers
+from clhist.cli.bench.peer_problems import PROBLEMS, fields
+from clhist.cli.bench.timing import Samples, interleaved, pipelined, repeated
 
 N, H = 20_000, 200
 
@@ -134,19 +138,79 @@ def test_a_call_that_would_wait_for_itself_is_predicted(queue):
     assert lab._predicted(given, OPERATORS["count"], free, {}) == 0, "native updates have a bound"
 
 
-def test_every_peer_that_is_installed_is_right(queue):
-    host, image = make(queue, size=3000).host, make(queue, image=True, bins=256, size=3000).host
-    found = peers()
-    assert {"numpy.bincount", "numpy.ufunc.at"} <= {peer.name for peer in found}
-    for peer in found:
-        assert set(peer.operations) <= set(OPERATIONS)
-        for operation in peer.operations:
-            given = image if operation == "count8" else host
-            call = peer.prepare(operation, given.bins, given.weights, given.num_bins)
-            result = call()
-            peer.finish(result)
-            expected = OPERATORS[operation].reference(given)
-            assert difference(peer.fetch(result), expected) == "", f"{peer.name}, {operation}"
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+@pytest.mark.parametrize("bins", [1, 9, 200])
+def test_every_peer_that_is_installed_is_right(problem, bins, installed):
+    bins = problem.num_bins or bins
+    for size in (1, 3001):
+        arrays = problem.make(size, bins)
+        differs = problem.expected(arrays, bins)
+        for peer in installed:
+            if problem.name in peer.ways:
+                result = peer.ways[problem.name](*peer.put(arrays), bins)
+                peer.finish(result)
+                assert differs(peer.fetch(result), False) == "", peer.name
+
+
+@pytest.fixture(scope="module")
+def installed():
+    return peers()
+
+
+def test_which_peers_there_are(installed):
+    names = [peer.name for peer in installed]
+    assert {"numpy", "numpy.bincount", "numpy.ufunc.at"} <= set(names)
+    assert all(peer.ways.keys() <= PROBLEMS.keys() for peer in installed)
+    compiler = any(map(shutil.which, ("cc", "gcc", "clang")))
+    assert sum(name.startswith("C, ") for name in names) == 2 * compiler
+    every = {name for peer in installed for name in peer.ways}
+    assert every >= PROBLEMS.keys() - {"binned_statistic"}, "which SciPy has"
+
+
+def test_every_loop_of_c_is_right():
+    """The suite takes the fastest of them, whichever that is."""
+    library = peer_c._compiled()
+    if library is None:
+        assert not any(map(shutil.which, ("cc", "gcc", "clang"))), "a compiler, but nothing that it compiled"
+        return
+    for name in peer_c._LOOPS:
+        problem = PROBLEMS[name]
+        bins = problem.num_bins or 100
+        for size in (1, 8, 3001):
+            arrays = problem.make(size, bins)
+            differs = problem.expected(arrays, bins)
+            for copies in (1, 2, 4, 8, *([peer_c._PAIRS] if name.startswith("image8") else [])):
+                loop = peer_c._Loop(library, name, bins, copies, threads=3)
+                for _ in range(2):  # with what the first left behind
+                    assert differs(fields(loop(*arrays)), True) == "", (name, size, copies)
+
+
+def test_results_of_functions_are_compared_field_by_field():
+    problem, bins = PROBLEMS["group_by"], 50
+    arrays = problem.make(2000, bins)
+    differs, right = problem.expected(arrays, bins), problem.reference(*arrays, bins)
+    assert differs(right, True) == ""
+    for name in right:
+        wrong = dict(right, **{name: right[name].copy()})
+        wrong[name][3] += 1
+        assert differs(wrong, True) == f"{name} of bin 3 is {wrong[name][3]}, expected {right[name][3]}; 1 of 50 differ"
+    assert differs(dict(right, mean=right["mean"][1:]), True) == "mean: shape (49,), expected (50,)"
+
+
+def test_calls_take_turns():
+    log = []
+    calls = {
+        name: (lambda name=name: log.append(name), lambda last: log.append("wait"), about)
+        for name, about in (("fast", 0.04), ("slow", 1.0))
+    }
+    found = interleaved(calls)
+    assert (len(found["fast"].seconds), len(found["slow"].seconds)) == (12, 5)
+    assert log.count("fast") == 12
+    assert all(log[n + 1] == "wait" for n in range(0, len(log), 2))
+    first = log.index("slow")
+    assert "fast" in log[:first], "not one after the other"
+    assert "fast" in log[first:]
+    assert interleaved({}) == {}
 
 
 def test_plots_have_lines_over_bins_and_bars_over_words(tmp_path):

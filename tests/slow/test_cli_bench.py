@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from clhist.cli.bench import lab as bench_lab
 from clhist.cli.bench.command import SUITES
 from clhist.cli.bench.operators import OPERATORS
-from clhist.cli.bench.peer_functions import Peer
+from clhist.cli.bench.peer import Peer
+from clhist.cli.bench.peer_problems import PROBLEMS
 from clhist.cli.main import main
 from clhist.opencl.device import profile_context
 
@@ -72,7 +73,7 @@ def test_a_row_for_each_operator_bins_and_race_factor(measured):
         assert row["plan"]["race_factor"] == row["race_factor"], "the plan is told"
     assert {row["bytes"] for row in rows.values()} == {5000, 20000, 20224 + 20000}
     assert rows["sat", 17, 1]["plan"]["update"] == "cas"
-    names = "H op RF plan kernel us spread call us spread kernel/F call/F GB/s"
+    names = "H op RF plan kernel µs spread call µs spread kernel/F call/F GB/s"
     lines = output.splitlines()
     header = next(n for n, line in enumerate(lines) if line.split() == names.split())
     table = [line.split() for line in lines[header + 1 : header + 1 + len(rows)]]
@@ -87,7 +88,7 @@ def test_a_row_for_each_operator_bins_and_race_factor(measured):
 def test_json_says_what_was_measured_where(measured, queue):
     output, record = measured("-n", "1000", "-H", "5", "--op", "count")
     assert record.keys() == {
-        *("suite", "date", "complete", "device", "profile", "versions"),
+        *("suite", "date", "complete", "device", "host", "profile", "versions"),
         *("num_elements", "bins", "operations", "race_factors", "rows"),
     }
     assert (record["suite"], record["complete"], record["num_elements"]) == ("operators", True, 1000)
@@ -118,30 +119,84 @@ def test_the_plan_against_fixed_numbers_of_copies(measured, as_gpu):
     assert f"Worst of {len(cases)} cases in either memory: {worst['behind']:+.0%} against the best fixed M" in output
 
 
-def test_peers_are_compared_on_arrays_of_their_kind(measured, monkeypatch):
-    def slow(operation, bins, weights, num_bins):
-        assert (operation, bins.dtype, weights.dtype, num_bins) == ("count", np.int32, np.float32, 17)
-        return lambda: np.bincount(bins, minlength=num_bins)
+@pytest.fixture
+def beside(monkeypatch):
+    """Return a function that says what else there is, in the place of what is installed."""
+
+    def set_peers(*found):
+        monkeypatch.setattr("clhist.cli.bench.peer_libraries.peers", lambda: list(found))
+
+    return set_peers
+
+
+def test_peers_are_compared_on_arrays_of_their_kind(measured, beside):
+    def count(x, bins):
+        assert (x.dtype, x.size, bins) == (np.int32, 5000, 17)
+        return np.bincount(x, minlength=bins)
 
     def broken(*arguments):
         raise RuntimeError("no such GPU")
 
-    found = [
-        Peer("on the host", ("count",), slow),
-        Peer("on a GPU", ("count",), slow, on_gpu=True),
-        Peer("broken", ("count",), broken),
-        Peer("of another operation", ("add",), broken),
-    ]
-    monkeypatch.setattr("clhist.cli.bench.peer_functions.peers", lambda: found)
+    beside(
+        Peer("on the host", {"count": count}),
+        Peer("on a GPU", {"count": count}, on_device=True),
+        Peer("of strategies", {"count": count}, chosen=lambda problem, bins: f"{problem} into {bins}"),
+        Peer("broken", {"count": broken}),
+        Peer("of another function", {"add": broken}),
+    )
     output, record = measured("--suite", "peers", "-n", "5000", "-H", "17", "--op", "count")
     rows = {row["implementation"]: row for row in record["rows"]}
-    ours = ["clhist, device arrays", "clhist, NumPy arrays"]
-    assert list(rows) == [*ours, "on the host", "on a GPU", "broken"]
-    assert rows["broken"]["note"] == "failed: RuntimeError: no such GPU"
-    for name, like in (("on the host", ours[1]), ("on a GPU", ours[0]), (ours[1], ours[0])):
+    ours = ["clhist, NumPy arrays", "clhist, device arrays"]
+    assert list(rows) == [*ours, "on the host", "on a GPU", "of strategies", "broken"]
+    assert rows["broken"]["note"] == "RuntimeError: no such GPU"
+    assert rows["of strategies"]["strategy"] == "count into 17"
+    assert "first" not in rows["of strategies"], "which tried all of them"
+    for name in (*ours, "on the host", "on a GPU"):
+        like = rows[ours[1] if name in (ours[1], "on a GPU") else ours[0]]
         assert_samples(rows[name]["call"])
-        assert rows[name]["per_clhist"] == rows[name]["call"]["median"] / rows[like]["call"]["median"]
+        assert rows[name]["per_clhist"] == rows[name]["call"]["median"] / like["call"]["median"]
+        assert rows[name]["first"] > 0
     assert all(name in output for name in rows)
+    assert record["host"]["processor"] in output
+    assert "Times as long as clhist takes:" in output
+    assert "PYOPENCL_NO_CACHE=1 POCL_KERNEL_CACHE=0" in output
+
+
+def test_every_public_function_beside_numpy(measured, beside):
+    beside()
+    _, record = measured("--suite", "peers", "-n", "3000", "-H", "1", "-H", "300")
+    found = {(row["op"], row["num_bins"]) for row in record["rows"]}
+    images = {("image8", 256), ("image8-smooth", 256), ("image16", 4096)}
+    others = {(name, bins) for name in PROBLEMS for bins in (1, 300) if not name.startswith("image")}
+    assert found == images | others
+    for row in record["rows"]:
+        assert "note" not in row
+        assert_samples(row["call"])
+        assert row["num_elements"] == {"image8": 12000, "image8-smooth": 12000, "image16": 6000}.get(row["op"], 3000)
+
+
+def test_a_peer_that_takes_too_long_is_timed_once(measured, beside, monkeypatch):
+    monkeypatch.setattr("clhist.cli.bench.peers.LONGEST", 0.0)
+    beside(Peer("slow", {"count": lambda x, bins: np.bincount(x, minlength=bins)}))
+    _, record = measured("--suite", "peers", "-n", "5000", "-H", "17", "--op", "count")
+    for row in record["rows"]:
+        assert len(row["call"]["samples"]) == 1
+        assert row["note"] == "one call timed: it takes too long"
+
+
+def test_other_edges_of_a_peer_are_noted(measured, beside):
+    def moved(x, bins):
+        found = np.histogram(x, bins, (0, 1))[0]
+        found[0], found[1] = found[0] + 1, found[1] - 1
+        return found
+
+    beside(Peer("moved", {"histogram": moved}), Peer("lost", {"histogram": lambda x, bins: np.zeros(bins, int)}))
+    _, record = measured("--suite", "peers", "-n", "5000", "-H", "10", "--op", "histogram", status=1)
+    rows = {row["implementation"]: row for row in record["rows"]}
+    assert rows["moved"]["note"].startswith("other edges than NumPy's: bin 0 is ")
+    assert_samples(rows["moved"]["call"])
+    assert rows["lost"]["note"].startswith("WRONG: bin 0 is 0, expected ")
+    assert "call" not in rows["lost"]
 
 
 def test_latency_of_each_function_and_kind_of_arrays(measured):
@@ -155,7 +210,7 @@ def test_latency_of_each_function_and_kind_of_arrays(measured):
         assert_samples(row["host"])
         assert row["host"]["median"] <= row["call"]["median"]
         assert row["first"] > 0
-    assert "host us" in output
+    assert "host µs" in output
 
 
 def test_skewed_inputs_against_the_uniform_one(measured):
@@ -186,11 +241,10 @@ def test_groups_beside_numpy(measured):
     assert "five statistics" in output
 
 
-@pytest.mark.parametrize("suite", ["operators", "peers"])
-def test_a_wrong_result_of_ours_is_not_timed(measured, monkeypatch, suite):
+def test_a_wrong_result_of_ours_is_not_timed(measured, monkeypatch):
     broken = replace(OPERATORS["count"], value="(i == 7 ? 2 : 1)")  # one element of 5000 counts twice
     monkeypatch.setitem(OPERATORS, "count", broken)
-    output, record = measured("--suite", suite, "-n", "5000", "-H", "17", "--op", "count", status=1)
+    output, record = measured("-n", "5000", "-H", "17", "--op", "count", status=1)
     (row,) = record["rows"]
     assert row["failed"]
     assert "kernel" not in row
@@ -199,12 +253,23 @@ def test_a_wrong_result_of_ours_is_not_timed(measured, monkeypatch, suite):
     assert "Error: 1 of 1 rows are wrong or failed: see the notes below the table" in output
 
 
-def test_a_wrong_result_of_a_peer_is_not_timed(measured, monkeypatch):
-    wrong = Peer("wrong", ("count",), lambda operation, bins, weights, num_bins: lambda: np.zeros(num_bins))
-    monkeypatch.setattr("clhist.cli.bench.peer_functions.peers", lambda: [wrong])
+def test_a_wrong_result_of_ours_beside_peers_is_not_timed(measured, beside, monkeypatch):
+    own = PROBLEMS["count"].ours
+    monkeypatch.setitem(PROBLEMS, "count", replace(PROBLEMS["count"], ours=lambda x, bins: own(x[1:], bins)))
+    beside()
+    output, record = measured("--suite", "peers", "-n", "5000", "-H", "17", "--op", "count", status=1)
+    for row in record["rows"]:
+        assert row["failed"]
+        assert "call" not in row
+        assert row["note"].endswith("; 1 of 17 differ")
+    assert "Error: 2 of 2 rows are wrong or failed" in output
+
+
+def test_a_wrong_result_of_a_peer_is_not_timed(measured, beside):
+    beside(Peer("wrong", {"count": lambda x, bins: np.zeros(bins)}))
     output, record = measured("--suite", "peers", "-n", "5000", "-H", "17", "--op", "count", status=1)
     assert "call" not in record["rows"][-1]
-    assert "\nwrong, count, uniform, H = 17, RF 1: WRONG: bin 0 is 0.0, expected " in output
+    assert "\nwrong, count, H = 17: WRONG: bin 0 is 0.0, expected " in output
     assert "Error: 1 of 3 rows are wrong or failed" in output
 
 
@@ -238,10 +303,10 @@ def test_ctrl_c_keeps_what_was_measured(measured, monkeypatch):
         return own(lab, given, benched, **choices)
 
     monkeypatch.setattr(bench_lab.Lab, "measure", measure)
-    output, record = measured("-n", "1000", "-H", "5", "--op", "count", "--op", "add", status=1)
+    output, record = measured("-n", "1000", "-H", "5", "--op", "count", "--op", "add", status=130)
     assert (record["complete"], [row["op"] for row in record["rows"]]) == (False, ["count"])
-    assert "kernel us" in output
-    assert output.endswith("Aborted!\n")
+    assert "kernel µs" in output
+    assert output.endswith("interrupted\n")
 
 
 def test_a_plot_is_written(tmp_path):
@@ -255,7 +320,7 @@ def test_a_plot_is_written(tmp_path):
 def test_a_plot_without_matplotlib_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     result = run("-n", "1000", "--plot", str(tmp_path / "plot.png"))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output == 'Error: --plot: needs matplotlib: pip install "clhist[plot]"\n'
 
 
@@ -271,8 +336,8 @@ def test_a_plot_without_matplotlib_says_how_to_get_it(tmp_path, monkeypatch):
         (["--suite", "latency", "--op", "count"], "--op: expected none for --suite latency, got count"),
         (["--suite", "skew", "--race-factor", "63"], "--race-factor: expected none for --suite skew, got 63"),
         (["--race-factor", "0.5"], "'--race-factor': expected a whole number, got '0.5'"),
-        (["--json", "no/such/x.json"], "'--json': expected a file in a directory that can be written, got"),
-        (["--plot", "x.gif"], "'--plot': expected a file .png, .svg, .pdf, got 'x.gif'"),
+        (["--json", "no/such/x.json"], "'--json': expected a file in a folder that exists, got"),
+        (["--plot", "x.gif"], "'--plot': expected a file .png or .svg or .pdf, got 'x.gif'"),
     ],
 )
 def test_bad_options_are_usage_errors(arguments, text):
@@ -284,12 +349,12 @@ def test_bad_options_are_usage_errors(arguments, text):
 def test_an_input_that_does_not_fit_the_device(monkeypatch):
     monkeypatch.setattr("clhist.cli.bench.inputs.InputSpec.nbytes", lambda *_: 2**60)
     result = run("-n", "1000")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "Error: --num-elements: expected an input of at most " in result.output
     assert f"got 1,000 elements of {2**60:,} bytes" in result.output
 
 
 def test_every_suite_has_its_defaults():
     for suite in SUITES.values():
-        assert set(suite.default_operations) <= set(suite.operations) <= set(OPERATORS)
+        assert set(suite.default_operations) <= set(suite.operations) <= {*OPERATORS, *PROBLEMS}
         assert suite.bins

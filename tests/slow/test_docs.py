@@ -1,62 +1,55 @@
-"""The examples of the documentation run as they stand."""
+"""The examples of the README and of the documentation run as they stand, page by page, and print what the pages say."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import clhist
-
 ROOT = Path(__file__).parents[2]
-
-
-def blocks_of(path: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture
-def given(rng):
-    """What the README takes for granted."""
-    indices = rng.integers(0, 10, 1000)
-    values = rng.random(1000, dtype=np.float32)
-    return {
-        "np": np,
-        "clhist": clhist,
-        "indices": indices,
-        "values": values,
-        "numbers": rng.integers(0, 100, 1000, dtype=np.uint32),
-        "w": rng.random(1000),
-        "x": rng.integers(0, 256, 1000),
-    }
-
-
-@pytest.mark.parametrize(
-    ("path", "least"),
-    [
-        ("README.md", 5),
-        ("docs/guide.md", 5),
-        ("docs/cases.md", 5),
-        ("docs/histogram.md", 1),
-        ("docs/histogram-objects.md", 3),
-    ],
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    if "```python" in path.read_text(encoding="utf-8") and "notebook" not in path.parts
 )
-def test_examples_run(path, least, given):
-    if path == "docs/histogram-objects.md":
-        pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
-    found = blocks_of(path)
-    assert len(found) >= least
-    for block in found:
-        if path == "README.md" and "bincount(x, weights=w)" in block:
-            given["x"] = given["indices"]
-        exec(compile(block, f"{path}: {block[:40]!r}", "exec"), given)
+_BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
 
-def test_what_the_guide_computes(given):
-    for block in blocks_of("docs/guide.md"):
-        exec(block, given)
+def blocks_of(page: str) -> list[tuple[str, str]]:
+    """Return the blocks of Python of a page, each with the output below it."""
+    return _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def run_page(page: str) -> dict:
+    """Run all blocks of a page in one namespace, which begins empty, and compare what each prints."""
+    names: dict = {}
+    for code, expected in blocks_of(page):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"{page}: {code[:40]!r}", "exec"), names)
+        if expected:
+            assert printed.getvalue() == expected, code
+    return names
+
+
+def test_pages_have_blocks():
+    assert len(blocks_of("README.md")) == 5
+    assert all(output for _, output in blocks_of("README.md"))
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len(PAGES) >= 12
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/guide.md"])
+def test_examples_run(page):
+    run_page(page)
+
+
+def test_what_the_guide_computes():
+    given = run_page("docs/guide.md")
     group, x, points = given["group"], given["x"], given["points"]
     np.testing.assert_allclose(given["mean"], [x[group == k].mean() for k in range(50)], atol=1e-4)
     np.testing.assert_allclose(given["average"], given["mean"], atol=1e-5)

@@ -86,7 +86,7 @@ def test_the_table_has_what_the_paper_measured(box):
 def test_native_alone_is_refused_where_there_is_none(tmp_path, box):
     result = run("--data", save(tmp_path / "box.npz", box), "--update", "native", "--race-factor", "5", "--json")
     if "global" in missing_atomics(PairList.upload(box)):
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "'native' is not available for add on float32" in result.output
         assert "Traceback" not in result.output
     else:
@@ -136,7 +136,7 @@ def test_atoms_of_ones_own(tmp_path, water):
     write_gro(tmp_path / "ligand.gro", replace(atoms, residues=names))
     given = ("--structure", str(tmp_path / "ligand.gro"), "--cutoff", "0.5", "--update", "cas", "--json")
     result = run(*given)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "ligand.gro: types: expected charge, c6 and c12 of atom OW of residue LIG (number 1" in result.output
     (tmp_path / "types.csv").write_text("LIG,OW,0,0,0\nLIG,HW1,0,0,0\nLIG,HW2,0,0,0\n")
     result = run(*given, "--types", str(tmp_path / "types.csv"), "--output", str(tmp_path / "out.npz"))
@@ -145,7 +145,7 @@ def test_atoms_of_ones_own(tmp_path, water):
         assert not arrays["forces"][:3].any(), "neither charge nor Lennard-Jones parameters"
     (tmp_path / "types.csv").write_text("LIG,OW,0,0\n")
     result = run(*given, "--types", str(tmp_path / "types.csv"))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "types.csv: line 1: expected residue, atom" in result.output
 
 
@@ -155,7 +155,7 @@ def test_atoms_in_one_place_are_no_traceback(tmp_path, water):
     at[3] = at[0]
     write_gro(tmp_path / "clash.gro", replace(atoms, positions=at))
     result = run("--structure", str(tmp_path / "clash.gro"), "--cutoff", "0.5")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "clash.gro: pair" in result.output
     assert "at the same place" in result.output
 
@@ -163,11 +163,11 @@ def test_atoms_in_one_place_are_no_traceback(tmp_path, water):
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["--structure", "{water}", "--cutoff", "2"], 1, "water.gro: cutoff: expected more than 0 and at most half"),
-        (["--structure", "{water}", "--cutoff", "1e-3"], 1, "water.gro: expected pairs within the cut-off, got none"),
+        (["--structure", "{water}", "--cutoff", "2"], 2, "water.gro: cutoff: expected more than 0 and at most half"),
+        (["--structure", "{water}", "--cutoff", "1e-3"], 2, "water.gro: expected pairs within the cut-off, got none"),
         (["--structure", "{water}", "--data", "{water}"], 2, "got both"),
         (["--structure", "{water}", "--scale", "2"], 2, "a file cannot be scaled"),
-        (["--structure", "{folder}/absent.gro"], 1, "absent.gro: No such file"),
+        (["--structure", "{folder}/absent.gro"], 2, "absent.gro: No such file"),
         (["--cutoff", "0.5"], 2, "--cutoff: expected only with --structure"),
         (["--types", "{water}"], 2, "--types: expected only with --structure"),
         (["--quick", "--scale", "2"], 2, "--quick: expected only"),
@@ -191,7 +191,7 @@ def test_a_malformed_structure_is_refused_by_line(tmp_path, water):
     path = tmp_path / "bad.gro"
     path.write_text(water.read_text().replace("  10SOL", "  1xSOL"))
     result = run("--structure", str(path))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "bad.gro: line 30: expected a residue number in columns 1 to 5" in result.output
 
 
@@ -232,7 +232,7 @@ def test_bad_files_are_named_without_a_traceback(tmp_path, content, says):
     if content is not None:
         path.write_bytes(content)
     result = run("--data", str(path))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "bad.npz" in result.output
     assert says in result.output
     assert "Traceback" not in result.output
@@ -240,6 +240,6 @@ def test_bad_files_are_named_without_a_traceback(tmp_path, content, says):
 
 def test_inconsistent_data_is_named(tmp_path, box):
     result = run("--data", save(tmp_path / "bad.npz", box, jjnr=box.jjnr + 1500))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "bad.npz" in result.output
     assert "jjnr" in result.output

@@ -22,7 +22,7 @@ INTEGERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?"]
 def in_blocks(request, monkeypatch):
     """Find bins element by element, and in blocks, which only CPUs do."""
     module = sys.modules["clhist.binning.sweep"]  # the package has a function of this name
-    monkeypatch.setattr(module, "_LEAST_IN_BLOCKS", 1 if request.param else 2**62)
+    monkeypatch.setattr(module, "device_kind", lambda device: "cpu" if request.param else "gpu")
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -16,7 +16,7 @@ WRONG = [
     (Operator(FLOAT, "(a + b) / 2", 0), "associative operator.*of x=.*, y=.* and z=.* is .* as \\(x, y\\), z and"),
     (Operator(INT, "a * b + a + b + 1", 0), "associative"),
     (Operator(INT, "a > b ? a : b + 0", 0), "neutral: .* the neutral element 0 with a=-1 is 0"),
-    (Operator(FLOAT, "a + b + 0", 1), "neutral: expected the value that changes nothing"),
+    (Operator(FLOAT, "a + b + 0", 1), "neutral: expected the identity element"),
     (Operator(PAIR, "(value_t){a.n + b.n, a.x - b.x}", (0, 0)), "commutative"),
     (Operator(PAIR, "(value_t){max(a.n, b.n), a.x + b.x}", (0, 0)), "neutral"),
     (Operator(INT, "(a + b) % 7", 0), "neutral|associative"),

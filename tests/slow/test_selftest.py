@@ -200,7 +200,7 @@ def raising(error):
         (lambda: None, HOLDS, "", False),
         (raising(NotAvailableError("no such thing")), UNAVAILABLE, "no such thing", False),
         (raising(AssertionError("1 of\n2")), WRONG, "1 of 2", True),
-        (raising(BuildError("a\n\nthe source\n\nwords")), WRONG, "BuildError: words", True),
+        (raising(BuildError("words", "the source", "a log")), WRONG, "BuildError: words", True),
         (raising(ValueError("x: wrong")), WRONG, "ValueError: x: wrong", False),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -100,6 +101,18 @@ def test_programs_compile_and_make_their_data():
             compile(str(text), "program", "exec")
             if "device" not in setting.arrays:
                 exec(text.prepare, dict(names))
+
+
+def test_products_of_a_complex_scalar_are_finite():
+    ours = {("multiply", "complex64"), ("multiply", "complex128")}
+    products = [s for s in SETTINGS if {(op.kind, *op.types) for op in s.operators[:1]} & ours]
+    assert products
+    for setting in products:
+        names = {}
+        many = replace(setting, form="reduce", values="scalar", size=3000, bins=1, distribution="all in one")
+        exec(IMPORTS, names)
+        exec(program(many).prepare, names)
+        assert np.isfinite(names["expected"]).all()
 
 
 def test_programs_use_public_names_alone():

@@ -58,6 +58,16 @@ def test_medians_of_each_dtype(dtype, rng):
     assert_same(binned_statistic(x, values, "median", 20).statistic, expected, "median")
 
 
+@pytest.mark.usefixtures("any_profile")
+@pytest.mark.parametrize("any_profile", ["own profile", "as a GPU"], indirect=True)
+def test_deviations_beside_large_means(rng):
+    x, values = rng.random(3001), 1e9 + rng.random(3001)
+    values[x > 0.5] -= 2e9
+    found = binned_statistic(x, values, "std", 8, (0, 1.2)).statistic
+    theirs = scipy_stats.binned_statistic(x, values, "std", 8, (0, 1.2)).statistic
+    np.testing.assert_allclose(found, theirs, rtol=1e-10)  # SciPy's means are rounded
+
+
 def test_two_dimensions_and_rows_of_values(rng):
     x, y, values = rng.random(3000), rng.random(3000).astype("f4"), rng.normal(size=(2, 3000))
     for bins in (7, [[0, 0.2, 1], 3]):

@@ -67,8 +67,6 @@ class Call:
         Of a batch.
     ragged : bool
         Whether the batch is given by offsets.
-    largest : bool
-        Whether the largest bin is reported.
     aligned : bool
         Whether arrays allow wide loads.
     race_factor : float
@@ -84,7 +82,6 @@ class Call:
     choices: dict[str, Any] = field(default_factory=dict)
     histograms: int | None = None
     ragged: bool = False
-    largest: bool = False
     aligned: bool = True
     race_factor: float = 1.0
 
@@ -93,7 +90,7 @@ def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield what each program of a call is called, with its compiler options, and its source."""
     source = _source(call)
     for plan in _planned(call, profile):
-        spec = sweep_spec(plan, source, profile, aligned=call.aligned, largest_bin=call.largest)
+        spec = sweep_spec(plan, source, profile, aligned=call.aligned)
         index = plan.output_indices[0]
         if plan.strategy == "sort":
             yield "pairs", render_sort_pairs(spec, source.max_pairs[index] or 1)

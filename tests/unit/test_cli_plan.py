@@ -180,14 +180,14 @@ def test_numbers_that_are_none(text):
 )
 def test_wrong_numbers_are_named(options, message):
     result = run(*options, *PAPER)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.startswith(f"Error: {message}")
     assert result.output.count("\n") == 1
 
 
 def test_unknown_profile_lists_the_known_ones():
     result = run("-n", "1M", "-H", "10", "--profile", "abacus")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.startswith("Error: profile 'abacus': there is none; known are ")
     assert "nvidia-h200" in result.output
 
@@ -198,7 +198,7 @@ def test_broken_profile_is_named_with_its_key(tmp_path, monkeypatch):
     )
     monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
     result = run("-n", "1M", "-H", "10", *PAPER)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.startswith(f"Error: {tmp_path / 'broken.toml'}: ")
     assert "local_memory" in result.output
 

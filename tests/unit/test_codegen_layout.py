@@ -11,7 +11,9 @@ import pytest
 from clhist import named_profile, operators
 from clhist.codegen.from_plan import combine_spec, partition_specs, sweep_spec
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS, is_wide, local_capacity, order_of, scratch_layout
+from clhist.codegen.render import render_sweep
 from clhist.codegen.source import Source
+from clhist.codegen.specs import CombineSpec
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.planning.problem import Choices, Problem
 from clhist.planning.sweeps import plan, plan_sweeps
@@ -89,14 +91,43 @@ def test_a_sweep_has_the_facts_of_plan_source_and_device():
     assert spec.structs == source.structs
     assert (spec.work_group_size, spec.teams, spec.batch) == (chosen.work_group_size, 1, "")
     assert (spec.order, spec.features) == ("interleaved", H200.features)
-    assert (spec.aligned, spec.largest_bin, spec.wide, spec.packed, spec.single_pair) == (
-        True,
-        False,
-        False,
-        False,
-        True,
-    )
-    assert sweep_spec(chosen, source, CPU, aligned=False, largest_bin=True).order == "blocked"
+    assert (spec.aligned, spec.wide, spec.packed, spec.single_pair) == (True, False, False, True)
+    assert sweep_spec(chosen, source, CPU, aligned=False).order == "blocked"
+
+
+def test_a_sweep_of_a_cpu_has_its_second_stage_in_the_program():
+    chosen = planned(plain(), profile=CPU)
+    spec = sweep_spec(chosen, plain(), CPU, aligned=True, used="total != 0")
+    assert spec.combine == CombineSpec(chosen.outputs[0].operator, "blocked", used="total != 0")
+    text = render_sweep(spec)
+    assert [text.count(f"__kernel {k}") for k in ("__attr", "void clhist_clear", "void clhist_combine_copies")] == [
+        1
+    ] * 3
+    assert text.count("typedef float accumulator_t;") == 1
+    for source in (plain(preamble="#define total 1"), plain(options=("-cl-fast-relaxed-math",))):
+        assert sweep_spec(planned(source, profile=CPU), source, CPU, aligned=True).combine is None
+    assert sweep_spec(planned(plain()), plain(), H200, aligned=True).combine is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "bins", "profile", "choices", "expected"),
+    [
+        ("uchar", 256, CPU, {}, True),
+        ("uchar", 255, CPU, {}, False),
+        ("uchar", 10_000, CPU, {}, True),
+        ("uchar", 256, CPU, {"passes": 2, "update": "private"}, False),
+        ("uchar", 256, CPU, {"memory": "local"}, False),
+        ("uchar", 256, H200, {}, False),
+        ("ushort", 65536, CPU, {}, True),
+        ("ushort", 65535, CPU, {}, False),
+        ("int", 65536, CPU, {}, False),
+    ],
+)
+def test_a_sweep_of_a_cpu_does_not_compare_bins_of_a_narrow_type(kind, bins, profile, choices, expected):
+    source = Source.of(f"const {kind} *x", "EMIT(x[i], 1)", [operators.add(np.int32)])
+    spec = sweep_spec(planned(source, (bins,), profile=profile, **choices), source, profile, aligned=True)
+    assert spec.covered == expected
+    assert ("if (bin < clhist_count)" in render_sweep(spec)) != expected
 
 
 @pytest.mark.parametrize("histograms", [1000, 10**5])

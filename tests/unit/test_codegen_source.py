@@ -23,6 +23,26 @@ def test_facts_of_a_plain_map():
 
 
 @pytest.mark.parametrize(
+    ("arguments", "map", "preamble", "expected"),
+    [
+        ("const uchar *x", "EMIT(x[i], 1)", "", 256),
+        ("const ushort *x, const float *w", "EMIT(x[i], w[i])", "", 65536),
+        ("const int *y, uchar *x", " EMIT(x[i], y[i])", "", 256),
+        ("const char *x", "EMIT(x[i], 1)", "", None),
+        ("const uint *x", "EMIT(x[i], 1)", "", None),
+        ("const uchar *x", "EMIT(x[i] + 1, 1)", "", None),
+        ("const uchar *x", "EMIT(x[i + 1], 1)", "", None),
+        ("const uchar *x", "EMIT(x[i], 1); EMIT(256, 1)", "", None),
+        ("const uchar *x", "int i = 3; EMIT(x[i], 1)", "", None),
+        ("const uchar *x", "if (i) EMIT(x[i], 1)", "", None),
+        ("const uchar *x, const int *y", "EMIT(x[i], 1)", "#define x y", None),
+    ],
+)
+def test_how_many_bins_a_narrow_type_names(arguments, map, preamble, expected):
+    assert Source.of(arguments, map, [COUNT], preamble=preamble).index_values == expected
+
+
+@pytest.mark.parametrize(
     ("arguments", "map", "sized", "sizing", "read_bytes"),
     [
         ("", "EMIT(i & 3, 1)", (), None, 0),

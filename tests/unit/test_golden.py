@@ -64,6 +64,9 @@ def private() -> dict[str, tuple[str, Call]]:
             ("core", "local", "mean float32", WEIGHT),
             ("nvidia", "local", "argmax float32", FIRST),
         )
+    } | {
+        f"{vendor}, uint8 in {bins} bins": (vendor, Call(COUNTS, "EMIT(y[i], 1)", more="const uchar *y", bins=bins))
+        for vendor, bins in (("cpu", 256), ("cpu", 255))
     }
 
 
@@ -105,7 +108,6 @@ STRATEGIES = {
     "maps": {
         "nvidia, wide loads": ("nvidia", Call(COUNTS, WEIGHT)),
         "nvidia, arrays anywhere": ("nvidia", Call(COUNTS, WEIGHT, aligned=False)),
-        "nvidia, the largest bin": ("nvidia", Call(COUNTS, largest=True)),
         "nvidia, elements in 64 bits": ("nvidia", Call(COUNTS, size=2**33)),
         "nvidia, a loop": ("nvidia", Call(COUNTS, "for (int k = 0; k < n; ++k) EMIT(x[i] + k, 1)", more="int n")),
         "nvidia, a function": ("nvidia", Call(COUNTS, "EMIT(half(x[i]), 1)", "int half(int v) { return v / 2; }")),
@@ -117,7 +119,6 @@ STRATEGIES = {
                            bins=12_000),
         ),
         "cpu, a loop": ("cpu", Call(COUNTS, "for (int k = 0; k < n; ++k) EMIT(x[i] + k, 1)", more="int n")),
-        "cpu, the largest bin": ("cpu", Call(COUNTS, largest=True)),
     },
 }  # fmt: skip
 
@@ -141,6 +142,8 @@ def test_sources_of_combining(update_golden):
             ("add float32", {"order": "blocked", "columns": 1}),
             ("mean float32", {"batch": "equal", "columns": 128, "rows": 4}),
             ("add int32", {"batch": "ragged", "dest_is_partial": True}),
+            ("add int32", {"used": "total != 0"}),
+            ("add int32", {"used": "total != 0", "order": "blocked", "columns": 1}),
             ("variance float32", {"dest_is_partial": True, "out_is_partial": True, "whole": True}),
             ("argmax int64", struct),
             ("reproducible_add float32", {"rows": 4, "columns": 128}),

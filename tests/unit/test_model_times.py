@@ -153,7 +153,7 @@ def test_kinds():
 
 
 def test_the_shipped_rates_are_used():
-    """As they were measured on an H200 (docs/performance.md): of 50 million elements within a third."""
+    """As they were measured on an H200 (docs/notebook/performance.md): of 50 million elements within a third."""
     for bins, microseconds, more in (
         (2041, 62, {"counts": True, "value_bytes": 0}),
         (49_145, 80, {"counts": True, "value_bytes": 0}),
@@ -164,7 +164,7 @@ def test_the_shipped_rates_are_used():
         assert found.seconds * 1e6 == pytest.approx(microseconds, rel=1 / 3)
     result = CliRunner().invoke(main, ["plan", "-n", "50M", "-H", "98290", "--counts", "--profile", "nvidia-h200"])
     assert result.exit_code == 0, result.output
-    assert "Predicted, in us" in result.output
+    assert "Predicted, in µs" in result.output
     assert "t_partitioned" in result.output
     assert "16-bit counters" in result.output
     assert "predicted time" in result.output

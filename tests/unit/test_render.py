@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from itertools import product
 
 import numpy as np
@@ -35,10 +36,10 @@ def outputs(operator, update):
 
 @pytest.mark.parametrize(("memory", "update"), list(product(MEMORIES, UPDATES)))
 def test_the_same_specification_gives_the_same_source(memory, update):
-    variants = [("blocked", False, False), ("interleaved", True, False), ("interleaved", False, True)]
+    variants = [("blocked", False), ("interleaved", True), ("interleaved", False)]
     sources = [
-        render_sweep(spec(memory=memory, update=update, order=order, wide=wide, largest_bin=largest_bin, capacity=100))
-        for order, wide, largest_bin in variants * 2
+        render_sweep(spec(memory=memory, update=update, order=order, wide=wide, capacity=100))
+        for order, wide in variants * 2
     ]
     assert sources[:3] == sources[3:]
     assert len(set(sources)) == 3
@@ -52,6 +53,35 @@ def test_the_same_specification_gives_the_same_source(memory, update):
 def test_a_name_that_a_template_lacks_is_an_error():
     with pytest.raises(NameError):
         _template("combine.mako").render(operator=operators.add(np.int32))
+
+
+RENDERED = """
+    import numpy as np
+    from clhist.codegen import render
+    from clhist.codegen.specs import CombineSpec
+
+    print(render.render_combine(CombineSpec(clhist.operators.add(np.int32), "blocked")))
+"""
+
+
+@pytest.mark.parametrize("place", ["", "clhist", "clhist/templates"])
+def test_compiled_templates_are_kept_where_they_can_be(place, tmp_path):
+    expected = run_python(RENDERED, PYOPENCL_NO_CACHE="1", XDG_CACHE_HOME=str(tmp_path))
+    assert "clhist_combine_copies" in expected
+    assert not (tmp_path / "clhist" / "templates").exists()
+    if place:
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(tmp_path / place, ignore_errors=True)
+        (tmp_path / place).touch()  # a file where a directory should be
+    for _ in range(2):
+        assert run_python(RENDERED, PYOPENCL_NO_CACHE="false", XDG_CACHE_HOME=str(tmp_path)) == expected
+    kept = [path.name for path in tmp_path.glob("clhist/templates/*/*.py")]
+    assert sorted(kept) == ([] if place else ["combine.mako.py", "types.mako.py"])
+
+
+def test_mako_is_imported_with_the_first_kernel():
+    printed = run_python("import sys; print([name for name in ('mako', 'tomllib', 'click') if name in sys.modules])")
+    assert printed == "[]\n"
 
 
 def test_no_device_is_needed():

@@ -25,7 +25,7 @@ PROFILE = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
 GPU = Limits(replace(PROFILE, features=frozenset({"int64_base_atomics"})), 48 * 1024, 68, 1024, 2**30, "khr")
 OLD = Limits(replace(PROFILE, local_memory=16 * 1024, features=frozenset()), 16 * 1024, 16, 512, 2**26)
 CPU = Limits(replace(PROFILE, kind="cpu", hardware_threads=16, work_group_size=16), 2**20, 16, 4096, 2**30, "core")
-OWN_KERNELS = [name for name in STRATEGIES if name.split("/")[0] not in ("thesis", "sc20", "clhist")]
+OWN_KERNELS = [name for name in STRATEGIES if name.split("/")[0] not in ("thesis", "sc20", "futhark", "clhist")]
 
 
 def problem(num_bins: int, size: int = 10**6, limits: Limits = GPU) -> Problem:
@@ -244,3 +244,20 @@ def test_pictures_are_up_to_date():
     spec.loader.exec_module(draw)
     found = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs/strategies").glob("*.svg")}
     assert found == draw.pictures()
+
+
+@pytest.mark.parametrize(
+    ("atomic", "num_bins", "size", "race_factor", "expected"),
+    [  # by hand from SegHist.hs, on an RTX 2080 Ti: T = 69632, B = 1024 (68 blocks), L = 48 KiB, L2 = 5.5 MiB
+        ("hdw", 31, 50 * 10**6, 1, ("local", 396)),
+        ("hdw", 12287, 50 * 10**6, 1, ("local", 1)),
+        ("hdw", 49151, 50 * 10**6, 1, ("global", 1)),
+        ("hdw", 12287, 10**6, 1, ("global", 1)),  # clearing a copy for each block would take longer than counting
+        ("cas", 49151, 50 * 10**6, 1, ("local", 1)),  # in 4 passes
+        ("cas", 60000, 50 * 10**6, 1, ("global", 9)),  # 8.3 elements of each work-item stay in the cache
+        ("hdw", 1000, 999, 1, ("global", 1)),
+    ],
+)
+def test_futhark_plans_as_its_code_generator_does(atomic, num_bins, size, race_factor, expected):
+    plan = STRATEGIES[f"futhark/{atomic}"].plan(replace(problem(num_bins, size), race_factor=race_factor))
+    assert (plan.choices["memory"], plan.choices["copies"]) == expected

@@ -1,0 +1,81 @@
+"""Measuring what plans of CPUs are chosen by: how fast private copies of so many cells are updated."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyopencl.array as cl_array
+
+from clhist import operators
+from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
+from clhist.hardware.profile import Profile
+from clhist.kernel import HistogramKernel
+from clhist.operators.operator import Operator
+from clhist.planning.private_rates import GRID, KINDS, cells_name
+from clhist.planning.times import CELLS
+
+_FEW_ELEMENTS = 1024
+_RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
+
+
+def _measured(features: frozenset[str]) -> dict[str, tuple[Operator, str]]:
+    """Return for each of `KINDS` an operator, and the C of its values."""
+    eight = np.float64 if "fp64" in features else np.int64
+    record = Operator(_RECORD, "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a", (0, 0))
+    each = (
+        (operators.add(np.int32), "1"),
+        (operators.add(np.float32), "(float)values[i]"),
+        (operators.add(eight), "(value_t)values[i]"),
+        (record, "((value_t){values[i], i})"),
+    )
+    return dict(zip(KINDS, each, strict=True))
+
+
+def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
+    """Return the rates of private copies, by the names of `clhist.planning.private_rates`, for uniform bins.
+
+    Each is that of the best run: what else a processor has to do slows the others.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device: a CPU.
+    profile : Profile
+        What is planned with; without rates.
+    """
+    size = (MIB if bench.quick else 4 * MIB) + 1
+    random = np.random.default_rng(1)
+    values = cl_array.to_device(bench.queue, random.integers(0, 1000, size, dtype=np.int32))
+    inputs = {cells: cl_array.to_device(bench.queue, random.integers(0, cells, size, dtype=np.int32)) for cells in GRID}
+    found: dict[str, Measurement] = {}
+    for kind, (operator, value) in _measured(profile.features or frozenset()).items():
+        kernel = HistogramKernel(
+            bench.context,
+            operator,
+            arguments="const int *bins, const int *values",
+            map=f"EMIT(bins[i], {value})",
+            profile=profile,
+        )
+        timed = partial(kernel.timed, queue=bench.queue, update="private", copies=profile.hardware_threads)
+        if CELLS not in found:
+            found[CELLS] = _filling(bench, profile, timed, inputs[GRID[-1]], values)
+        for cells, bins in inputs.items():
+            filling = profile.hardware_threads * cells * operator.bin_bytes / 4 / found[CELLS].value
+            runs = [sum(timed(bins, values, num_bins=cells)[1].values()) * 1e9 for _ in range(bench.runs)]
+            samples = [size / max(run - filling, run / 10) for run in runs]
+            method = f"{size} elements, {cells} uniform bins, a copy for each work-item"
+            found[cells_name(kind, cells)] = Measurement(max(samples), "G/s", spread_of(samples), method)
+    return found
+
+
+def _filling(bench: Bench, profile: Profile, timed, bins: cl_array.Array, values: cl_array.Array) -> Measurement:
+    """Return the rate at which the cells of all work-items are initialised and combined."""
+    cells = profile.hardware_threads * GRID[-1]
+    runs = [
+        sum(timed(bins[:_FEW_ELEMENTS], values, num_bins=GRID[-1], size=_FEW_ELEMENTS)[1].values()) * 1e9
+        for _ in range(bench.runs)
+    ]
+    samples = [cells / run for run in runs]
+    method = f"a copy of {GRID[-1]} bins of 4 bytes for each of {profile.hardware_threads} work-items"
+    return Measurement(max(samples), "G/s", spread_of(samples), method)

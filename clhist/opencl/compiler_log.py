@@ -1,0 +1,93 @@
+"""What a compiler says of generated code, told in terms of the C that the user wrote. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NOISE = ("(options:", "Build on ", "clBuildProgram failed", "Compilation started", "Compilation failed")
+# clang names the source as the runtime likes: "3:52:20: error:", "<kernel>:52:20: error:", "error: /tmp/x:52:20:".
+_CLANG = re.compile(r"(?:^|[\s:>])(?P<line>\d+):(?P<column>\d+):\s*(?:(?:fatal )?error:\s*)(?P<says>.+)$")
+_POCL = re.compile(r"error:\s*\S*?:(?P<line>\d+):(?P<column>\d+):\s*(?P<says>.+)$")
+_FUNCTION = re.compile(r"[A-Za-z_][^;={}]*?\b(?P<name>[A-Za-z_]\w*)\s*\([^;]*$")
+_PARTS = {"map": "map", "lift": "lift", "combine": "combine", "finish": "finish"}
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """One error: where it is in the generated source, and what the compiler says."""
+
+    line: int
+    column: int
+    says: str
+
+
+def complaints(log: str) -> list[Complaint]:
+    """Return the errors of a compiler's log, in its order; none if it has another format."""
+    found = []
+    for line in log.splitlines():
+        match = _CLANG.search(line) or _POCL.search(line)
+        if match:
+            found.append(Complaint(int(match["line"]), int(match["column"]), match["says"].strip()))
+    return list(dict.fromkeys(found))
+
+
+def explain(log: str, source: str) -> str:
+    """Return the first error with the user's own line, a caret below it, and the part it is in; or the log itself.
+
+    Parameters
+    ----------
+    log : str
+        What the compiler said.
+    source : str
+        The generated OpenCL C.
+    """
+    found = complaints(log)
+    lines = source.splitlines()
+    if not found or not 0 < found[0].line <= len(lines):
+        return "\n".join(["the OpenCL compiler refused the kernel:", *_words(log)])
+    first = found[0]
+    where, line, column = _user_line(lines, first.line - 1, first.column - 1)
+    more = f"\n({len(found) - 1} more in error.log)" if len(found) > 1 else ""
+    return (
+        f"{where}: {first.says}\n    {line}\n    {' ' * column}^{more}\n"
+        "error.log has the compiler's full output, error.source the generated OpenCL C"
+    )
+
+
+def _user_line(lines: list[str], number: int, column: int) -> tuple[str, str, int]:
+    """Return the part that a line of the source is in, the line as the user wrote it, and the column in that."""
+    text = lines[number]
+    function, header = _function(lines, number)
+    part = next((part for name, part in _PARTS.items() if re.fullmatch(rf"clhist_{name}\w*", function)), None)
+    if part is None and (function or text).lstrip().startswith("clhist_"):
+        return "generated code", *_stripped(text, column)
+    if part is None:
+        return "preamble", *_stripped(text, column)
+    if part == "map":  # x[i] is rendered as clhist_x
+        before, after = (re.sub(r"\bclhist_(\w+)\b", r"\1[i]", side) for side in (text[:column], text[column:]))
+        line, place = _stripped(before + after, len(before))
+        return f"map, line {number - header - 1}", line.removesuffix(";"), place
+    inner = re.sub(r"^\s*return |;\s*$", lambda match: " " * len(match[0]), text)
+    return part, *_stripped(inner, column)
+
+
+def _function(lines: list[str], number: int) -> tuple[str, int]:
+    """Return the name of the function that a line is in, and the line of its header."""
+    for k in range(number, -1, -1):
+        if k < number and lines[k].startswith("}"):
+            break  # the end of the one before
+        match = _FUNCTION.match(lines[k])
+        if match:
+            return match["name"], k
+    return "", 0
+
+
+def _stripped(text: str, column: int) -> tuple[str, int]:
+    start = len(text) - len(text.lstrip())
+    line = text.strip().expandtabs(1)
+    return line, min(max(0, column - start), len(line))
+
+
+def _words(log: str) -> list[str]:
+    return [line for line in log.splitlines() if line.strip() and not line.startswith(_NOISE)]

@@ -1,0 +1,65 @@
+"""Measured rates of private copies on a CPU: how fast work-items update copies of so many cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log2
+
+from clhist.planning.times import CELLS, COUNT
+
+# Kinds of cells that are measured: counts in 32 bits, and accumulators of at most so many bytes, of values in memory.
+KINDS = (COUNT, "4 bytes", "8 bytes", "16 bytes")
+# Cells that all copies of a work-item have together.
+GRID = tuple(8**k for k in range(1, 8))
+
+
+def cells_name(kind: str, cells: int) -> str:
+    """Return the name of a rate in a profile, such as "count, private, 512 cells"."""
+    return f"{kind}, private, {cells} cells"
+
+
+def kind_of(counts: bool, bin_bytes: int) -> str:
+    """Return which of `KINDS` accumulators of `bin_bytes` are."""
+    return COUNT if counts else next((f"{size} bytes" for size in (4, 8) if bin_bytes <= size), KINDS[-1])
+
+
+@dataclass(frozen=True)
+class PrivateRates:
+    """What is known of one kind of cells on one CPU.
+
+    Attributes
+    ----------
+    updates : tuple of (int, float)
+        Cells of a work-item, ascending, and updates of the device in a nanosecond.
+    filling : float
+        Cells of 4 bytes that the device initialises and combines in a nanosecond.
+    cell_bytes : int
+        Of a cell.
+    """
+
+    updates: tuple[tuple[int, float], ...]
+    filling: float
+    cell_bytes: int
+
+    @classmethod
+    def of(cls, rates: Mapping[str, float], counts: bool, bin_bytes: int) -> PrivateRates | None:
+        """Return it from the rates of a profile; None if one is missing."""
+        kind = kind_of(counts, bin_bytes)
+        found = tuple((cells, rates.get(cells_name(kind, cells), 0.0)) for cells in GRID)
+        filling = rates.get(CELLS, 0.0)
+        return cls(found, filling, bin_bytes) if filling and all(rate for _, rate in found) else None
+
+    def rate(self, cells: int) -> float:
+        """Return the updates in a nanosecond with so many cells, between the measured ones."""
+        if cells <= self.updates[0][0]:
+            return self.updates[0][1]
+        for (few, fast), (many, slow) in zip(self.updates, self.updates[1:], strict=False):
+            if cells <= many:
+                return fast + (slow - fast) * log2(cells / few) / log2(many / few)
+        return self.updates[-1][1]
+
+    def nanoseconds(self, elements: int, bins: int, work_items: int, turns: int) -> float:
+        """Return how long a sweep takes where each work-item updates `turns` copies of `bins` bins in turn."""
+        cells = turns * bins
+        return elements / self.rate(cells) + work_items * cells * self.cell_bytes / 4 / self.filling

@@ -1,0 +1,1 @@
+"""`clhist report`: one HTML page about a device."""

@@ -1,0 +1,106 @@
+"""What `clhist report` shows, as values: nothing here knows HTML."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import clhist
+from clhist import HistogramKernel, default_queue, operators
+from clhist.cli.bench import peers
+from clhist.cli.bench.inputs import InputSpec
+from clhist.cli.bench.lab import Lab
+from clhist.cli.bench.suite import Request
+from clhist.cli.info import describe
+from clhist.opencl.device import device_kind
+
+_BINS = (31, 255, 2041, 16_384, 131_072, 1_048_576)
+_QUICK_BINS = (31, 2041, 131_072)
+_ELEMENTS = {("gpu", False): 50_000_000, ("gpu", True): 5_000_000, ("cpu", False): 5_000_000, ("cpu", True): 500_000}
+_PLANNED_ELEMENTS = 50_000_000
+_PLANNED_BINS = tuple(4**k for k in range(2, 13))
+_RACE_FACTORS = (1, 4, 16, 64, 256, 1024)
+
+
+def device() -> dict[str, Any]:
+    """Return what is known of the default device, and versions."""
+    found = default_queue().device
+    versions = {
+        "clhist": clhist.__version__,
+        "PyOpenCL": cl.VERSION_TEXT,
+        "NumPy": np.__version__,
+        "Python": platform.python_version(),
+        "system": platform.platform(),
+        "date": datetime.now(UTC).isoformat(timespec="minutes"),
+    }
+    return {"versions": versions, **describe(found, is_default=True)}
+
+
+def checks(*, quick: bool) -> dict[str, Any]:
+    """Run the self-test in this process, and return its table and what is wrong."""
+    from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG
+    from clhist.selftest.suite import checks as every
+
+    outcomes = [check.run() for check in every(default_queue(), quick=quick)]
+    rows = list(dict.fromkeys(each.check.row for each in outcomes))
+    columns = list(dict.fromkeys(each.check.column for each in outcomes))
+    cells: dict[str, dict[str, dict[str, int]]] = {row: {} for row in rows}
+    for each in outcomes:
+        cell = cells[each.check.row].setdefault(each.check.column, dict.fromkeys((HOLDS, WRONG, UNAVAILABLE), 0))
+        cell[each.status] += 1
+    wrong = [{"check": each.check.label, "words": each.words} for each in outcomes if each.status == WRONG]
+    return {"columns": columns, "cells": cells, "wrong": wrong, "seconds": sum(each.seconds for each in outcomes)}
+
+
+def times(operation: str, *, quick: bool) -> dict[str, Any]:
+    """Return the seconds of calls over bins: clhist's, those of the peers that are installed, and the floor F."""
+    lab = Lab(default_queue())
+    size = _ELEMENTS[device_kind(lab.device), quick]
+    bins = _QUICK_BINS if quick else _BINS
+    lines: dict[str, list[tuple[int, float]]] = {}
+    notes, nbytes = [], 0
+    for what, rows in peers.SUITE.run(lab, Request(size, bins, (operation,), ())):
+        for row in rows:
+            label, nbytes = row.get("implementation", what), row["bytes"]
+            if "call" in row:
+                lines.setdefault(label, []).append((row["num_bins"], row["call"]["median"]))
+            if "note" in row:
+                notes.append(f"{label}, {row['num_bins']:,} bins: {row['note']}")
+    floor = lab.floor(lab.input(InputSpec(size, bins[0]), weighted=True), nbytes).median
+    lines["reading the input once"] = [(number, floor) for number in bins]
+    return {"operation": operation, "num_elements": size, "lines": lines, "notes": notes}
+
+
+def plans() -> dict[str, Any]:
+    """Return which plan is taken for each number of bins and race factor, for three operators."""
+    kernels = {
+        "count": (operators.count(), "1"),
+        "add float32": (operators.add(np.float32), "(float)i"),
+        "argmax float32": (operators.argmax(np.float32), "((value_t){(float)i, i})"),
+    }
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, (operator, value) in kernels.items():
+        kernel = HistogramKernel(
+            default_queue().context, operator, arguments="const int *bin", map=f"EMIT(bin[i], {value})"
+        )
+        found[name] = []
+        for factor in _RACE_FACTORS:
+            for bins in _PLANNED_BINS:
+                if factor <= bins:
+                    plan = kernel.plan(_PLANNED_ELEMENTS, bins, race_factor=float(factor))
+                    found[name].append(
+                        {
+                            "num_bins": bins,
+                            "race_factor": factor,
+                            "strategy": plan.strategy,
+                            "update": plan.update,
+                            "memory": plan.memory,
+                            "copies": plan.copies,
+                            "passes": plan.passes,
+                        }
+                    )
+    return {"num_elements": _PLANNED_ELEMENTS, "bins": _PLANNED_BINS, "race_factors": _RACE_FACTORS, "maps": found}

@@ -1,0 +1,128 @@
+"""The page of `clhist report`: HTML that refers to nothing outside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from clhist.cli.report.charts import COLOURS, kind_of, legend, line_chart, plan_map
+from clhist.cli.tables import bytes_text
+from clhist.hardware.profile_files import PARAMETERS
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
+* { box-sizing: border-box; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; }
+body { overflow-wrap: break-word; }
+h1 { margin-bottom: 0; } h2 { margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
+nav a { margin-right: 1rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; } td, th { padding: .25rem .6rem; text-align: left; }
+td, th { border-bottom: 1px solid var(--line); vertical-align: top; }
+.map td { text-align: center; border: 1px solid var(--line); font-size: .75rem; min-width: 3.4rem; }
+.chart { width: 100%; height: auto; max-width: 680px; } .chart text { font-size: 12px; fill: currentColor; }
+.grid { stroke: var(--line); } .bad { background: #c33; color: white; } .good { color: #2a8a3a; font-weight: 600; }
+.legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: .9rem; }
+.legend span { display: inline-block; width: .9rem; height: .9rem; margin-right: .4rem; border-radius: 2px; }
+"""
+_SECTIONS = {"device": "Device", "profile": "Profile", "selftest": "Self-test", "speed": "Speed", "plans": "Plans"}
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """Return the page for what `clhist.cli.report.findings` found, by the names of the steps."""
+    device = found["device"]
+    name = escape(device["name"])
+    links = "".join(f'<a href="#{key}">{title}</a>' for key, title in _SECTIONS.items())
+    bodies = {
+        "device": _device(device),
+        "profile": _profile(device),
+        "selftest": _checks(found["self-test"]),
+        "speed": "".join(_times(each) for key, each in found.items() if key.startswith("times of ")),
+        "plans": _plans(found["plans"]),
+    }
+    sections = "".join(f'<h2 id="{key}">{_SECTIONS[key]}</h2>{body}' for key, body in bodies.items())
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>clhist on {name}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>clhist on {name}</h1><p>{escape(device['platform_version'])}</p><nav>{links}</nav>{sections}"
+        "</body></html>\n"
+    )
+
+
+def _table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
+    """Return rows of HTML cells as a table that scrolls where it is too wide."""
+    top = f"<tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>" if head else ""
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<div class="wide"><table>{top}{body}</table></div>'
+
+
+def _device(device: Mapping[str, Any]) -> str:
+    rows = [
+        ("platform", device["platform"]),
+        ("driver", device["driver_version"]),
+        ("OpenCL", device["version"]),
+        ("kind", f"{device['kind'].upper()}, {device['compute_units']} compute units"),
+        ("global memory", bytes_text(device["global_memory"])),
+        *device["versions"].items(),
+    ]
+    atomics: dict[str, list[str]] = {}
+    for each in device["native_atomics"]:
+        if each["memory"] == "global":
+            atomics.setdefault(each["operation"], []).append(each["dtype"])
+    listed = [(escape(operation), escape(", ".join(dtypes))) for operation, dtypes in atomics.items()]
+    features = ", ".join(name for name, has in device["features"].items() if has)
+    return (
+        _table((escape(key), escape(str(value))) for key, value in rows)
+        + f"<h3>Hardware atomics in global memory</h3>{_table(listed)}<p>Features: {escape(features) or 'none'}</p>"
+    )
+
+
+def _profile(device: Mapping[str, Any]) -> str:
+    rows = []
+    for key, number in device["parameters"].items():
+        letter, _, meaning = PARAMETERS[key].partition(": ")
+        value = bytes_text(number["value"]) if "bytes" in PARAMETERS[key] else f"{number['value']:,}"
+        rows.append((escape(letter), escape(meaning), escape(value), escape(number["source"])))
+    matched = ", then ".join(f"{each['name']} ({each['level']})" for each in device["profiles"])
+    return _table(rows, ("", "number", "value", "source")) + f"<p>Profiles: {escape(matched)}</p>"
+
+
+def _checks(found: Mapping[str, Any]) -> str:
+    verdict = f'<p class="good">All checks hold ({found["seconds"]:.0f} s).</p>'
+    if found["wrong"]:
+        listed = _table((escape(each["check"]), escape(each["words"])) for each in found["wrong"])
+        verdict = f'<p class="bad">{len(found["wrong"])} checks are wrong.</p>{listed}'
+    rows = []
+    for row, cells in found["cells"].items():
+        shown = [f"<th>{escape(row)}</th>"]
+        for column in found["columns"]:
+            cell = cells.get(column)
+            if cell is None:
+                shown.append("<td></td>")
+            elif cell["wrong"]:
+                shown.append('<td class="bad">FAILS</td>')
+            else:
+                shown.append(f"<td>{cell['holds'] or '–'}</td>")
+        rows.append(f"<tr>{''.join(shown)}</tr>")
+    head = "".join(f"<th>{escape(column)}</th>" for column in found["columns"])
+    note = "<p>A number: checks that hold; –: the device lacks it; blank: not checked.</p>"
+    return f'{verdict}<div class="wide"><table><tr><th></th>{head}</tr>{"".join(rows)}</table></div>{note}'
+
+
+def _times(found: Mapping[str, Any]) -> str:
+    title = f"<h3>{escape(found['operation'])}, {found['num_elements']:,} elements: time per call</h3>"
+    chart = line_chart(found["lines"], x_label="bins", y_label="time per call")
+    notes = "".join(f"<li>{escape(note)}</li>" for note in found["notes"])
+    return title + chart + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def _plans(found: Mapping[str, Any]) -> str:
+    kinds = dict.fromkeys(kind_of(plan) for plans in found["maps"].values() for plan in plans)
+    colours = {kind: COLOURS[n % len(COLOURS)] for n, kind in enumerate(kinds)}
+    maps = "".join(f"<h3>{escape(name)}</h3>{plan_map(plans, colours)}" for name, plans in found["maps"].items())
+    return (
+        f"<p>Plans for {found['num_elements']:,} elements: H bins to the right, race factor RF upward; M copies, and S "
+        f"passes where there are several.</p>{legend(colours)}{maps}"
+    )

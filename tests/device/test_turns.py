@@ -1,0 +1,126 @@
+"""Several copies for each work-item of a CPU, to which neighbouring elements go in turn."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from covering import covering
+
+import clhist
+from clhist import HistogramKernel, operators
+from clhist.opencl.device import profile_context
+from clhist.planning.private_rates import GRID, KINDS, cells_name
+from clhist.planning.times import CELLS
+from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
+from clhist.selftest.inputs import DISTRIBUTIONS, drawn
+from clhist.selftest.reference import counts_of, groups_of
+
+COUNT = operators.add(np.int32)
+
+
+@pytest.fixture(scope="module")
+def few_items(cpu_like):
+    """A CPU with three work-items."""
+    return dataclasses.replace(cpu_like, hardware_threads=3, work_group_size=1)
+
+
+def in_turn(turns):
+    return {"update": "private", "copies": 3 * turns}
+
+
+@pytest.mark.parametrize("turns", [1, 2, 4, 8])
+def test_the_plan(turns, few_items):
+    plan = pair_kernel(COUNT, few_items).plan(1000, 50, **in_turn(turns))
+    assert (plan.strategy, plan.turns, plan.copies) == ("private", turns, 3 * turns)
+    assert (plan.work_groups, plan.cooperation) == (3, 1)
+    assert ("in turn" in str(plan)) == (turns > 1)
+
+
+@pytest.mark.parametrize(("name", "turns"), covering(list(CASES), (2, 8)))
+def test_operators(name, turns, few_items):
+    """In one pass and in several, with `dest`, and without elements."""
+    case, (bins, values, check) = CASES[name], problem(name)
+    kernel = pair_kernel(case.operator, few_items)
+    check(kernel(bins, values, num_bins=NUM_BINS, **in_turn(turns)))
+    check(kernel(bins, values, num_bins=NUM_BINS, passes=3, **in_turn(turns)))
+    dest = case.draw(np.random.default_rng(1), NUM_BINS)
+    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
+    case.check(groups_of(all_bins, all_values, NUM_BINS))(
+        kernel(bins, values, num_bins=NUM_BINS, dest=dest, **in_turn(turns))
+    )
+    neutral = case.check([[]] * NUM_BINS)
+    neutral(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS, **in_turn(turns)))
+
+
+@pytest.mark.parametrize("name", ["add int32", "add float32", "argmax float32", "two largest"])
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_distributions(distribution, name, few_items, rng):
+    case = CASES[name]
+    bins, values = drawn(distribution, rng, 4001, 300), case.draw(rng, 4001)
+    check = case.check(groups_of(bins, values, 300))
+    for turns in (1, 8):
+        check(pair_kernel(case.operator, few_items)(bins, values, num_bins=300, **in_turn(turns)))
+
+
+@pytest.mark.parametrize("turns", [1, 2, 4, 8])
+def test_lengths_around_the_rounds_of_the_loop(turns, few_items, rng):
+    kernel = pair_kernel(COUNT, few_items)
+    for items in (1, 3):
+        for length in sorted({0, 1, 2, *(items * n + d for n in (7, 8, 9, 16, 24) for d in (-1, 0, 1))}):
+            bins, values = rng.integers(-1, 6, length, np.int32), rng.integers(-99, 99, length, np.int32)
+            expected = [sum(group) for group in groups_of(bins, values, 5)]
+            found = kernel(bins, values, num_bins=5, update="private", copies=items * turns)
+            assert found.tolist() == expected, (items, length)
+
+
+@pytest.mark.parametrize("code", ["i & 3", "i % 5", "i / 3 % 7", "7"])
+def test_bins_that_are_computed(code, few_items):
+    """Compilers for CPUs make vectors of such loops, whose lanes must not lose updates of one bin."""
+    kernel = HistogramKernel(None, COUNT, arguments="", map=f"EMIT({code}, 1)", profile=few_items)
+    i = np.arange(10_007)
+    bins = {"i & 3": i & 3, "i % 5": i % 5, "i / 3 % 7": i // 3 % 7, "7": np.full_like(i, 7)}[code]
+    for turns in (1, 2, 8):
+        assert kernel(num_bins=8, size=i.size, **in_turn(turns)).tolist() == counts_of(bins, 8).tolist()
+
+
+def test_maps_that_are_not_unrolled_take_turns_for_nothing(few_items):
+    """A loop that emits, and two outputs: one copy of each work-item, whatever is forced."""
+    loop = HistogramKernel(
+        None, COUNT, arguments="", map="for (int k = 0; k < 3; ++k) EMIT((i + k) % 5, 1)", profile=few_items
+    )
+    two = HistogramKernel(
+        None, {"a": COUNT, "b": COUNT}, arguments="", map="EMIT_a(i % 5, 1); EMIT_b(i % 3, 2)", profile=few_items
+    )
+    with pytest.warns(UserWarning, match="copies: asked for 24, made 3"):
+        assert loop(num_bins=5, size=100, **in_turn(8)).tolist() == [60] * 5
+    with pytest.warns(UserWarning, match="copies: asked for 24, made 3"):
+        found = two(num_bins={"a": 5, "b": 3}, size=90, **in_turn(8))
+    assert (found["a"].tolist(), found["b"].tolist()) == ([18] * 5, [60] * 3)
+
+
+def test_a_memory_budget_leaves_fewer_turns(few_items):
+    kernel = pair_kernel(COUNT, few_items)
+    bins = np.arange(1000, dtype=np.int32) % 100
+    for budget, copies in ((400, 1), (1200, 3), (2399, 3), (2400, 6), (9600, 24)):
+        plan = kernel.plan(1000, 100, memory_budget=budget, update="private", copies=copies)
+        assert plan.copies == copies, budget
+        found = kernel(bins, bins, num_bins=100, memory_budget=budget, update="private", copies=copies)
+        assert found.tolist() == [10 * k for k in range(100)]
+
+
+def test_what_rates_choose_is_right(few_items, rng):
+    """All turns come up, for functions as well."""
+    slow = {cells_name(kind, cells): 0.1 if cells < 512 else 1.0 for kind in KINDS for cells in GRID}
+    rated = dataclasses.replace(few_items, rates=slow | {CELLS: 10.0})
+    bins = rng.integers(0, 64, 100_000, np.int32)
+    values = rng.integers(0, 9, bins.size).astype(np.float32)
+    with profile_context(rated):
+        plan = pair_kernel(COUNT, rated).plan(bins.size, 64)
+        assert (plan.turns, plan.copies) == (8, 24)
+        np.testing.assert_array_equal(clhist.bincount(bins), np.bincount(bins))
+        np.testing.assert_array_equal(
+            clhist.reduce_by_index(np.zeros(64, np.float32), np.add, bins, values),
+            np.bincount(bins, values).astype(np.float32),
+        )

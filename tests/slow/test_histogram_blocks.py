@@ -1,0 +1,75 @@
+"""Blocks of elements, whose bins CPUs find together: their ends, and what falls back to single elements."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import clhist
+from clhist.binning.lanes import BLOCK, LANES
+
+binning_sweep = import_module("clhist.binning.sweep")  # whose function has the same name
+
+SIZES = [1, LANES - 1, LANES, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 1000]
+EDGES = {
+    "even": (37, (-50.0, 60.0)),
+    "linear": (np.unique(np.round(np.sin(np.arange(60)) * 70)), None),  # several edges in some cells
+    "keyed": (np.geomspace(0.5, 90, 41), None),
+}
+
+
+@pytest.fixture(autouse=True)
+def on_the_device(monkeypatch):
+    monkeypatch.setattr("clhist.binning.inputs.SMALL", 0)
+    monkeypatch.setattr("clhist.binning.inputs.SMALL_MANY", 0)
+
+
+def data(rng, dtype, size):
+    """Numbers in and out of all edges and on them; of floats NaN and infinities as well."""
+    found = np.round(rng.normal(scale=60, size=size)).astype(dtype)
+    if found.dtype.kind == "f":
+        found[rng.random(size) < 0.5] *= 1.01
+        found[rng.random(size) < 0.1] = rng.choice(np.array([np.nan, np.inf, -np.inf, -0.0], dtype))
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u4", "i8", "u8"])
+@pytest.mark.parametrize("name", EDGES)
+def test_ends_of_blocks(name, dtype, rng):
+    bins, range_ = EDGES[name]
+    for size in SIZES:
+        with np.errstate(invalid="ignore"):
+            x = data(rng, dtype, size)
+        where, weights = rng.random(size) < 0.7, rng.random(size)
+        found, edges = clhist.histogram(x, bins, range_)
+        np.testing.assert_array_equal(found, np.histogram(x, bins, range_)[0], err_msg=f"{size}")
+        found, _ = clhist.histogram(x, bins, range_, weights=weights, where=where)
+        expected = np.histogram(x[where], edges, weights=weights[where])[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_two_dimensions(size, rng):
+    x, y = data(rng, "f4", size), data(rng, "f8", size)
+    bins, ranges = [EDGES["linear"][0], 37], [None, (-50.0, 60.0)]
+    np.testing.assert_array_equal(clhist.histogram2d(x, y, bins, ranges)[0], np.histogram2d(x, y, bins, ranges)[0])
+
+
+def test_which_kernels_have_blocks(monkeypatch, queue, rng):
+    kinds = []
+    kernel = binning_sweep.sweep_kernel
+
+    def noted(context, kind, *rest):
+        kinds.append(kind.in_blocks)
+        return kernel(context, kind, *rest)
+
+    monkeypatch.setattr(binning_sweep, "sweep_kernel", noted)
+    is_cpu = binning_sweep.device_kind(queue.device) == "cpu"
+    x = rng.random((6, 50)).astype(np.float32)
+    clhist.histogram(x, 5)
+    clhist.histogram(x, 5, axis=1)  # rows do not end where blocks do
+    clhist.histogram(x.astype(np.float16), 5, weights=x)
+    clhist.histogramdd(rng.random((100, 2)), 5)  # coordinates beside each other
+    assert kinds == [is_cpu, False, False, False]

@@ -1,0 +1,40 @@
+"""A user's program with mistakes: type checkers must report each line that is marked, and no other."""
+
+import numpy as np
+import pyopencl.array as cl_array
+from numpy.typing import NDArray
+
+import clhist
+
+queue = clhist.default_queue()
+bins = np.array([0, 1, 1], np.int32)
+values = np.ones(3, np.float32)
+on_device = cl_array.to_device(queue, bins)
+dest = np.zeros(2, np.float32)
+
+clhist.reduce_by_index(dest, np.add, bins, values, update="atomic")  # error: no such update
+clhist.reduce_by_index(dest, np.add, bins, values, memory="shared")  # error: no such memory
+clhist.reduce_by_index(dest, np.add, bins, values, race_factor="guess")  # error: no such mode
+clhist.reduce_by_index(dest, np.add, bins, values, num_bins=2)  # error: no such keyword
+clhist.reduce_by_index(dest, np.add, bins)  # error: values are missing
+clhist.reduce_by_index(dest, np.add, on_device, values)  # error: NumPy and device arrays mixed
+clhist.reduce_by_index(2, 3, bins, values)  # error: an operator is expected
+clhist.bincount(bins, minlenght=3)  # error: a typing mistake
+clhist.bincount(on_device, weights=values)  # error: NumPy and device arrays mixed
+wrong: NDArray[np.int32] = clhist.reduce_by_index(dest, np.add, bins, values)  # error: floats
+also_wrong: NDArray[np.intp] = clhist.bincount(on_device)  # error: a device array
+
+kernel = clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *b", map="EMIT(b[i], 1)")
+kernel(bins)  # error: num_bins is missing
+kernel(bins, num_bins="2")  # error: a number is expected
+kernel(bins, num_bins=2, copies="all")  # error: a number is expected
+kernel(bins, on_device, num_bins=2)  # error: NumPy and device arrays mixed
+kernel.plan(100)  # error: num_bins is missing
+kernel.bind(bins, num_bins=2, returns_event=True)  # error: no such keyword
+clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *b")  # error: map is missing
+clhist.HistogramKernel("GPU", clhist.operators.count(), arguments="", map="")  # error: a context is expected
+clhist.Accumulator(np.add, 2, memory="shared")  # error: no such memory
+clhist.Accumulator(np.add)  # error: num_bins is missing
+clhist.Operator(np.float32, "a + b", 0, neutrality=1)  # error: no such keyword
+clhist.operators.add()  # error: a dtype is missing
+print(clhist.BuildError("refused").sauce)  # error: no such attribute

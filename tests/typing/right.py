@@ -1,0 +1,72 @@
+"""A user's program that type checkers accept, with the types that they must find."""
+
+from typing import Any, assert_type
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+from numpy.typing import NDArray
+
+import clhist
+from clhist.typing import DeviceArray, HostArray
+
+queue = clhist.default_queue()
+bins = np.array([0, 1, 1], np.int32)
+values: NDArray[np.float32] = np.ones(3, np.float32)
+on_device = cl_array.to_device(queue, bins)
+values_on_device = cl_array.to_device(queue, values)
+dest = np.zeros(2, np.float32)
+
+# NumPy in, NumPy out, with its dtype; device in, device out.
+assert_type(clhist.bincount(bins), NDArray[np.intp])
+assert_type(clhist.bincount([0, 1, 1], weights=[1.0, 2.0, 3.0]), NDArray[np.float64])
+assert_type(clhist.bincount(on_device), DeviceArray)
+assert_type(clhist.reduce_by_index(dest, np.add, bins, values), NDArray[np.float32])
+assert_type(clhist.reduce_by_index(2, "mean", bins, values), HostArray)
+assert_type(clhist.reduce_by_index((2, 3), np.add, bins, np.ones((3, 3))), HostArray)
+assert_type(clhist.reduce_by_index(2, np.add, on_device, values_on_device), DeviceArray)
+assert_type(clhist.reduce_by_index(on_device, np.add, on_device, 1), DeviceArray)
+
+# The event comes beside the result.
+result, event = clhist.reduce_by_index(
+    dest, np.add, bins, values, return_event=True, update="cas", race_factor="sample"
+)
+assert_type(result, NDArray[np.float32])
+assert_type(event, cl.Event)
+
+# Kernels: one result, several in order, several by name.
+single = clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *b", map="EMIT(b[i], 1)")
+assert_type(single(bins, num_bins=2), HostArray)
+assert_type(single(on_device, num_bins=2, memory="local"), DeviceArray)
+assert_type(single(on_device, num_bins=2, return_event=True), tuple[DeviceArray, cl.Event])
+assert_type(single.plan(100, 2), clhist.Plan)
+assert_type(single.plan(100, 2).copies, int)
+
+named = clhist.HistogramKernel(
+    None, {"n": "count"}, arguments="const int *b", map="EMIT_n(b[i], 1)", structs={"pair": np.dtype("i4,i4")}
+)
+assert_type(named(bins, num_bins={"n": 2}), dict[str, HostArray])
+assert_type(named(on_device, num_bins=2)["n"], DeviceArray)
+assert_type(named.plan(100, 2), tuple[clhist.Plan, ...])
+
+ordered = clhist.HistogramKernel(
+    None, [clhist.operators.count(), np.add], arguments="const int *b", map="EMIT0(b[i], 1); EMIT1(b[i], 1)", dtype="i4"
+)
+assert_type(ordered(bins, num_bins=2), tuple[HostArray, ...])
+
+bound = single.bind(on_device, num_bins=2)
+assert_type(bound, clhist.Bound[DeviceArray])
+assert_type(bound(), DeviceArray)
+
+# Streams, operators, groups, errors.
+stream = clhist.Accumulator(np.add, 2, dtype=np.float32, memory="global", race_factor="sample once")
+stream.add(bins, values)
+assert_type(stream.size, int)
+gcd = clhist.Operator(np.uint32, "a | b", 0, name="or")
+assert_type(gcd.dtype, np.dtype[Any])
+assert_type(clhist.group_by(bins), clhist.GroupBy)
+counts, edges = clhist.histogram(values, bins=10, range=(0, 1))
+try:
+    single(bins, num_bins=2)
+except clhist.BuildError as error:
+    assert_type(error.source, str)

@@ -1,0 +1,97 @@
+"""Words that may not occur in what users read: README, documentation, `--help`, public docstrings."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES += [path for path in sorted((ROOT / "docs").rglob("*.md")) if "notebook" not in path.parts]
+
+# Paraphrases of the field's terms, translated idioms, and what a clone has not.
+FORBIDDEN = {
+    r"\bmended\b": "fixed",
+    r"\bbegins? with nothing\b": "starts from the identity element, is initially empty",
+    r"\bthe value that changes nothing\b": "identity element",
+    r"\bwhat changes nothing\b": "identity element",
+    r"\bof (?:one's|your) own\b(?! (?:repository|choice))": "custom, own",
+    r"\bas often as\b": "once per",
+    r"\bfrom memory\b": "not verified",
+    r"\bshared/": "a folder that a clone does not have",
+    r"(?:\d|\|) us\b|, us\b|\(us\)": "µs",
+    r"\bwhat goes in comes out\b": "results live where the inputs do",
+    r"\bdata are\b": "data is",
+    r"\b(?:target|goal)s? (?:was|were) missed\b": "nothing: say what is",
+    r"\bMissed\b": "nothing: say what is",
+    r"\bin vain\b": "without effect",
+    r"\bwhere (?:they|it) lies?\b": "in place",
+}
+# Whose commits are whose is nobody's business: dates of measurements are in the notebooks.
+DATE = r"\b20\d\d-\d\d-\d\d\b"
+
+
+def problems(text: str) -> list[str]:
+    """Return the lines with a forbidden word, with what to write instead."""
+    found = []
+    for line in text.splitlines():
+        for pattern, better in FORBIDDEN.items():
+            if re.search(pattern, line, re.IGNORECASE if pattern != r"\bMissed\b" else 0):
+                found.append(f"{line.strip()!r}: write {better}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages(page):
+    text = page.read_text(encoding="utf-8")
+    assert not problems(text)
+    assert not re.search(DATE, text)
+
+
+def test_help():
+    from click.testing import CliRunner
+
+    from clhist.cli.main import COMMANDS, main
+
+    for command in ((), *((name,) for name in COMMANDS)):
+        text = CliRunner().invoke(main, [*command, "--help"]).output
+        assert not problems(text), command
+        assert not re.search(DATE, text), command
+
+
+def public_objects():
+    for module in ("clhist", "clhist.operators", "clhist.stats", "clhist.ndimage", "clhist.cases"):
+        found = importlib.import_module(module)
+        for name in found.__all__:
+            yield f"{module}.{name}", getattr(found, name)
+
+
+def test_public_docstrings():
+    for name, each in public_objects():
+        if not callable(each):
+            continue
+        documented = inspect.getdoc(each)
+        assert documented, name
+        assert not problems(documented), name
+        for member, value in vars(each).items() if inspect.isclass(each) else ():
+            if callable(value) and (not member.startswith("_") or member == "__call__"):
+                text = inspect.getdoc(value) or ""
+                assert not problems(text), f"{name}.{member}"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("It takes 120 us.", 1),
+        ("Please send us the file.", 0),
+        ("This was mended.", 1),
+        ("An operator of your own is mended.", 2),
+        ("10 bins that begin with nothing", 1),
+    ],
+)
+def test_the_list_finds_what_it_is_for(text, count):
+    assert len(problems(text)) == count

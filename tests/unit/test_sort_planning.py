@@ -1,0 +1,145 @@
+"""When a plan sorts: few of as many bins as elements, each with a lock that many wait for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from plans import plan
+
+from clhist import Operator, Profile, operators
+from clhist.cli.main import main
+from clhist.hardware.atomics import ALL_FEATURES
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
+from clhist.planning.problem import Choices, Histogram, Problem
+from clhist.planning.sort import MOST_SORTED_PAIRS, sort_bytes
+from clhist.planning.sweeps import plan_sweeps
+
+SUM = operators.add(np.int32)
+ARGMIN = operators.argmin(np.int64, np.int64)
+H200 = dataclasses.replace(named_profile("nvidia-h200", load_profiles()), rates={})  # planned by rules
+CPU = Profile("processor", "cpu", 32768, 2**20, 64, 7, 1, {})
+
+
+def contended(**changes):
+    """Return a plan of locks in global memory on an H200 where all elements meet in one bin of a million."""
+    given = {
+        "num_elements": 10**6,
+        "num_bins": 10**6,
+        "profile": H200,
+        "local_update": "lock",
+        "global_update": "lock",
+        "bin_bytes": 16,
+        "race_factor": 1e6,
+        "memory_budget": 2**36,
+        "max_pairs": 1,
+    }
+    return plan(**(given | changes))
+
+
+def test_sorted_where_many_wait_for_few_locks():
+    found = contended()
+    assert (found.update, found.memory, found.copies, found.passes, found.cooperation) == ("sort", "global", 1, 1, 1)
+    steps = {step.symbol: step.value for step in found.steps}
+    assert steps["X"] == H200.hardware_threads
+    assert steps["t_lock"] == pytest.approx(4000)  # ms: a million times 4 us, one after the other
+    assert steps["t_sort"] == pytest.approx(0.25 + 30 * 0.035)  # ms: 20 bits, 3 launches for each two
+    assert steps["pairs"] == 10**6
+    assert steps["bits"] == 20
+    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (20 + 40 + 16)
+    assert "sort updates in global memory" in str(found)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"race_factor": 1.0},
+        {"race_factor": 1e2},
+        {"num_elements": 100, "race_factor": 1e6},
+        {"global_update": "cas"},
+        {"global_update": "native"},
+        {"max_pairs": None},
+        {"memory_budget": 7 * 10**7},
+        {"num_elements": MOST_SORTED_PAIRS + 1},
+        {"num_elements": MOST_SORTED_PAIRS // 3, "max_pairs": 4},
+        {"num_histograms": 1},
+        {"num_bins": (10**6, 10**6), "bin_bytes": (16, 16), "race_factor": 2e6},
+        {"profile": CPU},
+        {"choices": Choices(update="lock")},
+        {"choices": Choices(memory="global")},
+        {"choices": Choices(copies=1)},
+        {"choices": Choices(passes=1)},
+        {"choices": Choices(work_group_size=256)},
+        {"choices": Choices(locks=1024)},
+    ],
+    ids=str,
+)
+def test_otherwise_not(changes):
+    found = contended(**changes)
+    assert found.update != "sort"
+    assert "bits" not in [step.symbol for step in found.steps]
+
+
+def test_sorted_where_no_copy_with_its_locks_fits():
+    copy = 10**6 * 20
+    needed = sort_bytes(50_000, 10**6, 16)
+    assert needed < copy
+    given = {"num_elements": 50_000, "race_factor": 1.0}
+    assert contended(**given, memory_budget=copy).update == "lock"
+    found = contended(**given, memory_budget=needed)
+    assert found.update == "sort"
+    assert "not even one copy with its locks fits the memory budget" in " ".join(step.formula for step in found.steps)
+    for changes in (
+        {"memory_budget": needed - 1},
+        {"memory_budget": needed, "max_pairs": None},
+        {"memory_budget": needed, "choices": Choices(memory="global")},
+    ):
+        with pytest.raises(MemoryError, match=r"^memory_budget: one copy of 1000000 bins takes 20000000 bytes, got"):
+            contended(**given, **changes)
+
+
+def sweeps(*given, bins, emits=1, race_factor=1e6, **forced):
+    histograms = tuple(
+        Histogram(operator, bins, f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)
+    )
+    problem = Problem(histograms, 10**6, race_factor=race_factor, choices=Choices(**forced), memory_budget=2**36)
+    return plan_sweeps(problem, dataclasses.replace(H200, features=ALL_FEATURES - {"amd_builtins"}))
+
+
+def test_an_output_that_is_sorted_is_a_sweep_of_its_own():
+    counts, least, more = sweeps(SUM, ARGMIN, ARGMIN, bins=10**6)
+    assert (counts.update, least.update, more.update) == ("native", "sort", "sort")
+    assert [sweep.output_indices for sweep in (counts, least, more)] == [(0,), (1,), (2,)]
+    assert least.outputs[0].updates == ("sort",)
+    both = sweeps(ARGMIN, ARGMIN, bins=10**6, race_factor=1.0)
+    assert [sweep.update for sweep in both] == ["lock"] * len(both)
+    assert [sweep.update for sweep in sweeps(ARGMIN, bins=10**6, emits=None)] == ["lock"]
+
+
+def test_a_form_with_a_better_update_goes_before_sorting():
+    pair = np.dtype([("value", np.int64), ("index", np.int64)])
+    own = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own")
+    atomic = Operator(pair, "max(a, b)", 0, accumulator=np.uint64, lift="v.value", finish="(value_t){a, a}")
+    assert sweeps(own, bins=10**6)[0].update == "sort"
+    lifted = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own", lifted=atomic)
+    assert sweeps(lifted, bins=10**6)[0].update == "native"
+    (forced,) = sweeps(lifted, bins=10**6, update="sort")
+    assert (forced.update, forced.outputs[0].operator) == ("sort", lifted)
+
+
+def test_the_plan_is_explained_on_the_command_line():
+    given = ["plan", "-n", "1M", "-H", "1M", "--profile", "nvidia-geforce-rtx-2080-ti", "--element-size", "16"]
+    (forced, chosen) = (
+        CliRunner().invoke(main, [*given, *more], catch_exceptions=False)
+        for more in (["--update", "sort"], ["--update", "lock", "--race-factor", "1e6"])
+    )
+    for result in (forced, chosen):
+        assert result.exit_code == 0
+        assert "In global memory (sorted pairs)" in result.output
+        assert "sort (pairs are sorted by bin and scanned, Listing 4 of" in result.output
+        assert "MiB (76,000,000 B) for the pairs and one copy" in result.output
+    assert "t_lock" not in forced.output
+    assert "t_lock" in chosen.output
