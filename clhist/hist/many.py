@@ -69,7 +69,7 @@ class _Many:
         """Return C of the map, for element `i` or for the block number `i`."""
         emits = "\n".join(self._emits(part, j, in_blocks) for j, part in enumerate(self.parts))
         if not in_blocks:
-            finds = (f"const int part{n} = {kind.call(f'c{c}[i]', n)};" for n, (kind, c) in enumerate(self.axes))
+            finds = [f"const int part{n} = {kind.call(f'c{c}[i]', n)};" for n, (kind, c) in enumerate(self.axes)]
             return "\n".join([*finds, emits])
         finds = [block_of(kind, f"c{c}", n, f"part{n}") for n, (kind, c) in enumerate(self.axes)]
         declared = "int " + ", ".join(f"part{n}[{BLOCK}]" for n in range(len(self.axes))) + ";"
