@@ -10,7 +10,7 @@ import pytest
 
 bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
 
-from histograms import INTEGER_AXES, REAL_AXES, assert_same, edges_of, empty, numbers_beside  # noqa: E402
+from hist_objects import INTEGER_AXES, REAL_AXES, assert_same, edges_of, empty, numbers_beside  # noqa: E402
 
 import clhist.hist  # noqa: E402
 

@@ -15,7 +15,7 @@ hist = pytest.importorskip("hist", reason="hist is not installed")
 
 import uhi.io.json  # noqa: E402
 import uhi.io.zip  # noqa: E402
-from histograms import assert_same  # noqa: E402
+from hist_objects import assert_same  # noqa: E402
 
 from clhist.cli.hist import tables  # noqa: E402
 from clhist.cli.hist.objects import AxisSpec  # noqa: E402

@@ -14,7 +14,7 @@ hist = pytest.importorskip("hist", reason="hist is not installed")
 indexing = pytest.importorskip("uhi.testing.indexing", reason="uhi is not installed")
 
 import uhi.io.json  # noqa: E402
-from histograms import assert_same  # noqa: E402
+from hist_objects import assert_same  # noqa: E402
 from uhi.typing.plottable import PlottableHistogram  # noqa: E402
 
 import clhist.hist  # noqa: E402

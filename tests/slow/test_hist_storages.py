@@ -11,7 +11,7 @@ import pytest
 
 bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
 
-from histograms import STORAGES, assert_same, empty  # noqa: E402
+from hist_objects import STORAGES, assert_same, empty  # noqa: E402
 
 import clhist.hist  # noqa: E402
 
