@@ -103,7 +103,7 @@ class Accumulator:
             raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(CHOICES))} or memory_budget")
         self._budget = choices.get("memory_budget")
         forced: dict[str, Any] = {name: value for name, value in choices.items() if name != "memory_budget"}
-        self._forced, self._race_factor = Choices(**forced), race_factor
+        self._choices, self._race_factor = Choices(**forced), race_factor
         chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._position = self._start = integer("start", start, 0)
         self._merged = 0
@@ -330,7 +330,7 @@ class Accumulator:
             outputs.like(self._spare),
             self._queue,
             race_factor=self._race_factor,
-            forced=self._forced,
+            choices=self._choices,
             memory_budget=self._budget,
             partial=True,
         )

@@ -29,6 +29,8 @@ from clhist.typing import DeviceArray, HostArray
 
 # Sums of weights. -0.0 is the identity of +, and no sum of lifted weights is -0.0: only bins without weights hold it.
 _SUM = Operator(np.float64, "a + b", -0.0, "add", lift="v + 0.0", finish="a + 0.0")
+_COUNT = operators.count(np.intp)  # ones sum up in 32 bits, as long as there are fewer than 2^32 of them
+_LONG_COUNT = operators.add(np.intp)
 # How the accumulator `total` of a bin that got a value differs from that of others.
 _HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000ul"
 
@@ -121,8 +123,7 @@ def bincount(
     queue = queue_for(queue, x.context if on_device else None, queue_of(x))
     values: Any
     if weights is None:
-        # Ones sum up in 32 bits: as long as there are fewer than 2^32 of them.
-        operator, values = operators.count(np.intp) if x.size < 2**32 else operators.add(np.intp), 1
+        operator, values = _COUNT if x.size < 2**32 else _LONG_COUNT, 1
     else:
         operator = _SUM
         values = checked_values(weights, operator, x.shape, ())[0][0]

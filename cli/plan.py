@@ -14,7 +14,7 @@ from clhist.cli.console import Console, shared_options
 from clhist.cli.paper_table import print_table_1
 from clhist.cli.plan_text import PlannedSweep, show
 from clhist.errors import NoDeviceError
-from clhist.hardware.atomics import ALL_FEATURES
+from clhist.hardware.atomics import expected_features
 from clhist.hardware.profile import Profile, named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.operators.operator import Operator
@@ -188,7 +188,7 @@ def plan(
         device, default_budget = _device(console)
     else:
         device, default_budget = named_profile(console.profile, load_profiles()), None
-        device = replace(device, features=_expected_features(device))
+        device = replace(device, features=expected_features(device.kind, device.name))
     budget = default_budget if memory_budget is None else memory_budget
     place = None if memory == "auto" else memory
     choices = Choices(update, place, copies, passes, work_group_size, locks)
@@ -298,13 +298,6 @@ def _sweep(plan: Plan) -> PlannedSweep:
 def _rate_kind(update: str, element_size: int) -> str:
     """Return whose rates are used: those of integers, as far as bins are as large as these."""
     return {"native": f"native int{8 * element_size}", "cas": f"cas {8 * element_size}"}.get(update, update)
-
-
-def _expected_features(profile: Profile) -> frozenset[str]:
-    """Return what devices of a profile are expected to have, where no device is at hand to ask."""
-    if profile.kind == "gpu" and profile.name.startswith("NVIDIA"):
-        return frozenset(each for each in ALL_FEATURES if not each.startswith(("amd_builtins", "ext_float_atomics")))
-    return frozenset({"int64_base_atomics", "int64_extended_atomics", "fp64"})
 
 
 def _device(console: Console) -> tuple[Profile, int]:

@@ -21,10 +21,16 @@
         }
     }
     for (; i < clhist_last; ++i)
+        clhist_map(${state.next_element}, ${state.passed});
+% elif state.takes_turns:
+    for (clhist_index_t i = clhist_start; i < clhist_last; ++i) {
+        const size_t clhist_turn = (size_t)((uint)i & (clhist_turns - 1)) * clhist_num_bins${spec.outputs[0].suffix};
+        clhist_map(${state.next_element}, ${state.passed_in_turn});
+    }
 % else:
     for (clhist_index_t i = clhist_start; i < clhist_last; ++i)
-% endif
         clhist_map(${state.next_element}, ${state.passed});
+% endif
 </%def>
 
 <%def name="striped()">

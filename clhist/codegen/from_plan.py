@@ -23,6 +23,7 @@ from clhist.planning.partition import (
     power_of_two,
 )
 from clhist.planning.plan import Output, Plan
+from clhist.planning.private import PrivatePlan
 
 # Names of the arrays of partitioned pairs.
 PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
@@ -71,6 +72,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         packed=isinstance(plan, PackedPlan),
         single_pair=source.has_single_pair,
         combine=_appended(plan, source, profile, used),
+        in_turn=isinstance(plan, PrivatePlan) and plan.may_take_turns,
         covered=_is_covered(plan, source, profile),
     )
 

@@ -68,6 +68,8 @@ class SweepSpec:
         Whether there is one output, and an element emits at most one pair to it.
     combine : CombineSpec, optional
         Of the second stage, if it is in the same program.
+    in_turn : bool
+        Whether a work-item may have several copies, to which neighbouring elements go in turn.
     covered : bool
         Whether no bin that is emitted can be outside: there is a bin for each value of its narrow type.
     """
@@ -90,6 +92,7 @@ class SweepSpec:
     packed: bool = False
     single_pair: bool = False
     combine: CombineSpec | None = None
+    in_turn: bool = False
     covered: bool = False
 
     @property

@@ -51,11 +51,11 @@ class SweepState:
     @property
     def takes_turns(self) -> bool:
         """Whether a work-item may have several copies, to which neighbouring elements go in turn."""
-        return self.spec.unrolled > 1 and not self.has_tasks
+        return self.spec.in_turn
 
     @property
     def passed_in_turn(self) -> str:
-        """The `passed` of an unrolled loop, where an element updates the copy whose turn it is."""
+        """The `passed` of a loop in which an element updates the copy whose turn it is."""
         cells = {f"clhist_cells{part.n}" for part in self.spec.parts} if self.takes_turns else set()
         return ", ".join(f"{name} + clhist_turn" if name in cells else name for _, name in self.variables)
 

@@ -135,11 +135,11 @@ class Engine:
         shapes: Sequence[tuple[int, ...]],
         num_histograms: int | None = None,
         race_factor: float = 1.0,
-        forced: Choices = FREE,
+        choices: Choices = FREE,
         memory_budget: int | None = None,
     ) -> tuple[Plan, ...]:
         """Return the plan of each sweep over the input that a call with these numbers makes."""
-        asked = (size, shapes, num_histograms, race_factor, forced, memory_budget, device)
+        asked = (size, shapes, num_histograms, race_factor, choices, memory_budget, device)
         return self._preparation.plan(device, self._preparation.problem(*asked))
 
     def text(self, plan: Plan, device: cl.Device) -> str:
@@ -221,7 +221,7 @@ class Engine:
                 given.shapes,
                 None if batch is None else batch.num_histograms,
                 call.race_factor,
-                call.forced,
+                call.choices,
                 call.memory_budget,
                 aligned=given.is_aligned,
                 kind="" if batch is None else batch.kind,
@@ -274,7 +274,7 @@ class Engine:
 
     def _key(self, call: Call) -> tuple[Any, ...] | None:
         """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
-        plain = call.forced is FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
+        plain = call.choices is FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
         if not plain or call.largest or call.partial or not self.outputs.is_single:
             return None
         shape = call.num_bins if type(call.num_bins) is tuple else (call.num_bins,)

@@ -59,7 +59,7 @@ class Call:
     allocator: Allocator | None = None
     wait_for: Sequence[cl.Event] = ()
     race_factor: float | str = 1.0
-    forced: Choices = FREE
+    choices: Choices = FREE
     memory_budget: int | None = None
     num_histograms: int | None = None
     offsets: Any = None
@@ -92,7 +92,7 @@ def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
     forced = {name: value for name, value in choices.items() if name in CHOICES and value is not None}
     rest = {name: value for name, value in choices.items() if name not in CHOICES}
     rest["wait_for"] = rest.get("wait_for") or ()
-    return Call(num_bins, forced=Choices(**forced) if forced else FREE, **rest)
+    return Call(num_bins, choices=Choices(**forced) if forced else FREE, **rest)
 
 
 @dataclass(slots=True)

@@ -59,7 +59,7 @@ def _largest_values(engine: Engine, given: Given, call: Call) -> list[float | No
     looking = engine.with_operators([magnitude(each) if is_float_sum(each) else counting(each) for each in known])
     # Accumulators are read, since a number of values is no result of an operator on structs.
     targets = fresh_targets(looking.outputs.operators, [target.shape for target in given.targets], partial=True)
-    found = looking.run_given(replace(given, targets=targets), replace(call, forced=FREE, race_factor=1.0)).results
+    found = looking.run_given(replace(given, targets=targets), replace(call, choices=FREE, race_factor=1.0)).results
     return [
         largest_magnitude(
             [result.view(operator.dtype), *(target.dest or ())], operator.dtype, given.queue, given.wait_for

@@ -27,6 +27,13 @@ NATIVE_ATOMICS = (*_integer_rows(), *(atomic for path in VENDOR_PATHS for atomic
 ALL_FEATURES = frozenset(FEATURES) | {atomic.feature for atomic in NATIVE_ATOMICS if atomic.feature is not None}
 
 
+def expected_features(kind: str, name: str) -> frozenset[str]:
+    """Return what a device of this kind and name is expected to have, where none is at hand to ask."""
+    if kind == "gpu" and name.startswith("NVIDIA"):
+        return frozenset(each for each in ALL_FEATURES if not each.startswith(("amd_builtins", "ext_float_atomics")))
+    return frozenset({"int64_base_atomics", "int64_extended_atomics", "fp64"})
+
+
 def native_atomic(
     operation: str | None, dtype: np.dtype, memory: str, features: Collection[str] = ALL_FEATURES
 ) -> NativeAtomic | None:

@@ -28,6 +28,7 @@ class PrivatePlan(Plan):
     strategy: ClassVar[str] = "private"
 
     turns: int = 1
+    may_take_turns: bool = False  # whatever their number is, which is not part of a kernel's text
 
     def how(self) -> str:
         return f", {self.turns} copies for each work-item in turn" if self.turns > 1 else ""
@@ -63,7 +64,13 @@ def private_copies(load: Workload) -> Plan:
         groups=copies // group,
         sharers=copies,
         turns=turns,
+        may_take_turns=_may_take_turns(load),
     )
+
+
+def _may_take_turns(load: Workload) -> bool:
+    """Whether elements can go to several copies of a work-item in turn: of one histogram, one pair at a time."""
+    return load.on_cpu and len(load.bins) == 1 and load.max_pairs == 1
 
 
 def _turns(load: Workload, trace: Trace, work_items: int) -> int:
@@ -72,7 +79,7 @@ def _turns(load: Workload, trace: Trace, work_items: int) -> int:
     An update waits for the one before it if that is of the same bin, so with few bins several copies are faster: K
     copies of H bins about as fast as one of K H bins. Which that is, rates say.
     """
-    if not load.on_cpu or len(load.bins) > 1 or load.max_pairs != 1:
+    if not _may_take_turns(load):
         return 1
     most = min(MOST_TURNS, load.affordable(work_items * MOST_TURNS, "private") // work_items)
     if load.choices.copies is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 from itertools import pairwise
 
@@ -239,7 +240,9 @@ def test_a_resized_array_is_refused(to, x, name):
 def test_another_type_is_refused(to, x):
     data, out = to(x), to(np.full(BINS, 5, np.int32))
     bound = kernel_of().bind(data, 1, num_bins=BINS, out=out)
-    data.dtype = np.dtype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of NumPy 2.5, which still does it
+        data.dtype = np.dtype(np.float32)
     refused(bound, out, "^x: expected the array as it was bound, with dtype int32; got dtype float32")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from covering import covering
+from covering import covering, mostly_slow
 from device_checks import each_check, holds, pairs_of_updates
 
 from clhist import Profile
@@ -31,7 +31,7 @@ SOME = ("add int32", "add float32", "gcd int8", "argmax float32", "two largest")
 
 @pytest.mark.parametrize(
     ("name", "update", "memory", "profile", "numbers"),
-    covering(SOME, UPDATES, MEMORIES, ("blocked", "interleaved"), COPIES_AND_PASSES),
+    mostly_slow(covering(SOME, UPDATES, MEMORIES, ("blocked", "interleaved"), COPIES_AND_PASSES)),
     indirect=["profile"],
 )
 def test_copies_and_passes(name, update, memory, profile, numbers, queue):
@@ -70,7 +70,7 @@ def test_what_the_model_chooses(name, profile):
     neutral(kernel(np.full_like(bins, NUM_BINS), values, num_bins=NUM_BINS))
 
 
-@pytest.mark.parametrize(("name", "memory", "copies"), covering(list(CASES), MEMORIES, (None, 2, 64)))
+@pytest.mark.parametrize(("name", "memory", "copies"), mostly_slow(covering(list(CASES), MEMORIES, (None, 2, 64))))
 def test_what_the_model_chooses_in_a_memory(name, memory, copies, gpu_like):
     """With `dest`, which takes part once; 64 copies of a bin are combined by several work-items."""
     bins, values, _ = problem(name)

@@ -9,6 +9,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from click.testing import CliRunner
+from covering import mostly_slow
 from sklearn import datasets
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -131,13 +132,15 @@ def test_one_iteration_is_brute_force(queue, rng, n, d, k, fused, tile, dtype):
 # So many numbers fit local memory: of k = 10 or 40 all, slices of 32 or 16 features, or no slice of them.
 @pytest.mark.parametrize(
     ("d", "k", "room", "sums", "dtype"),
-    [
-        (8, 10, 80, (1, 10, 8), np.float32),
-        (33, 40, 1319, (2, 40, 32), np.float32),
-        (64, 40, 1279, (4, 40, 16), np.float32),
-        (33, 40, 639, (1, 40, 33), np.float32),
-        (33, 40, 640, (3, 40, 16), np.float64),
-    ],
+    mostly_slow(
+        [
+            (8, 10, 80, (1, 10, 8), np.float32),
+            (33, 40, 1319, (2, 40, 32), np.float32),
+            (64, 40, 1279, (4, 40, 16), np.float32),
+            (33, 40, 639, (1, 40, 33), np.float32),
+            (33, 40, 640, (3, 40, 16), np.float64),
+        ]
+    ),
 )
 def test_sums_in_slices_are_brute_force(queue, rng, gpu_like, d, k, room, sums, dtype):
     profile = dataclasses.replace(gpu_like, local_memory=room * np.dtype(dtype).itemsize)

@@ -258,7 +258,7 @@ def test_the_largest_bin_with_a_value_is_reported(known, profile, queue):
     arguments, code = "const int *bins, const int *values, uint *found", "EMIT(bins[i], values[i])"
     kernel = HistogramKernel(None, SUM, arguments=arguments, map=code, profile=profile)
     bins, values, found = np.array([3, 999, 5, 3], np.int32), np.ones(4, np.int32), np.zeros(1, np.uint32)
-    call = Call(10, queue=queue, largest=LargestBin("total != 0", "found", known), forced=SORT)
+    call = Call(10, queue=queue, largest=LargestBin("total != 0", "found", known), choices=SORT)
     outcome = kernel.engine.run([bins, values, found], call)
     assert found == (5 if known < 5 else 0)
     assert outcome.results[0].tolist() == [0, 0, 0, 2, 0, 1, 0, 0, 0, 0]
@@ -273,7 +273,7 @@ def test_time_of_the_stages(profile, queue):
     assert list(seconds) == ["clear", "sweep", "combine"]
     # The sort is most of it, though PyOpenCL tells only of its last command.
     assert seconds["sweep"] > 3 * seconds["combine"] > 0
-    outcome = kernel.engine.run([bins, values], Call(1000, queue=profiling, forced=SORT))
+    outcome = kernel.engine.run([bins, values], Call(1000, queue=profiling, choices=SORT))
     pairs, sort, scan = outcome.events["sweep"]
     assert outcome.after == {sort: pairs, scan: sort}
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 import streams
+from covering import mostly_slow
 from streams import AS_A_GPU, SUM, each_profile, every_path, pieces_of
 
 import clhist
@@ -217,7 +218,7 @@ def test_positions_that_do_not_fit_are_refused():
 # Partial results.
 
 
-@pytest.mark.parametrize(("path", "name"), MERGED, indirect=["path"])
+@pytest.mark.parametrize(("path", "name"), mostly_slow(MERGED), indirect=["path"])
 def test_merge(name, path, other_queue):
     bins, values, check = problem(name)
     operator = (CASES | PRODUCTS)[name].operator

@@ -124,3 +124,29 @@ def test_what_rates_choose_is_right(few_items, rng):
             clhist.reduce_by_index(np.zeros(64, np.float32), np.add, bins, values),
             np.bincount(bins, values).astype(np.float32),
         )
+
+
+@pytest.mark.parametrize("turns", [2, 8])
+def test_a_map_too_long_to_be_unrolled(turns, few_items, rng):
+    bins = rng.integers(-1, 51, 2001, np.int32)
+    kernel = HistogramKernel(
+        None, COUNT, arguments="const int *bins", map=f"/* {'long ' * 100} */ EMIT(bins[i], 1)", profile=few_items
+    )
+    np.testing.assert_array_equal(kernel(bins, num_bins=50, **in_turn(turns)), counts_of(bins, 50))
+
+
+@pytest.mark.parametrize("turns", [2, 8])
+def test_histograms_that_are_sweeps_of_their_own(turns, few_items, rng):
+    bins = rng.integers(-1, 51, 2001, np.int32)
+    kernel = HistogramKernel(
+        None,
+        {"all": COUNT, "least": operators.argmin(np.int32, np.int64)},
+        arguments="const int *bins",
+        map="EMIT_all(bins[i], 1); EMIT_least(bins[i], ((value_least_t){bins[i], i}))",
+        profile=few_items,
+    )
+    for num_bins in (50, {"all": 50, "least": 70_000}):
+        found = kernel(bins, num_bins=num_bins, **in_turn(turns))
+        np.testing.assert_array_equal(found["all"], counts_of(bins, 50))
+        first = [np.flatnonzero(bins == k)[0] for k in range(50)]
+        assert found["least"]["index"][:50].tolist() == first

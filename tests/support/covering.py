@@ -12,6 +12,8 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import Any
 
+import pytest
+
 exhaustive = False  # set by conftest
 
 
@@ -56,3 +58,11 @@ def _rows(sizes: tuple[int, ...], strength: int, seed: str) -> list[tuple[int, .
         missing -= {(c, tuple(row[a] for a in c)) for c in combinations(axes, strength)}
         found.append(tuple(row[axis] for axis in axes))
     return found
+
+
+def mostly_slow(rows: Sequence[Any], every: int = 3) -> list[Any]:
+    """Return rows as parameters of which one of `every` so many is for each run, and the others are slow."""
+    return [
+        pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=[pytest.mark.slow] * (k % every != 0))
+        for k, row in enumerate(rows)
+    ]
