@@ -165,7 +165,7 @@ class SweepSpec:
 
     @property
     def unrolled(self) -> int:
-        """Elements of one round of a CPU's loop: several updates are then under way; see docs/performance.md."""
+        """Elements of one round of a CPU's loop: several updates are then under way (docs/notebook/performance.md)."""
         is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
         return _ELEMENTS_OF_A_ROUND if is_plain and len(self.map) <= _LONGEST_UNROLLED_MAP else 1
 
