@@ -21,7 +21,7 @@ import numpy as np
 from compilers import NVIDIA, TARGETS, Target, Tools
 
 from clhist import operators
-from clhist.codegen.from_plan import partition_specs, sweep_spec
+from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
@@ -40,9 +40,10 @@ from clhist.hardware.profile import Profile, Report, merge
 from clhist.hardware.profile_files import load_profiles
 from clhist.hardware.vendors import PROVEN_FENCE, features_of
 from clhist.operators.operator import Operator
+from clhist.planning.packed import WIDTHS, PackedPlan
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan
-from clhist.planning.problem import FREE, Choices, Problem
+from clhist.planning.problem import FREE, SIDE_BY_SIDE, Choices, Problem
 from clhist.planning.sweeps import plan
 from clhist.strategies import STRATEGIES, Limits, NotApplicable, Recipe
 from clhist.strategies import Problem as Counting
@@ -143,9 +144,20 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
                 target, profile, operators.multiply(np.int64), X, "EMIT(x[i], 3)", 500, memory=memory, update="cas"
             )
         yield from sweep(target, profile, LARGER, X, "EMIT(x[i], ((value_t){x[i], i}))", 500, memory=memory)
-    yield from sweep(
-        target, profile, counts, X, "EMIT(x[i], 1)", profile.local_memory * 3 // 8, name="counters of 16 bits"
-    )
+    for bits in WIDTHS:  # and what is behind them: passes, or partitions of many bins
+        for bins in (profile.local_memory * 3 // 8, profile.local_memory * 4):
+            choices = Choices(counter_bits=bits)
+            yield from sweep(target, profile, counts, X, "EMIT(x[i], 1)", bins, choices=choices)
+        for batch in ("", "ragged"):
+            packed = CombineSpec(counts, "interleaved", 32, 8, batch, counter_bits=bits)
+            yield Program(f"combine counters of {bits} bits, {batch or 'passes'}", render_combine(packed))
+    for operator in (operators.add(np.float32), LARGER):  # bins dealt out
+        value = "1" if operator is not LARGER else "((value_t){x[i], i})"
+        choices = Choices(memory="local", pass_order=SIDE_BY_SIDE)
+        yield from sweep(target, profile, operator, X, f"EMIT(x[i], {value})", profile.local_memory, choices=choices)
+        yield Program(
+            f"combine dealt {operator.name}", render_combine(CombineSpec(operator, "interleaved", is_dealt=True))
+        )
     for operator, value in ((counts, "1"), (operators.add(np.float32), "w[i]"), (LARGER, "((value_t){x[i], i})")):
         arguments, bins = XW if "w" in value else X, 10_000 if operator is LARGER else 100_000
         yield from sweep(target, profile, operator, arguments, f"EMIT(x[i], {value})", bins, memory="partitioned")
@@ -185,13 +197,17 @@ def planned(
 def sweep(
     target: Target, profile: Profile, operator: Operator, arguments: str, code: str, bins: int, *,
     memory: str | None = None, update: str | None = None, histograms: int | None = None, batch: str = "",
-    name: str = "",
+    name: str = "", choices: Choices | None = None,
 ) -> Iterator[Program]:  # fmt: skip
     """Yield the programs of one sweep, with the instructions that its parts must become."""
     source = Source.of(arguments, code, [operator])
-    chosen = planned(source, profile, bins, Choices(update, memory), histograms, batch != "ragged")
+    chosen = planned(source, profile, bins, choices or Choices(update, memory), histograms, batch != "ragged")
     spec = sweep_spec(chosen, source, profile, aligned=True)
     title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
+    if isinstance(chosen, PackedPlan):
+        title = f"counters of {chosen.counter_bits} bits, S = {chosen.passes}"
+        if chosen.robust is not None:
+            yield from behind(chosen, spec, source, profile, title)
     if isinstance(chosen, PartitionedPlan):
         before, spec = partition_specs(chosen, spec, source.values[0], profile.local_memory)
         increment = {
@@ -202,18 +218,25 @@ def sweep(
         yield Program(f"{title}: split and index", render_partition(before), (), (increment[target.vendor],))
     wanted = {instruction(target.vendor, part, spec.memory) for part in spec.parts if part.update != "private"}
     unwanted = set()
-    if spec.packed:
-        cas = replace(spec.parts[0], update="cas")
-        wanted.add(instruction(target.vendor, cas, "local"))
-        assert name == "counters of 16 bits"
-    elif all(part.update == "native" for part in spec.parts) and not (spec.hot_bin and spec.memory == "local"):
+    if spec.is_dealt:
+        title += ", dealt out"
+    if all(part.update == "native" for part in spec.parts) and not (spec.hot_bin and spec.memory == "local"):
         unwanted.add(LOOPS[target.vendor])
     if spec.update == "lock" and spec.memory == "global":
         wanted.add(FENCE[target.vendor])
     if spec.reconvergence:
         wanted.add(r"bar\.warp\.sync")
-    how = f"{spec.memory} {spec.update}{', holds' if spec.hot_bin else ''}{', packed' if spec.packed else ''}"
+    how = f"{spec.memory} {spec.update}{', holds' if spec.hot_bin else ''}{', packed' if spec.counter_bits else ''}"
     yield Program(f"{title}, {how}", render_sweep(spec), spec.options, tuple(wanted), tuple(unwanted))
+
+
+def behind(chosen: PackedPlan, spec: SweepSpec, source: Source, profile: Profile, title: str) -> Iterator[Program]:
+    """Yield the programs that count again where narrow counters raised their flag."""
+    again, title = robust_spec(chosen, spec, profile), f"behind {title}"
+    if isinstance(chosen.robust, PartitionedPlan):
+        before, again = partition_specs(chosen.robust, again, source.values[0], profile.local_memory)
+        yield Program(f"{title}: split and index", render_partition(before))
+    yield Program(f"{title}: sweep", render_sweep(again), again.options)
 
 
 def published(target: Target, profile: Profile) -> Iterator[Program]:

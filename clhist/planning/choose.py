@@ -90,13 +90,15 @@ def plan_sweep(load: Workload) -> Plan:
 def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
     choices = load.choices
     local_update, global_update = choices.update or load.local_update, choices.update or load.global_update
+    if choices.counter_bits in WIDTHS:
+        return _local(load, local_update)
     if choices.update == SORT and choices.memory != "partitioned":
         return sorted_pairs(load)
     if load.num_histograms is not None and choices.memory != "partitioned":
         return batched(load, local_update, global_update)
     if choices.memory == "partitioned":
         return partitioned(load, local_update)
-    if choices.memory == "local" or choices.counter_bits in WIDTHS:
+    if choices.memory == "local":
         return _local(load, local_update)
     if choices.update == "private" or (choices.update is None and choices.copies is None and load.on_cpu):
         return private_copies(load)
