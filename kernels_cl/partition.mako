@@ -73,14 +73,7 @@ ${types.arrays(sweep)}\
     __local uint4 clhist_staged_values[${-(-room * spec.value_bytes // 16)}];
     __local ${value_t} *clhist_values = (__local ${value_t} *)clhist_staged_values;
 % endif
-% if sweep.after_flag:
-    ## Few work-groups, which mostly have nothing to do, and else go through all tiles.
-    const uint clhist_lane = get_local_id(0);
-    for (uint clhist_tile = get_group_id(0); clhist_tile < clhist_tiles; clhist_tile += get_num_groups(0)) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-% else:
     const uint clhist_lane = get_local_id(0), clhist_tile = get_group_id(0);
-% endif
     for (uint k = clhist_lane; k < clhist_partitions * ${counters}; k += ${group})
         clhist_counts[k] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -190,9 +183,6 @@ ${scan("clhist_ends", most)}
     clhist_to = (__global uint4 *)(clhist_pairs + clhist_values_place + (ulong)clhist_tile * ${room * spec.value_bytes});
     for (uint k = clhist_lane; k < clhist_all * ${spec.value_bytes} / 16; k += ${group})
         clhist_to[k] = clhist_staged_values[k];
-% endif
-% if sweep.after_flag:
-    }
 % endif
 }
 

@@ -23,7 +23,6 @@ from clhist.planning.partition import PartitionedPlan
 
 _ALIGNMENT = 128
 _WARP = 32
-_GROUPS_AFTER_FLAG = 4  # that split tiles, for each that has a range of bins
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,8 +81,7 @@ class PartitionedSweep(Sweep):
             "clhist_totals": totals,
         }
         group = spec.sweep.work_group_size
-        groups = min(tiles, _GROUPS_AFTER_FLAG * plan.work_groups) if spec.sweep.after_flag else tiles
-        enqueued.add("sweep", self.split, (groups * group,), (group,), given)
+        enqueued.add("sweep", self.split, (tiles * group,), (group,), given)
         group = spec.index_group
         enqueued.add("sweep", self.index, (plan.partitions * group,), (group,), given)
         given |= {
