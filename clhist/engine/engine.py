@@ -7,6 +7,7 @@ engine's own looks at the input.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyopencl as cl
@@ -19,12 +20,14 @@ from clhist.engine.build import Builder, Built
 from clhist.engine.given import Call, Given, Outcome, fresh_targets, named_arrays, queue_for
 from clhist.engine.launch import Found, Launch
 from clhist.engine.outputs import Outputs
+from clhist.engine.replay import Recording
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, note_event, operand, survey, without_memory
+from clhist.opencl.arrays import Array, check_array, note_event, operand, survey
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.memory import OutOfMemoryError
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import counting
@@ -236,14 +239,15 @@ class Engine:
         check_process()
         key, repeat = self._key(call), self._repeat
         if key is not None and repeat is not None and repeat.fits(key, (*args, call.dest, call.out)):
-            return self.enqueue(repeat.given(args, call, self.outputs), call, repeat.prepared)
+            with suppress(OutOfMemoryError):
+                return repeat.again(args, call)
         given = self.check(args, call)
         prepared = self.prepared(given, call)
         if key is None or not given.on_device or given.targets[0].fields or not is_as_given(given, call):
             return self.enqueue(given, call, prepared)
-        self._repeat = repeat = Repeat.of(key, (*args, call.dest, call.out), given, prepared)
-        outcome = self.enqueue(given, call, prepared)
-        repeat.like = without_memory(outcome.results[0])
+        recording = Recording()
+        outcome = self.enqueue(given, call, prepared, recording)
+        self._repeat = Repeat.of(key, self.arguments, args, call, given, outcome, recording)
         return outcome
 
     def run_given(self, given: Given, call: Call) -> Outcome:
@@ -284,15 +288,15 @@ class Engine:
             return None
         return (call.num_bins, call.size, call.queue, call.race_factor, *profile_names())
 
-    def enqueue(self, given: Given, call: Call, prepared: Built) -> Outcome:
-        """Enqueue what was checked and prepared; NumPy arrays are waited for."""
+    def enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None = None) -> Outcome:
+        """Enqueue what was checked and prepared, noted by `recording`; NumPy arrays are waited for."""
         try:
-            return self._enqueue(given, call, prepared)
+            return self._enqueue(given, call, prepared, recording)
         except (cl.Error, MemoryError, BuildError) as error:  # what a lost device answers as well
             lost.settle(given.queue, error)
             raise
 
-    def _enqueue(self, given: Given, call: Call, prepared: Built) -> Outcome:
+    def _enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None) -> Outcome:
         lost.check_queue(given.queue)
         lost.last_call = prepared.call
         queue, on_device, targets = given.queue, given.on_device, given.targets
@@ -309,7 +313,14 @@ class Engine:
         results = [each.operands(queue) for each in targets]
         largest = None if call.largest is None else Found(operands[call.largest.argument], call.largest)
         launch = Launch(
-            prepared.sweeps, prepared.profile, arguments, results, largest, given.batch, smaller=prepared.smaller
+            prepared.sweeps,
+            prepared.profile,
+            arguments,
+            results,
+            largest,
+            given.batch,
+            smaller=prepared.smaller,
+            recording=recording,
         )
         try:
             events = launch.run(queue, call.allocator, given.wait_for)

@@ -11,6 +11,7 @@ import pyopencl as cl
 from clhist.codegen.from_plan import combine_spec
 from clhist.engine.batch import Batch
 from clhist.engine.given import LargestBin
+from clhist.engine.replay import Recording
 from clhist.engine.stages import Combine, Enqueued, Events, Result, Sweep, Tasks
 from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Operand
@@ -49,6 +50,8 @@ class Launch:
         As in `Enqueued`.
     smaller : callable, optional
         Gives the sweeps that do the same with copies of at most so many bytes; raises MemoryError if none do.
+    recording : Recording, optional
+        Notes what is enqueued.
     """
 
     sweeps: Sequence[Sweep]
@@ -59,6 +62,7 @@ class Launch:
     batch: Batch | None = None
     after: dict[cl.Event, cl.Event] = field(default_factory=dict)
     smaller: Callable[[Sweep, int], Sequence[Sweep]] | None = None
+    recording: Recording | None = None
 
     def run(self, queue: cl.CommandQueue, allocator: Allocator | None, wait_for: Sequence[cl.Event]) -> Events:
         """Enqueue all and return the events of each stage; after the last of "combine" everything is written.
@@ -70,7 +74,9 @@ class Launch:
         """
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
         allocate = allocator if allocator is not None and in_order(queue) else scratch_allocator(queue)
-        enqueued = Enqueued(queue, list(wait_for), after=self.after)
+        if self.recording is not None:
+            allocate = self.recording.noting(allocate)
+        enqueued = Enqueued(queue, list(wait_for), after=self.after, recording=self.recording)
         waiting: list[tuple[Sweep, int | None]] = [(sweep, None) for sweep in self.sweeps]
         while waiting:
             sweep, budget = waiting.pop(0)

@@ -15,6 +15,7 @@ from clhist.codegen.parameters import clear_parameters, combine_parameters, swee
 from clhist.codegen.render import render_combine, render_sweep
 from clhist.codegen.specs import CombineSpec, SweepSpec
 from clhist.engine.batch import Batch
+from clhist.engine.replay import Recording
 from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Operand, read_only_buffer
 from clhist.opencl.memory import Allocator, in_order
@@ -201,13 +202,15 @@ Events = dict[str, list[cl.Event]]
 class Enqueued:
     """The commands of one call so far: each waits for the one before where the queue does not keep the order.
 
-    `after` has for an event that stands for several commands the one that the first of these waited for.
+    `after` has for an event that stands for several commands the one that the first of these waited for; `recording`
+    notes what could be enqueued again.
     """
 
     queue: cl.CommandQueue
     wait_for: list[cl.Event]
     events: Events = field(default_factory=dict)
     after: dict[cl.Event, cl.Event] = field(default_factory=dict)
+    recording: Recording | None = None
     in_order: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -222,10 +225,15 @@ class Enqueued:
         values: Mapping[str, object],
     ) -> None:
         """Enqueue `kernel` as part of `stage`."""
-        self._note(stage, kernel.enqueue(self.queue, global_size, local_size, values, self.wait_for))
+        arguments = kernel.ordered(values)
+        if self.recording is not None:
+            self.recording.launches.append((kernel, global_size, local_size, arguments))
+        self._note(stage, kernel.enqueue(self.queue, global_size, local_size, arguments, self.wait_for))
 
     def add_last(self, stage: str, event: cl.Event) -> None:
         """Note `event`, the last of several commands that waited for `wait_for`, as a further part of `stage`."""
+        if self.recording is not None:
+            self.recording.is_whole = False
         self.after[event] = self.events[stage][-1]
         self._note(stage, event)
 

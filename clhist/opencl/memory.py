@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -75,19 +74,20 @@ class _Pool:
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self._lock = queue, threading.Lock()
+        self._most_idle = queue.device.global_mem_size // _MOST_IDLE
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of allocators that are deferred: see `_new`
             self._pool = MemoryPool(DeferredAllocator(queue.context))
 
     def __call__(self, size: int) -> Any:
         """Return at least `size` bytes; those that are new are allocated at once, as by `immediate_allocator`."""
-        idle = self._pool.managed_bytes - self._pool.active_bytes
-        if idle > self._queue.device.global_mem_size // _MOST_IDLE:
+        if self._pool.managed_bytes - self._pool.active_bytes > self._most_idle:
             self.free()
-        with suppress(cl.MemoryError):
+        try:
             return self._new(size)
-        self.free()
-        return self._new(size)
+        except cl.MemoryError:
+            self.free()
+            return self._new(size)
 
     def _new(self, size: int) -> Any:
         with self._lock:
@@ -120,6 +120,9 @@ _pools_lock = threading.Lock()
 
 def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
     """Return where the memory of a call on `queue` comes from: a pool if it runs in order, for the next call's sake."""
+    known = _pools.get(queue.int_ptr)
+    if known is not None:
+        return known[1]
     if not in_order(queue):
         return immediate_allocator(queue)
     with _pools_lock:
