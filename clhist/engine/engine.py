@@ -279,14 +279,14 @@ class Engine:
     def _key(self, call: Call) -> tuple[Any, ...] | None:
         """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
         plain = call.choices is FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
-        if not plain or call.largest or call.partial or not self.outputs.is_single:
+        if not plain or call.partial or not self.outputs.is_single:
             return None
         shape = call.num_bins if type(call.num_bins) is tuple else (call.num_bins,)
         if any(type(bins) is not int for bins in shape):
             return None
         if type(call.race_factor) is not float or call.memory_budget is not None:
             return None
-        return (call.num_bins, call.size, call.queue, call.race_factor, *profile_names())
+        return (call.num_bins, call.size, call.queue, call.race_factor, call.largest, *profile_names())
 
     def enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None = None) -> Outcome:
         """Enqueue what was checked and prepared, noted by `recording`; NumPy arrays are waited for."""
