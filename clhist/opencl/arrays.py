@@ -18,6 +18,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.opencl.masks import check_unmasked
+from clhist.opencl.upload import FEWEST_BYTES, uploads
 
 _HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 
@@ -202,7 +203,9 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
         buffer = _buffer(queue.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=whole)
         return Operand(buffer, offset, _nothing)
     buffer = _buffer(queue.context, flags, array.nbytes)
-    if read:  # COPY_HOST_PTR takes NVIDIA's driver five times as long
+    if read and array.nbytes >= FEWEST_BYTES:
+        uploads(queue.context, queue.device).upload(buffer, array.reshape(-1), array.dtype).wait()
+    elif read:  # COPY_HOST_PTR takes NVIDIA's driver five times as long
         cl.enqueue_copy(queue, buffer, array, is_blocking=True)
     return Operand(buffer, 0, (lambda: _download(queue, buffer, array)) if written else _nothing)
 

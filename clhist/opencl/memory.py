@@ -14,6 +14,7 @@ from pyopencl.tools import DeferredAllocator, MemoryPool
 from clhist.opencl.arrays import held_results
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.lost import settle
+from clhist.opencl.upload import uploads
 
 Allocator = Callable[[int], Any]
 
@@ -141,9 +142,10 @@ def scratch_bytes() -> int:
 
 
 def free_scratch() -> None:
-    """Give back to the devices the memory that is kept for later calls: of copies, and of results that are gone."""
+    """Give back the memory that is kept for later calls: of copies, of results that are gone, and for uploads."""
     check_process()
     held_results.release()
+    uploads.cache_clear()
     with _pools_lock:
         for _, pool in _pools.values():
             pool.free()
