@@ -27,7 +27,7 @@ from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, note_event, operand, survey
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
-from clhist.opencl.memory import OutOfMemoryError
+from clhist.opencl.memory import OutOfMemoryError, in_order
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import counting
@@ -325,6 +325,10 @@ class Engine:
         try:
             events = launch.run(queue, call.allocator, given.wait_for)
             if not on_device:
+                if not in_order(queue):
+                    events["combine"][-1].wait()
+                for item in (*operands.values(), *(o for result in results for o in result.out)):
+                    item.retrieve()  # after all that a queue in order has to do
                 events["combine"][-1].wait()
         except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
             lost.settle(queue, error)
@@ -333,9 +337,6 @@ class Engine:
             written = [v for a, v in zip(self.arguments, given.values, strict=True) if a.is_array and not a.is_const]
             for array in (*(array for each in targets for array in each.out or ()), *written):
                 note_event(array, events["combine"][-1], given.wait_for)
-        else:
-            for item in (*operands.values(), *(o for result in results for o in result.out)):
-                item.retrieve()
         for each in [] if on_device or call.partial else targets:
             if each.operator.largest is not None:
                 check_range(each.name, each.operator, each.result())
