@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator as python_operator
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -17,7 +17,7 @@ from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.given import Call, LargestBin, queue_for, queue_of
 from clhist.engine.magnitude import largest_magnitude
-from clhist.engine.plain import PairSpec, checked_values, native, pair_engine
+from clhist.engine.plain import PairSpec, checked_values, counting_spec, native, pair_engine
 from clhist.engine.samples import evenly_spread, largest_bin
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, beginning, check_array, check_context, common_kind, is_device_array
@@ -143,8 +143,8 @@ def bincount(
     if not x.size:  # NumPy's are integers then, with weights as well
         return _into(out, cl_array.zeros(queue, minlength, np.intp))
     dtypes = None if weights is None else (native(values.dtype),)
-    spec = PairSpec(operator, native(x.dtype), dtypes)
     used = _HAS_COUNTS if weights is None else "" if reproducible else _HAS_WEIGHTS
+    spec = partial(counting_spec, operator, x.dtype, dtypes)
     return _into(out, _count(spec, x, values, minlength, queue, used))
 
 
@@ -210,10 +210,13 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     return largest, largest
 
 
-def _count(spec: PairSpec, x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str) -> Array:
+def _count(
+    spec: Callable[..., PairSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
+) -> Array:
     """Count into as many bins as a sample suggests, and once more if that was too few.
 
-    `used` is a C condition for bins that got a value; if there is none, the largest entry is computed first.
+    `spec` gives what the engine depends on. `used` is a C condition for bins that got a value; if there is none, the
+    largest entry is computed first.
     """
     if used:
         guessed, known = _guess(x, queue)
@@ -222,7 +225,7 @@ def _count(spec: PairSpec, x: Array, values: Any, minlength: int, queue: cl.Comm
         if every is not None and device_kind(queue.device) == "cpu":
             room, guard = max(room, every), "covered"
         if guessed >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
-            engine = pair_engine(queue.context, replace(spec, guarded=guard))
+            engine = pair_engine(queue.context, spec(guarded=guard))
             known = max(known, minlength - 1)
             with largest_bin(queue, on_device=is_device_array(x)) as word:
                 call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
@@ -241,5 +244,5 @@ def _count(spec: PairSpec, x: Array, values: Any, minlength: int, queue: cl.Comm
     if largest >= _MOST_BINS:
         raise ValueError(_TOO_BIG)
     _note(x, largest)
-    engine = pair_engine(queue.context, spec)
+    engine = pair_engine(queue.context, spec())
     return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]

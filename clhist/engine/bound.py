@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
@@ -252,8 +251,10 @@ class Bound(Generic[R]):
         """
         self._checked()
         if self._replay is not None:
-            with suppress(OutOfMemoryError):
+            try:
                 return self._again(self._replay, wait_for or (), return_event)
+            except OutOfMemoryError:  # the call as a whole makes do with less
+                pass
         recording = Recording()
         outcome = self._run(self._queue, wait_for or (), recording)
         given = self._given
@@ -264,7 +265,8 @@ class Bound(Generic[R]):
 
     def _again(self, replay: Replay, wait_for: Sequence[cl.Event], return_event: bool) -> Any:
         """Enqueue what was recorded; raises OutOfMemoryError if there is no scratch memory."""
-        call, results, written, memory = self._call, self._results, self._written, ()
+        call, results, written = self._call, self._results, self._written
+        memory: list[Any] = []
         if results is None:
             results, written, memory = self._new_results()
         lost.last_call = self._prepared.call

@@ -7,7 +7,6 @@ engine's own looks at the input.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyopencl as cl
@@ -237,10 +236,10 @@ class Engine:
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; a call that repeats the one before, on the same arrays, is only enqueued."""
         check_process()
-        key, repeat = self._key(call), self._repeat
-        if key is not None and repeat is not None and repeat.fits(key, (*args, call.dest, call.out)):
-            with suppress(OutOfMemoryError):
-                return repeat.again(args, call)
+        key = self._key(call)
+        outcome = self._repeated(key, args, call)
+        if outcome is not None:
+            return outcome
         given = self.check(args, call)
         prepared = self.prepared(given, call)
         if key is None or not given.on_device or given.targets[0].fields or not is_as_given(given, call):
@@ -249,6 +248,19 @@ class Engine:
         outcome = self.enqueue(given, call, prepared, recording)
         self._repeat = Repeat.of(key, self.arguments, args, call, given, outcome, recording)
         return outcome
+
+    def run_again(self, args: Sequence[Any], call: Call) -> Outcome | None:
+        """Enqueue a call that repeats the one before, on the same arrays; return None if it does not."""
+        return self._repeated(self._key(call), args, call)
+
+    def _repeated(self, key: tuple[Any, ...] | None, args: Sequence[Any], call: Call) -> Outcome | None:
+        repeat = self._repeat
+        if key is None or repeat is None or not repeat.fits(key, (*args, call.dest, call.out)):
+            return None
+        try:
+            return repeat.again(args, call)
+        except OutOfMemoryError:  # the call as a whole makes do with less
+            return None
 
     def run_given(self, given: Given, call: Call) -> Outcome:
         """Plan, build and enqueue a call whose arguments have been checked."""

@@ -44,7 +44,7 @@ class Word:
     """An array of one uint32, 0 at first; it is read when the queue has come to the end."""
 
     def __init__(self, queue: cl.CommandQueue, *, on_device: bool) -> None:
-        self.array = cl_array.zeros(queue, 1, np.uint32) if on_device else np.zeros(1, np.uint32)
+        self.array: Array = cl_array.zeros(queue, 1, np.uint32) if on_device else np.zeros(1, np.uint32)
         self._queue, self._read = queue, 0
 
     def read(self) -> int:

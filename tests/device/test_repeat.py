@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from clhist import HistogramKernel, operators
+from clhist import HistogramKernel, operators, reduce_by_index
 from clhist.selftest.reference import counts_of
+
+reduce = sys.modules["clhist.reduce"]
 
 
 @pytest.fixture
@@ -129,3 +132,63 @@ def test_nothing_is_kept_alive(kernel, data, queue):
     del out
     gc.collect()
     assert seen() is None
+
+
+# `reduce_by_index` knows the call before, too.
+
+
+@pytest.fixture
+def long_ways(monkeypatch):
+    """Return how often arguments have been looked at."""
+    found, original = [], reduce.as_indices
+    monkeypatch.setattr(reduce, "as_indices", lambda value: found.append(1) or original(value))
+    monkeypatch.setattr(reduce, "_latest", None)
+    return found
+
+
+def test_reduce_by_index_again(queue, rng, long_ways):
+    indices, values = rng.integers(-1, 41, 3000), rng.integers(0, 9, 3000, np.int32)
+    dest = cl_array.to_device(queue, np.arange(40, dtype=np.int32))
+    given = cl_array.to_device(queue, indices), cl_array.to_device(queue, values)
+    inside = (indices >= 0) & (indices < 40)
+
+    def expected(values):
+        found = dest.get()
+        np.add.at(found, indices[inside], values[inside])
+        return found
+
+    for _ in range(3):
+        np.testing.assert_array_equal(reduce_by_index(dest, np.add, *given).get(), expected(values))
+    assert len(long_ways) == 1
+    given[1].fill(3)
+    dest += 1
+    np.testing.assert_array_equal(reduce_by_index(dest, np.add, *given).get(), expected(np.full(3000, 3)))
+    out = cl_array.empty(queue, 40, np.int32)
+    for _ in range(2):
+        assert reduce_by_index(dest, np.add, *given, out=out) is out
+        np.testing.assert_array_equal(out.get(), expected(np.full(3000, 3)))
+    assert len(long_ways) == 2
+    for number in (2, 2, 3, np.int32(3), True, 1):
+        result = reduce_by_index(dest, np.add, given[0], number).get()
+        np.testing.assert_array_equal(result, expected(np.full(3000, int(number))))
+    assert len(long_ways) == 7
+
+
+def test_reduce_by_index_with_something_else(queue, rng, long_ways):
+    indices, values = rng.integers(0, 40, 3000), rng.integers(1, 9, 3000, np.int32)
+    dest = cl_array.zeros(queue, 40, np.int32)
+    given = cl_array.to_device(queue, indices), cl_array.to_device(queue, values)
+    expected = np.zeros(40, np.int32)
+    np.maximum.at(expected, indices, values)
+    reduce_by_index(dest, np.add, *given)
+    np.testing.assert_array_equal(reduce_by_index(dest, np.maximum, *given).get(), expected)
+    np.testing.assert_array_equal(reduce_by_index(dest, np.maximum, *given, passes=2).get(), expected)
+    with pytest.raises(TypeError, match="max_abs: expected none"):
+        reduce_by_index(dest, np.maximum, *given, max_abs=1.0)
+    with pytest.raises(ValueError, match=r"out: expected shape \(40,\), got \(39,\)"):
+        reduce_by_index(dest, np.maximum, *given, out=cl_array.zeros(queue, 39, np.int32))
+    given[1].dtype = np.dtype(np.float32)
+    with pytest.raises(TypeError, match="values: expected what converts to int32 of dest, got float32"):
+        reduce_by_index(dest, np.maximum, *given)
+    given[1].dtype = np.dtype(np.uint32)
+    np.testing.assert_array_equal(reduce_by_index(dest, np.maximum, *given).get(), expected)
