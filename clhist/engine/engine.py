@@ -23,7 +23,7 @@ from clhist.engine.replay import Recording
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, note_event, operand, survey
+from clhist.opencl.arrays import Array, check_array, is_device_array, note_event, operand, survey
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import OutOfMemoryError, in_order
@@ -236,7 +236,7 @@ class Engine:
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; a call that repeats the one before, on the same arrays, is only enqueued."""
         check_process()
-        key = self._key(call)
+        key = self._key(call) if any(map(is_device_array, args)) else None
         outcome = self._repeated(key, args, call)
         if outcome is not None:
             return outcome

@@ -17,7 +17,6 @@ from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Operand
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
 from clhist.operators.operator import Operator
-from clhist.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Launch:
         places, size = sweep.layout(copies)
         scratch = None
         if copies:
-            scratch = allocated(allocate, size, purpose(plan))
+            scratch = allocated(allocate, size, sweep.purpose)
 
             def clear(places: Mapping[str, int], copies: int) -> None:
                 self._clear(sweep, enqueued, scratch, places, copies, tasks.kind)
@@ -197,12 +196,3 @@ def combine_partials(
     enqueued = Enqueued(queue, list(wait_for))
     Combine.of(queue.context, queue.device, spec).enqueue(enqueued, result, bins, values)
     return enqueued.events["combine"][-1]
-
-
-def purpose(plan: Plan) -> str:
-    """Return what memory is for, and what needs less, for errors."""
-    copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
-    return (
-        f"for {copies} of {plan.num_bins * plan.num_histograms} bins; what could "
-        "help: fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()"
-    )

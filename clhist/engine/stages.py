@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,16 @@ class Sweep:
         groups = self.plan.work_groups if tasks.groups is None else tasks.groups
         size = self.plan.work_group_size
         enqueued.add("sweep", self.kernel, (groups * size, self.plan.passes), (size, 1), values)
+
+    @cached_property
+    def purpose(self) -> str:
+        """What memory of its copies is for, and what needs less, for errors."""
+        plan = self.plan
+        copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
+        return (
+            f"for {copies} of {plan.num_bins * plan.num_histograms} bins; what could "
+            "help: fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()"
+        )
 
     @property
     def context(self) -> cl.Context:

@@ -19,6 +19,7 @@ import pyopencl.array as cl_array
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.upload import FEWEST_BYTES, uploads
 
+_FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
 _HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 
 Array = Any  # numpy.ndarray or pyopencl.array.Array: neither knows of the other
@@ -192,7 +193,7 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
     if array.size == 0:
         return Operand(None, 0, _nothing)
     flags = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
-    if shares_memory(queue.device):
+    if shares_memory(queue.device) and not (written and not read and array.nbytes <= _FETCHED_BYTES):
         if written:
             buffer = _buffer(queue.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
             return Operand(buffer, 0, lambda: _map(queue, buffer, array))
