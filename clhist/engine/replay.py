@@ -145,10 +145,11 @@ class Replay:
         lost.check_queue(queue)
         try:
             with self._lock:
-                last = self._last  # for which the queue waits by itself
+                own = [self._last]  # for which the queue waits by itself
                 waiting = list(wait_for)
                 for array in arrays:
-                    waiting += [event for event in array.events if event is not last]
+                    if array.events != own:
+                        waiting += array.events
                 if self._blocks:
                     allocate = allocator or scratch_allocator(queue)
                     memory = [*(allocated(allocate, size, "to repeat a call") for size in self._blocks), *memory]
@@ -162,8 +163,9 @@ class Replay:
         except BaseException as error:
             lost.settle(queue, error)
             raise
-        if last is not None:
-            waiting.append(last)
         for array in written:
-            note_event(array, event, waiting)
+            if array.events == own:
+                array.events[:1] = [event]
+            else:
+                note_event(array, event, waiting)
         return event
