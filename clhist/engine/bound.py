@@ -55,7 +55,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Repeat:
-    """What was given to a call of one output on PyOpenCL arrays, and what repeats it.
+    """What was given to a call of one output on PyOpenCL arrays, and from its second time on what repeats it.
 
     Attributes
     ----------
@@ -65,10 +65,12 @@ class Repeat:
         The arguments, `dest` and `out`: arrays as they were, other values as they are.
     written : tuple of int
         Which of these are arrays that are written, besides a new result.
+    is_tried : bool
+        Whether it is known if the call can be replayed.
+    replay : Replay or None
+        What is enqueued.
     like : array or None
         What a new result is like, without its memory; None if `out` was given.
-    replay : Replay
-        What is enqueued.
     called : tuple
         As `clhist.opencl.lost` shows it.
     """
@@ -76,39 +78,34 @@ class Repeat:
     key: tuple[Any, ...]
     seen: tuple[Any, ...]
     written: tuple[int, ...]
-    like: Array | None
-    replay: Replay
-    called: Any
+    is_tried: bool = False
+    replay: Replay | None = None
+    like: Array | None = None
+    called: Any = None
 
     @classmethod
-    def of(
-        cls,
-        key: tuple[Any, ...],
-        arguments: Sequence[Argument],
-        args: Sequence[Any],
-        call: Call,
-        given: Given,
-        outcome: Outcome,
-        recording: Recording,
-    ) -> Repeat | None:
-        """Return it for a call with these arguments; None if it cannot be repeated."""
+    def of(cls, key: tuple[Any, ...], arguments: Sequence[Argument], args: Sequence[Any], call: Call) -> Repeat:
+        """Return it for a call with these arguments."""
         values = (*args, call.dest, call.out)
-        (result,) = outcome.results
-        arrays = _device_arrays(values)
-        memory = [array.base_data for array in (arrays if call.out is not None else [*arrays, result])]
-        replay = recording.replay(given.queue, memory)
-        if replay is None:
-            return None
         seen = tuple(Seen.of(v, weakref.ref(v)) if isinstance(v, cl_array.Array) else v for v in values)
         written = [n for n, argument in enumerate(arguments) if argument.is_array and not argument.is_const]
-        like = without_memory(result) if call.out is None else None
-        return cls(key, seen, tuple(written), like, replay, lost.last_call)
+        return cls(key, seen, tuple(written))
 
-    def fits(self, key: tuple[Any, ...], args: Sequence[Any]) -> bool:
+    def record(self, recording: Recording, args: Sequence[Any], call: Call, given: Given, outcome: Outcome) -> None:
+        """Keep what can be replayed of a call that fits."""
+        (result,) = outcome.results
+        memory = [array.base_data for array in _device_arrays((*args, call.dest, call.out))]
+        if call.out is None:
+            memory.append(result.base_data)
+            self.like = without_memory(result)
+        self.called, self.is_tried = lost.last_call, True
+        self.replay = recording.replay(given.queue, memory)
+
+    def fits(self, key: tuple[Any, ...], args: Sequence[Any], call: Call) -> bool:
         """Whether a call with these is the same."""
-        if key != self.key or len(args) != len(self.seen):
+        if key != self.key or len(args) + 2 != len(self.seen):
             return False
-        for known, value in zip(self.seen, args, strict=True):
+        for known, value in zip(self.seen, (*args, call.dest, call.out), strict=True):
             if isinstance(known, Seen):
                 if not known.is_still(value):
                     return False
@@ -116,17 +113,22 @@ class Repeat:
                 return False
         return True
 
-    def again(self, args: Sequence[Any], call: Call) -> Outcome:
-        """Enqueue a call that fits; raises OutOfMemoryError if there is no scratch memory."""
-        arrays = _device_arrays((*args, call.dest, call.out))
-        memory, result = [array.base_data for array in arrays], call.out
-        if self.like is not None:
-            like = self.like
+    def again(self, args: Sequence[Any], call: Call) -> Outcome | None:
+        """Enqueue a call that fits; return None if it cannot be replayed, or if there is no scratch memory."""
+        replay, like, result = self.replay, self.like, call.out
+        if replay is None:
+            return None
+        arrays = _device_arrays((*args, call.dest, result))
+        memory = [array.base_data for array in arrays]
+        if like is not None:
             result = empty(like.queue, like.shape, like.dtype, True, call.allocator, like)
             memory.append(result.base_data)
         written = [result, *(args[n] for n in self.written)]
         lost.last_call = self.called
-        event = self.replay.enqueue(memory, arrays, written, call.wait_for, call.allocator)
+        try:
+            event = replay.enqueue(memory, arrays, written, call.wait_for, call.allocator)
+        except OutOfMemoryError:  # the call as a whole makes do with less
+            return None
         return Outcome([result], {"combine": [event]}, {})
 
 

@@ -26,7 +26,7 @@ from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, is_device_array, note_event, operand, survey
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
-from clhist.opencl.memory import OutOfMemoryError, in_order
+from clhist.opencl.memory import in_order
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import counting
@@ -237,30 +237,30 @@ class Engine:
         """Check, plan, build and enqueue; a call that repeats the one before, on the same arrays, is only enqueued."""
         check_process()
         key = self._key(call) if any(map(is_device_array, args)) else None
-        outcome = self._repeated(key, args, call)
-        if outcome is not None:
+        repeat = self._repeat_of(key, args, call)
+        if repeat is not None and (outcome := repeat.again(args, call)) is not None:
             return outcome
         given = self.check(args, call)
         prepared = self.prepared(given, call)
         if key is None or not given.on_device or given.targets[0].fields or not is_as_given(given, call):
             return self.enqueue(given, call, prepared)
-        recording = Recording()
+        recording = Recording() if repeat is not None and not repeat.is_tried else None  # of the second such call
         outcome = self.enqueue(given, call, prepared, recording)
-        self._repeat = Repeat.of(key, self.arguments, args, call, given, outcome, recording)
+        if repeat is None:
+            self._repeat = Repeat.of(key, self.arguments, args, call)
+        elif recording is not None:
+            repeat.record(recording, args, call, given, outcome)
         return outcome
 
     def run_again(self, args: Sequence[Any], call: Call) -> Outcome | None:
-        """Enqueue a call that repeats the one before, on the same arrays; return None if it does not."""
-        return self._repeated(self._key(call), args, call)
+        """Enqueue a call that repeats those before, on the same arrays; return None if that is not known of it."""
+        repeat = self._repeat_of(self._key(call), args, call)
+        return None if repeat is None else repeat.again(args, call)
 
-    def _repeated(self, key: tuple[Any, ...] | None, args: Sequence[Any], call: Call) -> Outcome | None:
+    def _repeat_of(self, key: tuple[Any, ...] | None, args: Sequence[Any], call: Call) -> Repeat | None:
+        """Return the call before if this one repeats it."""
         repeat = self._repeat
-        if key is None or repeat is None or not repeat.fits(key, (*args, call.dest, call.out)):
-            return None
-        try:
-            return repeat.again(args, call)
-        except OutOfMemoryError:  # the call as a whole makes do with less
-            return None
+        return repeat if key is not None and repeat is not None and repeat.fits(key, args, call) else None
 
     def run_given(self, given: Given, call: Call) -> Outcome:
         """Plan, build and enqueue a call whose arguments have been checked."""

@@ -17,7 +17,7 @@ from clhist.opencl.arrays import Array, note_event
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
 from clhist.opencl.program import Kernel, new_token
 
-_MOST_SCRATCH = 256 << 20  # bytes: a replay has the scratch memory of all sweeps of its call at a time
+_MOST_SCRATCH = 64 << 20  # bytes: a replay has the scratch memory of all sweeps of its call at a time
 
 _Size = tuple[int, ...]
 
@@ -47,12 +47,25 @@ class Recording:
             try:
                 block = allocate(size)
             except BaseException:
-                self.is_whole = False  # what comes then makes do with less memory
+                self.give_up()  # what comes then makes do with less memory
                 raise
             self.blocks.append((size, block))
+            if sum(each for each, _ in self.blocks) > _MOST_SCRATCH:
+                self.give_up()
             return block
 
         return noted
+
+    def note(self, kernel: Kernel, global_size: _Size, local_size: _Size, arguments: list[Any]) -> None:
+        """Note a launch."""
+        if self.is_whole:
+            self.launches.append((kernel, global_size, local_size, arguments))
+
+    def give_up(self) -> None:
+        """Keep nothing: the call cannot be repeated so."""
+        self.is_whole = False
+        self.launches.clear()
+        self.blocks.clear()
 
     def replay(self, queue: cl.CommandQueue, memory: Sequence[Any]) -> Replay | None:
         """Return what repeats the call, or None if nothing can.
@@ -64,9 +77,8 @@ class Recording:
         memory : sequence of pyopencl.MemoryObject
             Buffers of the call in whose place each replay has others.
         """
-        scratch = sum(size for size, _ in self.blocks)
         are_distinct = None not in memory and len({id(each) for each in memory}) == len(memory)
-        if not self.is_whole or scratch > _MOST_SCRATCH or not are_distinct or not in_order(queue):
+        if not self.is_whole or not are_distinct or not in_order(queue):
             return None
         changing = [id(each) for each in (*(block for _, block in self.blocks), *memory)]
         launches = [

@@ -238,13 +238,13 @@ class Enqueued:
         """Enqueue `kernel` as part of `stage`."""
         arguments = kernel.ordered(values)
         if self.recording is not None:
-            self.recording.launches.append((kernel, global_size, local_size, arguments))
+            self.recording.note(kernel, global_size, local_size, arguments)
         self._note(stage, kernel.enqueue(self.queue, global_size, local_size, arguments, self.wait_for))
 
     def add_last(self, stage: str, event: cl.Event) -> None:
         """Note `event`, the last of several commands that waited for `wait_for`, as a further part of `stage`."""
         if self.recording is not None:
-            self.recording.is_whole = False
+            self.recording.give_up()
         self.after[event] = self.events[stage][-1]
         self._note(stage, event)
 
