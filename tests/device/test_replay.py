@@ -38,7 +38,12 @@ def given(queue, rng):
     return [(cl_array.to_device(queue, each), counts_of(each, BINS)) for each in contents]
 
 
-CHOICES = [{}, {"memory": "global", "copies": 3}, {"passes": 2}, {"memory": "partitioned"}, {"update": "lock"}]
+CHOICES = [
+    {},
+    {"memory": "global", "copies": 3},
+    {"memory": "partitioned"},
+    *(pytest.param(each, marks=pytest.mark.slow) for each in ({"passes": 2}, {"update": "lock"})),
+]
 
 
 @pytest.mark.parametrize("choices", CHOICES)
