@@ -54,7 +54,7 @@ class Accumulator:
         Defaults to the default one, or the kernel's.
     chunk_bytes : int
         Larger NumPy arrays are split into chunks of at most this size. On a device with its own memory each argument
-        takes twice that there, and the same amount of page-locked host memory.
+        takes twice that there.
     race_factor : float, "sample" or "sample once"
         As in `HistogramKernel.__call__`, for each chunk.
     first_index : str, optional

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator as python_operator
-from dataclasses import replace
+import weakref
+from collections.abc import Callable
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -15,10 +17,10 @@ from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.given import Call, LargestBin, queue_for, queue_of
 from clhist.engine.magnitude import largest_magnitude
-from clhist.engine.plain import PairSpec, checked_values, native, pair_engine
-from clhist.engine.samples import evenly_spread
+from clhist.engine.plain import PairSpec, checked_values, counting_spec, native, pair_engine
+from clhist.engine.samples import evenly_spread, largest_bin
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array
+from clhist.opencl.arrays import Array, beginning, check_array, check_context, common_kind, is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import mask_of, without_masked
@@ -37,6 +39,9 @@ _HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
 _SAMPLE_MARGIN = 128
+
+# NumPy arrays of fewer elements are left to NumPy, which is done before a kernel has started (5 ns an element).
+SMALL = 2**15
 
 _ELEMENTS_PER_BIN = 16  # of uint8 and uint16, from which on there are bins for all values of the type
 
@@ -98,6 +103,8 @@ def bincount(
 
     Notes
     -----
+    NumPy itself counts its arrays of fewer than 2^15 elements, unless there is a `queue`.
+
     The number of bins is guessed from a sample, and entries beyond them are noticed while counting: `x` is read once
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
     `reduce_by_index` this function waits for the device.
@@ -119,6 +126,8 @@ def bincount(
         if weights is not None:
             check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
             check_context([("weights", weights)], x.context)
+    if not on_device and queue is None and not reproducible and x.size < SMALL and np.can_cast(x.dtype, np.intp):
+        return _into(out, np.bincount(x, weights, minlength))
     minlength = python_operator.index(minlength)
     queue = queue_for(queue, x.context if on_device else None, queue_of(x))
     values: Any
@@ -134,8 +143,8 @@ def bincount(
     if not x.size:  # NumPy's are integers then, with weights as well
         return _into(out, cl_array.zeros(queue, minlength, np.intp))
     dtypes = None if weights is None else (native(values.dtype),)
-    spec = PairSpec(operator, native(x.dtype), dtypes)
     used = _HAS_COUNTS if weights is None else "" if reproducible else _HAS_WEIGHTS
+    spec = partial(counting_spec, operator, x.dtype, dtypes)
     return _into(out, _count(spec, x, values, minlength, queue, used))
 
 
@@ -177,30 +186,54 @@ def _every(x: Array) -> int | None:
     return every if x.size >= _ELEMENTS_PER_BIN * every else None
 
 
-def _count(spec: PairSpec, x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str) -> Array:
+_latest: tuple[Callable[[], Any], int] | None = None  # the device array that was counted last, and its largest entry
+
+
+def _note(x: Array, largest: int) -> None:
+    global _latest
+    _latest = (weakref.ref(x), largest) if is_device_array(x) else None
+
+
+def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
+    """Return about the largest entry, and one that there is: from a sample, or of an array that is counted again.
+
+    What that one holds may have changed since: then the guess is wrong, and no entry is known but 0 or more.
+    """
+    latest = _latest
+    if latest is not None and latest[0]() is x:
+        return latest[1], 0
+    try:
+        largest = int(evenly_spread(x, queue).max())
+    except cl.Error as error:
+        lost.settle(queue, error)
+        raise
+    return largest, largest
+
+
+def _count(
+    spec: Callable[..., PairSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
+) -> Array:
     """Count into as many bins as a sample suggests, and once more if that was too few.
 
-    `used` is a C condition for bins that got a value; if there is none, the largest entry is computed first.
+    `spec` gives what the engine depends on. `used` is a C condition for bins that got a value; if there is none, the
+    largest entry is computed first.
     """
     if used:
-        try:
-            sampled = int(evenly_spread(x, queue).max())
-        except cl.Error as error:
-            lost.settle(queue, error)
-            raise
-        room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
+        guessed, known = _guess(x, queue)
+        room = max(minlength, 1, guessed + 1 + guessed // _SAMPLE_MARGIN)
         every, guard = _every(x), "checked"
         if every is not None and device_kind(queue.device) == "cpu":
             room, guard = max(room, every), "covered"
-        if sampled >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
-            found = cl_array.zeros(queue, 1, np.uint32) if is_device_array(x) else np.zeros(1, np.uint32)
-            engine = pair_engine(queue.context, replace(spec, guarded=guard))
-            known = max(sampled, minlength - 1)
-            largest_bin = LargestBin(used, "found", known)
-            (result,) = engine.run([x, values, room, found], Call(room, queue=queue, largest=largest_bin)).results
-            last = max(known, int((lost.fetched(found, queue) if is_device_array(found) else found)[0]))
+        if guessed >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
+            engine = pair_engine(queue.context, spec(guarded=guard))
+            known = max(known, minlength - 1)
+            with largest_bin(queue, on_device=is_device_array(x)) as word:
+                call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
+                (result,) = engine.run([x, values, room, word.array], call).results
+                last = max(known, word.read())
             if last < room:
-                return result[: last + 1]
+                _note(x, last)
+                return beginning(result, last + 1)
     largest, smallest = (
         (int(lost.fetched(cl_array.max(x, queue), queue)), int(lost.fetched(cl_array.min(x, queue), queue)))
         if is_device_array(x)
@@ -210,5 +243,6 @@ def _count(spec: PairSpec, x: Array, values: Any, minlength: int, queue: cl.Comm
         raise ValueError("'list' argument must have no negative elements")
     if largest >= _MOST_BINS:
         raise ValueError(_TOO_BIG)
-    engine = pair_engine(queue.context, spec)
+    _note(x, largest)
+    engine = pair_engine(queue.context, spec())
     return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]

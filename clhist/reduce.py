@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any, Literal, TypeVar, Unpack, overload
@@ -12,7 +14,8 @@ import pyopencl as cl
 from numpy.typing import ArrayLike, NDArray
 
 from clhist.codegen.arguments import integer
-from clhist.engine.given import call_of, queue_for, queue_of
+from clhist.engine.engine import Engine
+from clhist.engine.given import Call, call_of, queue_for, queue_of
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.operator_check import check_once
 from clhist.engine.plain import (
@@ -27,6 +30,7 @@ from clhist.engine.plain import (
 )
 from clhist.engine.samples import evenly_spread
 from clhist.opencl.arrays import Array, common_kind, is_array, is_device_array
+from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
@@ -183,6 +187,9 @@ def reduce_by_index(
     >>> argmax = clhist.operators.argmax(np.float32)
     >>> best = reduce_by_index(3, argmax, indices, x)["index"]                              # doctest: +SKIP
     """
+    is_plain = not (options or batched or reproducible) and offsets is None and max_abs is None
+    if is_plain and (again := _again(dest, op, indices, values, queue, out)) is not None:
+        return again
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
@@ -237,9 +244,50 @@ def reduce_by_index(
     elif batched:
         call.num_histograms = shape[0]
     engine = pair_engine(queue.context, spec)
-    outcome = run(engine, arguments_of(spec, indices, values, shape[1] if batched else shape[0]), call)
+    args = arguments_of(spec, indices, values, shape[1] if batched else shape[0])
+    outcome = run(engine, args, call)
+    if is_plain and on_device and dests and not fields:
+        _note(dest, op, engine, args, call)
     (result,) = outcome.results
     return (result, outcome.event) if with_event else result
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The plain call before, on device arrays, which it does not keep."""
+
+    op: AnyOperator
+    dest: Callable[[], Any]
+    args: tuple[Any, ...]  # arrays are references
+    engine: Engine
+    size: int | None
+    shape: tuple[int, ...]
+
+
+_latest: _Latest | None = None
+
+
+def _note(dest: Array, op: AnyOperator, engine: Engine, args: Sequence[Any], call: Call) -> None:
+    global _latest
+    held = tuple(weakref.ref(value) if is_device_array(value) else value for value in args)
+    _latest = _Latest(op, weakref.ref(dest), held, engine, call.size, call.num_bins)
+
+
+def _again(
+    dest: Any, op: AnyOperator, indices: Any, values: Any, queue: cl.CommandQueue | None, out: Any
+) -> Array | None:
+    """Return the result of a call that is like the one before, whose checks took the host 40 us; None if it is not."""
+    latest = _latest
+    if latest is None or latest.op is not op or latest.dest() is not dest or len(latest.args) != 2:
+        return None
+    for known, value in zip(latest.args, (indices, values), strict=True):
+        same = known() is value if isinstance(known, weakref.ref) else type(value) is int and known == value
+        if not same:
+            return None
+    check_process()
+    call = Call(latest.shape, latest.size, dest, out, queue or dest.queue)
+    outcome = latest.engine.run_again((indices, values), call)
+    return None if outcome is None else outcome.results[0]
 
 
 def _ones(values: Any, shape: tuple[int, ...]) -> Any:

@@ -7,7 +7,7 @@ that only may be repeated keeps nothing of the caller's alive.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
@@ -20,8 +20,12 @@ from clhist.codegen.maps import Argument
 from clhist.engine.build import Built
 from clhist.engine.given import Call, Given, Outcome
 from clhist.engine.outputs import Outputs
-from clhist.opencl.arrays import Array, is_array, is_device_array, without_memory
+from clhist.engine.replay import Recording, Replay
+from clhist.engine.results import ResultArrays
+from clhist.opencl import lost
+from clhist.opencl.arrays import Array, empty, is_array, is_device_array, without_memory
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.memory import OutOfMemoryError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,17 @@ class Seen:
 
     def is_still(self, value: Any) -> bool:
         """Whether `value` is the array, unchanged but for its content."""
-        if self.reference() is not value:
-            return False
-        array: Array = value
+        return self.reference() is value and self.is_same(value)
+
+    def is_same(self, array: Array) -> bool:
+        """Whether the array, which it is, has not changed but for its content."""
         is_same = array.shape is self.shape and array.strides is self.strides and array.dtype is self.dtype
         return is_same and bool(array.offset == self.offset)
 
 
 @dataclass(slots=True)
 class Repeat:
-    """What was given to a call of one output on PyOpenCL arrays, and what came of the checks.
+    """What was given to a call of one output on PyOpenCL arrays, and from its second time on what repeats it.
 
     Attributes
     ----------
@@ -58,38 +63,49 @@ class Repeat:
         Whatever decides on the plan, besides the arrays.
     seen : tuple
         The arguments, `dest` and `out`: arrays as they were, other values as they are.
-    values : tuple
-        The scalar arguments as the kernel takes them, None for arrays.
-    size, shapes, is_aligned, queue
-        As in `Given`.
-    prepared : Built
-        The plan, built.
+    written : tuple of int
+        Which of these are arrays that are written, besides a new result.
+    is_tried : bool
+        Whether it is known if the call can be replayed.
+    replay : Replay or None
+        What is enqueued.
     like : array or None
-        What the result was like, without its memory.
+        What a new result is like, without its memory; None if `out` was given.
+    called : tuple
+        As `clhist.opencl.lost` shows it.
     """
 
     key: tuple[Any, ...]
     seen: tuple[Any, ...]
-    values: tuple[Any, ...]
-    size: int
-    shapes: tuple[tuple[int, ...], ...]
-    is_aligned: bool
-    queue: cl.CommandQueue
-    prepared: Built
+    written: tuple[int, ...]
+    is_tried: bool = False
+    replay: Replay | None = None
     like: Array | None = None
+    called: Any = None
 
     @classmethod
-    def of(cls, key: tuple[Any, ...], args: Sequence[Any], given: Given, prepared: Built) -> Repeat:
-        """Return it for a call with these arguments, `dest` and `out`."""
-        seen = tuple(Seen.of(v, weakref.ref(v)) if isinstance(v, cl_array.Array) else v for v in args)
-        kept = tuple(None if isinstance(value, cl_array.Array) else value for value in given.values)
-        return cls(key, seen, kept, given.size, given.shapes, given.is_aligned, given.queue, prepared)
+    def of(cls, key: tuple[Any, ...], arguments: Sequence[Argument], args: Sequence[Any], call: Call) -> Repeat:
+        """Return it for a call with these arguments."""
+        values = (*args, call.dest, call.out)
+        seen = tuple(Seen.of(v, weakref.ref(v)) if isinstance(v, cl_array.Array) else v for v in values)
+        written = [n for n, argument in enumerate(arguments) if argument.is_array and not argument.is_const]
+        return cls(key, seen, tuple(written))
 
-    def fits(self, key: tuple[Any, ...], args: Sequence[Any]) -> bool:
+    def record(self, recording: Recording, args: Sequence[Any], call: Call, given: Given, outcome: Outcome) -> None:
+        """Keep what can be replayed of a call that fits."""
+        (result,) = outcome.results
+        memory = [array.base_data for array in _device_arrays((*args, call.dest, call.out))]
+        if call.out is None:
+            memory.append(result.base_data)
+            self.like = without_memory(result)
+        self.called, self.is_tried = lost.last_call, True
+        self.replay = recording.replay(given.queue, memory)
+
+    def fits(self, key: tuple[Any, ...], args: Sequence[Any], call: Call) -> bool:
         """Whether a call with these is the same."""
-        if key != self.key or len(args) != len(self.seen):
+        if key != self.key or len(args) + 2 != len(self.seen):
             return False
-        for known, value in zip(self.seen, args, strict=True):
+        for known, value in zip(self.seen, (*args, call.dest, call.out), strict=True):
             if isinstance(known, Seen):
                 if not known.is_still(value):
                     return False
@@ -97,16 +113,28 @@ class Repeat:
                 return False
         return True
 
-    def given(self, args: Sequence[Any], call: Call, outputs: Outputs) -> Given:
-        """Return the arguments of a call that fits."""
-        values = [value if known is None else known for known, value in zip(self.values, args, strict=True)]
-        like = self.like if call.allocator is None else None
-        target = outputs.unchecked_target(call.num_bins, call.dest, call.out, like)
-        wait_for = list(call.wait_for)
-        for value in (*args, call.dest, call.out):
-            if isinstance(value, cl_array.Array):
-                wait_for += value.events
-        return Given(values, self.size, self.shapes, None, [target], True, self.is_aligned, self.queue, wait_for)
+    def again(self, args: Sequence[Any], call: Call) -> Outcome | None:
+        """Enqueue a call that fits; return None if it cannot be replayed, or if there is no scratch memory."""
+        replay, like, result = self.replay, self.like, call.out
+        if replay is None:
+            return None
+        arrays = _device_arrays((*args, call.dest, result))
+        memory = [array.base_data for array in arrays]
+        if like is not None:
+            result = empty(like.queue, like.shape, like.dtype, True, call.allocator, like)
+            memory.append(result.base_data)
+        written = [result, *(args[n] for n in self.written)]
+        lost.last_call = self.called
+        try:
+            event = replay.enqueue(memory, arrays, written, call.wait_for, call.allocator)
+        except OutOfMemoryError:  # the call as a whole makes do with less
+            return None
+        return Outcome([result], {"combine": [event]}, {})
+
+
+def _device_arrays(values: Iterable[Any]) -> list[Array]:
+    """Return the PyOpenCL arrays among `values`, each once."""
+    return list({id(value): value for value in values if isinstance(value, cl_array.Array)}.values())
 
 
 class Runs(Protocol):
@@ -121,7 +149,7 @@ class Runs(Protocol):
 
     def prepared(self, given: Given, call: Call) -> Built: ...
 
-    def enqueue(self, given: Given, call: Call, prepared: Built) -> Outcome: ...
+    def enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None = None) -> Outcome: ...
 
 
 class _Held:
@@ -140,7 +168,7 @@ class _Held:
     def check(self) -> None:
         """Raise ValueError if the array is not what it was."""
         array, seen = self.array, self._seen
-        if seen is None or not seen.is_still(array):
+        if seen is None or not seen.is_same(array):
             now = _like(array, self._written)
             for what, before in self._like.items():
                 if now[what] != before:
@@ -192,6 +220,14 @@ class Bound(Generic[R]):
         dests = [array for target in given.targets for array in target.dest or ()]
         in_place = all(id(array) in arrays for array in dests) and all(map(_is_same, args, given.values))
         self._given = given if in_place else None
+        self._arrays = [held.array for held in self._held]
+        self._written = [value for a, value in pairs if not a.is_const]
+        # None if some are new for each call.
+        self._results: list[Any] | None = None
+        if all(target.out is not None for target in given.targets):
+            self._results = [target.result() for target in given.targets]
+            self._written += [array for target in given.targets for array in target.out or ()]
+        self._replay: Replay | None = None
         self._profiling: cl.CommandQueue | None = None
 
     @overload
@@ -215,9 +251,41 @@ class Bound(Generic[R]):
         array of shape (num_bins,)
             As `HistogramKernel.__call__`.
         """
-        outcome = self._run(self._queue, wait_for or ())
+        self._checked()
+        if self._replay is not None:
+            try:
+                return self._again(self._replay, wait_for or (), return_event)
+            except OutOfMemoryError:  # the call as a whole makes do with less
+                pass
+        recording = Recording()
+        outcome = self._run(self._queue, wait_for or (), recording)
+        given = self._given
+        if given is not None and given.on_device:
+            self._replay = recording.replay(self._queue, _new(given.targets, outcome.results))
         result = self._engine.outputs.collect(outcome.results)
         return (result, outcome.event) if return_event else result
+
+    def _again(self, replay: Replay, wait_for: Sequence[cl.Event], return_event: bool) -> Any:
+        """Enqueue what was recorded; raises OutOfMemoryError if there is no scratch memory."""
+        call, results, written = self._call, self._results, self._written
+        memory: list[Any] = []
+        if results is None:
+            results, written, memory = self._new_results()
+        lost.last_call = self._prepared.call
+        wait_for = [*call.wait_for, *wait_for]
+        event = replay.enqueue(memory, self._arrays, written, wait_for, call.allocator)
+        result = self._engine.outputs.collect(results)
+        return (result, event) if return_event else result
+
+    def _new_results(self) -> tuple[list[Any], list[Array], list[Any]]:
+        """Return the results of the next call, all arrays that it writes, and the buffers of the new ones."""
+        assert self._given is not None
+        targets = [target.again() for target in self._given.targets]
+        for target in targets:
+            target.allocate(self._queue, True, self._call.allocator)
+        results = [target.result() for target in targets]
+        written = [*self._written, *(array for target in targets for array in target.out or ())]
+        return results, written, _new(self._given.targets, results)
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -242,12 +310,16 @@ class Bound(Generic[R]):
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             properties = cl.command_queue_properties.PROFILING_ENABLE
             self._profiling = queue = cl.CommandQueue(queue.context, queue.device, properties)
-        return [self._run(queue, ()).seconds(queue) for _ in range(integer("runs", runs, 1))]
+        runs = integer("runs", runs, 1)
+        self._checked()
+        return [self._run(queue, ()).seconds(queue) for _ in range(runs)]
 
-    def _run(self, queue: cl.CommandQueue, wait_for: Sequence[cl.Event]) -> Outcome:
+    def _checked(self) -> None:
         check_process()
         for held in self._held:
             held.check()
+
+    def _run(self, queue: cl.CommandQueue, wait_for: Sequence[cl.Event], recording: Recording | None = None) -> Outcome:
         engine, call, bound = self._engine, self._call, self._given
         if bound is None:
             given = engine.check(self._args, call)
@@ -270,12 +342,19 @@ class Bound(Generic[R]):
             queue,
             events,
         )
-        outcome = engine.enqueue(given, call, self._prepared)
+        outcome = engine.enqueue(given, call, self._prepared, recording)
         if bound.on_device and queue is self._queue and call.allocator is None:
             for target, done in zip(bound.targets, targets, strict=True):
                 if target.out is None and target.like is None and not target.fields:
                     target.like = without_memory(done.result())
         return outcome
+
+
+def _new(targets: Sequence[ResultArrays], results: Sequence[Any]) -> list[Any]:
+    """Return the buffers of the results that have no array of the caller's."""
+    pairs = zip(targets, results, strict=True)
+    each = [result if target.fields else (result,) for target, result in pairs if target.out is None]
+    return [array.base_data for arrays in each for array in arrays]
 
 
 def _like(array: Array, written: bool) -> dict[str, Any]:

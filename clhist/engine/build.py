@@ -164,7 +164,9 @@ class Builder:
             return partitioned_sweep(self.context, plan, spec, options, value=histogram.value, local_memory=room)
         kernel = sweep_kernel(self.context, spec, options)
         if isinstance(plan, PackedPlan):
-            behind = plan.robust and self._built(plan.robust, robust_spec(plan, spec, profile), profile)
+            behind = None
+            if plan.robust is not None:
+                behind = self._built(plan.robust, robust_spec(plan, spec, profile), profile)
             return PackedSweep(plan=plan, spec=spec, kernel=kernel, robust=behind)
         return Sweep(plan=plan, spec=spec, kernel=kernel)
 

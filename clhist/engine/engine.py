@@ -19,12 +19,14 @@ from clhist.engine.build import Builder, Built
 from clhist.engine.given import Call, Given, Outcome, fresh_targets, named_arrays, queue_for
 from clhist.engine.launch import Found, Launch
 from clhist.engine.outputs import Outputs
+from clhist.engine.replay import Recording
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, note_event, operand, survey, without_memory
+from clhist.opencl.arrays import Array, check_array, is_device_array, note_event, operand, survey
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.memory import in_order
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import counting
@@ -234,17 +236,31 @@ class Engine:
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; a call that repeats the one before, on the same arrays, is only enqueued."""
         check_process()
-        key, repeat = self._key(call), self._repeat
-        if key is not None and repeat is not None and repeat.fits(key, (*args, call.dest, call.out)):
-            return self.enqueue(repeat.given(args, call, self.outputs), call, repeat.prepared)
+        key = self._key(call) if any(map(is_device_array, args)) else None
+        repeat = self._repeat_of(key, args, call)
+        if repeat is not None and (outcome := repeat.again(args, call)) is not None:
+            return outcome
         given = self.check(args, call)
         prepared = self.prepared(given, call)
         if key is None or not given.on_device or given.targets[0].fields or not is_as_given(given, call):
             return self.enqueue(given, call, prepared)
-        self._repeat = repeat = Repeat.of(key, (*args, call.dest, call.out), given, prepared)
-        outcome = self.enqueue(given, call, prepared)
-        repeat.like = without_memory(outcome.results[0])
+        recording = Recording() if repeat is not None and not repeat.is_tried else None  # of the second such call
+        outcome = self.enqueue(given, call, prepared, recording)
+        if repeat is None:
+            self._repeat = Repeat.of(key, self.arguments, args, call)
+        elif recording is not None:
+            repeat.record(recording, args, call, given, outcome)
         return outcome
+
+    def run_again(self, args: Sequence[Any], call: Call) -> Outcome | None:
+        """Enqueue a call that repeats those before, on the same arrays; return None if that is not known of it."""
+        repeat = self._repeat_of(self._key(call), args, call)
+        return None if repeat is None else repeat.again(args, call)
+
+    def _repeat_of(self, key: tuple[Any, ...] | None, args: Sequence[Any], call: Call) -> Repeat | None:
+        """Return the call before if this one repeats it."""
+        repeat = self._repeat
+        return repeat if key is not None and repeat is not None and repeat.fits(key, args, call) else None
 
     def run_given(self, given: Given, call: Call) -> Outcome:
         """Plan, build and enqueue a call whose arguments have been checked."""
@@ -275,24 +291,24 @@ class Engine:
     def _key(self, call: Call) -> tuple[Any, ...] | None:
         """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
         plain = call.choices is FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
-        if not plain or call.largest or call.partial or not self.outputs.is_single:
+        if not plain or call.partial or not self.outputs.is_single:
             return None
         shape = call.num_bins if type(call.num_bins) is tuple else (call.num_bins,)
         if any(type(bins) is not int for bins in shape):
             return None
         if type(call.race_factor) is not float or call.memory_budget is not None:
             return None
-        return (call.num_bins, call.size, call.queue, call.race_factor, *profile_names())
+        return (call.num_bins, call.size, call.queue, call.race_factor, call.largest, *profile_names())
 
-    def enqueue(self, given: Given, call: Call, prepared: Built) -> Outcome:
-        """Enqueue what was checked and prepared; NumPy arrays are waited for."""
+    def enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None = None) -> Outcome:
+        """Enqueue what was checked and prepared, noted by `recording`; NumPy arrays are waited for."""
         try:
-            return self._enqueue(given, call, prepared)
+            return self._enqueue(given, call, prepared, recording)
         except (cl.Error, MemoryError, BuildError) as error:  # what a lost device answers as well
             lost.settle(given.queue, error)
             raise
 
-    def _enqueue(self, given: Given, call: Call, prepared: Built) -> Outcome:
+    def _enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None) -> Outcome:
         lost.check_queue(given.queue)
         lost.last_call = prepared.call
         queue, on_device, targets = given.queue, given.on_device, given.targets
@@ -309,11 +325,22 @@ class Engine:
         results = [each.operands(queue) for each in targets]
         largest = None if call.largest is None else Found(operands[call.largest.argument], call.largest)
         launch = Launch(
-            prepared.sweeps, prepared.profile, arguments, results, largest, given.batch, smaller=prepared.smaller
+            prepared.sweeps,
+            prepared.profile,
+            arguments,
+            results,
+            largest,
+            given.batch,
+            smaller=prepared.smaller,
+            recording=recording,
         )
         try:
             events = launch.run(queue, call.allocator, given.wait_for)
             if not on_device:
+                if not in_order(queue):
+                    events["combine"][-1].wait()
+                for item in (*operands.values(), *(o for result in results for o in result.out)):
+                    item.retrieve()  # after all that a queue in order has to do
                 events["combine"][-1].wait()
         except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
             lost.settle(queue, error)
@@ -322,9 +349,6 @@ class Engine:
             written = [v for a, v in zip(self.arguments, given.values, strict=True) if a.is_array and not a.is_const]
             for array in (*(array for each in targets for array in each.out or ()), *written):
                 note_event(array, events["combine"][-1], given.wait_for)
-        else:
-            for item in (*operands.values(), *(o for result in results for o in result.out)):
-                item.retrieve()
         for each in [] if on_device or call.partial else targets:
             if each.operator.largest is not None:
                 check_range(each.name, each.operator, each.result())

@@ -11,12 +11,12 @@ import pyopencl as cl
 from clhist.codegen.from_plan import combine_spec
 from clhist.engine.batch import Batch
 from clhist.engine.given import LargestBin
+from clhist.engine.replay import Recording
 from clhist.engine.stages import Combine, Enqueued, Events, Result, Sweep, Tasks
 from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Operand
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
 from clhist.operators.operator import Operator
-from clhist.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class Launch:
         As in `Enqueued`.
     smaller : callable, optional
         Gives the sweeps that do the same with copies of at most so many bytes; raises MemoryError if none do.
+    recording : Recording, optional
+        Notes what is enqueued.
     """
 
     sweeps: Sequence[Sweep]
@@ -59,6 +61,7 @@ class Launch:
     batch: Batch | None = None
     after: dict[cl.Event, cl.Event] = field(default_factory=dict)
     smaller: Callable[[Sweep, int], Sequence[Sweep]] | None = None
+    recording: Recording | None = None
 
     def run(self, queue: cl.CommandQueue, allocator: Allocator | None, wait_for: Sequence[cl.Event]) -> Events:
         """Enqueue all and return the events of each stage; after the last of "combine" everything is written.
@@ -70,7 +73,9 @@ class Launch:
         """
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
         allocate = allocator if allocator is not None and in_order(queue) else scratch_allocator(queue)
-        enqueued = Enqueued(queue, list(wait_for), after=self.after)
+        if self.recording is not None:
+            allocate = self.recording.noting(allocate)
+        enqueued = Enqueued(queue, list(wait_for), after=self.after, recording=self.recording)
         waiting: list[tuple[Sweep, int | None]] = [(sweep, None) for sweep in self.sweeps]
         while waiting:
             sweep, budget = waiting.pop(0)
@@ -102,7 +107,7 @@ class Launch:
         places, size = sweep.layout(copies)
         scratch = None
         if size:
-            scratch = allocated(allocate, size, purpose(plan))
+            scratch = allocated(allocate, size, sweep.purpose)
 
             def clear(places: Mapping[str, int], copies: int, cells: int | None = None) -> None:
                 self._clear(sweep, enqueued, scratch, places, copies, tasks.kind, cells)
@@ -200,12 +205,3 @@ def combine_partials(
     enqueued = Enqueued(queue, list(wait_for))
     Combine.of(queue.context, queue.device, spec).enqueue(enqueued, result, bins, values)
     return enqueued.events["combine"][-1]
-
-
-def purpose(plan: Plan) -> str:
-    """Return what memory is for, and what needs less, for errors."""
-    copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
-    return (
-        f"for {copies} of {plan.num_bins * plan.num_histograms} bins; what could "
-        "help: fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()"
-    )

@@ -15,7 +15,6 @@ from clhist.codegen.parameters import index_parameters, split_parameters
 from clhist.codegen.render import render_partition
 from clhist.codegen.specs import PartitionSpec, SweepSpec
 from clhist.engine.batch import Batch
-from clhist.engine.launch import purpose
 from clhist.engine.stages import NO_BATCH, Enqueued, Sweep, Tasks, sweep_kernel
 from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import Kernel, build, kept_by_context
@@ -46,7 +45,7 @@ class PartitionedSweep(Sweep):
         plan = self.plan
         if not plan.num_elements:
             return NO_BATCH
-        first = allocated(allocate, 8 * (plan.partitions + 1), purpose(plan))
+        first = allocated(allocate, 8 * (plan.partitions + 1), self.purpose)
         return Tasks("ragged", first=first, slots=plan.work_groups + plan.partitions)
 
     def enqueue(self, enqueued: Enqueued, tasks: Tasks, values: Mapping[str, object], allocate: Allocator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -101,7 +102,18 @@ def pair_spec(
     """Return what the engine for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
     dtypes = tuple(native(array.dtype) for array in values) if isinstance(values, tuple) else None
     by_rows = vector > 1 and device_profile(device).kind == "cpu"
-    return PairSpec(operator, native(indices.dtype), dtypes, vector, by_rows, with_position)
+    return _spec(operator, native(indices.dtype), dtypes, vector, by_rows, with_position)
+
+
+# The same object for the same calls: it is a key, and compares sooner so.
+_spec = lru_cache(maxsize=1024)(PairSpec)
+
+
+def counting_spec(
+    operator: Operator, index: np.dtype, values: tuple[np.dtype, ...] | None, guarded: str = ""
+) -> PairSpec:
+    """Return what the engine of `clhist.bincount` depends on."""
+    return _spec(operator, native(index), values, guarded=guarded)
 
 
 def row_shape(dest_shape: tuple[int, ...], batched: bool) -> tuple[int, ...]:
@@ -119,7 +131,7 @@ def checked_values(
     TypeError, ValueError
         If their shape or dtype is wrong; they are named.
     """
-    if not isinstance(values, tuple) and not is_array(values) and np.ndim(values) == 0:
+    if type(values) is int or (not isinstance(values, tuple) and not is_array(values) and np.ndim(values) == 0):
         return values, False  # which `clhist.codegen.arguments.scalar` checks
     names = operator.dtype.names or ()
     if isinstance(values, tuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from clhist.codegen.parameters import clear_parameters, combine_parameters, swee
 from clhist.codegen.render import render_combine, render_sweep
 from clhist.codegen.specs import CombineSpec, SweepSpec
 from clhist.engine.batch import Batch
+from clhist.engine.replay import Recording
 from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Operand, read_only_buffer
 from clhist.opencl.memory import Allocator, in_order
@@ -143,6 +145,16 @@ class Sweep:
         size = self.plan.work_group_size
         enqueued.add("sweep", self.kernel, (groups * size, self.plan.passes), (size, 1), values)
 
+    @cached_property
+    def purpose(self) -> str:
+        """What memory of its copies is for, and what needs less, for errors."""
+        plan = self.plan
+        copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
+        return (
+            f"for {copies} of {plan.num_bins * plan.num_histograms} bins; what could "
+            "help: fewer bins at a time, a smaller type, update='sort' for few elements, or clhist.free_scratch()"
+        )
+
     @property
     def context(self) -> cl.Context:
         """Where the kernel was built."""
@@ -217,13 +229,15 @@ Events = dict[str, list[cl.Event]]
 class Enqueued:
     """The commands of one call so far: each waits for the one before where the queue does not keep the order.
 
-    `after` has for an event that stands for several commands the one that the first of these waited for.
+    `after` has for an event that stands for several commands the one that the first of these waited for; `recording`
+    notes what could be enqueued again.
     """
 
     queue: cl.CommandQueue
     wait_for: list[cl.Event]
     events: Events = field(default_factory=dict)
     after: dict[cl.Event, cl.Event] = field(default_factory=dict)
+    recording: Recording | None = None
     in_order: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -238,10 +252,15 @@ class Enqueued:
         values: Mapping[str, object],
     ) -> None:
         """Enqueue `kernel` as part of `stage`."""
-        self._note(stage, kernel.enqueue(self.queue, global_size, local_size, values, self.wait_for))
+        arguments = kernel.ordered(values)
+        if self.recording is not None:
+            self.recording.note(kernel, global_size, local_size, arguments)
+        self._note(stage, kernel.enqueue(self.queue, global_size, local_size, arguments, self.wait_for))
 
     def add_last(self, stage: str, event: cl.Event) -> None:
         """Note `event`, the last of several commands that waited for `wait_for`, as a further part of `stage`."""
+        if self.recording is not None:
+            self.recording.give_up()
         self.after[event] = self.events[stage][-1]
         self._note(stage, event)
 

@@ -183,7 +183,8 @@ def device_profile(device: cl.Device) -> Profile:
 
 def profile_names() -> tuple[str | None, str | None, Profile | None]:
     """Return what decides on the profile of a device: ``CLHIST_PROFILE``, ``CLHIST_PROFILES``, `profile_context`."""
-    return os.environ.get(PROFILE_VARIABLE), os.environ.get("CLHIST_PROFILES"), _instead
+    name = os.environ.get(PROFILE_VARIABLE)
+    return name, os.environ.get("CLHIST_PROFILES") if name else None, _instead
 
 
 _instead: Profile | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from pyopencl.tools import DeferredAllocator, MemoryPool
 from clhist.opencl.arrays import held_results
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.lost import settle
+from clhist.opencl.upload import uploads
 
 Allocator = Callable[[int], Any]
 
@@ -75,19 +75,20 @@ class _Pool:
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self._lock = queue, threading.Lock()
+        self._most_idle = queue.device.global_mem_size // _MOST_IDLE
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of allocators that are deferred: see `_new`
             self._pool = MemoryPool(DeferredAllocator(queue.context))
 
     def __call__(self, size: int) -> Any:
         """Return at least `size` bytes; those that are new are allocated at once, as by `immediate_allocator`."""
-        idle = self._pool.managed_bytes - self._pool.active_bytes
-        if idle > self._queue.device.global_mem_size // _MOST_IDLE:
+        if self._pool.managed_bytes - self._pool.active_bytes > self._most_idle:
             self.free()
-        with suppress(cl.MemoryError):
+        try:
             return self._new(size)
-        self.free()
-        return self._new(size)
+        except cl.MemoryError:
+            self.free()
+            return self._new(size)
 
     def _new(self, size: int) -> Any:
         with self._lock:
@@ -120,6 +121,9 @@ _pools_lock = threading.Lock()
 
 def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
     """Return where the memory of a call on `queue` comes from: a pool if it runs in order, for the next call's sake."""
+    known = _pools.get(queue.int_ptr)
+    if known is not None:
+        return known[1]
     if not in_order(queue):
         return immediate_allocator(queue)
     with _pools_lock:
@@ -138,9 +142,10 @@ def scratch_bytes() -> int:
 
 
 def free_scratch() -> None:
-    """Give back to the devices the memory that is kept for later calls: of copies, and of results that are gone."""
+    """Give back the memory that is kept for later calls: of copies, of results that are gone, and for uploads."""
     check_process()
     held_results.release()
+    uploads.cache_clear()
     with _pools_lock:
         for _, pool in _pools.values():
             pool.free()

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial, update_wrapper
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 import pyopencl as cl
@@ -72,7 +73,7 @@ class Kernel:
     """
 
     def __init__(self, program: cl.Program, name: str, parameters: Sequence[Parameter]) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._token = threading.Lock(), 0
         self.context, self.program = program.context, program
         self._parameters = tuple(parameters)
         self._names = tuple(parameter.name for parameter in parameters)
@@ -83,24 +84,43 @@ class Kernel:
             if not self._convert:  # of structs PyOpenCL cannot be told
                 self._kernel.set_scalar_arg_dtypes(dtypes)
 
-    def enqueue(
-        self,
-        queue: cl.CommandQueue,
-        global_size: tuple[int, ...],
-        local_size: tuple[int, ...],
-        arguments: Mapping[str, object],
-        wait_for: Sequence[cl.Event],
-    ) -> cl.Event:
-        """Set the arguments, by name, and enqueue; the kernel keeps them, so only one thread may be between the two."""
+    def ordered(self, arguments: Mapping[str, object]) -> list[object]:
+        """Return arguments that are given by name in the order of the parameters, scalars of the types of theirs."""
         given = [arguments[name] for name in self._names]
         if self._convert:
             given = [
                 value if p.dtype is None or p.dtype.names else p.dtype.type(value)
                 for value, p in zip(given, self._parameters, strict=True)
             ]
+        return given
+
+    def enqueue(
+        self,
+        queue: cl.CommandQueue,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+        arguments: Sequence[object],
+        wait_for: Sequence[cl.Event] | None,
+        token: int = 0,
+        changed: Sequence[int] = (),
+    ) -> cl.Event:
+        """Set the `ordered` arguments and enqueue; the kernel keeps them, so only one thread may be between the two.
+
+        If the call before had the same `token`, a number of `new_token`, only the `changed` ones of them are set.
+        """
+        kernel = self._kernel
         with self._lock:
-            self._kernel.set_args(*given)  # type: ignore[arg-type]
-            return cl.enqueue_nd_range_kernel(queue, self._kernel, global_size, local_size, wait_for=wait_for or None)
+            if token and token == self._token:
+                for n in changed:
+                    kernel.set_arg(n, arguments[n])  # type: ignore[arg-type]
+            else:
+                self._token = 0  # until all are set
+                kernel.set_args(*arguments)  # type: ignore[arg-type]
+                self._token = token
+            return cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size, None, wait_for or None)
+
+
+new_token = count(1).__next__
 
 
 def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -132,6 +133,15 @@ def literal(value: object, dtype: np.dtype, name: str = "") -> str:
     return f"(({c_name(dtype)}){int(number)}{suffix})"
 
 
+@lru_cache(maxsize=64)
+def _values_of(dtype: np.dtype) -> range:
+    """Return the values of an integer type; none of any other."""
+    if dtype.kind not in "iu":
+        return range(0)
+    limits = np.iinfo(dtype)
+    return range(int(limits.min), int(limits.max) + 1)
+
+
 def same_value(value: object, dtype: np.dtype, argument: str) -> object:
     """Return `value` converted to `dtype`, refusing what does not fit.
 
@@ -140,6 +150,10 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
     ValueError
         If `dtype` cannot hold `value`, such as -1 for an unsigned integer or a tuple of another length for a struct.
     """
+    if type(value) is dtype.type and dtype.names is None:
+        return value
+    if type(value) is int and value in _values_of(dtype):
+        return dtype.type(value)
     wrong = f"{argument}: {value!r} does not fit {dtype}"
     try:
         with np.errstate(all="ignore"):

@@ -164,7 +164,8 @@ class _Launches:
             buffer = self._buffers[name]
             arguments = {"cells": buffer, "words": buffer.size // COUNTER_BYTES}
             groups = min(_CLEAR_GROUPS, -(-arguments["words"] // _CLEAR_GROUP))
-            events.append(self._clear.enqueue(self._queue, (groups * _CLEAR_GROUP,), (_CLEAR_GROUP,), arguments, []))
+            size = (groups * _CLEAR_GROUP,), (_CLEAR_GROUP,)
+            events.append(self._clear.enqueue(self._queue, *size, self._clear.ordered(arguments), []))
         for launch in self._recipe.launches:
             arguments = {
                 f"a{k}": cl.LocalMemory(each.nbytes)
@@ -175,7 +176,8 @@ class _Launches:
                 for k, each in enumerate(launch.arguments)
             }
             size = (launch.work_groups * launch.work_group_size,), (launch.work_group_size,)
-            events.append(self._kernels[launch.kernel].enqueue(self._queue, *size, arguments, []))
+            kernel = self._kernels[launch.kernel]
+            events.append(kernel.enqueue(self._queue, *size, kernel.ordered(arguments), []))
         self._queue.finish()
         return _Run(self._result, sum((each.profile.end - each.profile.start) * 1e-9 for each in events))
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
 from clhist import bincount
+from clhist.engine.engine import Engine
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import assert_close, exact_sum, groups_of, sum_bound
 
@@ -36,6 +40,59 @@ def test_entries_that_have_bins_for_all_of_their_type(dtype, size, weights, rng)
         same(bincount(x, w), np.bincount(x, w))
         x[size // 3] = most  # which a sample does not see
         same(bincount(x, w, 300), np.bincount(x, w, 300))
+
+
+def test_small_arrays_are_left_to_numpy(queue, monkeypatch, rng):
+    """Unless there is a queue, or what NumPy does not take or compute."""
+    counted, original = [], Engine.enqueue
+    monkeypatch.setattr(Engine, "enqueue", lambda *args: counted.append(1) or original(*args))
+    monkeypatch.setattr(sys.modules["clhist.bincount"], "SMALL", 1000)
+    x, weights = rng.integers(0, 9, 999), rng.standard_normal(999)
+    out = np.empty(12, np.intp)
+    same(bincount(x), np.bincount(x))
+    same(bincount(x, weights, 12), np.bincount(x, weights, 12))
+    assert bincount(x, minlength=12, out=out) is out
+    same(out, np.bincount(x, minlength=12))
+    assert not counted
+    same(bincount(x, queue=queue), np.bincount(x))
+    same(bincount(x.astype("u8")), np.bincount(x))
+    same(bincount(np.append(x, 8)), np.bincount(np.append(x, 8)))
+    bincount(x, weights, reproducible=True)
+    assert len(counted) == 5  # the largest |weight| is looked for, too
+    with pytest.raises(ValueError, match="negative"):
+        bincount(np.array([0, -1]))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_array_that_is_counted_again_with_other_content(weighted, queue, rng):
+    """It is taken for what it was before, and found out if it is not."""
+    x = cl_array.to_device(queue, np.zeros(5000, np.int32))
+    weights = cl_array.to_device(queue, rng.integers(-9, 9, 5000).astype(np.float64)) if weighted else None
+    host = None if weights is None else weights.get()
+    for most in (50, 50, 5000, 3, 0, 0, 700, 701):
+        content = rng.integers(0, most + 1, 5000).astype(np.int32)
+        content[17] = most
+        x.set(content)
+        for _ in range(2):
+            same(bincount(x, weights).get(), np.bincount(content, host))
+            same(bincount(x, weights, 60).get(), np.bincount(content, host, 60))
+    content[4000] = -1
+    x.set(content)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no negative elements"):
+            bincount(x, weights)
+    x.set(np.abs(content))
+    same(bincount(x, weights).get(), np.bincount(np.abs(content), host))
+
+
+def test_threads_that_count_at_the_same_time(queue, rng):
+    contents = [rng.integers(0, 10 * (k + 1), 3000).astype(np.int32) for k in range(6)]
+    given = [cl_array.to_device(queue, content) for content in contents]
+    with ThreadPoolExecutor(6) as executor:
+        for _ in range(3):
+            found = list(executor.map(bincount, given))
+            for counts, content in zip(found, contents, strict=True):
+                same(counts.get(), np.bincount(content))
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2"])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from clhist import HistogramKernel, operators
+from clhist import HistogramKernel, operators, reduce_by_index
 from clhist.selftest.reference import counts_of
+
+reduce = sys.modules["clhist.reduce"]
 
 
 @pytest.fixture
@@ -36,16 +39,16 @@ def test_the_same_again(kernel, data, checks, queue):
     want, out = counts_of(data.get(), 50), cl_array.empty(queue, 50, np.int32)
     for _ in range(4):
         np.testing.assert_array_equal(kernel(data, 1, num_bins=50).get(), want)
-    assert len(checks) == 1
+    assert len(checks) == 2
     for _ in range(4):
         assert kernel(data, 1, num_bins=50, out=out) is out
         np.testing.assert_array_equal(out.get(), want)
         out.fill(-1)
-    assert len(checks) == 2
+    assert len(checks) == 4
     for n in range(1, 4):
         kernel(data, 1, num_bins=50, dest=out, out=out)
         np.testing.assert_array_equal(out.get(), n * want - 1)
-    assert len(checks) == 3
+    assert len(checks) == 6
 
 
 def test_shapes_repeat_too(kernel, data, checks):
@@ -53,23 +56,24 @@ def test_shapes_repeat_too(kernel, data, checks):
     for _ in range(3):
         found = kernel(data, 1, num_bins=(5, 10))
         np.testing.assert_array_equal(found.get(), want)
-    assert len(checks) == 1
+    assert len(checks) == 2
     with pytest.raises(TypeError, match=r"num_bins: expected an integer, got 5\.0"):
         kernel(data, 1, num_bins=(5.0, 10))
 
 
 def test_new_content_is_read(kernel, data, checks):
-    kernel(data, 1, num_bins=50)
-    data[:] = 7
-    assert kernel(data, 1, num_bins=50).get()[7] == 10_000
-    assert len(checks) == 1
+    for value in (3, 5, 7, 9):
+        data[:] = value
+        assert kernel(data, 1, num_bins=50).get()[value] == 10_000
+    assert len(checks) == 2
 
 
 @pytest.mark.parametrize(
     "kind", ["scalar", "num_bins", "array", "size", "race_factor", "passes", "host", "shape", "step"]
 )
 def test_what_is_new_is_checked(kind, kernel, data, checks, queue):
-    kernel(data, 1, num_bins=50)
+    for _ in range(3):
+        kernel(data, 1, num_bins=50)
     x, more, step, bins = data, {}, 1, 50
     if kind == "scalar":
         step = 3
@@ -92,11 +96,12 @@ def test_what_is_new_is_checked(kind, kernel, data, checks, queue):
     found = kernel(x, step, num_bins=bins, **more)
     host = (x if kind == "host" else x.get()).ravel()[: more.get("size")]
     np.testing.assert_array_equal(found if kind == "host" else found.get(), int(step) * counts_of(host, bins))
-    assert len(checks) == 2
+    assert len(checks) == 3
 
 
 def test_wrong_arguments_are_found_after_right_ones(kernel, data):
-    kernel(data, 1, num_bins=50)
+    for _ in range(3):
+        kernel(data, 1, num_bins=50)
     with pytest.raises(TypeError, match="step: expected a scalar of int32, got str"):
         kernel(data, "1", num_bins=50)
     with pytest.raises(ValueError, match="num_bins: expected at least 1, got 0"):
@@ -123,9 +128,71 @@ def test_overlapping_dest_and_out(kernel, data, queue):
 
 def test_nothing_is_kept_alive(kernel, data, queue):
     out = cl_array.empty(queue, 50, np.int32)
-    kernel(data, 1, num_bins=50, out=out).get()
+    for _ in range(3):
+        kernel(data, 1, num_bins=50, out=out).get()
     seen = weakref.ref(out)
     queue.finish()
     del out
     gc.collect()
     assert seen() is None
+
+
+# `reduce_by_index` knows the call before, too.
+
+
+@pytest.fixture
+def long_ways(monkeypatch):
+    """Return how often arguments have been looked at."""
+    found, original = [], reduce.as_indices
+    monkeypatch.setattr(reduce, "as_indices", lambda value: found.append(1) or original(value))
+    monkeypatch.setattr(reduce, "_latest", None)
+    return found
+
+
+def test_reduce_by_index_again(queue, rng, long_ways):
+    indices, values = rng.integers(-1, 41, 3000), rng.integers(0, 9, 3000, np.int32)
+    dest = cl_array.to_device(queue, np.arange(40, dtype=np.int32))
+    given = cl_array.to_device(queue, indices), cl_array.to_device(queue, values)
+    inside = (indices >= 0) & (indices < 40)
+
+    def expected(values):
+        found = dest.get()
+        np.add.at(found, indices[inside], values[inside])
+        return found
+
+    for _ in range(3):
+        np.testing.assert_array_equal(reduce_by_index(dest, np.add, *given).get(), expected(values))
+    assert len(long_ways) == 2
+    given[1].fill(3)
+    dest += 1
+    np.testing.assert_array_equal(reduce_by_index(dest, np.add, *given).get(), expected(np.full(3000, 3)))
+    out = cl_array.empty(queue, 40, np.int32)
+    for _ in range(2):
+        assert reduce_by_index(dest, np.add, *given, out=out) is out
+        np.testing.assert_array_equal(out.get(), expected(np.full(3000, 3)))
+    assert len(long_ways) == 4
+    for number in (2, 2, 3, np.int32(3), True, 1):
+        result = reduce_by_index(dest, np.add, given[0], number).get()
+        np.testing.assert_array_equal(result, expected(np.full(3000, int(number))))
+    assert len(long_ways) == 10
+
+
+def test_reduce_by_index_with_something_else(queue, rng, long_ways):
+    indices, values = rng.integers(0, 40, 3000), rng.integers(1, 9, 3000, np.int32)
+    dest = cl_array.zeros(queue, 40, np.int32)
+    given = cl_array.to_device(queue, indices), cl_array.to_device(queue, values)
+    expected = np.zeros(40, np.int32)
+    np.maximum.at(expected, indices, values)
+    for op in (np.add, np.add, np.add, np.maximum, np.maximum):
+        reduce_by_index(dest, op, *given)
+    np.testing.assert_array_equal(reduce_by_index(dest, np.maximum, *given).get(), expected)
+    np.testing.assert_array_equal(reduce_by_index(dest, np.maximum, *given, passes=2).get(), expected)
+    with pytest.raises(TypeError, match="max_abs: expected none"):
+        reduce_by_index(dest, np.maximum, *given, max_abs=1.0)
+    with pytest.raises(ValueError, match=r"out: expected shape \(40,\), got \(39,\)"):
+        reduce_by_index(dest, np.maximum, *given, out=cl_array.zeros(queue, 39, np.int32))
+    given[1].dtype = np.dtype(np.float32)
+    with pytest.raises(TypeError, match="values: expected what converts to int32 of dest, got float32"):
+        reduce_by_index(dest, np.maximum, *given)
+    given[1].dtype = np.dtype(np.uint32)
+    np.testing.assert_array_equal(reduce_by_index(dest, np.maximum, *given).get(), expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -33,15 +34,12 @@ def test_chunks_are_no_larger_than_chunk_bytes(chunk_bytes, path, chunks, exampl
     assert len(chunks) <= -(-len(indices) // max(1, chunk_bytes // 8 - 127))
     expected = np.array([sum(group) for group in groups_of(indices, values, 40)])
     np.testing.assert_array_equal(accumulator.result(), expected, strict=True)
-    if accumulator._chunks.staging is not None:
-        rooms = [
-            room
-            for slot in (accumulator._chunks.staging._slot, accumulator._chunks.staging._other)
-            for room in slot.locked
-        ]
+    staging = accumulator._chunks.staging
+    if staging is not None:
+        rooms = [room for slot in (staging._slot, staging._other) for room in slot.buffers]
         assert set(rooms) == {"indices", "values"}
-        for slot in (accumulator._chunks.staging._slot, accumulator._chunks.staging._other):
-            assert all(room.size <= max(8, chunk_bytes) for room in slot.locked.values())
+        for slot in (staging._slot, staging._other):
+            assert all(room.size <= max(8, chunk_bytes) for room in slot.buffers.values())
 
 
 def test_the_path_is_what_the_device_needs(path):
@@ -91,13 +89,13 @@ def test_staging_takes_turns_and_ends_with_its_accumulator(monkeypatch, example)
     assert slots[1] == slots[3] == slots[5]
     assert not set(slots[0].values()) & set(slots[1].values())
     np.testing.assert_array_equal(accumulator.result(), expected)
-    kept = [*accumulator._chunks.staging._slot.locked, *accumulator._chunks.staging._other.locked]
-    assert sorted(kept) == ["indices", "indices", "values", "values"]
-    locked = [accumulator._chunks.staging._slot.locked, accumulator._chunks.staging._other.locked]
+    staging = accumulator._chunks.staging
+    assert sorted([*staging._slot.buffers, *staging._other.buffers]) == ["indices", "indices", "values", "values"]
+    seen = weakref.ref(staging)
     accumulator.add(indices, values)  # and the device may still compute
-    del accumulator
+    del accumulator, staging
     gc.collect()
-    assert locked == [{}, {}]
+    assert seen() is None
 
 
 # Maps.

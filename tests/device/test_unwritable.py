@@ -20,9 +20,11 @@ COUNTS = """
     import json, os, numpy as np
     x = np.array([3, 1, 3, 3, 0])
     variables = [os.environ.get(name) for name in ("PYOPENCL_NO_CACHE", "POCL_CACHE_DIR")]
-    print(json.dumps([*variables, clhist.bincount(x).tolist()]))
+    print(json.dumps([*variables, clhist.bincount(x, queue=clhist.default_queue()).tolist()]))
 """
-SORTS = COUNTS.replace("clhist.bincount(x)", 'clhist.reduce_by_index(4, "a + b", x, 1, update="sort")')
+SORTS = COUNTS.replace(
+    "clhist.bincount(x, queue=clhist.default_queue())", 'clhist.reduce_by_index(4, "a + b", x, 1, update="sort")'
+)
 
 # In a name space of their own, where who is no superuser may mount, too.
 MOUNTS = {

@@ -275,7 +275,7 @@ def test_a_fork_before_the_first_call():
         import multiprocessing
 
         def work():
-            print(clhist.bincount([1, 2]).tolist(), flush=True)
+            print(clhist.bincount([1, 2], queue=clhist.default_queue()).tolist(), flush=True)
 
         for _ in range(2):
             child = multiprocessing.get_context("fork").Process(target=work)

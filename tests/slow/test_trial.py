@@ -69,11 +69,11 @@ def test_a_forked_process_gets_an_error():
     said = run_python(
         """
         import os
-        clhist.bincount([1, 2])
+        clhist.bincount([1, 2], queue=clhist.default_queue())
         child = os.fork()
         if not child:
             try:
-                clhist.bincount([1, 2])
+                clhist.bincount([1, 2], queue=clhist.default_queue())
             except RuntimeError as error:
                 print(error, flush=True)
             os._exit(0)
@@ -115,7 +115,7 @@ def test_scratch_of_only_so_many_queues_is_kept(other_queue):
 
 def test_a_checkout_that_hides_the_installed_package():
     root = Path(clhist.__file__).parents[1]
-    code = "import clhist; print(clhist.bincount([1, 2, 2]).tolist())"
+    code = "import clhist; print(clhist.bincount([1, 2, 2], queue=clhist.default_queue()).tolist())"
     paths = os.pathsep.join([str(root), *sys.path])
     environment = os.environ | {"PYTHONPATH": paths}
     done = subprocess.run(
