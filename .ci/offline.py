@@ -34,7 +34,7 @@ from clhist.codegen.render import (
     render_sweep,
 )
 from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec, SweepPart
+from clhist.codegen.specs import CombineSpec, SweepPart, SweepSpec
 from clhist.hardware.atomics import to_prove
 from clhist.hardware.profile import Profile, Report, merge
 from clhist.hardware.profile_files import load_profiles

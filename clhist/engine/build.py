@@ -164,10 +164,10 @@ class Builder:
             return partitioned_sweep(self.context, plan, spec, options, value=histogram.value, local_memory=room)
         kernel = sweep_kernel(self.context, spec, options)
         if isinstance(plan, PackedPlan):
-            behind = None
-            if plan.robust is not None:
-                behind = self._built(plan.robust, robust_spec(plan, spec, profile), profile)
-            return PackedSweep(plan=plan, spec=spec, kernel=kernel, robust=behind)
+            packed = PackedSweep(plan=plan, spec=spec, kernel=kernel)
+            if plan.robust is None:
+                return packed
+            return replace(packed, robust=self._built(plan.robust, robust_spec(plan, spec, profile), profile))
         return Sweep(plan=plan, spec=spec, kernel=kernel)
 
     def plan(self, device: cl.Device, problem: Problem, indices: tuple[int, ...] | None = None) -> tuple[Plan, ...]:

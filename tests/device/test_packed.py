@@ -128,10 +128,12 @@ def test_bincount_looks_for_the_largest_bin(profile, rng):
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 8192, 8193])
-def test_sizes_and_dest(size, profile, rng):
-    kernel = kernel_of(operators.add(np.int32), profile)
+def test_sizes_and_dest(size, kernels, rng):
+    kernel = kernels[COUNTING[0]]
     x, dest = rng.integers(0, 6000, size, np.int32), rng.integers(-9, 9, 6000, np.int32)
-    np.testing.assert_array_equal(kernel(x, num_bins=6000, dest=dest), dest + counts_of(x, 6000))
+    for bits in (None, 4):
+        found = kernel(x, num_bins=6000, dest=dest, counter_bits=bits)
+        np.testing.assert_array_equal(found, dest + counts_of(x, 6000))
 
 
 def test_when(profile):

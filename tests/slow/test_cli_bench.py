@@ -20,6 +20,9 @@ def run(*arguments):
     return CliRunner().invoke(main, ["bench", *arguments])
 
 
+DISTRIBUTIONS = ("--distribution", "half", "--distribution", "sorted")
+
+
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """Spend little on each thing."""
@@ -73,10 +76,11 @@ def test_a_row_for_each_operator_bins_and_race_factor(measured):
         assert row["plan"]["race_factor"] == row["race_factor"], "the plan is told"
     assert {row["bytes"] for row in rows.values()} == {5000, 20000, 20224 + 20000}
     assert rows["sat", 17, 1]["plan"]["update"] == "cas"
-    names = "H op RF plan kernel µs spread call µs spread kernel/F call/F GB/s"
+    names = "H op bins are RF plan kernel µs spread call µs spread kernel/F call/F GB/s"
     lines = output.splitlines()
     header = next(n for n, line in enumerate(lines) if line.split() == names.split())
     table = [line.split() for line in lines[header + 1 : header + 1 + len(rows)]]
+    assert {line.pop(2) for line in table} == {"uniform"}
     assert {(line[1], int(line[0]), int(line[2])) for line in table} == set(rows)
     assert [line[1] for line in table] == sorted((line[1] for line in table), key=list(OPERATORS).index)
     for line in table:
@@ -213,6 +217,28 @@ def test_latency_of_each_function_and_kind_of_arrays(measured):
     assert "host µs" in output
 
 
+def test_each_distribution(measured):
+    output, record = measured("-n", "8000", "-H", "40", "--op", "count", *DISTRIBUTIONS)
+    assert [row["distribution"] for row in record["rows"]] == ["half in one", "sorted"]
+    assert "half in one" in output
+    _, record = measured("--suite", "skew", "-n", "8000", "-H", "40", "--op", "count", *DISTRIBUTIONS)
+    assert [row["distribution"] for row in record["rows"]] == ["half in one"] * 2 + ["sorted"] * 2
+
+
+def test_a_row_for_each_plan(measured, as_gpu):
+    """None twice, the automatic one first, and all of them right."""
+    output, record = measured("-n", "20k", "-H", "20000", "--op", "count", "--all-plans", "--distribution", "one")
+    plans = [row["plan"] for row in record["rows"]]
+    assert not any("note" in row for row in record["rows"])
+    assert len({tuple(plan.values()) for plan in plans}) == len(plans)
+    assert {plan["pass_order"] for plan in plans if plan["passes"] > 1} == {"in turn", "side by side"}
+    assert {plan["counter_bits"] for plan in plans} == {None, 4, 8, 16}
+    assert {plan["memory"] for plan in plans} == {"local", "global"}
+    assert any(plan["partitions"] for plan in plans)
+    assert "8-bit" in output
+    assert "side by side" in output
+
+
 def test_skewed_inputs_against_the_uniform_one(measured):
     output, record = measured("--suite", "skew", "-n", "8000", "-H", "40", "--op", "count")
     rows = {(row["distribution"], row["is_sampled"]): row for row in record["rows"]}
@@ -335,6 +361,8 @@ def test_a_plot_without_matplotlib_says_how_to_get_it(tmp_path, monkeypatch):
         (["--suite", "model", "--op", "add"], "--op: expected one of count, sat, lock for --suite model, got add"),
         (["--suite", "latency", "--op", "count"], "--op: expected none for --suite latency, got count"),
         (["--suite", "skew", "--race-factor", "63"], "--race-factor: expected none for --suite skew, got 63"),
+        (["--suite", "model", "--distribution", "zipf"], "--distribution: expected none for --suite model, got zipf"),
+        (["--suite", "skew", "--all-plans"], "--all-plans: expected none for --suite skew, got it"),
         (["--race-factor", "0.5"], "'--race-factor': expected a whole number, got '0.5'"),
         (["--json", "no/such/x.json"], "'--json': expected a file in a folder that exists, got"),
         (["--plot", "x.gif"], "'--plot': expected a file .png or .svg or .pdf, got 'x.gif'"),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from clhist import Operator, Profile, operators
-from clhist.codegen.from_plan import partition_specs, sweep_spec
+from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
 from clhist.codegen.render import (
     render_combine,
     render_partition,
@@ -21,8 +21,9 @@ from clhist.codegen.render import (
     render_sweep,
 )
 from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec
+from clhist.codegen.specs import CombineSpec, SweepSpec
 from clhist.hardware.atomics import to_prove
+from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan
 from clhist.planning.problem import Choices, Problem
@@ -96,10 +97,16 @@ def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
             yield "pairs", render_sort_pairs(spec, source.max_pairs[index] or 1)
             yield "scan of sorted pairs", render_sort_scan(plan.outputs[0].operator, "held_t")
             continue
-        if isinstance(plan, PartitionedPlan):
-            before, spec = partition_specs(plan, spec, source.values[index], profile.local_memory)
-            yield "split and index", render_partition(before)
-        yield " ".join(("sweep", *spec.options)), render_sweep(spec)
+        yield from _sweeps(plan, spec, source, profile, "")
+        if isinstance(plan, PackedPlan) and plan.robust is not None:
+            yield from _sweeps(plan.robust, robust_spec(plan, spec, profile), source, profile, "behind: ")
+
+
+def _sweeps(plan: Plan, spec: SweepSpec, source: Source, profile: Profile, where: str) -> Iterator[tuple[str, str]]:
+    if isinstance(plan, PartitionedPlan):
+        before, spec = partition_specs(plan, spec, source.values[plan.output_indices[0]], profile.local_memory)
+        yield f"{where}split and index", render_partition(before)
+    yield where + " ".join(("sweep", *spec.options)), render_sweep(spec)
 
 
 def combine_source(operator: Operator, **changed: Any) -> str:

@@ -78,6 +78,16 @@ STRATEGIES = {
     "packed": {
         vendor: (vendor, Call(COUNTS, bins=18_000, choices={"update": update} if update else {}))
         for vendor, update in (("nvidia", None), ("core", None), ("amd", None))
+    } | {
+        f"{vendor}, {bits} bits, {bins} bins": (vendor, Call(COUNTS, bins=bins, choices={"counter_bits": bits}))
+        for vendor, bits, bins in (("nvidia", 8, 30_000), ("core", 4, 300_000))
+    },
+    "dealt": {
+        f"{vendor}, {name}": (
+            vendor,
+            Call(OPERATORS[name], code, bins=30_000, choices={"memory": "local", "pass_order": "side by side"}),
+        )
+        for vendor, name, code in (("nvidia", "add float32", WEIGHT), ("core", "argmax int64", FIRST))
     },
     "partitioned": {
         "nvidia, counts": ("nvidia", Call(COUNTS, bins=100_000, choices=PARTITIONED)),
@@ -147,6 +157,9 @@ def test_sources_of_combining(update_golden):
             ("variance float32", {"dest_is_partial": True, "out_is_partial": True, "whole": True}),
             ("argmax int64", struct),
             ("reproducible_add float32", {"rows": 4, "columns": 128}),
+            ("add int32", {"counter_bits": 16, "columns": 64, "rows": 8}),
+            ("add int32", {"counter_bits": 4, "columns": 64, "rows": 8, "batch": "ragged", "used": "total != 0"}),
+            ("add float32", {"is_dealt": True}),
         )
     }
     golden.compare("sources/combine.cl.txt", golden.stored_form(texts), update=update_golden)
