@@ -27,11 +27,13 @@ from clhist.kernel import HistogramKernel
 from clhist.opencl.device import default_queue, device_profile
 from clhist.opencl.memory import free_scratch
 from clhist.operators.operator import Operator
+from clhist.partial import Partial, merge
 from clhist.planning.plan import Plan
 from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sweeps import plan, plan_sweeps
 from clhist.race_factor import RaceFactor
 from clhist.reduce import reduce_by_index
+from clhist.spec import Spec
 
 __all__ = [
     "Accumulator",
@@ -44,11 +46,13 @@ __all__ = [
     "HistogramKernel",
     "NoDeviceError",
     "Operator",
+    "Partial",
     "Plan",
     "Problem",
     "Profile",
     "ProfileError",
     "RaceFactor",
+    "Spec",
     "UnsupportedError",
     "__version__",
     "bincount",
@@ -61,6 +65,7 @@ __all__ = [
     "histogram2d",
     "histogram_bin_edges",
     "histogramdd",
+    "merge",
     "named_profile",
     "ndimage",
     "operators",
