@@ -24,6 +24,7 @@ from clhist.groupby import GroupBy, group_by
 from clhist.hardware.profile import Profile, named_profile
 from clhist.histogram import digitize, histogram, histogram2d, histogram_bin_edges, histogramdd
 from clhist.kernel import HistogramKernel
+from clhist.multi import MultiAccumulator
 from clhist.opencl.device import default_queue, device_profile
 from clhist.opencl.memory import free_scratch
 from clhist.operators.operator import Operator
@@ -44,6 +45,7 @@ __all__ = [
     "GroupBy",
     "Histogram",
     "HistogramKernel",
+    "MultiAccumulator",
     "NoDeviceError",
     "Operator",
     "Partial",

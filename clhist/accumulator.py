@@ -31,12 +31,12 @@ from clhist.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
 from clhist.operators.operator import Operator
-from clhist.partial import Partial, combined, merge, portable_outputs
+from clhist.partial import Partial, combined, joined, merge, portable_outputs
 from clhist.planning.problem import CHOICES, Choices
 from clhist.race_factor import run
 from clhist.typing import NumBins, RaceFactorMode, StreamChoices
 
-_CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 64 << 20
 
 
 class Accumulator:
@@ -93,7 +93,7 @@ class Accumulator:
         dtype: Any = None,
         dest: Any = None,
         queue: cl.CommandQueue | None = None,
-        chunk_bytes: int = _CHUNK_BYTES,
+        chunk_bytes: int = CHUNK_BYTES,
         race_factor: float | RaceFactorMode = 1.0,
         first_index: str | None = None,
         start: int | None = None,
@@ -109,7 +109,8 @@ class Accumulator:
         self._choices, self._race_factor = Choices(**forced), race_factor
         chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self.seek(start if start is None else integer("start", start, 0))
-        self._size = 0
+        self._size = self._count = 0  # elements that were added, and those that are held
+        self._ranges: list[tuple[int, int]] = []
         engine = operator if isinstance(operator, Engine) else getattr(operator, "engine", None)  # an operator has none
         if isinstance(engine, Engine):
             if dtype is not None:
@@ -233,15 +234,9 @@ class Accumulator:
             On the host. It can be pickled, saved, and merged by `merge` or `clhist.merge` on any other device.
         """
         self._check_device()
-        size = self._position - self._since
-        ranges = ((self._since, self._position),) if size else ()
-        own = Partial(
-            self._portable,
-            self._portable_arrays(),
-            size,
-            size * max(self._emits),
-            ranges if self._has_positions else None,
-        )
+        ranges = joined(self._ranges) if self._has_positions else None
+        values = self._count * max(self._emits)
+        own = Partial(self._portable, self._portable_arrays(), self._count, values, ranges)
         return own if self._added is None else merge([own, self._added])
 
     def merge(self, other: Accumulator | Partial) -> None:
@@ -277,12 +272,18 @@ class Accumulator:
 
     def seek(self, position: int | None) -> None:
         """Let the next chunk begin at this position of the stream, if it has one; what is held must have been taken."""
-        self._position = self._since = position or 0
+        self._position = position or 0
         self._has_positions = position is not None
 
-    def piece(self, args: Sequence[Any], size: int | None = None) -> Piece:
-        """Return the arguments of `add`, checked."""
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """Where it runs."""
+        return self._queue
+
+    def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
+        """Return the arguments of `add`, checked; `position` is that of the first element if it is not the next."""
         self._check_device()
+        self._position = self._position if position is None else position
         if self._engine is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
@@ -300,11 +301,12 @@ class Accumulator:
         engine = piece.engine.on(self._queue.context).with_operators(self._forms)
         for form, portable, emits in zip(self._forms, self._portable.operators, self._emits, strict=True):
             if portable.most_values == form.most_values:
-                size = piece.size + (self._position - self._since)
+                size = piece.size + self._count
                 check_number(form, size * emits + (0 if self._added is None else self._added.values))
             else:  # which goes on in 64 bits after each chunk, if it must
                 check_number(form, min(piece.size, piece.step) * emits)
         piece.check_position()
+        self._position = piece.position
         self._on_device = piece.on_device
         self._chunks.feed(piece.of(engine), lambda given, length: self._continue(engine, given, length))
 
@@ -337,9 +339,8 @@ class Accumulator:
     def _continue(self, engine: Engine, given: Mapping[str, Any], size: int) -> list[cl.Event]:
         """Enqueue the histogram of one chunk, combined with what there is."""
         outputs = self._outputs
-        held = self._position - self._since
         room = (each.most_values for each in self._forms if each.most_values is not None)
-        if (held + size) * max(self._emits) > min(room, default=np.inf):
+        if (self._count + size) * max(self._emits) > min(room, default=np.inf):
             self._added = self.partial()
             self._clear()
         call = Call(
@@ -355,8 +356,10 @@ class Accumulator:
         )
         outcome = run(engine, [given[argument.name] for argument in engine.arguments], call)
         self._held, self._spare = self._spare, self._held
+        self._ranges.append((self._position, self._position + size))
         self._position += size
         self._size += size
+        self._count += size
         return [outcome.event]
 
     def _combine(self, form: Operator, dest: Array | None, out: Array, **more: Any) -> None:
@@ -384,7 +387,7 @@ class Accumulator:
         """Hold nothing on the device."""
         for form, held in zip(self._forms, self._held, strict=True):
             self._combine(form, None, held, out_is_partial=True)
-        self._since = self._position
+        self._count, self._ranges = 0, []
 
     def _empty(self) -> list[Array]:
         pairs = zip(self._forms, self._shapes, strict=True)

@@ -211,7 +211,9 @@ def merge(partials: Iterable[Partial]) -> Partial:
 def combined(own: Partial, other: Partial, argument: str, *, in_place: bool = False) -> Partial:
     """Return two partial results as one, in the arrays of the first if it need not be kept; see `merge`."""
     other.check(own.outputs, own.shapes, argument)
-    positions = _joined(own.positions, other.positions, argument)
+    positions = None
+    if own.positions is not None and other.positions is not None:
+        positions = joined((*own.positions, *other.positions), argument)
     values = own.values + other.values
     for operator in own.outputs.operators:
         if operator.most_values is not None and values > operator.most_values:
@@ -304,12 +306,10 @@ def _part(array: np.ndarray, accessor: str) -> np.ndarray:
     return array
 
 
-def _joined(own: Any, other: Any, argument: str) -> tuple[tuple[int, int], ...] | None:
-    """Return ranges of positions as one set of them; raise ValueError if some are in both."""
-    if own is None or other is None:
-        return None
+def joined(ranges: Iterable[tuple[int, int]], argument: str = "partial") -> tuple[tuple[int, int], ...]:
+    """Return ranges of positions with neighbours as one; raise ValueError if some are in two of them."""
     found: list[tuple[int, int]] = []
-    for low, high in sorted((*own, *other)):
+    for low, high in sorted(each for each in ranges if each[0] < each[1]):
         if found and low < found[-1][1]:
             both = min(high, found[-1][1])
             raise ValueError(f"{argument}: expected other elements, got those at positions {low} to {both - 1} again")
