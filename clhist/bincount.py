@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.given import Call, LargestBin, queue_for, queue_of
+from clhist.engine.lazy import is_lazy, lazily
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import PairSpec, checked_values, native, pair_engine
 from clhist.engine.samples import evenly_spread
@@ -103,6 +104,9 @@ def bincount(
     `reduce_by_index` this function waits for the device.
     """
     check_process()
+    if is_lazy(x):
+        refused = {"queue": queue, "out": out, "reproducible": reproducible}
+        return lazily("bincount", x, weights, minlength, refused=refused)
     given, masks = (x, weights), [mask_of(x), mask_of(weights)]
     try:
         x, weights = (array if array is None or is_device_array(array) else np.asarray(array) for array in given)

@@ -11,6 +11,7 @@ import pyopencl.array as cl_array
 from numpy.typing import DTypeLike
 
 from clhist.codegen.arguments import integer
+from clhist.engine.lazy import is_lazy, lazily
 from clhist.engine.plain import as_array, native
 from clhist.grouping.keys import number_of_groups, numbered
 from clhist.grouping.median import group_medians
@@ -55,6 +56,8 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
     >>> pandas.DataFrame(found["x"], index=groups.keys)                                     # doctest: +SKIP
     """
     check_process()
+    if is_lazy(keys):
+        return lazily("group_by", keys, num_groups, refused={"queue": queue})
     if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
         keys = keys.array
     labels = None

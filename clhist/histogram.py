@@ -42,6 +42,7 @@ from clhist.binning.numbers import bin_numbers, steps_axis
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sample import edges_of, sample_of
 from clhist.binning.sweep import Binned
+from clhist.engine.lazy import is_lazy, lazily
 from clhist.opencl.arrays import Array, is_device_array
 
 
@@ -113,6 +114,9 @@ def histogram(
     --------
     >>> counts, edges = clhist.histogram(x, bins=100, range=(0, 1))                         # doctest: +SKIP
     """
+    if is_lazy(a):
+        refused = {"where": where, "axis": axis, "queue": queue, "out": out, "reproducible": reproducible}
+        return lazily("histogram", a, bins, range, density, weights, refused=refused)
     a = as_array("a", a)
     weights = None if weights is None else as_array("weights", weights)
     if weights is not None and weights.shape != a.shape:
@@ -193,6 +197,9 @@ def histogramdd(
     -----
     As of `histogram`; NumPy is slower here, and fewer points are left to it.
     """
+    if is_lazy(sample) or (isinstance(sample, list | tuple) and any(is_lazy(each) for each in sample)):
+        refused = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
+        return lazily("histogramdd", sample, bins, range, density, weights, refused=refused)
     points = sample_of(sample)
     weights = None if weights is None else as_array("weights", weights)
     if points is None or points.dims == 0:
@@ -262,6 +269,8 @@ def histogram2d(
     TypeError, ValueError
         As NumPy's.
     """
+    if is_lazy(x):
+        return lazily("histogram2d", x, y, bins, range, density, weights, refused=options)
     x, y = as_array("x", x), as_array("y", y)
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clhist.codegen.arguments import integer
 from clhist.engine.given import call_of, queue_for, queue_of
+from clhist.engine.lazy import is_lazy, lazily
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.operator_check import check_once
 from clhist.engine.plain import (
@@ -186,6 +187,9 @@ def reduce_by_index(
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
+    if is_lazy(indices):
+        refused = {"batched": batched, "offsets": offsets, "queue": queue, "out": out, **options}
+        return lazily("reduce_by_index", dest, op, indices, values, reproducible, max_abs, refused=refused)
     of_indices, of_values = mask_of(indices), mask_of_values(values)
     indices = as_indices(indices)
     batched = batched or offsets is not None

@@ -44,7 +44,7 @@ def use_devices(client: Any, platform: str | None = None, device: str | None = N
         raise TypeError(f"client: expected a distributed.Client, got {type(client).__name__}")
     from distributed import WorkerPlugin
 
-    class Devices(WorkerPlugin):  # type: ignore[misc]
+    class Devices(WorkerPlugin):
         """Chooses the default device of a worker's process."""
 
         name = "clhist.dask.use_devices"

@@ -119,7 +119,7 @@ def histogram(
         )
     blocks = blocks_of(a=a, weights=weights)
     dtype = getattr(a, "dtype", np.dtype(np.float64))
-    dtype = np.dtype(np.uint8) if dtype == bool else dtype
+    dtype = np.dtype(np.uint8) if dtype.kind == "b" else dtype
     lazy = range is None and np.ndim(bins) == 0
     if lazy:
         numpy_edges(np.zeros(1, dtype), bins)  # raises what is wrong with them
@@ -322,7 +322,7 @@ def _of_edges(whole: Partial, edges: Any, density: bool | None, dtype: np.dtype)
 def _extents(points: Sequence[Any], dims: int | None) -> Any:
     """Return the least and the greatest element of each dimension; None of an empty block."""
     arrays = [np.asarray(each) for each in points]
-    arrays = [each.astype(np.uint8) if each.dtype == bool else each for each in arrays]
+    arrays = [each.astype(np.uint8) if each.dtype.kind == "b" else each for each in arrays]
     if dims is not None:
         arrays = [arrays[0][:, k] for k in range(dims)]
     return [(each.min(), each.max()) for each in arrays] if arrays[0].size else None

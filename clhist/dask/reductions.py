@@ -53,9 +53,9 @@ def reduce_by_index(
     op: Any,
     indices: Any,
     values: Any,
-    *,
     reproducible: bool = False,
     max_abs: float | None = None,
+    *,
     split_every: int | None = None,
 ) -> da.Array:
     """Combine each value into the bin of its index: `clhist.reduce_by_index` of Dask collections.

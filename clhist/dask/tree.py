@@ -59,9 +59,7 @@ def blocks_of(**collections: Any) -> Blocks:
                 raise ValueError(f"{name}: expected shape {shape} as of {first}, got {other}")
         if not any(math.isnan(n) for array in arrays.values() for n in array.shape):
             chunks = next(iter(arrays.values())).chunks
-            arrays = {
-                name: array.rechunk(chunks) if array.chunks != chunks else array for name, array in arrays.items()
-            }
+            arrays = {name: array.rechunk(chunks) for name, array in arrays.items()}
             given |= arrays
     columns = {name: _delayed(value) for name, value in given.items()}
     numbers = {name: len(column) for name, column in columns.items() if column is not None}
@@ -140,6 +138,5 @@ def _delayed(value: Any) -> list[Any] | None:
 
 
 def _same_shape(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
-    return len(first) == len(second) and all(
-        a == b or math.isnan(a) or math.isnan(b) for a, b in zip(first, second, strict=True)
-    )
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(a == b or math.isnan(a) or math.isnan(b) for a, b in pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -11,8 +12,23 @@ def is_lazy(value: object) -> bool:
     return hasattr(type(value), "__dask_graph__")
 
 
-def lazily(function: str, *args: Any, **refused: Any) -> Any:
-    """Return what a function of `clhist.dask` returns; raise TypeError if an argument is given that it cannot have."""
+def lazily(function: str, *args: Any, refused: Mapping[str, Any]) -> Any:
+    """Return what a function of `clhist.dask` returns.
+
+    Parameters
+    ----------
+    function : str
+        Its name.
+    *args
+        Its arguments.
+    refused : mapping of str to object
+        Arguments of the caller that it does not have.
+
+    Raises
+    ------
+    TypeError
+        If one of those is given.
+    """
     for name, value in refused.items():
         if value is not None and value is not False:
             raise TypeError(f"{name}: expected none for Dask collections, got {value!r}")

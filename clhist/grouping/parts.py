@@ -1,4 +1,4 @@
-"""Statistics of groups as one `Spec`: what processes compute of their parts of the data, and what is made of the whole."""
+"""Statistics of groups as one `Spec`: what processes compute of parts of the data, and what is made of the whole."""
 
 from __future__ import annotations
 
