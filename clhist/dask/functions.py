@@ -181,10 +181,7 @@ def histogramdd(
     of_points = _blocks_with_weights(points, weights)
     dtypes = [np.dtype(getattr(each, "dtype", np.float64)) for each in points.values()]
     dtype = np.result_type(*dtypes)
-    try:
-        each = list(bins) if np.ndim(bins) or isinstance(bins, list | tuple) else [bins] * dims
-    except ValueError:  # edges of different lengths
-        each = list(bins)
+    each = list(bins) if isinstance(bins, list | tuple) or np.ndim(bins) else [bins] * dims
     if len(each) != dims:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
     each = [np.asarray(one) if np.ndim(one) else int(one) for one in each]
@@ -230,7 +227,7 @@ def histogram2d(
     x_edges, y_edges : array
         Of each dimension.
     """
-    if np.ndim(bins) == 1 and len(bins) not in (1, 2):
+    if not isinstance(bins, int | np.integer) and len(bins) not in (1, 2):
         bins = [np.asarray(bins)] * 2
     hist, edges = histogramdd((x, y), bins, range, density, weights, split_every=split_every)
     return hist, edges[0], edges[1]

@@ -60,9 +60,8 @@ class GroupSpec:
             results: dict[str, np.ndarray] = {}
             for k, output in enumerate(_outputs(column)):
                 array = found[f"{c}s{k}"]
-                for field in output.statistics:
-                    if field:
-                        results[field] = array[field] if array.dtype.names else array
+                fields = [array[field] for field in array.dtype.names or ()] or [array]
+                results |= {each: part for each, part in zip(output.statistics, fields, strict=True) if each}
             if "var" in results:
                 variance = results["var"]
                 results |= {"var": variance.astype(column.result), "std": np.sqrt(variance).astype(column.result)}
