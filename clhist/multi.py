@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import pyopencl as cl
@@ -100,8 +101,8 @@ class MultiAccumulator:
         Parameters
         ----------
         *args, size
-            As of `Accumulator.add`. Device arrays go to the device that they are on; those of several devices are
-            computed at the same time by `extend`.
+            As of `Accumulator.add`. Device arrays go to the device that they are on, which is not waited for: several
+            devices compute at the same time.
 
         Raises
         ------
@@ -115,7 +116,7 @@ class MultiAccumulator:
         RuntimeWarning
             If a device failed and others did its work.
         """
-        self._pool.run(self._pieces(args, size))
+        self._run(self._pieces(args, size))
 
     def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> None:
         """Add chunk after chunk; several are computed at the same time.
@@ -144,7 +145,7 @@ class MultiAccumulator:
                 done += piece.size
                 report(done, total)
 
-            self._pool.run(pieces(), taken)
+            self._run(pieces(), taken)
 
     def result(self) -> Any:
         """Return the histogram of all that has been added; more can be added then.
@@ -155,16 +156,19 @@ class MultiAccumulator:
             With several operators a tuple, or a dict if they are a mapping.
         """
         check_process()
+        self._settle()
         return self._whole.result()
 
     def partial(self) -> Partial:
         """Return the accumulators of all that has been added and merged, and of `dest`; see `Accumulator.partial`."""
+        self._settle()
         self._owned = False
         return self._whole
 
     def merge(self, other: Accumulator | MultiAccumulator | Partial) -> None:
         """Add what another accumulator has been given, or what its `partial` returned; see `Accumulator.merge`."""
         part = other if isinstance(other, Partial) else other.partial()
+        self._settle()
         self._whole = combined(self._whole, part, "other")
         self._owned = True
 
@@ -181,6 +185,27 @@ class MultiAccumulator:
         self._position += whole.size
         return whole.parts()
 
+    def _run(self, pieces: Iterable[Piece], taken: Callable[[Piece], None] = lambda piece: None) -> None:
+        """Compute pieces: of device arrays where they are, which no other device could, and others by the pool."""
+        for on_device, run in groupby(pieces, lambda piece: piece.on_device):
+            if not on_device:
+                self._settle()  # what a device holds of its own arrays would be lost with it
+                self._pool.run(run, taken)
+                continue
+            for piece in run:
+                device = next(each for each in self._devices if each.takes(piece))
+                device.holds_arrays = True
+                device.accumulator.feed(piece)
+                self._size += piece.size
+                taken(piece)
+
+    def _settle(self) -> None:
+        """Wait for what devices compute of their own arrays, and take it from them."""
+        for device in self._devices:
+            if device.holds_arrays:
+                device.holds_arrays = False
+                self._collect(device.give(), ())
+
     def _collect(self, part: Partial, pieces: Sequence[Piece]) -> None:
         self._whole = combined(self._whole, part, "partial", in_place=self._owned)
         self._owned = True
@@ -192,6 +217,7 @@ class _Device:
 
     def __init__(self, accumulator: Accumulator) -> None:
         self.accumulator = accumulator
+        self.holds_arrays = False
         self.name = device_name(accumulator.queue)
 
     def takes(self, piece: Piece) -> bool:

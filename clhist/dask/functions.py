@@ -11,16 +11,11 @@ import numpy as np
 
 import clhist
 from clhist import operators
-from clhist.binning.counts import densities
 from clhist.binning.host import numpy_edges, numpy_histogramdd
 from clhist.binning.inputs import range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
-from clhist.engine.outputs import Outputs
-from clhist.operators.operator import Operator
 from clhist.partial import Partial, merge
-from clhist.spec import Spec
-
-_COUNT = operators.add(np.int64)
+from clhist.parts import counts_part, histogram_part, merge_padded, of_edges, partial_of
 
 
 def bincount(
@@ -70,7 +65,7 @@ def bincount(
         raise TypeError("max_abs: expected the largest |weight|, for sums that are reproducible; got none")
     blocks = blocks_of(x=x, weights=weights)
     limit = max_abs if reproducible and weights is not None else None
-    whole = tree([task(_counts)(*row, minlength, limit) for row in blocks.rows], _merge_padded, split_every)
+    whole = tree([task(_counts)(*row, minlength, limit) for row in blocks.rows], merge_padded, split_every)
     dtype = np.dtype(np.int64 if weights is None else np.float64)
     return as_array(task(_first)(whole, minlength), (minlength or np.nan,), dtype)
 
@@ -134,7 +129,7 @@ def histogram(
     parts = [task(_binned)(block, weight, bins, range) for block, weight in blocks.rows]
     whole = tree(parts, merge, split_every)
     result = np.dtype(np.float64) if density else np.dtype(np.int64) if weights is None else weights.dtype
-    return as_array(task(_of_edges)(whole, edges, density, result), (number,), result), edges
+    return as_array(task(of_edges)(whole, edges, density, result), (number,), result), edges
 
 
 def histogramdd(
@@ -198,7 +193,7 @@ def histogramdd(
         edges = list(numpy_histogramdd(np.zeros((1, dims), dtype), each, range)[1])
     tasks = [task(_binned_dd)(row[:-1], row[-1], each, range) for row in of_points]
     whole = tree(tasks, merge, split_every)
-    return as_array(task(_of_edges)(whole, edges, density, np.dtype(np.float64)), tuple(numbers), np.float64), edges
+    return as_array(task(of_edges)(whole, edges, density, np.dtype(np.float64)), tuple(numbers), np.float64), edges
 
 
 def histogram2d(
@@ -248,33 +243,11 @@ def _blocks_with_weights(points: dict[str, Any], weights: Any) -> list[tuple[Any
 
 
 def _counts(x: Any, weights: Any, minlength: int, max_abs: float | None) -> Partial:
-    x, weights = on_host(x), on_host(weights)
-    if max_abs is not None:
-        number = max(minlength, int(x.max(initial=0)) + 1)
-        if x.min(initial=0) < 0:
-            raise ValueError("'list' argument must have no negative elements")
-        return Spec(operators.reproducible_add(np.float64, max_abs, count=2**40), number).partial(x, weights)
-    found = clhist.bincount(x, weights, minlength)
-    return _partial_of(_COUNT if weights is None else operators.add(np.float64), found, x.size)
+    return counts_part(np.asarray(x), on_host(weights), minlength, max_abs)
 
 
-def _partial_of(operator: Operator, sums: np.ndarray, size: int) -> Partial:
-    """Return sums as a partial result."""
-    return Partial(Outputs.of(operator), (sums.astype(operator.dtype, copy=False),), size, size)
-
-
-def _merge_padded(parts: Sequence[Partial]) -> Partial:
-    """Merge partial results of different numbers of bins, as if all had the most."""
-    most = max(part.arrays[0].size for part in parts)
-    return merge(_padded(part, most) for part in parts)
-
-
-def _padded(part: Partial, number: int) -> Partial:
-    (array,), (operator,) = part.arrays, part.outputs.operators
-    if array.size == number:
-        return part
-    more = np.full(number - array.size, operator.neutral, operator.accumulator)
-    return Partial(part.outputs, (np.concatenate([array, more]),), part.size, part.values, part.positions)
+def _binned(a: Any, weights: Any, bins: Any, ends: Any) -> Partial:
+    return histogram_part(np.asarray(a), on_host(weights), bins, ends)
 
 
 def _first(whole: Partial, number: int) -> Any:
@@ -287,33 +260,11 @@ def _first(whole: Partial, number: int) -> Any:
     return found
 
 
-def _binned(a: Any, weights: Any, bins: Any, ends: Any) -> Partial:
-    a, weights = np.asarray(a), _widened(weights)
-    counts, _ = clhist.histogram(a, bins, ends, weights=weights)
-    return _partial_of(_COUNT if weights is None else operators.add(counts.dtype), counts, a.size)
-
-
 def _binned_dd(points: Sequence[Any], weights: Any, bins: Any, ranges: Any) -> Partial:
     sample = [np.asarray(each) for each in points]
     given = sample[0] if len(sample) == 1 and sample[0].ndim == 2 else sample
     counts, _ = clhist.histogramdd(given, bins, ranges, weights=on_host(weights))
-    return _partial_of(operators.add(np.float64), counts, len(sample[0]))
-
-
-def _widened(weights: Any) -> Any:
-    """Return weights in the type in which they are summed, until the last sum is converted."""
-    if weights is None:
-        return None
-    weights = np.asarray(weights)
-    return weights.astype({"f": np.float64, "c": np.complex128}.get(weights.dtype.kind, np.int64), copy=False)
-
-
-def _of_edges(whole: Partial, edges: Any, density: bool | None, dtype: np.dtype) -> Any:
-    found = whole.result()
-    if density:
-        found = densities(found, [edges] if isinstance(edges, np.ndarray) else edges, None)
-    with np.errstate(over="ignore"):
-        return found.astype(dtype)
+    return partial_of(operators.add(np.float64), counts, len(sample[0]))
 
 
 def _extents(points: Sequence[Any], dims: int | None) -> Any:
