@@ -140,6 +140,8 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
     ValueError
         If `dtype` cannot hold `value`, such as -1 for an unsigned integer or a tuple of another length for a struct.
     """
+    if type(value) is dtype.type and dtype.names is None:
+        return value
     wrong = f"{argument}: {value!r} does not fit {dtype}"
     try:
         with np.errstate(all="ignore"):

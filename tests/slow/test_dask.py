@@ -1,10 +1,13 @@
-"""Dask collections: every function against NumPy or the one-process result, on one thread and on clusters of processes."""
+"""Dask collections: every function against NumPy or the one-process result, on one thread and on clusters."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,7 +80,7 @@ def test_histogram(bins, ends, arrays, lazy):
     ):
         same(computed(clhist.histogram(given, bins, ends))[0], np.histogram(data, bins, ends)[0], strict=True)
         same(computed(clhist.histogram(given, bins, ends))[1], np.histogram(data, bins, ends)[1], strict=True)
-    x, w, f = arrays
+    _, w, f = arrays
     known, given = np.isfinite(f), da.from_array(f[np.isfinite(f)], chunks=9_999)
     h, edges = clhist.histogram(given, bins, ends)
     assert h.shape == (len(np.histogram_bin_edges(f[known], bins, ends)) - 1,)
@@ -245,21 +248,16 @@ def _slow(block):
     return block
 
 
-@pytest.fixture(scope="module")
-def client():
-    # A worker each way of the choice of devices: PoCL and Intel's are both of one thread then.
-    with (
-        dask.config.set({"distributed.worker.daemon": False}),
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as found,
-    ):
-        yield found
+def cluster_of(workers):
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_killed_worker_changes_nothing(client, arrays):
+def test_a_killed_worker_changes_nothing(arrays):
     x = np.tile(arrays[0], 8)
-    with dask.config.set(scheduler=client):
+    with cluster_of(2) as cluster, distributed.Client(cluster) as client:
         assert len(on_dask.use_devices(client)) == 2
         lazy = da.from_array(x, chunks=20_000).map_blocks(_slow)
         for minlength in (100, 100_000):
@@ -271,12 +269,49 @@ def test_a_killed_worker_changes_nothing(client, arrays):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_eight_workers(arrays, lazy):
-    x, w, f = arrays
-    cluster = distributed.LocalCluster(n_workers=8, threads_per_worker=1, processes=True, dashboard_address=None)
-    with cluster, distributed.Client(cluster) as client, dask.config.set(scheduler=client):
+def test_eight_workers(arrays):
+    x, w, _ = arrays
+    with cluster_of(8) as cluster, distributed.Client(cluster) as client:
         dx, dw = (da.from_array(array, chunks=1_250) for array in (x, w))
         expected = clhist.reduce_by_index(100, np.add, x, w, reproducible=True)
-        same(clhist.reduce_by_index(100, np.add, dx, dw, reproducible=True).compute(), expected)
-        found = clhist.reduce_by_index(100, "argmax", dx, dw).compute()
-        same(found, clhist.reduce_by_index(100, "argmax", x, w))
+        found = clhist.reduce_by_index(100, np.add, dx, dw, reproducible=True)
+        same(client.compute(found).result(timeout=100), expected)
+        found = clhist.reduce_by_index(100, "argmax", dx, dw)
+        same(client.compute(found).result(timeout=100), clhist.reduce_by_index(100, "argmax", x, w))
+
+
+MAKE = """
+import sys, numpy as np, clhist
+from clhist.selftest.cases import CASES, PRODUCTS, problem
+print(clhist.default_queue().device.platform.name)
+for name, case in sorted((CASES | PRODUCTS).items()):
+    bins, values, _ = problem(name)
+    clhist.Spec(case.operator, 37).partial(bins[:1000], values[:1000], start=0).save(f"{sys.argv[-1]}/{name}.npz")
+"""
+
+
+def test_partial_results_of_two_runtimes_in_two_processes(tmp_path):
+    """PoCL's and Intel's, by files: without pickles, and without code."""
+    runtimes = [None, str(Path(sys.prefix) / "lib" / "libintelocl.so")]
+    if os.environ.get("OCL_ICD_VENDORS"):
+        runtimes.reverse()
+    here = clhist.default_queue().device.platform.name
+    environment = {**os.environ, "OCL_ICD_VENDORS": runtimes[1] or ""}
+    if not environment["OCL_ICD_VENDORS"]:
+        del environment["OCL_ICD_VENDORS"]
+    run = subprocess.run(
+        [sys.executable, "-c", MAKE, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    if run.stdout.strip() == here:
+        pytest.skip("there is one OpenCL runtime")
+    for name, case in (CASES | PRODUCTS).items():
+        bins, values, check = problem(name)
+        spec = clhist.Spec(case.operator, 37)
+        own = spec.partial(bins[1000:], values[1000:], start=1000)
+        check(spec.result(clhist.merge([own, spec.load(tmp_path / f"{name}.npz")])))
