@@ -6,7 +6,7 @@ because a worker was killed, changes nothing in the result.
 Dask must be installed: ``pip install clhist[dask]``.
 """
 
-from clhist.dask.devices import use_devices
+from clhist.dask.devices import take_device, use_devices
 from clhist.dask.filling import fill
 from clhist.dask.functions import bincount, histogram, histogram2d, histogramdd
 from clhist.dask.groups import GroupBy, group_by
@@ -22,5 +22,6 @@ __all__ = [
     "histogramdd",
     "reduce",
     "reduce_by_index",
+    "take_device",
     "use_devices",
 ]

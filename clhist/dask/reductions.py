@@ -7,6 +7,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from clhist.dask.shards import result_of, sharded
 from clhist.dask.tree import Blocks, as_array, blocks_of, check_pickles, on_host, task, tree
 from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
@@ -57,6 +58,7 @@ def reduce_by_index(
     max_abs: float | None = None,
     *,
     split_every: int | None = None,
+    shards: int | None = None,
 ) -> da.Array:
     """Combine each value into the bin of its index: `clhist.reduce_by_index` of Dask collections.
 
@@ -74,11 +76,14 @@ def reduce_by_index(
         As of `clhist.reduce_by_index`. Without it a pass over the values finds it.
     split_every : int, optional
         How many partial results one task merges.
+    shards : int, optional
+        Send the pairs to where their bins are, in so many ranges, instead of merging all bins: for more bins than a
+        device or a worker can hold, or than there are elements in a few blocks. See docs/scaling.md.
 
     Returns
     -------
     dask.array.Array of shape (H,)
-        Of the operator's dtype.
+        Of the operator's dtype; with `shards` a chunk each.
 
     Raises
     ------
@@ -103,6 +108,12 @@ def reduce_by_index(
             f"values: expected chunks of known sizes, since {operator.name} needs positions, got unknown ones; "
             "x.compute_chunk_sizes() finds them"
         )
+    if shards is not None:
+        if reproducible and max_abs is None and is_float_sum(operator):
+            raise TypeError("max_abs: expected the largest |value|, for sums that are reproducible in shards; got none")
+        if reproducible:
+            operator = reproducible_form(operator, max_abs, 2**40 if blocks.size is None else blocks.size + 1)
+        return sharded(operator, shape[0], blocks, shards, split_every, initial)
     if reproducible:
         if max_abs is None and is_float_sum(operator):
             sizes = [task(_magnitude)(values) for _, values in blocks.rows]
@@ -111,7 +122,7 @@ def reduce_by_index(
     else:
         spec = Spec(operator, shape)
     whole = partial_of(spec, blocks, split_every)
-    return as_array(task(_result)(spec, whole, initial), shape, operator.dtype)
+    return as_array(task(result_of)(spec, whole, initial), shape, operator.dtype)
 
 
 def partial_of(spec: Any, blocks: Blocks, split_every: int | None) -> Any:
@@ -125,14 +136,6 @@ def partial_of(spec: Any, blocks: Blocks, split_every: int | None) -> Any:
 
 def _partial(spec: Spec, start: int | None, *arrays: Any) -> Partial:
     return spec.partial(*(on_host(array) for array in arrays), start=start)
-
-
-def _result(spec: Spec, whole: Partial, initial: np.ndarray | None) -> Any:
-    if initial is not None:
-        held = spec.accumulator(dest=initial)
-        held.merge(whole)
-        return held.result()
-    return spec.result(whole)
 
 
 def _magnitude(values: Any) -> float:

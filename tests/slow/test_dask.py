@@ -147,6 +147,20 @@ def test_sums_that_are_reproducible_and_dest(arrays, lazy):
     same(clhist.reduce_by_index(np.arange(100), "sum", dx, dx).compute(), np.bincount(x, x) + np.arange(100))
 
 
+@pytest.mark.parametrize("op", ["sum", "argmax", "first", "count", "min"])
+@pytest.mark.parametrize("shards", [1, 3, 7])
+def test_shards(op, shards, arrays, lazy):
+    (x, _, _), (dx, _, _) = arrays, lazy
+    keys, lazy_keys = x * 13 - 20, dx * 13 - 20
+    found = on_dask.reduce_by_index(1000, op, lazy_keys, dx, shards=shards, split_every=2)
+    assert len(found.chunks[0]) == shards
+    same(found.compute(), clhist.reduce_by_index(1000, op, keys, x), strict=True)
+    dest = np.arange(1000)
+    if op == "sum":
+        found = on_dask.reduce_by_index(dest, op, lazy_keys, dx, shards=shards)
+        same(found.compute(), clhist.reduce_by_index(dest, op, keys, x), strict=True)
+
+
 def test_group_by(arrays, lazy):
     (x, w, f), (dx, dw, df) = arrays, lazy
     found, expected = clhist.group_by(dx, 101), clhist.group_by(x, 101)
