@@ -101,11 +101,10 @@ class Accumulator:
     ) -> None:
         check_process()
         self._counts = isinstance(operator, str) and operator == COUNT
-        unknown = choices.keys() - set(CHOICES) - {"memory_budget"}
-        if unknown:
+        forced: dict[str, Any] = dict(choices)
+        self._budget = forced.pop("memory_budget", None)
+        if unknown := forced.keys() - set(CHOICES):
             raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(CHOICES))} or memory_budget")
-        self._budget = choices.get("memory_budget")
-        forced: dict[str, Any] = {name: value for name, value in choices.items() if name != "memory_budget"}
         self._choices, self._race_factor = Choices(**forced), race_factor
         chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self.seek(start if start is None else integer("start", start, 0))
@@ -115,21 +114,20 @@ class Accumulator:
         if isinstance(engine, Engine):
             if dtype is not None:
                 raise TypeError(f"dtype: expected none, since the kernel's operators have theirs; got {dtype!r}")
-            self._outputs, self._queue = engine.outputs, queue_for(queue, engine.context)
-            self._profile = engine.profile_of(self._queue.device)
+            self._outputs, self.queue = engine.outputs, queue_for(queue, engine.context)
+            self._profile = engine.profile_of(self.queue.device)
         else:
             engine, self._outputs = None, Outputs.of(stream_operator(operator, dtype, dest))
-            self._queue = queue_for(queue)
-            self._profile = device_profile(self._queue.device)
+            self.queue = queue_for(queue)
+            self._profile = device_profile(self.queue.device)
         self._shapes = self._outputs.shapes(num_bins)
         # Accumulators go from call to call: the operators may not take another form in the next.
         self._forms = [held_form(each, cpu=self._profile.kind == "cpu") for each in self._outputs.operators]
         self._portable = portable_outputs(self._outputs)
         self._added: Partial | None = None  # what was merged, and counts that 32 bits could not go on with
         self._engine, self._first = None, None
-        self._emits = [1]
+        self._emits = [emits or 1 for emits in engine.output_emits] if engine is not None else [1]
         if engine is not None:
-            self._emits = [emits or 1 for emits in engine.output_emits]
             self._engine, self._first = engine.with_operators(self._forms), first_argument(engine, first_index)
         elif first_index is not None:
             raise TypeError(f"first_index: expected none, since there is no map; got {first_index!r}")
@@ -140,12 +138,12 @@ class Accumulator:
         self._held = self._empty()
         # A chunk is in all of several histograms or in none.
         self._spare = self._held if len(self._held) == 1 else self._empty()
-        self._chunks = Chunks(self._queue, chunk_bytes)
+        self._chunks = Chunks(self.queue, chunk_bytes)
         for form, given, held in zip(self._forms, dests, self._held, strict=True):
             self._combine(form, given, held, out_is_partial=True)
 
     def __repr__(self) -> str:
-        operators, device = ", ".join(map(str, self._outputs.operators)), self._queue.device.name.strip()
+        operators, device = ", ".join(map(str, self._outputs.operators)), self.queue.device.name.strip()
         return f"<Accumulator {operators}: {self._shapes} bins, {self.size:,} added, on {device}>"
 
     @property
@@ -216,8 +214,8 @@ class Accumulator:
         """
         self._check_device()
         if self._added is not None:
-            results = self.partial().results(self._queue)
-            placed = (cl_array.to_device(self._queue, each) if self._on_device else each for each in results)
+            results = self.partial().results(self.queue)
+            placed = (cl_array.to_device(self.queue, each) if self._on_device else each for each in results)
             return self._outputs.collect(list(placed))
         found = self._finished()
         for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
@@ -231,7 +229,7 @@ class Accumulator:
         Returns
         -------
         Partial
-            On the host. It can be pickled, saved, and merged by `merge` or `clhist.merge` on any other device.
+            On the host; it can be pickled, saved, and merged anywhere.
         """
         self._check_device()
         ranges = joined(self._ranges) if self._has_positions else None
@@ -245,8 +243,7 @@ class Accumulator:
         Parameters
         ----------
         other : Accumulator or Partial
-            Of the same operators and `num_bins`, and then left as it is; or what `partial` returned, here or anywhere.
-            What `dest` it was made with counts as well.
+            Of the same operators and `num_bins`, and left as it is. What `dest` it was made with counts as well.
 
         Raises
         ------
@@ -275,11 +272,6 @@ class Accumulator:
         self._position = position or 0
         self._has_positions = position is not None
 
-    @property
-    def queue(self) -> cl.CommandQueue:
-        """Where it runs."""
-        return self._queue
-
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
         """Return the arguments of `add`, checked; `position` is that of the first element if it is not the next."""
         self._check_device()
@@ -289,16 +281,16 @@ class Accumulator:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
             return self._pairs(*args)
         given, first, arguments = list(args), self._first, self._engine.arguments
-        if first is not None and len(args) == len(arguments) - 1:
+        if first is not None:
+            if len(args) != len(arguments) - 1:
+                names = ", ".join(a.name for a in arguments if a != first)
+                raise TypeError(f"add: expected {len(arguments) - 1} arguments ({names}), got {len(args)}")
             given.insert(arguments.index(first), 0)
-        elif first is not None:
-            names = ", ".join(a.name for a in arguments if a != first)
-            raise TypeError(f"add: expected {len(arguments) - 1} arguments ({names}), got {len(args)}")
         return self._chunks.check(self._engine, given, size, first, self._position)
 
     def feed(self, piece: Piece) -> None:
         """Add what `piece` returned, here or in an accumulator of the same arguments on another device."""
-        engine = piece.engine.on(self._queue.context).with_operators(self._forms)
+        engine = piece.engine.on(self.queue.context).with_operators(self._forms)
         for form, portable, emits in zip(self._forms, self._portable.operators, self._emits, strict=True):
             if portable.most_values == form.most_values:
                 size = piece.size + self._count
@@ -313,7 +305,7 @@ class Accumulator:
     def _check_device(self) -> None:
         """Raise in a process that was forked, or whose device was lost."""
         check_process()
-        lost.check_queue(self._queue)
+        lost.check_queue(self.queue)
 
     def _pairs(self, indices: Any, values: Any) -> Piece:
         """Return (index, value) pairs, checked."""
@@ -326,8 +318,8 @@ class Accumulator:
             arrays = values if isinstance(values, tuple) else ()
             common_kind([("indices", indices), *(("values", v) for v in arrays)])
             indices, values = leave_out(indices, values, of_indices, of_values)
-        spec = pair_spec(self._forms[0], indices, values, 1, self._queue.device, with_position)
-        engine = pair_engine(self._queue.context, replace(spec, from_first=with_position))
+        spec = pair_spec(self._forms[0], indices, values, 1, self.queue.device, with_position)
+        engine = pair_engine(self.queue.context, replace(spec, from_first=with_position))
         given = list(arguments_of(spec, indices, values, 0))
         if with_position and self._position + indices.size - 1 > np.iinfo(spec.operator.dtype["index"]).max:
             last = self._position + indices.size - 1
@@ -348,7 +340,7 @@ class Accumulator:
             size,
             outputs.like(self._held),
             outputs.like(self._spare),
-            self._queue,
+            self.queue,
             race_factor=self._race_factor,
             choices=self._choices,
             memory_budget=self._budget,
@@ -363,12 +355,12 @@ class Accumulator:
         return [outcome.event]
 
     def _combine(self, form: Operator, dest: Array | None, out: Array, **more: Any) -> None:
-        combine_arrays(self._queue, self._profile, form, dest, out, **more)
+        combine_arrays(self.queue, self._profile, form, dest, out, **more)
 
     def _finished(self) -> list[Array]:
         found = []
         for form, shape, held in zip(self._forms, self._shapes, self._held, strict=True):
-            found.append(empty(self._queue, shape, form.dtype, self._on_device))
+            found.append(empty(self.queue, shape, form.dtype, self._on_device))
             self._combine(form, held, found[-1], dest_is_partial=True)
         return found
 
@@ -377,7 +369,7 @@ class Accumulator:
         found = []
         for form, portable, held in zip(self._forms, self._portable.operators, self._held, strict=True):
             if form.lift == portable.lift and form.combine == portable.combine:
-                found.append(lost.fetched(held, self._queue).astype(portable.accumulator, copy=False))
+                found.append(lost.fetched(held, self.queue).astype(portable.accumulator, copy=False))
             else:  # what is held are values
                 found.append(np.empty(held.shape, portable.accumulator))
                 self._combine(portable, held, found[-1], out_is_partial=True)
@@ -391,7 +383,7 @@ class Accumulator:
 
     def _empty(self) -> list[Array]:
         pairs = zip(self._forms, self._shapes, strict=True)
-        return [empty(self._queue, shape, form.accumulator, True) for form, shape in pairs]
+        return [empty(self.queue, shape, form.accumulator, True) for form, shape in pairs]
 
     def _checked_dest(self, given: Any) -> list[Any]:
         """Return the initial contents of each output, checked; None where there are none."""
@@ -403,5 +395,5 @@ class Accumulator:
                 array = check_array(name, array, form.dtype, written=False, shape=shape)
                 check_dest(name, form)
             found.append(array)
-        check_context(zip(names, found, strict=True), self._queue.context)
+        check_context(zip(names, found, strict=True), self.queue.context)
         return found

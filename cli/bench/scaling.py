@@ -33,12 +33,15 @@ class Rates:
         Bytes per second between workers.
     task : float
         Seconds that the scheduler takes for a task, whatever it does; one at a time.
+    start : float
+        Seconds that a worker takes for a task beside its work.
     """
 
     elements: float
     merged: float
     sent: float
     task: float
+    start: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def predicted(job: Job, rates: Rates) -> float:
     def run(ready: float, seconds: float) -> float:
         nonlocal handed
         handed = max(handed, ready) + rates.task
-        end = max(heapq.heappop(free), handed) + seconds
+        end = max(heapq.heappop(free), handed) + rates.start + seconds
         heapq.heappush(free, end)
         return end
 
@@ -117,7 +120,7 @@ def predicted_shards(job: Job, rates: Rates, shards: int) -> float:
     tasks = blocks + shards * ceil(blocks / job.split_every) * 2
     sort = 8 * job.elements / job.workers / rates.elements  # of NumPy, beside a count by the device
     sent = pairs * (1 - 1 / job.workers) / rates.sent
-    return tasks * rates.task + sort + sent + job.elements / job.workers / rates.elements
+    return tasks * (rates.task + rates.start / job.workers) + sort + sent + job.elements / job.workers / rates.elements
 
 
 def worth_shards(job: Job, rates: Rates, shards: int) -> bool:
@@ -151,10 +154,23 @@ def measured_rates(client: Any, bins: int, block: int) -> Rates:
     merged = (8 << 20) / client.submit(merges, pure=False).result()
     idle = [dask.delayed(int, pure=False)(k) for k in range(200)]
     task = timed(lambda: client.compute(dask.delayed(sum)(idle)).result()) / 200
+    tiny = _tree(48, 1, 1)  # of tasks that do nothing, but do it as the others
+    around = timed(lambda: client.compute(tiny).result()) * len(client.run(int)) / 55
     payload = client.submit(np.ones, 4 << 20, pure=False)
     payload.result()
     sent = (32 << 20) / max(timed(lambda: payload.result()), 1e-6)
-    return Rates(elements, merged, sent, task)
+    return Rates(elements, merged, sent, task, around)
+
+
+def _tree(blocks: int, block: int, bins: int) -> Any:
+    """Return the number of bins that a tree of tasks has counted in."""
+    import dask
+
+    from clhist import merge
+    from clhist.dask.tree import tree
+
+    parts = [dask.delayed(_counted, pure=False)(k, block, bins) for k in range(blocks)]
+    return dask.delayed(len)(tree(parts, merge).arrays)
 
 
 _block: dict[tuple[int, int], np.ndarray] = {}
@@ -175,11 +191,7 @@ def _counted(number: int, block: int, bins: int) -> Any:
 @click.option("--block", type=int, default=1 << 20, help="Elements of a block.")
 def main(workers: tuple[int, ...], bins: tuple[int, ...], blocks: int, block: int) -> None:
     """Print predicted and measured seconds."""
-    import dask
     from distributed import Client, LocalCluster
-
-    from clhist import merge
-    from clhist.dask.tree import tree
 
     os.environ["POCL_MAX_PTHREAD_COUNT"] = "1"  # a worker is a thread
     click.echo(f"{'workers':>8}{'bins':>10}{'depth':>6}{'merged MB':>11}{'predicted s':>13}{'measured s':>12}")
@@ -190,13 +202,11 @@ def main(workers: tuple[int, ...], bins: tuple[int, ...], blocks: int, block: in
                 job = Job(blocks * block, each, number, block=block)
                 client.run(_counted, 0, block, each)
                 rates = measured_rates(client, each, block)
-                parts = [dask.delayed(_counted, pure=False)(k, block, each) for k in range(blocks)]
-                whole = tree(parts, merge)
-                client.compute(whole).result()
+                client.compute(_tree(blocks, block, each)).result()
                 seconds = []
                 for _ in range(3):
                     start = time.perf_counter()
-                    client.compute(dask.delayed(len)(whole.arrays)).result()
+                    client.compute(_tree(blocks, block, each)).result()
                     seconds.append(time.perf_counter() - start)
                 click.echo(
                     f"{number:8}{each:10,}{depth(job):6}{merged_bytes(job) / 1e6:11.1f}"

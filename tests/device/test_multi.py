@@ -31,11 +31,11 @@ def shares(monkeypatch):
     seen, fail, original = {}, {}, Accumulator._continue
 
     def spy(self, engine, given, size):
-        if self._queue in fail:
-            fail[self._queue] -= 1
-            if fail[self._queue] < 0:
+        if self.queue in fail:
+            fail[self.queue] -= 1
+            if fail[self.queue] < 0:
                 raise cl.RuntimeError("the device caught fire")
-        seen[self._queue] = seen.get(self._queue, 0) + size
+        seen[self.queue] = seen.get(self.queue, 0) + size
         return original(self, engine, given, size)
 
     monkeypatch.setattr(Accumulator, "_continue", spy)
