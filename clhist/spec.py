@@ -38,7 +38,7 @@ class Spec:
     num_bins : int, or tuple, sequence or mapping of them
         H, as in `HistogramKernel.__call__`.
     arguments, map, preamble, structs, options, emits
-        As of `HistogramKernel`. Without a map the data are indices and values.
+        As of `HistogramKernel`. Without a map, the data is indices and values.
     dtype : dtype-like, optional
         Of the values, for operators given by name or as ufuncs.
     first_index : str, optional
