@@ -55,9 +55,11 @@ def _grouped(
     of = group_by(keys, rows * groups)
     values = array.reshape(-1)
     found = getattr(of, statistic)(values, skipna=skipna)
+    if statistic in ("min", "max"):  # which are of the dtype of the values, as flox has them
+        found, dtype = found.astype(array.dtype, copy=False), None
     if fill_value is not None:
         number = of.count(values) if skipna else of.size()
-        empty = bool(fill_value) if found.dtype.kind == "b" else fill_value
+        empty = statistic in ("min", "all") if found.dtype.kind == "b" else fill_value
         found = np.where(number > 0, found, empty)
     found = found.reshape(*rest, groups)
     return found if dtype is None else found.astype(dtype, copy=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,9 @@ def count_by_workers(client: Any, rows: Rows, counts: Counts) -> int:
 
     Workers open the files by the same paths.
     """
+    asked = rows.columns, rows.weights, rows.condition, rows.dtypes
     futures = [
-        client.submit(_count, replace(rows, tables=(), progress=_nothing), str(table.path.absolute()), counts.empty())
-        for table in rows.tables
+        client.submit(_count, asked, str(table.path.absolute()), counts.empty(), pure=False) for table in rows.tables
     ]
     rows.total = rows.missing = rows.cut = inside = 0
     for done, future in enumerate(_in_turn(futures)):
@@ -96,17 +97,13 @@ def _in_turn(futures: Sequence[Any]) -> Iterator[Any]:
     yield from as_completed(futures)
 
 
-def _count(rows: Rows, path: str, counts: Counts) -> _Part:
+def _count(asked: tuple[Any, ...], path: str, counts: Counts) -> _Part:
     """Count one file, in a worker."""
-    from pathlib import Path
-
-    here = replace(rows, tables=(open_table(Path(path)),), dtypes=rows.dtypes)
+    columns, weights, condition, dtypes = asked
+    rows = Rows((open_table(Path(path)),), columns, weights, None, None, condition, lambda part: None)
+    rows.dtypes = dtypes
     inside = 0
-    for piece in here.pieces():
+    for piece in rows.pieces():
         counts.add(piece, 1)
         inside += int(np.count_nonzero(within(piece, counts.edges)))
-    return _Part(counts.total, np.array([here.total, here.missing, here.cut, inside]))
-
-
-def _nothing(part: float) -> None:
-    pass
+    return _Part(counts.total, np.array([rows.total, rows.missing, rows.cut, inside]))
