@@ -53,6 +53,7 @@ def test_sums(queues, pairs, shares):
     assert set(shares[0]) == set(queues)
 
 
+@pytest.mark.slow
 def test_positions_and_several_histograms(queues, rng):
     code = "EMIT_best(k[i], ((value_best_t){x[i], first + i})); EMIT_n(k[i], 1)"
     kernel = HistogramKernel(
@@ -71,7 +72,7 @@ def test_positions_and_several_histograms(queues, rng):
     assert accumulator.partial().positions == ((5, 20_005),)
 
 
-@pytest.mark.parametrize("after", [0, 1, 5])
+@pytest.mark.parametrize("after", [1, pytest.param(0, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
 def test_a_device_that_fails_is_left_out_and_nothing_is_lost_or_counted_twice(after, queues, pairs, shares):
     indices, values, expected = pairs
     shares[1][queues[1]] = after
@@ -111,6 +112,7 @@ def test_device_arrays_go_where_they_are(queues, pairs, shares):
     assert accumulator.size == 60_002
 
 
+@pytest.mark.slow
 def test_what_an_iterator_raises_leaves_what_came_before(queues, pairs):
     indices, values, expected = pairs
     accumulator = MultiAccumulator(SUM, 40, queues=queues, chunk_bytes=4096)
@@ -132,6 +134,7 @@ def test_what_an_iterator_raises_leaves_what_came_before(queues, pairs):
     np.testing.assert_array_equal(accumulator.result(), expected)
 
 
+@pytest.mark.slow
 def test_progress(queues, pairs):
     seen = []
     accumulator = MultiAccumulator(SUM, 40, queues=queues, chunk_bytes=65536)
@@ -142,6 +145,7 @@ def test_progress(queues, pairs):
         accumulator.extend([], progress=3)
 
 
+@pytest.mark.slow
 def test_merge_and_devices(queues, pairs):
     indices, values, expected = pairs
     accumulator = MultiAccumulator(SUM, 40)

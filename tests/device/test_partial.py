@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from covering import mostly_slow
 
 import clhist
 from clhist import Operator, Partial, Spec, operators
@@ -21,7 +22,7 @@ def part(**options):
     return SUMS.partial(np.array([0, 1, 1, 7, -1]), np.array([5, 6, 7, 8, 9]), **options)
 
 
-@pytest.mark.parametrize("name", sorted(CASES | PRODUCTS))
+@pytest.mark.parametrize("name", mostly_slow(sorted(CASES | PRODUCTS), 5))
 def test_parts_of_cpus_and_gpus_are_one(name, tmp_path, cpu_like, gpu_like):
     bins, values, check = problem(name)
     spec = Spec((CASES | PRODUCTS)[name].operator, 37)
@@ -136,6 +137,7 @@ def test_counts_of_eight_billion_elements():
     assert (whole.size, spec.result(whole).tolist()) == (2**33, [2**33, 0, 0])
 
 
+@pytest.mark.slow
 def test_functions_over_several_devices(queue, other_queue, rng, monkeypatch):
     monkeypatch.setattr("clhist.parts._CHUNK_BYTES", 4096)
     devices = [queue, other_queue]
