@@ -24,14 +24,17 @@ from clhist.groupby import GroupBy, group_by
 from clhist.hardware.profile import Profile, named_profile
 from clhist.histogram import digitize, histogram, histogram2d, histogram_bin_edges, histogramdd
 from clhist.kernel import HistogramKernel
+from clhist.multi import MultiAccumulator
 from clhist.opencl.device import default_queue, device_profile
 from clhist.opencl.memory import free_scratch
 from clhist.operators.operator import Operator
+from clhist.partial import Partial, merge
 from clhist.planning.plan import Plan
 from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sweeps import plan, plan_sweeps
 from clhist.race_factor import RaceFactor
 from clhist.reduce import reduce_by_index
+from clhist.spec import Spec
 
 __all__ = [
     "Accumulator",
@@ -42,13 +45,16 @@ __all__ = [
     "GroupBy",
     "Histogram",
     "HistogramKernel",
+    "MultiAccumulator",
     "NoDeviceError",
     "Operator",
+    "Partial",
     "Plan",
     "Problem",
     "Profile",
     "ProfileError",
     "RaceFactor",
+    "Spec",
     "UnsupportedError",
     "__version__",
     "bincount",
@@ -61,6 +67,7 @@ __all__ = [
     "histogram2d",
     "histogram_bin_edges",
     "histogramdd",
+    "merge",
     "named_profile",
     "ndimage",
     "operators",

@@ -11,10 +11,10 @@ from typing import Any, Unpack
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 
 from clhist.codegen.arguments import integer
-from clhist.codegen.maps import Argument
-from clhist.engine.chunks import Chunks
+from clhist.engine.chunks import Chunks, Piece
 from clhist.engine.engine import Engine, check_number
 from clhist.engine.given import Call, queue_for
 from clhist.engine.outputs import Outputs
@@ -22,19 +22,21 @@ from clhist.engine.partials import combine_arrays
 from clhist.engine.plain import arguments_of, as_indices, checked_values, pair_engine, pair_spec
 from clhist.engine.progress import Progress, reporter
 from clhist.engine.results import check_dest
+from clhist.engine.streams import first_argument, held_form, stream_operator
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, empty
 from clhist.opencl.device import device_profile
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.operators.fixed_point import check_range
-from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
+from clhist.operators.names import COUNT
 from clhist.operators.operator import Operator
+from clhist.partial import Partial, combined, joined, merge, portable_outputs
 from clhist.planning.problem import CHOICES, Choices
 from clhist.race_factor import run
 from clhist.typing import NumBins, RaceFactorMode, StreamChoices
 
-_CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 64 << 20
 
 
 class Accumulator:
@@ -60,8 +62,9 @@ class Accumulator:
     first_index : str, optional
         The scalar argument of the kernel's map that gets the position in the stream of the element 0 of a chunk, so
         that ``first + i`` is the position of an element. It is left out of what is added.
-    start : int
-        The position of the first element, for a stream that is a later part of another.
+    start : int, optional
+        The position of the first element, 0 by default, for a stream that is a later part of another. Where it is
+        given, partial results say which positions they have, and those that have the same are not merged.
     **choices
         `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks` and `memory_budget` of
         `HistogramKernel.__call__`.
@@ -90,70 +93,63 @@ class Accumulator:
         dtype: Any = None,
         dest: Any = None,
         queue: cl.CommandQueue | None = None,
-        chunk_bytes: int = _CHUNK_BYTES,
+        chunk_bytes: int = CHUNK_BYTES,
         race_factor: float | RaceFactorMode = 1.0,
         first_index: str | None = None,
-        start: int = 0,
+        start: int | None = None,
         **choices: Unpack[StreamChoices],
     ) -> None:
         check_process()
         self._counts = isinstance(operator, str) and operator == COUNT
-        unknown = choices.keys() - set(CHOICES) - {"memory_budget"}
-        if unknown:
+        forced: dict[str, Any] = dict(choices)
+        self._budget = forced.pop("memory_budget", None)
+        if unknown := forced.keys() - set(CHOICES):
             raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(CHOICES))} or memory_budget")
-        self._budget = choices.get("memory_budget")
-        forced: dict[str, Any] = {name: value for name, value in choices.items() if name != "memory_budget"}
         self._choices, self._race_factor = Choices(**forced), race_factor
         chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
-        self._position = self._start = integer("start", start, 0)
-        self._merged = 0
-        engine = getattr(operator, "engine", None)  # of a kernel; an operator has none
+        self.seek(start if start is None else integer("start", start, 0))
+        self._size = self._count = 0  # elements that were added, and those that are held
+        self._ranges: list[tuple[int, int]] = []
+        engine = operator if isinstance(operator, Engine) else getattr(operator, "engine", None)  # an operator has none
         if isinstance(engine, Engine):
             if dtype is not None:
                 raise TypeError(f"dtype: expected none, since the kernel's operators have theirs; got {dtype!r}")
-            self._outputs, self._queue = engine.outputs, queue_for(queue, engine.context)
-            self._profile = engine.profile_of(self._queue.device)
+            self._outputs, self.queue = engine.outputs, queue_for(queue, engine.context)
+            self._profile = engine.profile_of(self.queue.device)
         else:
-            engine, self._outputs = None, Outputs.of(_operator(operator, dtype, dest))
-            self._queue = queue_for(queue)
-            self._profile = device_profile(self._queue.device)
+            engine, self._outputs = None, Outputs.of(stream_operator(operator, dtype, dest))
+            self.queue = queue_for(queue)
+            self._profile = device_profile(self.queue.device)
         self._shapes = self._outputs.shapes(num_bins)
         # Accumulators go from call to call: the operators may not take another form in the next.
-        shared = self._profile.kind != "cpu"
-        self._forms = [each.fixed(shared=shared) for each in self._outputs.operators]
+        self._forms = [held_form(each, cpu=self._profile.kind == "cpu") for each in self._outputs.operators]
+        self._portable = portable_outputs(self._outputs)
+        self._added: Partial | None = None  # what was merged, and counts that 32 bits could not go on with
         self._engine, self._first = None, None
-        self._emits = [1]
+        self._emits = [emits or 1 for emits in engine.output_emits] if engine is not None else [1]
         if engine is not None:
-            self._emits = [emits or 1 for emits in engine.output_emits]
-            self._engine, self._first = engine.with_operators(self._forms), _first_argument(engine, first_index)
+            self._engine, self._first = engine.with_operators(self._forms), first_argument(engine, first_index)
         elif first_index is not None:
             raise TypeError(f"first_index: expected none, since there is no map; got {first_index!r}")
         elif len(self._shapes[0]) > 1:
             raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
-        dests = [None] * len(self._forms)
-        if dest is not None:
-            dests = self._checked("dest", dest, [form.dtype for form in self._forms])
-            for label, form, given in zip(self._outputs.labels, self._forms, dests, strict=True):
-                if given is not None:
-                    check_dest(f"dest{label}", form)
+        dests = [None] * len(self._forms) if dest is None else self._checked_dest(dest)
         self._on_device = False
         self._held = self._empty()
         # A chunk is in all of several histograms or in none.
         self._spare = self._held if len(self._held) == 1 else self._empty()
-        self._chunks = Chunks(self._queue, chunk_bytes)
+        self._chunks = Chunks(self.queue, chunk_bytes)
         for form, given, held in zip(self._forms, dests, self._held, strict=True):
             self._combine(form, given, held, out_is_partial=True)
 
     def __repr__(self) -> str:
-        operators = ", ".join(map(str, self._outputs.operators))
-        return (
-            f"<Accumulator {operators}: {self._shapes} bins, {self.size:,} added, on {self._queue.device.name.strip()}>"
-        )
+        operators, device = ", ".join(map(str, self._outputs.operators)), self.queue.device.name.strip()
+        return f"<Accumulator {operators}: {self._shapes} bins, {self.size:,} added, on {device}>"
 
     @property
     def size(self) -> int:
         """How many elements, each an `i` of the map or an index, have been added."""
-        return self._position - self._start
+        return self._size
 
     def add(self, *args: Any, size: int | None = None) -> None:
         """Add a chunk of the stream.
@@ -172,8 +168,8 @@ class Accumulator:
             If an argument is wrong; it is named, and nothing is added. So too if NumPy arrays are larger than
             `chunk_bytes` and the map uses `i` other than for their elements, unless there is a `first_index`.
         OverflowError
-            If a bin may have more values then than its operator can take, such as 2^32 of `clhist.operators.count`;
-            nothing is added.
+            If a bin may have more values then than its operator can take, such as those of
+            `clhist.operators.reproducible_add`; nothing is added. Counts go on in 64 bits.
         MemoryError
             If the device has no room. Chunks before this one stay added; `size` says how many elements.
 
@@ -183,19 +179,7 @@ class Accumulator:
         go whole with each chunk. Device arrays are not split. When `add` returns, NumPy arrays may be changed.
         If anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for.
         """
-        self._check_device()
-        if self._engine is None:
-            if len(args) != 2 or size is not None:
-                raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
-            self._add(*self._pairs(*args))
-            return
-        given, first, arguments = list(args), self._first, self._engine.arguments
-        if first is not None and len(args) == len(arguments) - 1:
-            given.insert(arguments.index(first), 0)
-        elif first is not None:
-            names = ", ".join(a.name for a in arguments if a != first)
-            raise TypeError(f"add: expected {len(arguments) - 1} arguments ({names}), got {len(args)}")
-        self._add(self._engine, given, first, size)
+        self.feed(self.piece(args, size))
 
     def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> None:
         """Add chunk after chunk.
@@ -213,11 +197,11 @@ class Accumulator:
         total = None if total is None else integer("total", total, 0)
         if not isinstance(progress, bool) and not callable(progress):
             raise TypeError(f"progress: expected a bool or a callable, got {progress!r}")
-        before = self._position
+        before = self._size
         with reporter(total, progress) as report:
             for given in iterable:
                 self.add(*(given if isinstance(given, tuple) else (given,)))
-                report(self._position - before, total)
+                report(self._size - before, total)
 
     def result(self) -> Any:
         """Return the histogram of all that has been added; more can be added then.
@@ -229,71 +213,102 @@ class Accumulator:
             dict if they are a mapping.
         """
         self._check_device()
-        found = self._finished(self._on_device)
+        if self._added is not None:
+            results = self.partial().results(self.queue)
+            placed = (cl_array.to_device(self.queue, each) if self._on_device else each for each in results)
+            return self._outputs.collect(list(placed))
+        found = self._finished()
         for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
             if not self._on_device and form.largest is not None:
                 check_range(label, form, result)
         return self._outputs.collect(found)
 
-    def partial(self) -> Any:
-        """Return the accumulators as they are: what `merge` takes, for as many values as there may be.
+    def partial(self) -> Partial:
+        """Return the accumulators of all that has been added and merged, and of `dest`; they can go anywhere.
 
         Returns
         -------
-        numpy.ndarray of shape (num_bins,)
-            Of the operator's accumulators' dtype; on devices other than CPUs that of a form of it which hardware
-            updates better. With several operators a tuple, or a dict if they are a mapping.
+        Partial
+            On the host; it can be pickled, saved, and merged anywhere.
         """
         self._check_device()
-        return self._outputs.collect([lost.fetched(held, self._queue) for held in self._held])
+        ranges = joined(self._ranges) if self._has_positions else None
+        values = self._count * max(self._emits)
+        own = Partial(self._portable, self._portable_arrays(), self._count, values, ranges)
+        return own if self._added is None else merge([own, self._added])
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Accumulator | Partial) -> None:
         """Add what another accumulator has been given, on whatever device; `size` stays as it is.
 
         Parameters
         ----------
-        other : Accumulator or array
-            Of the same operators and `num_bins`, and then left as it is; or what `partial` returned. What `dest` it was
-            made with counts as well.
+        other : Accumulator or Partial
+            Of the same operators and `num_bins`, and left as it is. What `dest` it was made with counts as well.
 
         Raises
         ------
         TypeError, ValueError
-            If it is of other operators or another number of bins; nothing is added then.
+            If it is of other operators, another number of bins, or the same positions; nothing is added then.
         OverflowError
-            If a bin may have more values then than its operator can take; of arrays it is not known how many there are.
+            If a bin may have more values then than its operator can take.
         """
         self._check_device()
-        merged = self._merged
-        if not isinstance(other, Accumulator):
-            partials = self._checked("other", other, [form.accumulator for form in self._forms])
-        else:
-            merged += other.size + other._merged
-            for what in ("operators", "names"):
-                own, its = getattr(self._outputs, what), getattr(other._outputs, what)
-                if own != its:
-                    raise ValueError(f"other: expected an Accumulator of the {what} {own}, got one of {its}")
-            if other._shapes != self._shapes:
-                raise ValueError(f"other: expected an Accumulator of {self._shapes} bins, got {other._shapes}")
-            if other._forms != self._forms:
-                partials = self._lifted_from(other)
-            elif other._queue.context == self._queue.context:
-                partials = other._held
-            else:
-                partials = [lost.fetched(held, other._queue) for held in other._held]
-        for form, emits in zip(self._forms, self._emits, strict=True):
-            check_number(form, (self.size + merged) * emits)
-        for form, given, held in zip(self._forms, partials, self._held, strict=True):
-            self._combine(form, held, held, dest_is_partial=True, out_is_partial=True, more=given)
-        self._merged = merged
+        part = other.partial() if isinstance(other, Accumulator) else other
+        if not isinstance(part, Partial):
+            raise TypeError(f"other: expected an Accumulator or a clhist.Partial, got {type(other).__name__}")
+        part.check(self._portable, self._shapes, "other")
+        self._added = combined(self.partial(), part, "other")
+        self._clear()
+
+    def take(self) -> Partial:
+        """Return `partial`, and hold nothing any more; `size` stays as it is."""
+        part = self.partial()
+        self._added = None
+        self._clear()
+        return part
+
+    def seek(self, position: int | None) -> None:
+        """Let the next chunk begin at this position of the stream, if it has one; what is held must have been taken."""
+        self._position = position or 0
+        self._has_positions = position is not None
+
+    def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
+        """Return the arguments of `add`, checked; `position` is that of the first element if it is not the next."""
+        self._check_device()
+        self._position = self._position if position is None else position
+        if self._engine is None:
+            if len(args) != 2 or size is not None:
+                raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
+            return self._pairs(*args)
+        given, first, arguments = list(args), self._first, self._engine.arguments
+        if first is not None:
+            if len(args) != len(arguments) - 1:
+                names = ", ".join(a.name for a in arguments if a != first)
+                raise TypeError(f"add: expected {len(arguments) - 1} arguments ({names}), got {len(args)}")
+            given.insert(arguments.index(first), 0)
+        return self._chunks.check(self._engine, given, size, first, self._position)
+
+    def feed(self, piece: Piece) -> None:
+        """Add what `piece` returned, here or in an accumulator of the same arguments on another device."""
+        engine = piece.engine.on(self.queue.context).with_operators(self._forms)
+        for form, portable, emits in zip(self._forms, self._portable.operators, self._emits, strict=True):
+            if portable.most_values == form.most_values:
+                size = piece.size + self._count
+                check_number(form, size * emits + (0 if self._added is None else self._added.values))
+            else:  # which goes on in 64 bits after each chunk, if it must
+                check_number(form, min(piece.size, piece.step) * emits)
+        piece.check_position()
+        self._position = piece.position
+        self._on_device = piece.on_device
+        self._chunks.feed(piece.of(engine), lambda given, length: self._continue(engine, given, length))
 
     def _check_device(self) -> None:
         """Raise in a process that was forked, or whose device was lost."""
         check_process()
-        lost.check_queue(self._queue)
+        lost.check_queue(self.queue)
 
-    def _pairs(self, indices: Any, values: Any) -> tuple[Engine, list[Any], Argument | None, int]:
-        """Return the engine of (index, value) pairs, and its arguments."""
+    def _pairs(self, indices: Any, values: Any) -> Piece:
+        """Return (index, value) pairs, checked."""
         of_indices, of_values = mask_of(indices), mask_of_values(values)
         indices = as_indices(indices)
         if self._counts:
@@ -303,32 +318,29 @@ class Accumulator:
             arrays = values if isinstance(values, tuple) else ()
             common_kind([("indices", indices), *(("values", v) for v in arrays)])
             indices, values = leave_out(indices, values, of_indices, of_values)
-        spec = pair_spec(self._forms[0], indices, values, 1, self._queue.device, with_position)
-        engine = pair_engine(self._queue.context, replace(spec, from_first=with_position))
+        spec = pair_spec(self._forms[0], indices, values, 1, self.queue.device, with_position)
+        engine = pair_engine(self.queue.context, replace(spec, from_first=with_position))
         given = list(arguments_of(spec, indices, values, 0))
         if with_position and self._position + indices.size - 1 > np.iinfo(spec.operator.dtype["index"]).max:
             last = self._position + indices.size - 1
             raise ValueError(f"indices: the position {last} does not fit {spec.operator.dtype['index']} of the index")
         first = engine.arguments[-1] if with_position else None
-        return engine, [*given, 0] if with_position else given, first, indices.size
-
-    def _add(self, engine: Engine, args: Sequence[Any], first: Argument | None, size: int | None) -> None:
-        whole = self._chunks.check(engine, args, size, first, self._position)
-        for form, emits in zip(self._forms, self._emits, strict=True):
-            check_number(form, (self.size + self._merged + whole.size) * emits)
-        whole.check_position()
-        self._on_device = whole.on_device
-        self._chunks.feed(whole, lambda given, length: self._continue(engine, given, length))
+        given += [0] if with_position else []
+        return self._chunks.check(engine, given, indices.size, first, self._position)
 
     def _continue(self, engine: Engine, given: Mapping[str, Any], size: int) -> list[cl.Event]:
         """Enqueue the histogram of one chunk, combined with what there is."""
         outputs = self._outputs
+        room = (each.most_values for each in self._forms if each.most_values is not None)
+        if (self._count + size) * max(self._emits) > min(room, default=np.inf):
+            self._added = self.partial()
+            self._clear()
         call = Call(
             outputs.like(list(self._shapes)),
             size,
             outputs.like(self._held),
             outputs.like(self._spare),
-            self._queue,
+            self.queue,
             race_factor=self._race_factor,
             choices=self._choices,
             memory_budget=self._budget,
@@ -336,65 +348,52 @@ class Accumulator:
         )
         outcome = run(engine, [given[argument.name] for argument in engine.arguments], call)
         self._held, self._spare = self._spare, self._held
+        self._ranges.append((self._position, self._position + size))
         self._position += size
+        self._size += size
+        self._count += size
         return [outcome.event]
 
     def _combine(self, form: Operator, dest: Array | None, out: Array, **more: Any) -> None:
-        combine_arrays(self._queue, self._profile, form, dest, out, **more)
+        combine_arrays(self.queue, self._profile, form, dest, out, **more)
 
-    def _finished(self, on_device: bool) -> list[Array]:
+    def _finished(self) -> list[Array]:
         found = []
         for form, shape, held in zip(self._forms, self._shapes, self._held, strict=True):
-            found.append(empty(self._queue, shape, form.dtype, on_device))
+            found.append(empty(self.queue, shape, form.dtype, self._on_device))
             self._combine(form, held, found[-1], dest_is_partial=True)
         return found
 
-    def _lifted_from(self, other: Accumulator) -> list[Array]:
-        """Return the accumulators of another form as such of this one: its results are values."""
-        for operator in self._outputs.operators:
-            product = operator.accumulator.names is not None and operator.accumulator.names == operator.dtype.names
-            if operator.lift != "v" and not product:
-                raise ValueError(
-                    f"other: expected one on a device of the same kind, since {operator} has other accumulators on "
-                    f"others; got one on {other._queue.device.name.strip()}"
-                )
-        found = self._empty()
-        for form, given, array in zip(self._forms, other._finished(False), found, strict=True):
-            self._combine(form, given, array, out_is_partial=True)
-        return found
+    def _portable_arrays(self) -> tuple[np.ndarray, ...]:
+        """Return what is held as accumulators of the portable forms, on the host."""
+        found = []
+        for form, portable, held in zip(self._forms, self._portable.operators, self._held, strict=True):
+            if form.lift == portable.lift and form.combine == portable.combine:
+                found.append(lost.fetched(held, self.queue).astype(portable.accumulator, copy=False))
+            else:  # what is held are values
+                found.append(np.empty(held.shape, portable.accumulator))
+                self._combine(portable, held, found[-1], out_is_partial=True)
+        return tuple(found)
+
+    def _clear(self) -> None:
+        """Hold nothing on the device."""
+        for form, held in zip(self._forms, self._held, strict=True):
+            self._combine(form, None, held, out_is_partial=True)
+        self._count, self._ranges = 0, []
 
     def _empty(self) -> list[Array]:
         pairs = zip(self._forms, self._shapes, strict=True)
-        return [empty(self._queue, shape, form.accumulator, True) for form, shape in pairs]
+        return [empty(self.queue, shape, form.accumulator, True) for form, shape in pairs]
 
-    def _checked(self, argument: str, given: Any, dtypes: Sequence[np.dtype]) -> list[Any]:
-        """Return the arrays of `given`, one for each output, checked."""
-        names = [f"{argument}{label}" for label in self._outputs.labels]
-        arrays = [given] if self._outputs.is_single else self._outputs.each(argument, given)
+    def _checked_dest(self, given: Any) -> list[Any]:
+        """Return the initial contents of each output, checked; None where there are none."""
+        names = [f"dest{label}" for label in self._outputs.labels]
+        arrays = [given] if self._outputs.is_single else self._outputs.each("dest", given)
         found = []
-        for name, array, dtype, shape in zip(names, arrays, dtypes, self._shapes, strict=True):
-            if array is not None or argument != "dest":  # of several, some may have no dest
-                array = check_array(name, array, dtype, written=False, shape=shape)
+        for name, form, array, shape in zip(names, self._forms, arrays, self._shapes, strict=True):
+            if array is not None:  # of several, some may have no dest
+                array = check_array(name, array, form.dtype, written=False, shape=shape)
+                check_dest(name, form)
             found.append(array)
-        check_context(zip(names, found, strict=True), self._queue.context)
+        check_context(zip(names, found, strict=True), self.queue.context)
         return found
-
-
-def _operator(op: Operator | np.ufunc | str, dtype: Any, dest: Any) -> Operator:
-    """Return the operator that the first argument, on the dtype of the others, stands for."""
-    if dtype is None:
-        dtype = op.dtype if isinstance(op, Operator) else getattr(dest, "dtype", None)
-    if op == COUNT and dtype is None:
-        dtype = np.int64
-    if dtype is None and isinstance(op, np.ufunc | str):
-        raise TypeError(f"dtype: expected that of the bins for {op!r}, since there is no dest; got none")
-    return (operator_on_bins if dest is not None else operator_on_values)(op, dtype, "operator")
-
-
-def _first_argument(engine: Engine, name: str | None) -> Argument | None:
-    if name is None:
-        return None
-    found = next((argument for argument in engine.arguments if argument.name == name), None)
-    if found is None or found.is_array or found.dtype.kind not in "iu":
-        raise ValueError(f"first_index: expected the name of a scalar argument of an integer type, got {name!r}")
-    return found

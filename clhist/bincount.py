@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.given import Call, LargestBin, queue_for, queue_of
+from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import PairSpec, checked_values, counting_spec, native, pair_engine
 from clhist.engine.samples import evenly_spread, largest_bin
@@ -52,17 +53,17 @@ _TOO_BIG = "array is too big; `arr.size * arr.dtype.itemsize` is larger than the
 @overload
 def bincount(
     x: DeviceArray, weights: DeviceArray | None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
-    out: DeviceArray | None = ..., reproducible: bool = ...,
+    out: DeviceArray | None = ..., reproducible: bool = ..., devices: None = ...,
 ) -> DeviceArray: ...  # fmt: skip
 @overload
 def bincount(
     x: ArrayLike, weights: None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
-    out: HostArray | None = ..., reproducible: bool = ...,
+    out: HostArray | None = ..., reproducible: bool = ..., devices: Any = ...,
 ) -> NDArray[np.intp]: ...  # fmt: skip
 @overload
 def bincount(
     x: ArrayLike, weights: ArrayLike, minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
-    out: HostArray | None = ..., reproducible: bool = ...,
+    out: HostArray | None = ..., reproducible: bool = ..., devices: Any = ...,
 ) -> NDArray[np.float64]: ...  # fmt: skip
 def bincount(
     x: Any,
@@ -72,6 +73,7 @@ def bincount(
     queue: cl.CommandQueue | None = None,
     out: Any = None,
     reproducible: bool = False,
+    devices: Any = None,
 ) -> Any:
     """Count the occurrences of each value, or sum their weights, like `numpy.bincount`.
 
@@ -89,6 +91,8 @@ def bincount(
         Array for the result.
     reproducible : bool
         Whether sums of weights are bitwise the same in any order, as of `reduce_by_index`. Counts always are.
+    devices : "all" or sequence of pyopencl.Device, optional
+        Several devices that count parts of NumPy arrays at the same time; see `MultiAccumulator`.
 
     Returns
     -------
@@ -110,6 +114,12 @@ def bincount(
     `reduce_by_index` this function waits for the device.
     """
     check_process()
+    if is_lazy(x):
+        refused = {"queue": queue, "out": out, "reproducible": reproducible}
+        return lazily("bincount", x, weights, minlength, refused=refused)
+    if devices is not None:
+        refused = {"queue": queue, "out": out, "reproducible": reproducible}
+        return over_devices("bincount", devices, x, weights, minlength, refused=refused)
     given, masks = (x, weights), [mask_of(x), mask_of(weights)]
     try:
         x, weights = (array if array is None or is_device_array(array) else np.asarray(array) for array in given)

@@ -11,11 +11,12 @@ import pyopencl.array as cl_array
 from numpy.typing import DTypeLike
 
 from clhist.codegen.arguments import integer
+from clhist.engine.lazy import is_lazy, lazily
 from clhist.engine.plain import as_array, native
 from clhist.grouping.keys import number_of_groups, numbered
 from clhist.grouping.median import group_medians
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
-from clhist.grouping.statistics import OF_COMPLEX, STATISTICS, Column, Numbers
+from clhist.grouping.statistics import Column, Numbers, column_of
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.opencl.arrays import Array, check_context, empty, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
@@ -55,6 +56,8 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
     >>> pandas.DataFrame(found["x"], index=groups.keys)                                     # doctest: +SKIP
     """
     check_process()
+    if is_lazy(keys):
+        return lazily("group_by", keys, num_groups, refused={"queue": queue})
     if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
         keys = keys.array
     labels = None
@@ -323,24 +326,8 @@ class GroupBy:
         if len(statistics) == 1 and isinstance(statistics[0], tuple | list):
             statistics = list(statistics[0])
         array = self._array(name, x)
-        kind = array.dtype.kind
-        known = OF_COMPLEX if kind == "c" else STATISTICS
-        for each in statistics:
-            if each not in known:
-                of = f" of {array.dtype}" if kind == "c" else ""
-                raise ValueError(f"{name}: expected statistics{of} among {', '.join(known)}; got {each!r}")
-        real = self._numbers.real
-        result = native(array.dtype) if kind in "fc" else real
-        total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
-        if dtype is not None:
-            wanted = supported_dtype(dtype)
-            if wanted.kind != ("c" if kind == "c" else "f"):
-                raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
-            result = total = wanted
-        names = tuple(dict.fromkeys(statistics))
-        swept = tuple(each for each in names if each != "median")
-        column = Column(native(array.dtype), swept, bool(skipna), integer("ddof", ddof, 0), result, total)
-        return array, column, names
+        column = column_of(name, array.dtype, statistics, self._numbers.real, skipna, ddof, dtype)
+        return array, column, tuple(dict.fromkeys(statistics))
 
     def _array(self, name: str, x: Any) -> Array:
         """Return an array of the caller's, checked."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.bincount import bincount
+from clhist.binning.bits import of_bits
 from clhist.binning.counts import are_real, can_sum, check_device_dtypes, counted, densities, flat, into
 from clhist.binning.extent import extent
 from clhist.binning.host import (
@@ -21,7 +21,6 @@ from clhist.binning.host import (
     histogramdd_on_host,
     numpy_digitize,
     numpy_edges,
-    numpy_histogram,
     numpy_histogramdd,
 )
 from clhist.binning.inputs import (
@@ -42,6 +41,7 @@ from clhist.binning.numbers import bin_numbers, steps_axis
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sample import edges_of, sample_of
 from clhist.binning.sweep import Binned
+from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.opencl.arrays import Array, is_device_array
 
 
@@ -57,6 +57,7 @@ def histogram(
     queue: cl.CommandQueue | None = None,
     out: Array | None = None,
     reproducible: bool = False,
+    devices: Any = None,
 ) -> tuple[Array, np.ndarray]:
     """Count data by bins: `numpy.histogram` on an OpenCL device.
 
@@ -86,6 +87,8 @@ def histogram(
         Where the result goes, of its shape and dtype.
     reproducible : bool
         Whether sums of weights are bitwise the same in any order and on any device; see `clhist.reduce_by_index`.
+    devices : "all" or sequence of pyopencl.Device, optional
+        Several devices that count parts of NumPy arrays at the same time; see `MultiAccumulator`.
 
     Returns
     -------
@@ -113,6 +116,12 @@ def histogram(
     --------
     >>> counts, edges = clhist.histogram(x, bins=100, range=(0, 1))                         # doctest: +SKIP
     """
+    if is_lazy(a):
+        refused = {"where": where, "axis": axis, "queue": queue, "out": out, "reproducible": reproducible}
+        return lazily("histogram", a, bins, range, density, weights, refused=refused)
+    if devices is not None:
+        refused = {"where": where, "axis": axis, "queue": queue, "out": out, "reproducible": reproducible}
+        return over_devices("histogram", devices, a, bins, range, density, weights, refused=refused)
     a = as_array("a", a)
     weights = None if weights is None else as_array("weights", weights)
     if weights is not None and weights.shape != a.shape:
@@ -130,7 +139,8 @@ def histogram(
     named = [("a", a), ("weights", weights), ("where", where), ("out", out)]
     queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
     if axis is None and where is None and weights is None and a.dtype.itemsize <= 2 and a.size:
-        return _of_bits(a, bins, range, density, queue, out)
+        number = len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
+        return of_bits(flat(a), number, range, density, queue, out)
     rest: tuple[int, ...] = ()
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
@@ -193,6 +203,9 @@ def histogramdd(
     -----
     As of `histogram`; NumPy is slower here, and fewer points are left to it.
     """
+    if is_lazy(sample) or (isinstance(sample, list | tuple) and any(is_lazy(each) for each in sample)):
+        refused = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
+        return lazily("histogramdd", sample, bins, range, density, weights, refused=refused)
     points = sample_of(sample)
     weights = None if weights is None else as_array("weights", weights)
     if points is None or points.dims == 0:
@@ -262,6 +275,8 @@ def histogram2d(
     TypeError, ValueError
         As NumPy's.
     """
+    if is_lazy(x):
+        return lazily("histogram2d", x, y, bins, range, density, weights, refused=options)
     x, y = as_array("x", x), as_array("y", y)
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")
@@ -376,24 +391,6 @@ def _bin_edges(
         bins = number_of_bins(bins, a, where, ends, range, counts, queue)
     stub = np.array([] if found is None else found, a.dtype)
     return numpy_edges(stub, bins, range), range_ends(found, range)
-
-
-def _of_bits(
-    a: Array, bins: Any, range: Any, density: bool | None, queue: cl.CommandQueue, out: Array | None
-) -> tuple[Array, np.ndarray]:
-    """Count data of 8 or 16 bits: how often each pattern of bits occurs, and NumPy's histogram of these."""
-    bits = np.dtype(f"u{a.dtype.itemsize}")
-    data = flat(a)
-    if isinstance(bins, str):
-        edges, _ = _bin_edges(data, bins, range, None, None, queue)
-        bins = len(edges) - 1
-    counts = bincount(
-        data if data.dtype.kind == "b" else data.view(bits), minlength=2 ** (8 * bits.itemsize), queue=queue
-    )
-    counts = counts.get(queue) if is_device_array(counts) else counts
-    there = np.flatnonzero(counts)
-    hist, edges = numpy_histogram(there.astype(bits).view(a.dtype), bins, range, density, counts[there])
-    return into(out, cl_array.to_device(queue, hist) if is_device_array(a) else hist), edges
 
 
 def _data_dtype(array: Array) -> np.dtype:

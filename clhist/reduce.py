@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from clhist.codegen.arguments import integer
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, call_of, queue_for, queue_of
+from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.operator_check import check_once
 from clhist.engine.plain import (
@@ -50,61 +51,61 @@ _OPTIONS = {*CHOICES, "allocator", "wait_for", "return_event", "race_factor", "m
 def reduce_by_index(
     dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> NDArray[S]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[NDArray[S], cl.Event]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> DeviceArray: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[DeviceArray, cl.Event]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> HostArray: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[HostArray, cl.Event]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> tuple[HostArray, ...]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[tuple[HostArray, ...], cl.Event]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> tuple[DeviceArray, ...]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
 def reduce_by_index(
     dest: Any,
@@ -118,6 +119,7 @@ def reduce_by_index(
     out: Any = None,
     reproducible: bool = False,
     max_abs: float | None = None,
+    devices: Any = None,
     **options: Any,
 ) -> Any:
     """Combine each value into the bin of its index: ``dest[i] = op(dest[i], v)`` for each pair (i, v).
@@ -158,6 +160,8 @@ def reduce_by_index(
         `max_abs` the values are read twice, with a synchronisation in between.
     max_abs : float, optional
         Upper bound of ``abs(value)`` over all finite values, `dest` included. Only with `reproducible`.
+    devices : "all" or sequence of pyopencl.Device, optional
+        Several devices that compute parts of NumPy arrays at the same time; see `MultiAccumulator`.
     **options
         `allocator`, `wait_for`, `return_event`, `race_factor`, `memory_budget`, and what would force the model's
         choices: `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks`, `pass_order`, `counter_bits`. See
@@ -187,13 +191,20 @@ def reduce_by_index(
     >>> argmax = clhist.operators.argmax(np.float32)
     >>> best = reduce_by_index(3, argmax, indices, x)["index"]                              # doctest: +SKIP
     """
-    is_plain = not (options or batched or reproducible) and offsets is None and max_abs is None
+    is_plain = not (options or batched or reproducible) and offsets is None and max_abs is None and devices is None
     if is_plain and (again := _again(dest, op, indices, values, queue, out)) is not None:
         return again
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
+    if is_lazy(indices):
+        refused = {"batched": batched, "offsets": offsets, "queue": queue, "out": out, **options}
+        return lazily("reduce_by_index", dest, op, indices, values, reproducible, max_abs, refused=refused)
+    if devices is not None:
+        refused = {"batched": batched, "offsets": offsets, "queue": queue, "out": out, **options}
+        refused |= {"reproducible": reproducible, "max_abs": max_abs}
+        return over_devices("reduce", devices, dest, op, indices, values, refused=refused)
     of_indices, of_values = mask_of(indices), mask_of_values(values)
     indices = as_indices(indices)
     batched = batched or offsets is not None

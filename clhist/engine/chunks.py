@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,21 @@ class Piece:
     def split(self) -> tuple[Argument, ...]:
         """The arrays that are split into chunks."""
         return () if self.on_device else self.engine.source.elementwise
+
+    def of(self, engine: Engine) -> Piece:
+        """Return the same for an engine of the same map."""
+        return self if engine is self.engine else replace(self, engine=engine)
+
+    def parts(self) -> Iterator[Piece]:
+        """Yield it in pieces of `step` elements; device arrays, and what has no arrays to split, are one."""
+        if not self.split or self.size <= self.step:
+            yield self
+            return
+        flat = {argument.name: _flat(self.values[argument.name]) for argument in self.split}
+        for begin in range(0, self.size, self.step):
+            end = min(begin + self.step, self.size)
+            values = self.values | {name: array[begin:end] for name, array in flat.items()}
+            yield replace(self, values=values, size=end - begin, position=self.position + begin)
 
     def check_position(self) -> None:
         """Raise ValueError if the position of the last element does not fit its argument."""

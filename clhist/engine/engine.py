@@ -27,6 +27,7 @@ from clhist.opencl.arrays import Array, check_array, is_device_array, note_event
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import in_order
+from clhist.opencl.program import kept_by_context
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import counting
@@ -125,6 +126,10 @@ class Engine:
             outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
             self._others[forms] = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
         return self._others[forms]
+
+    def on(self, context: cl.Context) -> Engine:
+        """Return the engine of the same map and operators in a context."""
+        return self if context == self.context else _elsewhere(context, self)
 
     def profile_of(self, device: cl.Device) -> Profile:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
@@ -353,6 +358,11 @@ class Engine:
             if each.operator.largest is not None:
                 check_range(each.name, each.operator, each.result())
         return Outcome([each.result() for each in targets], events, launch.after)
+
+
+@kept_by_context
+def _elsewhere(context: cl.Context, engine: Engine) -> Engine:
+    return Engine(context, engine.outputs, engine.source, engine.profile)
 
 
 def is_as_given(given: Given, call: Call) -> bool:

@@ -45,7 +45,7 @@ def combine_arrays(
         Accumulators.
     """
     arrays = [array for array in (dest, out, more) if array is not None]
-    into = operand(out, queue, written=True, read=False)
+    into = operand(out, queue, written=True, read=dest is out)
     held = None if dest is None else into if dest is out else operand(dest, queue, written=False)
     added = None if more is None else operand(more, queue, written=False)
     result = Result(None if held is None else (held,), (into,), (), dest_is_partial, out_is_partial)

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhist import operators
+from clhist.codegen.arguments import integer
 from clhist.operators import equivalents as lifts
-from clhist.operators.c_types import c_name, literal, struct_of
+from clhist.operators.c_types import c_name, literal, struct_of, supported_dtype
 from clhist.operators.operator import Lifted, Operator
 
 _MOMENTS = ("sum", "mean", "count")
@@ -79,6 +81,39 @@ class Column:
         if not self.skipna or self.dtype.kind not in "fc":
             return ""
         return "if (v == v) " if self.dtype.kind == "f" else "if (v.x == v.x && v.y == v.y) "
+
+
+def column_of(
+    name: str,
+    given: np.dtype,
+    statistics: Sequence[str],
+    real: np.dtype,
+    skipna: bool,
+    ddof: int,
+    dtype: DTypeLike | None,
+) -> Column:
+    """Return what is asked of values of the dtype `given`, of which errors say `name`; see `clhist.GroupBy.agg`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such statistic, or `dtype` is none of its results.
+    """
+    kind = given.kind
+    known = OF_COMPLEX if kind == "c" else STATISTICS
+    for each in statistics:
+        if each not in known:
+            of = f" of {given}" if kind == "c" else ""
+            raise ValueError(f"{name}: expected statistics{of} among {', '.join(known)}; got {each!r}")
+    result = given.newbyteorder("=") if kind in "fc" else real
+    total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
+    if dtype is not None:
+        wanted = supported_dtype(dtype)
+        if wanted.kind != ("c" if kind == "c" else "f"):
+            raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
+        result = total = wanted
+    swept = tuple(each for each in dict.fromkeys(statistics) if each != "median")
+    return Column(given.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total)
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,14 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
         return _default[1]
 
 
+def use_device(device: cl.Device) -> None:
+    """Let `device` be the one that calls without a queue use from now on."""
+    global _default
+    context = cl.Context([device])
+    with _default_lock:
+        _default = context, cl.CommandQueue(context)
+
+
 @contextmanager
 def default_device(device: cl.Device) -> Iterator[None]:
     """Let `device` be the one that calls without a queue use, in all threads."""

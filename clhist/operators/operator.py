@@ -279,8 +279,33 @@ class Operator:
         object.__setattr__(found, "lifted", ())
         return found
 
+    def portable(self) -> Operator:
+        """Return the form whose accumulators mean the same everywhere: one for all devices, with counts of 64 bits.
+
+        Accumulators of `fixed` are made into it by conversion where they are values (`holds_values`) or narrower.
+        """
+        form = self.fixed(shared=True)
+        counts = form.operation == "add" and form.accumulator.kind in "iu" and form.lift == "v"
+        if not counts or form.most_values is None or form.most_values != np.iinfo(form.accumulator).max:
+            return form
+        held = form.dtype if form.narrows else np.dtype(f"{form.accumulator.kind}8")
+        return Operator(form.dtype, form.combine, form.neutral, form.name, accumulator=held, lift="v", finish="a")
+
+    @property
+    def holds_values(self) -> bool:
+        """Whether an accumulator is a value, which neither `lift` nor `finish` changes."""
+        names = self.dtype.names or ()
+        lift, finish = (
+            (_fields(kind, operand, dict.fromkeys(names, operand)) for kind, operand in _CONVERTED) if names else "va"
+        )
+        same = self.lift in ("v", lift) and self.finish in ("a", finish)
+        return same and self.accumulator == self.dtype
+
     def __repr__(self) -> str:
         return f"<Operator {self.name} on {self.dtype}: {self.combine}>"
+
+
+_CONVERTED = (("accumulator_t", "v"), ("value_t", "a"))
 
 
 _NEUTRAL = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}

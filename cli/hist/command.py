@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from functools import partial
+from glob import glob, has_magic
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from clhist.cli.hist.object_options import check_no_object, fill_object, input_e
 from clhist.cli.hist.objects import AxisSpec
 from clhist.cli.hist.rows import Rows
 from clhist.cli.hist.tables import Table, TableError, open_table
+from clhist.opencl.several import queues_of
 
 RULES = ("auto", "fd", "scott", "doane", "stone", "rice", "sturges", "sqrt")
 
@@ -43,8 +47,19 @@ class _BinsType(click.ParamType):
         return number
 
 
+def _each_file(context: click.Context, parameter: click.Parameter, given: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the files, those of patterns such as ``"data/*.parquet"`` that no shell has expanded in order."""
+    found: list[Path] = []
+    for path in given:
+        matches = sorted(glob(str(path))) if has_magic(str(path)) and not path.exists() else [str(path)]
+        if not matches:
+            raise click.BadParameter(f"expected files, got {path}, which matches none", context, parameter)
+        found += map(Path, matches)
+    return tuple(found)
+
+
 @click.command("hist")
-@click.argument("files", nargs=-1, required=True, type=DATA, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=DATA, metavar="FILE...", callback=_each_file)
 @click.option(
     "-c",
     "--column",
@@ -87,6 +102,10 @@ class _BinsType(click.ParamType):
 @click.option("--values", metavar="NAME", help="The column whose statistics are computed in each bin.")
 @click.option("--where", metavar="CONDITION", help=f"Rows that count: {EXAMPLE!r}.")
 @click.option("--density", is_flag=True, help="Divide counts by the width of their bin and by their total.")
+@click.option("--devices", type=click.Choice(["all"]), help="Count by all GPUs at the same time.")
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Count by the workers of a Dask cluster, a file each: tcp://host:8786."
+)
 @object_options
 @plot_option("the result")
 @shared_options()
@@ -103,6 +122,8 @@ def hist(
     values: str | None,
     where: str | None,
     density: bool,
+    devices: str | None,
+    scheduler: str | None,
     axes: tuple[AxisSpec, ...],
     storage: str | None,
     sample: str | None,
@@ -123,6 +144,7 @@ def hist(
     \b
     Examples:
       clhist hist data.parquet --column pt --bins 100 --range 0 200 --by charge --plot out.png
+      clhist hist "data/*.parquet" --column pt --bins 100 --range 0 200 --devices all
       clhist hist data.csv --column pt --by charge --stat mean --stat count
       clhist hist data.csv --column eta --bins 20 --values pt --stat median
       clhist hist data.npz --column x --column y --bins 50 --where "abs(x) < 3" --json
@@ -139,11 +161,14 @@ def hist(
             "--stat": statistics,
             "--values": values,
             "--density": density,
+            "--devices": devices,
+            "--scheduler": scheduler,
         }
         fill_object(console, files, axes, storage or "double", weights, sample, where, output, plot, others)
         return
     check_no_object(storage=storage, sample=sample, output=output)
     _check(columns, bins, ranges, statistics, weights, values, by, density)
+    _check_several(devices, scheduler, bins, ranges, statistics, by)
     with input_errors():
         tables = [open_table(path) for path in files]
         columns = columns or (_only_column(tables[0]),)
@@ -151,7 +176,8 @@ def hist(
         with console.progress("reading", 1.0) as line:
             condition = Condition(where) if where else None
             rows = Rows(tables, columns, weights, values, by, condition, lambda part: line.update(part - line.done))
-            found = compute(rows, asked, statistics, density=density, by_bin=values is not None)
+            count = _counting(rows, devices, scheduler)
+            found = compute(rows, asked, statistics, density=density, by_bin=values is not None, count=count)
     if plot is not None:
         from clhist.cli.hist.plot import draw
 
@@ -186,6 +212,39 @@ def _check(
     for low, high in ranges:
         if not float("-inf") < low <= high < float("inf"):
             raise click.UsageError(f"--range: expected finite numbers, the lower one first; got {low:g} {high:g}")
+
+
+def _check_several(
+    devices: str | None,
+    scheduler: str | None,
+    bins: tuple[Any, ...],
+    ranges: tuple[tuple[float, float], ...],
+    statistics: tuple[str, ...],
+    by: str | None,
+) -> None:
+    """Raise the usage error of what several devices, or workers, do not compute."""
+    name = "--devices" if devices is not None else "--scheduler"
+    if devices is not None and scheduler is not None:
+        raise click.UsageError("--devices: expected no --scheduler beside it")
+    if (devices is not None or scheduler is not None) and statistics:
+        raise click.UsageError(f"{name}: expected counts or sums of weights, got --stat")
+    if scheduler is not None:
+        if by is not None:
+            raise click.UsageError("--scheduler: expected no --by beside it")
+        if not ranges and not all(isinstance(each, tuple) for each in bins or ("",)):
+            raise click.UsageError("--scheduler: expected --range, or edges as --bins")
+
+
+def _counting(rows: Rows, devices: str | None, scheduler: str | None) -> Any:
+    """Return what counts the rows, if not this process by one device."""
+    if devices is None and scheduler is None:
+        return None
+    from clhist.cli.hist import several
+
+    if devices is not None:
+        return partial(several.count_by_devices, queues_of(devices))
+    client = several.connect(scheduler or "")
+    return lambda counts, pieces: several.count_by_workers(client, rows, counts)
 
 
 def _bins(count: int, bins: tuple[Any, ...], ranges: tuple[tuple[float, float], ...], is_log: bool) -> list[Bins]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -150,19 +150,29 @@ class Counts:
         self._shape = tuple(len(each) - 1 for each in edges)
         self.total = np.zeros((0, *self._shape), dtype)
 
-    def add(self, piece: Piece, groups: int) -> None:
+    def empty(self) -> Counts:
+        """Return one of the same bins without rows."""
+        return Counts(self.edges, self._given, self.total.dtype)
+
+    def join(self, total: Array) -> None:
+        """Add what another one of the same bins has counted."""
+        groups = max(len(self.total), len(total))
+        self.total = _grown(self.total, groups, 0) + _grown(total, groups, 0)
+
+    def add(self, piece: Piece, groups: int, queue: Any = None) -> None:
         """Count some rows; `groups` is how many groups there are by now."""
         _check_size(groups, self._shape)
+        groups = max(groups, len(self.total))
         self.total = _grown(self.total, groups, 0)
         if not piece.columns[0].size:
             return
         weights = None if piece.weights is None else piece.weights.astype(np.float64, copy=False)
         if piece.groups is None and len(self.edges) == 1:
             bins, ends = self._given[0]
-            counts = clhist.histogram(piece.columns[0], bins, ends, weights=weights)[0]
+            counts = clhist.histogram(piece.columns[0], bins, ends, weights=weights, queue=queue)[0]
         else:
             sample, edges = _with_groups(piece.columns, self.edges, piece.groups, groups)
-            counts = clhist.histogramdd(sample, edges, weights=weights)[0]
+            counts = clhist.histogramdd(sample, edges, weights=weights, queue=queue)[0]
         self.total += counts.reshape(self.total.shape).astype(self.total.dtype)
 
 
@@ -268,7 +278,13 @@ def _check_size(groups: int, shape: tuple[int, ...]) -> None:
 
 
 def compute(
-    rows: Rows, bins: Sequence[Bins] | None, statistics: Sequence[str], *, density: bool, by_bin: bool
+    rows: Rows,
+    bins: Sequence[Bins] | None,
+    statistics: Sequence[str],
+    *,
+    density: bool,
+    by_bin: bool,
+    count: Callable[[Counts, Iterator[tuple[Piece, int]]], int | None] | None = None,
 ) -> Found:
     """Read all rows and return what is asked of them.
 
@@ -284,25 +300,39 @@ def compute(
         Whether counts are turned into densities.
     by_bin : bool
         Whether statistics are those of the values in each bin, rather than those of the column in each group.
+    count : callable, optional
+        What counts the rows if no statistics are asked for: it gets where they are counted, and the rows with the
+        number of groups there are by then, and may return how many are in bins if it does not draw these.
     """
     edges, given = ((), []) if bins is None else edges_of(rows, bins)
     weighted = rows.weights is not None
     counts = None if bins is None or by_bin else Counts(edges, given, np.dtype(np.float64 if weighted else np.int64))
     found = Statistics(statistics, edges if by_bin else ()) if statistics else None
     inside = 0
-    for piece in rows.pieces():
+
+    def pieces() -> Iterator[tuple[Piece, int]]:
+        nonlocal inside
+        for piece in rows.pieces():
+            if weighted:
+                inside += int(np.count_nonzero(within(piece, edges)))
+            yield piece, 1 if rows.by is None else len(rows.groups)
+
+    if count is not None:
+        assert counts is not None
+        inside = count(counts, pieces()) or inside
+    for piece in rows.pieces() if count is None else ():
         groups = 1 if rows.by is None else len(rows.groups)
         if counts is not None:
             counts.add(piece, groups)
         if weighted or (found is not None and not by_bin):
-            within = _within(piece, edges)
-            inside += int(np.count_nonzero(within))
+            there = within(piece, edges)
+            inside += int(np.count_nonzero(there))
         if found is not None and by_bin:
             assert piece.values is not None
             found.add(piece, piece.values, groups)
         elif found is not None:
-            of = None if piece.groups is None else piece.groups[within]
-            found.add(Piece((), None, None, of), piece.columns[0][within], groups)
+            of = None if piece.groups is None else piece.groups[there]
+            found.add(Piece((), None, None, of), piece.columns[0][there], groups)
     results = {} if found is None else found.results()
     if counts is not None and not weighted:
         inside = int(counts.total.sum())
@@ -317,7 +347,7 @@ def compute(
     return Found(edges, total, results, labels, inside, rows.total - rows.missing - rows.cut - inside)
 
 
-def _within(piece: Piece, edges: tuple[Array, ...]) -> Array:
+def within(piece: Piece, edges: tuple[Array, ...]) -> Array:
     """Return which rows lie in bins; all of them if there are none."""
     inside = np.ones(piece.columns[0].size, bool)
     with np.errstate(all="ignore"):

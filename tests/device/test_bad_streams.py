@@ -115,10 +115,9 @@ def test_arrays_of_two_kinds_or_contexts_are_refused(path, queue, other_queue):
     ("other", "error", "message"),
     [
         (lambda: Accumulator(np.add, 3, dtype="i4"), ValueError, r"other: .* add on int64.* add on int32"),
-        (lambda: Accumulator(SUM, 4), ValueError, r"other: .*of \(\(3,\),\) bins, got \(\(4,\),\)"),
-        (lambda: np.zeros(3), TypeError, r"other: expected an array of int64, got one of float64"),
-        (lambda: np.zeros(4, int), ValueError, r"other: expected shape \(3,\), got \(4,\)"),
-        (lambda: None, TypeError, r"other: expected a NumPy or PyOpenCL array of int64, got NoneType"),
+        (lambda: Accumulator(SUM, 4), ValueError, r"other: expected 3 bins, got 4"),
+        (lambda: np.zeros(3), TypeError, r"other: expected an Accumulator or a clhist.Partial, got ndarray"),
+        (lambda: None, TypeError, r"other: expected an Accumulator or a clhist.Partial, got NoneType"),
     ],
 )  # fmt: skip
 def test_bad_merges(other, error, message):
@@ -134,14 +133,8 @@ def test_bad_merges_of_several():
         return HistogramKernel(None, dict.fromkeys(names, SUM), arguments="", map=code).accumulator(2)
 
     accumulator = made("a", "b")
-    with pytest.raises(
-        ValueError, match=r"^other: expected an Accumulator of the names \('a', 'b'\), got .*\('a', 'c'\)"
-    ):
+    with pytest.raises(ValueError, match=r"^other: expected histograms a, b, got a, c"):
         accumulator.merge(made("a", "c"))
-    with pytest.raises(TypeError, match=r"^other: expected a mapping of a, b, got ndarray"):
-        accumulator.merge(np.zeros(2, int))
-    with pytest.raises(TypeError, match=r"^other\['b'\]: expected an array of int64, got one of int8"):
-        accumulator.merge({"a": np.ones(2, int), "b": np.ones(2, np.int8)})
     assert accumulator.result()["a"].tolist() == [0, 0]
 
 

@@ -60,15 +60,26 @@ def test_counters_of_32_bits_refuse_what_they_cannot_count():
     # The shares of a batch count, not all of them: this one is planned, and refused for its memory alone.
     with pytest.raises(MemoryError, match=r"^memory_budget: "):
         kernel(1, num_bins=4, size=2**33, num_histograms=4, memory_budget=1)
+    with pytest.raises(OverflowError, match=message):
+        Accumulator(kernel, 4).add(1, size=2**32)
+
+
+def test_streams_go_on_counting_in_64_bits():
+    kernel = counting(operators.count())
     stream = Accumulator(kernel, 4)
-    stream._position = 2**32 - 1
-    with pytest.raises(OverflowError, match=message):
-        stream.add(1, size=1)
-    other = Accumulator(kernel, 4)
-    other.add(1, size=1)
-    with pytest.raises(OverflowError, match=message):
-        stream.merge(other)
-    assert stream.result().tolist() == [0, 0, 0, 0]
+    for _ in range(3):
+        stream.add(1, size=8)
+        stream._count = 2**32 - 1  # as if so many had been counted
+    stream.add(1, size=5)
+    assert stream.result().tolist() == [8, 7, 7, 7]
+    assert stream.size == 29
+    many = Accumulator(kernel, 4)
+    many.add(1, size=4)
+    for _ in range(40):
+        many.merge(many)
+    many.merge(stream)
+    assert many.result().tolist() == [2**40 + 8, 2**40 + 7, 2**40 + 7, 2**40 + 7]
+    assert many.partial().size == 2**42 + 3 * (2**32 - 1) + 5
 
 
 def test_counters_of_32_bits_take_no_dest_that_they_cannot_hold():

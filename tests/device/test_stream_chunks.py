@@ -229,7 +229,7 @@ def test_bins_of_more_dimensions():
     accumulator = kernel.accumulator((2, 3), dest=np.ones((2, 3), np.int64), chunk_bytes=4)
     accumulator.add(np.array([0, 5, 5, 6], np.int32))
     assert accumulator.result().tolist() == [[2, 1, 1], [1, 1, 3]]
-    assert accumulator.partial().shape == (2, 3)
+    assert accumulator.partial().accumulators.shape == (2, 3)
 
 
 # Iterators.

@@ -1,0 +1,28 @@
+"""Histograms of data of 8 or 16 bits: NumPy's own, of the patterns of bits that occur and how often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.bincount import bincount
+from clhist.binning.counts import into
+from clhist.binning.host import numpy_histogram
+from clhist.opencl.arrays import Array, is_device_array
+
+
+def of_bits(
+    data: Any, bins: Any, range: Any, density: bool | None, queue: cl.CommandQueue, out: Array | None
+) -> tuple[Array, np.ndarray]:
+    """Return the histogram and its edges; `data` is flat."""
+    bits = np.dtype(f"u{data.dtype.itemsize}")
+    counts: Any = bincount(
+        data if data.dtype.kind == "b" else data.view(bits), minlength=2 ** (8 * bits.itemsize), queue=queue
+    )
+    counts = counts.get(queue) if is_device_array(counts) else counts
+    there = np.flatnonzero(counts)
+    hist, edges = numpy_histogram(there.astype(bits).view(data.dtype), bins, range, density, counts[there])
+    return into(out, cl_array.to_device(queue, hist) if is_device_array(data) else hist), edges

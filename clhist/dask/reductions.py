@@ -1,0 +1,147 @@
+"""`reduce` and `reduce_by_index` on Dask collections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from clhist.dask.shards import result_of, sharded
+from clhist.dask.tree import Blocks, as_array, blocks_of, check_pickles, on_host, task, tree
+from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
+from clhist.operators.operator import Operator
+from clhist.operators.reproducible import is_float_sum, reproducible_form
+from clhist.partial import Partial, merge
+from clhist.spec import Spec
+
+
+def reduce(spec: Spec, *collections: Any, split_every: int | None = None) -> Any:
+    """Compute any histograms of Dask collections.
+
+    Parameters
+    ----------
+    spec : Spec
+        What to compute.
+    *collections : dask array, dataframe column, bag, Delayed, sequence of Delayed, or scalar
+        The arguments of its map, or indices and values. Arrays that the map uses at other places than ``[i]`` must be
+        scalars or `Delayed` of one block.
+    split_every : int, optional
+        How many partial results one task merges.
+
+    Returns
+    -------
+    Delayed
+        Of what `Spec.result` returns.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named, before any work starts.
+
+    Examples
+    --------
+    >>> clhist.dask.reduce(spec, x, y).compute()                                            # doctest: +SKIP
+    """
+    if not isinstance(spec, Spec):
+        raise TypeError(f"spec: expected a clhist.Spec, got {type(spec).__name__}")
+    blocks = blocks_of(**{f"collections[{k}]": each for k, each in enumerate(collections)})
+    return task(spec.result)(partial_of(spec, blocks, split_every))
+
+
+def reduce_by_index(
+    dest: Any,
+    op: Any,
+    indices: Any,
+    values: Any,
+    reproducible: bool = False,
+    max_abs: float | None = None,
+    *,
+    split_every: int | None = None,
+    shards: int | None = None,
+) -> da.Array:
+    """Combine each value into the bin of its index: `clhist.reduce_by_index` of Dask collections.
+
+    Parameters
+    ----------
+    dest : int, (int,), or array of shape (H,)
+        Number of bins, or their initial contents.
+    op : Operator, numpy.ufunc or str
+        How to combine.
+    indices, values : dask array, dataframe column, or `Delayed`
+        In the same blocks; `values` may be a scalar. Positions, such as those of ``"argmax"``, are those in the whole.
+    reproducible : bool
+        Make sums of floats bitwise the same for any chunks, workers and devices.
+    max_abs : float, optional
+        As of `clhist.reduce_by_index`. Without it a pass over the values finds it.
+    split_every : int, optional
+        How many partial results one task merges.
+    shards : int, optional
+        Send the pairs to where their bins are, in so many ranges, instead of merging all bins: for more bins than a
+        device or a worker can hold, or than there are elements in a few blocks. See docs/scaling.md.
+
+    Returns
+    -------
+    dask.array.Array of shape (H,)
+        Of the operator's dtype; with `shards` a chunk each.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong, if chunk sizes are unknown where positions count, or if the operator cannot be pickled;
+        it is named, before any work starts.
+    """
+    initial = None if isinstance(dest, int | np.integer | tuple) else np.asarray(dest)
+    shape = (dest,) if isinstance(dest, int | np.integer) else dest if initial is None else initial.shape
+    if len(shape) != 1:
+        raise ValueError(f"dest: expected one dimension for Dask collections, got shape {shape}")
+    dtype = getattr(values, "dtype", None)
+    dtype = np.result_type(values) if dtype is None else dtype
+    if initial is not None:
+        operator = operator_on_bins(op, initial.dtype)
+    else:
+        operator = op if isinstance(op, Operator) else operator_on_values(op, dtype)
+    check_pickles("op", operator)
+    blocks = blocks_of(indices=indices, values=1 if isinstance(op, str) and op == COUNT else values)
+    if operator.positional and getattr(dtype, "names", None) is None and blocks.starts is None:
+        raise ValueError(
+            f"values: expected chunks of known sizes, since {operator.name} needs positions, got unknown ones; "
+            "x.compute_chunk_sizes() finds them"
+        )
+    if shards is not None:
+        if reproducible and max_abs is None and is_float_sum(operator):
+            raise TypeError("max_abs: expected the largest |value|, for sums that are reproducible in shards; got none")
+        if reproducible:
+            operator = reproducible_form(operator, max_abs, 2**40 if blocks.size is None else blocks.size + 1)
+        return sharded(operator, shape[0], blocks, shards, split_every, initial)
+    if reproducible:
+        if max_abs is None and is_float_sum(operator):
+            sizes = [task(_magnitude)(values) for _, values in blocks.rows]
+            max_abs = tree([*sizes, 0.0 if initial is None else _magnitude(initial)], max, split_every)
+        spec = task(_reproducible)(operator, shape[0], max_abs, blocks.size)
+    else:
+        spec = Spec(operator, shape)
+    whole = partial_of(spec, blocks, split_every)
+    return as_array(task(result_of)(spec, whole, initial), shape, operator.dtype)
+
+
+def partial_of(spec: Any, blocks: Blocks, split_every: int | None) -> Any:
+    """Return the partial result of all blocks; `spec` may be what a task returns."""
+    if isinstance(spec, Spec):
+        check_pickles("spec", spec)
+    starts = blocks.starts or [None] * len(blocks.rows)
+    part = task(_partial)
+    return tree([part(spec, start, *row) for start, row in zip(starts, blocks.rows, strict=True)], merge, split_every)
+
+
+def _partial(spec: Spec, start: int | None, *arrays: Any) -> Partial:
+    return spec.partial(*(on_host(array) for array in arrays), start=start)
+
+
+def _magnitude(values: Any) -> float:
+    values = np.abs(np.asarray(values))
+    return float(np.max(values, initial=0, where=np.isfinite(values)))
+
+
+def _reproducible(operator: Operator, num_bins: int, max_abs: float | None, size: int | None) -> Spec:
+    return Spec(reproducible_form(operator, max_abs, 2**40 if size is None else size + 1), num_bins)

@@ -1,0 +1,82 @@
+"""Histograms with more bins than a device, or a message, should hold: every worker has the bins of some shards only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from clhist.codegen.arguments import integer
+from clhist.dask.tree import SPLIT_EVERY, Blocks, as_array, on_host, task, tree
+from clhist.operators.operator import Operator
+from clhist.partial import Partial, merge
+from clhist.spec import Spec
+
+
+def sharded(
+    operator: Operator, num_bins: int, blocks: Blocks, shards: int, split_every: int | None, dest: np.ndarray | None
+) -> da.Array:
+    """Return the histogram as an array of a chunk for each shard, of equal ranges of bins but for the last.
+
+    Each block's pairs are sorted by shard once, and go where the shard's bins are: what is sent is the data instead of
+    the bins. A task takes the pairs of several blocks, since its partial result has all bins of the shard.
+    """
+    shards = integer("shards", shards, 1)
+    size = -(-num_bins // shards)
+    starts = blocks.starts or [None] * len(blocks.rows)
+    split = [task(_split)(operator, size, shards, start, *row) for start, row in zip(starts, blocks.rows, strict=True)]
+    width = SPLIT_EVERY if split_every is None else split_every
+    found = []
+    for k, begin in enumerate(range(0, num_bins, size)):
+        here = min(size, num_bins - begin)
+        spec = Spec(operator, here)
+        of_blocks = [pairs[k] for pairs in split]
+        parts = [task(_partial)(spec, _listed(of_blocks[n : n + width])) for n in range(0, len(of_blocks), width)]
+        initial = None if dest is None else dest[begin : begin + here]
+        result = task(result_of)(spec, tree(parts, merge, split_every), initial)
+        found.append(as_array(result, (here,), operator.dtype))
+    return da.concatenate(found)
+
+
+def _listed(parts: Sequence[Any]) -> Any:
+    return task(_list)(*parts)
+
+
+def _list(*parts: Any) -> list[Any]:
+    return list(parts)
+
+
+def _split(operator: Operator, size: int, shards: int, start: int | None, indices: Any, values: Any) -> list[Any]:
+    """Return indices within the shard, and values, of each shard; values alone get their positions."""
+    indices, values = np.asarray(indices), on_host(values)
+    if operator.positional and values.dtype.names is None:
+        pairs = np.zeros(values.shape, operator.dtype)
+        pairs["value"], pairs["index"] = values, np.arange(values.size) + (start or 0)
+        values = pairs
+    inside = (indices >= 0) & (indices < size * shards)
+    shard = np.where(inside, indices // size, shards)
+    order = np.argsort(shard, kind="stable")
+    ends = np.searchsorted(shard[order], np.arange(shards + 1))
+    scalar = np.ndim(values) == 0
+    found = []
+    for k in range(shards):
+        chosen = order[ends[k] : ends[k + 1]]
+        found.append(((indices[chosen] - k * size).astype(np.int64), values if scalar else values[chosen]))
+    return found
+
+
+def _partial(spec: Spec, pieces: Sequence[tuple[np.ndarray, Any]]) -> Partial:
+    held = spec.accumulator()
+    held.extend(pieces)
+    return held.partial()
+
+
+def result_of(spec: Spec, whole: Partial, initial: np.ndarray | None) -> Any:
+    """Return the histogram, combined with initial contents if there are any."""
+    if initial is None:
+        return spec.result(whole)
+    held = spec.accumulator(dest=initial)
+    held.merge(whole)
+    return held.result()

@@ -1,0 +1,142 @@
+"""Blocks of Dask collections, and the tree in which what is made of them becomes one."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask import delayed
+from dask.delayed import Delayed
+
+from clhist.codegen.arguments import integer
+
+SPLIT_EVERY = 8  # partial results that one task merges
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of several collections side by side.
+
+    Attributes
+    ----------
+    rows : tuple of tuple
+        For each block what the collections have: a `Delayed`, or the same scalar or None for all.
+    starts : tuple of int, or None
+        The position of each block's first element; None if sizes are unknown, or the arrays have more dimensions.
+    size : int or None
+        How many elements there are.
+    """
+
+    rows: tuple[tuple[Any, ...], ...]
+    starts: tuple[int, ...] | None
+    size: int | None
+
+
+def blocks_of(**collections: Any) -> Blocks:
+    """Return the blocks of collections by the names of their arguments.
+
+    Parameters
+    ----------
+    **collections : dask collection, Delayed, sequence of Delayed, scalar or None
+        Arrays of one shape are cut alike; other collections must have as many blocks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no collection, or they do not fit; they are named.
+    """
+    given = dict(collections)
+    arrays = {name: value for name, value in given.items() if isinstance(value, da.Array)}
+    if len(arrays) > 1:
+        first, (shape, *others) = next(iter(arrays)), [array.shape for array in arrays.values()]
+        for name, other in zip(list(arrays)[1:], others, strict=True):
+            if not _same_shape(shape, other):
+                raise ValueError(f"{name}: expected shape {shape} as of {first}, got {other}")
+        if not any(math.isnan(n) for array in arrays.values() for n in array.shape):
+            chunks = next(iter(arrays.values())).chunks
+            arrays = {name: array.rechunk(chunks) for name, array in arrays.items()}
+            given |= arrays
+    columns = {name: _delayed(value) for name, value in given.items()}
+    numbers = {name: len(column) for name, column in columns.items() if column is not None}
+    if not numbers:
+        raise TypeError(f"{', '.join(given)}: expected a Dask collection, got none")
+    (first, number), *rest = numbers.items()
+    for name, other in rest:
+        if other != number:
+            raise ValueError(f"{name}: expected {number} blocks as of {first}, got {other}")
+    each = [columns[name] or [given[name]] * number for name in given]
+    starts = size = None
+    if arrays:
+        array = next(iter(arrays.values()))
+        known = not any(math.isnan(n) for n in array.shape)
+        size = int(math.prod(array.shape)) if known else None
+        if known and array.ndim == 1:
+            starts = tuple(int(n) for n in np.cumsum([0, *array.chunks[0][:-1]]))
+    return Blocks(tuple(zip(*each, strict=True)), starts, size)
+
+
+def tree(parts: Sequence[Any], join: Callable[[Sequence[Any]], Any], split_every: int | None = None) -> Any:
+    """Return what `join` makes of all parts, some at a time.
+
+    Parameters
+    ----------
+    parts : sequence of Delayed
+        At least one.
+    join : callable
+        Of a list of parts; it must be associative.
+    split_every : int, optional
+        How many parts a task joins.
+    """
+    width = integer("split_every", SPLIT_EVERY if split_every is None else split_every, 2)
+    level = list(parts)
+    joined = delayed(join, pure=True, traverse=True)
+    while len(level) > 1:
+        level = [joined(level[k : k + width]) if len(level) > k + 1 else level[k] for k in range(0, len(level), width)]
+    return level[0]
+
+
+def task(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that makes a task of each call."""
+    made: Callable[..., Any] = delayed(function, pure=True, traverse=False)
+    return made
+
+
+def as_array(result: Any, shape: tuple[Any, ...], dtype: Any) -> da.Array:
+    """Return the result of a task as a Dask array."""
+    return da.from_delayed(result, shape, dtype=dtype, meta=np.empty((0,) * len(shape), dtype))
+
+
+def on_host(block: Any) -> Any:
+    """Return a block as an array of NumPy; scalars and None as they are."""
+    return block if block is None or np.ndim(block) == 0 else np.asarray(block)
+
+
+def check_pickles(name: str, value: Any) -> None:
+    """Raise TypeError, which names the argument, if `value` cannot go to other processes."""
+    try:
+        pickle.dumps(value)
+    except Exception as error:  # of whatever kind its parts raise
+        raise TypeError(f"{name}: expected what can be pickled, since it goes to workers: {error}") from error
+
+
+def _delayed(value: Any) -> list[Any] | None:
+    """Return the blocks of a collection, or None of a scalar."""
+    if isinstance(value, da.Array):
+        return list(value.to_delayed().ravel())
+    if hasattr(value, "to_delayed"):
+        return list(value.to_delayed())
+    if isinstance(value, Delayed):
+        return [value]
+    if isinstance(value, list | tuple) and value and all(isinstance(each, Delayed) for each in value):
+        return list(value)
+    return None
+
+
+def _same_shape(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(a == b or math.isnan(a) or math.isnan(b) for a, b in pairs)

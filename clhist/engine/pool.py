@@ -1,0 +1,198 @@
+"""Work for several devices: each takes the next piece when it is free, and what one of them fails at goes to another.
+
+A worker holds what it has computed since it last gave it away. Should it fail, all of that is lost with it, so the
+pieces are kept until then, and done again elsewhere: each is in the result exactly once.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import pyopencl as cl
+
+from clhist.errors import BuildError, DeviceLostError, UnsupportedError
+
+P = TypeVar("P")  # a piece
+R = TypeVar("R")  # what a worker gives away
+P_in = TypeVar("P_in", contravariant=True)
+R_out = TypeVar("R_out", covariant=True)
+
+# What a device answers, rather than what is wrong with a call.
+_FAILURES = (cl.Error, DeviceLostError, BuildError, UnsupportedError, MemoryError)
+
+_MOST_KEPT = 16  # pieces, until a worker gives away what it has made of them
+
+
+class Worker(Protocol[P_in, R_out]):
+    """One device, used by one thread at a time."""
+
+    name: str
+
+    def takes(self, piece: P_in) -> bool:
+        """Whether the piece can go there."""
+
+    def compute(self, piece: P_in) -> None:
+        """Add a piece to what it holds."""
+
+    def give(self) -> R_out:
+        """Return what it holds, and hold nothing any more."""
+
+
+class Pool(Generic[P, R]):
+    """Workers with a thread each.
+
+    Parameters
+    ----------
+    workers : sequence of Worker
+        One for each device.
+    collect : callable
+        Gets what workers give away, and the pieces that it was made of; one at a time.
+
+    Attributes
+    ----------
+    failed : dict of Worker to BaseException
+        Devices that are not used any more, and why.
+    """
+
+    def __init__(self, workers: Sequence[Worker[P, R]], collect: Callable[[R, Sequence[P]], None]) -> None:
+        self.workers = tuple(workers)
+        self.failed: dict[Worker[P, R], BaseException] = {}
+        self._collect = collect
+        self._changed = threading.Condition()
+        self._ready: deque[P] = deque()
+        self._unfinished = 0  # pieces that are not in what has been collected
+        self._closed = self._ended = True  # no more pieces come; none is unfinished
+        self._error: BaseException | None = None
+
+    @property
+    def alive(self) -> list[Worker[P, R]]:
+        """The workers that have not failed."""
+        return [worker for worker in self.workers if worker not in self.failed]
+
+    def run(self, pieces: Iterable[P], taken: Callable[[P], None] = lambda piece: None) -> None:
+        """Compute all pieces, which this thread draws from the iterable as workers become free.
+
+        Parameters
+        ----------
+        pieces : iterable
+            If it raises, what came before is computed and collected.
+        taken : callable
+            Called in this thread with each piece that some worker has been given.
+
+        Raises
+        ------
+        Exception
+            What a piece raised that is no device's fault, or the last device's failure; what was finished before is
+            collected.
+
+        Warns
+        -----
+        RuntimeWarning
+            If a device failed and others did its work.
+        """
+        self._closed = self._ended = False
+        self._error, self._unfinished, failed = None, 0, len(self.failed)
+        self._ready.clear()
+        threads = [threading.Thread(target=self._work, args=(worker,), daemon=True) for worker in self.alive]
+        for thread in threads:
+            thread.start()
+        try:
+            for piece in pieces:
+                with self._changed:
+                    self._check(piece)
+                    self._unfinished += 1
+                    self._ready.append(piece)
+                    self._changed.notify_all()
+                    self._wait(lambda: len(self._ready) < 2 * len(self.alive))
+                taken(piece)
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
+                self._wait(lambda: self._unfinished == 0)
+        except BaseException as error:  # of the iterable, or Ctrl-C: what waits is left out, what was begun is finished
+            with self._changed:
+                self._unfinished -= len(self._ready)
+                self._ready.clear()
+                self._error = self._error or error
+            raise
+        finally:
+            with self._changed:
+                self._closed = self._ended = True
+                self._changed.notify_all()
+            for thread in threads:
+                thread.join()
+        for worker, reason in list(self.failed.items())[failed:]:
+            others = f"{len(self.alive)} other device{'s' * (len(self.alive) != 1)}"
+            text = f"{worker.name} failed and is not used any more; {others} did its work: {reason}"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+    def _wait(self, ready: Callable[[], bool]) -> None:
+        """Wait in the thread that runs the pool, which Ctrl-C can end."""
+        while not ready() and self._error is None:
+            self._changed.wait(0.1)
+        if self._error is not None:
+            raise self._error
+
+    def _check(self, piece: P) -> None:
+        if not self.alive:
+            raise next(reversed(self.failed.values()))
+        if not any(worker.takes(piece) for worker in self.alive):
+            where = ", ".join(worker.name for worker in self.alive)
+            raise ValueError(f"expected arrays of NumPy or of one of the devices in use, {where}; got some of another")
+
+    def _work(self, worker: Worker[P, R]) -> None:
+        """Compute pieces until there are no more, in the worker's thread."""
+        kept: list[P] = []
+        while True:
+            with self._changed:
+                piece = self._next(worker, kept)
+            if piece is None and not kept:
+                return
+            done = len(kept)  # pieces that stay if the next one raises
+            try:
+                if piece is not None:
+                    kept.append(piece)
+                    worker.compute(piece)
+                if piece is None or len(kept) >= _MOST_KEPT:
+                    done = 0
+                    found = worker.give()
+                    with self._changed:
+                        self._collect(found, kept)
+                        self._unfinished -= len(kept)
+                        self._changed.notify_all()
+                    kept = []
+            except _FAILURES as error:
+                with self._changed:
+                    self._fail(worker, error, kept)
+                return
+            except BaseException as error:  # which `run` raises; the piece is left out, and what came before is not
+                with self._changed:
+                    self._error = self._error or error
+                    del kept[done:]
+                    self._changed.notify_all()
+
+    def _next(self, worker: Worker[P, R], kept: Sequence[P]) -> P | None:
+        """Return a piece for the worker, or None: if it holds something, that is to be given away, or else it ends."""
+        while True:
+            found = None if self._error is not None else next((p for p in self._ready if worker.takes(p)), None)
+            if found is not None:
+                self._ready = deque(piece for piece in self._ready if piece is not found)
+                self._changed.notify_all()
+                return found
+            if (self._closed or self._error is not None) and (kept or self._ended or self._error is not None):
+                return None
+            self._changed.wait(0.1)
+
+    def _fail(self, worker: Worker[P, R], error: BaseException, kept: Sequence[P]) -> None:
+        """Let others do what the worker has lost; where none can, its error is raised."""
+        self.failed[worker] = error
+        self._ready.extendleft(reversed(kept))
+        alive = self.alive
+        lost = [piece for piece in kept if not any(other.takes(piece) for other in alive)]
+        if lost:
+            self._error = self._error or error
+        self._changed.notify_all()

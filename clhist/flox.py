@@ -1,0 +1,88 @@
+"""Aggregations for flox, and so for xarray, whose grouped reductions run on an OpenCL device.
+
+``flox.groupby_reduce(x, by, func=clhist.flox.mean)`` and ``flox.xarray.xarray_reduce(data, "label",
+func=clhist.flox.mean)`` take them in the place of names, for arrays of NumPy and of Dask: `sum`, `nansum`, `prod`,
+`nanprod`, `mean`, `nanmean`, `min`, `nanmin`, `max`, `nanmax`, `count`, `any` and `all`.
+
+flox must be installed: ``pip install flox``.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import partial
+from math import prod as product
+from typing import Any
+
+import numpy as np
+from flox.aggregations import AGGREGATIONS, Aggregation
+
+from clhist.groupby import group_by
+
+# What flox calls the reductions of one array, and how `clhist.GroupBy` computes them.
+_STATISTICS = {
+    **{name: (name, False) for name in ("sum", "prod", "mean", "min", "max", "any", "all")},
+    **{f"nan{name}": (name, True) for name in ("sum", "prod", "mean", "min", "max")},
+    "nanlen": ("count", True),
+    "len": ("count", True),
+}
+
+
+def _grouped(
+    name: str,
+    group_idx: Any,
+    array: Any,
+    *,
+    axis: int = -1,
+    size: int | None = None,
+    fill_value: Any = None,
+    dtype: Any = None,
+    **unused: Any,
+) -> np.ndarray:
+    """Return a statistic of the groups along the last dimension, as flox calls for it.
+
+    Groups without values get `fill_value`; `dtype` is that of the result.
+    """
+    statistic, skipna = _STATISTICS[name]
+    array, keys = np.asarray(array), np.asarray(group_idx).reshape(-1)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"array: expected numbers for clhist.flox.{name}, got {array.dtype}")
+    groups = int(keys.max(initial=-1)) + 1 if size is None else size
+    rest = array.shape[:-1]
+    rows = product(rest)
+    if rows != 1:  # a group for each group of each row
+        keys = np.where(keys >= 0, keys + groups * np.arange(rows)[:, None], -1).reshape(-1)
+    of = group_by(keys, rows * groups)
+    values = array.reshape(-1)
+    found = getattr(of, statistic)(values, skipna=skipna)
+    if statistic in ("min", "max"):  # which are of the dtype of the values, as flox has them
+        found, dtype = found.astype(array.dtype, copy=False), None
+    if fill_value is not None:
+        number = of.count(values) if skipna else of.size()
+        empty = statistic in ("min", "all") if found.dtype.kind == "b" else fill_value
+        found = np.where(number > 0, found, empty)
+    found = found.reshape(*rest, groups)
+    return found if dtype is None else found.astype(dtype, copy=False)
+
+
+def _on_device(name: str) -> Any:
+    """Return flox's own aggregation, whose blocks are reduced by the device and combined as flox does."""
+    found: Any = deepcopy(AGGREGATIONS[name])
+    found.numpy = tuple(partial(_grouped, each) if each in _STATISTICS else each for each in found.numpy)
+    found.chunk = tuple(partial(_grouped, each) if each in _STATISTICS else each for each in found.chunk)
+    return found
+
+
+sum: Aggregation = _on_device("sum")
+nansum: Aggregation = _on_device("nansum")
+prod: Aggregation = _on_device("prod")
+nanprod: Aggregation = _on_device("nanprod")
+mean: Aggregation = _on_device("mean")
+nanmean: Aggregation = _on_device("nanmean")
+min: Aggregation = _on_device("min")
+nanmin: Aggregation = _on_device("nanmin")
+max: Aggregation = _on_device("max")
+nanmax: Aggregation = _on_device("nanmax")
+count: Aggregation = _on_device("count")
+any: Aggregation = _on_device("any")
+all: Aggregation = _on_device("all")

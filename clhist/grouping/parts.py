@@ -1,0 +1,77 @@
+"""Statistics of groups as one `Spec`: what processes compute of parts of the data, and what is made of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clhist import operators
+from clhist.grouping.statistics import Column, Numbers, Output, outputs_of
+from clhist.operators.c_types import c_name
+from clhist.partial import Partial
+from clhist.spec import Spec
+
+_NUMBERS = Numbers(np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.uint64))  # of any number of elements
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """What is asked of the groups of some keys.
+
+    Attributes
+    ----------
+    keys : numpy.dtype
+        Of the keys, integers.
+    columns : tuple of (str, Column)
+        The values, by name.
+    num_groups : int
+        How many groups there are.
+    """
+
+    keys: np.dtype
+    columns: tuple[tuple[str, Column], ...]
+    num_groups: int
+
+    def spec(self) -> Spec:
+        """Return the sweep; its arguments are keys and values, and the positions begin at the last."""
+        by_name, emits = {}, []
+        arguments = [f"const {c_name(self.keys)} *keys"]
+        for c, (_, column) in enumerate(self.columns):
+            arguments.append(f"const {c_name(column.dtype)} *x{c}")
+            calls = []
+            for k, output in enumerate(_outputs(column)):
+                name = f"{c}s{k}"
+                by_name[name] = output.operator
+                value = output.value.replace("value_t", f"value_{name}_t").replace("v, i}", "v, first + i}")
+                calls.append(f"EMIT_{name}(g, {value});")
+            emits.append(f"{{ const {c_name(column.dtype)} v = x{c}[i]; {column.condition}{{ {' '.join(calls)} }} }}")
+        arguments.append("const long first")
+        code = f"const {c_name(self.keys)} g = keys[i]; {' '.join(emits)}"
+        return Spec(by_name, self.num_groups, arguments=", ".join(arguments), map=code, emits=1, first_index="first")
+
+    def results(self, whole: Partial) -> dict[str, dict[str, np.ndarray]]:
+        """Return the statistics of each column by their names."""
+        found: Mapping[str, Any] = whole.result()
+        named = {}
+        for c, (name, column) in enumerate(self.columns):
+            results: dict[str, np.ndarray] = {}
+            for k, output in enumerate(_outputs(column)):
+                array = found[f"{c}s{k}"]
+                fields = [array[field] for field in array.dtype.names or ()] or [array]
+                results |= {each: part for each, part in zip(output.statistics, fields, strict=True) if each}
+            if "var" in results:
+                variance = results["var"]
+                results |= {"var": variance.astype(column.result), "std": np.sqrt(variance).astype(column.result)}
+            named[name] = {statistic: np.ascontiguousarray(results[statistic]) for statistic in column.statistics}
+        return named
+
+
+def _outputs(column: Column) -> tuple[Output, ...]:
+    """Return the histograms of one sweep: the variance by the operator that joins those of parts."""
+    first = outputs_of(column.without(column.spreads), _NUMBERS)
+    if not column.spreads:
+        return first
+    return (*first, Output(operators.variance(np.float64, column.ddof), "((double)v)", ("var",)))

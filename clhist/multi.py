@@ -1,0 +1,230 @@
+"""`MultiAccumulator`: a stream of chunks over several devices of one host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyopencl as cl
+
+from clhist.accumulator import CHUNK_BYTES, Accumulator
+from clhist.codegen.arguments import integer
+from clhist.engine.chunks import Piece
+from clhist.engine.pool import Pool
+from clhist.engine.progress import Progress, reporter
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.fork_guard import check_process
+from clhist.opencl.several import device_name, queues_of
+from clhist.partial import Partial, combined
+from clhist.typing import NumBins
+
+
+class MultiAccumulator:
+    """A histogram over a stream of chunks, computed by several devices: an `Accumulator` and a thread for each.
+
+    A chunk goes to whichever device is free. A device that fails is left out from then on, with a warning; what it had
+    not handed over is computed again by the others.
+
+    Parameters
+    ----------
+    operator : Operator, numpy.ufunc, str or HistogramKernel
+        As of `Accumulator`. A kernel is built for each device.
+    num_bins : int, or tuple of int
+        H, as in `HistogramKernel.__call__`.
+    devices : "all", or sequence of pyopencl.Device
+        "all" is every GPU or, where there is none, the default device.
+    queues : sequence of pyopencl.CommandQueue, optional
+        Instead of `devices`; each device or context should occur once.
+    dtype, dest, chunk_bytes, first_index, start, **options
+        As of `Accumulator`.
+
+    Attributes
+    ----------
+    failed : dict of str to Exception
+        Devices that failed, by name, and why.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+
+    Examples
+    --------
+    >>> counts = clhist.MultiAccumulator("count", 1000)                                     # doctest: +SKIP
+    >>> counts.add(np.load("bins.npy", mmap_mode="r"), 1)                                   # doctest: +SKIP
+    >>> counts.result()                                                                     # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        operator: Any,
+        num_bins: NumBins,
+        *,
+        devices: Any = "all",
+        queues: Sequence[cl.CommandQueue] | None = None,
+        dtype: Any = None,
+        dest: Any = None,
+        chunk_bytes: int = CHUNK_BYTES,
+        first_index: str | None = None,
+        start: int | None = None,
+        **options: Any,
+    ) -> None:
+        check_process()
+        found = queues_of(devices) if queues is None else queues_of(queues, "queues")
+        engine = getattr(operator, "engine", None)  # of a kernel
+        options |= {"dtype": dtype, "chunk_bytes": chunk_bytes, "first_index": first_index, "start": start}
+        held = [operator if engine is None else engine.on(queue.context) for queue in found]
+        self._devices = [
+            _Device(Accumulator(each, num_bins, queue=queue, **options))
+            for each, queue in zip(held, found, strict=True)
+        ]
+        self._whole = Accumulator(held[0], num_bins, queue=found[0], dest=dest, **options).partial()
+        self._owned = True
+        self._position = 0 if start is None else start
+        self._size = 0
+        self._pool: Pool[Piece, Partial] = Pool(self._devices, self._collect)
+
+    @property
+    def size(self) -> int:
+        """How many elements, each an `i` of the map or an index, have been added."""
+        return self._size
+
+    @property
+    def failed(self) -> dict[str, BaseException]:
+        """The devices that failed, by name, and why."""
+        return {worker.name: error for worker, error in self._pool.failed.items()}
+
+    def add(self, *args: Any, size: int | None = None) -> None:
+        """Add a chunk of the stream, in chunks of `chunk_bytes` if its arrays are NumPy's.
+
+        Parameters
+        ----------
+        *args, size
+            As of `Accumulator.add`. Device arrays go to the device that they are on, which is not waited for: several
+            devices compute at the same time.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            If an argument is wrong; it is named, and nothing is added.
+        Exception
+            What the last device raised that was left, or the one that the arrays are on.
+
+        Warns
+        -----
+        RuntimeWarning
+            If a device failed and others did its work.
+        """
+        self._run(self._pieces(args, size))
+
+    def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> None:
+        """Add chunk after chunk; several are computed at the same time.
+
+        Parameters
+        ----------
+        iterable : iterable of tuple, or of array
+            What `add` takes: its arguments, or its only one. If it raises, what came before stays added. Arrays must
+            not be changed before this returns.
+        total, progress
+            As of `Accumulator.extend`.
+        """
+        total = None if total is None else integer("total", total, 0)
+        if not isinstance(progress, bool) and not callable(progress):
+            raise TypeError(f"progress: expected a bool or a callable, got {progress!r}")
+        done = 0
+
+        def pieces() -> Iterator[Piece]:
+            for given in iterable:
+                yield from self._pieces(given if isinstance(given, tuple) else (given,), None)
+
+        with reporter(total, progress) as report:
+
+            def taken(piece: Piece) -> None:
+                nonlocal done
+                done += piece.size
+                report(done, total)
+
+            self._run(pieces(), taken)
+
+    def result(self) -> Any:
+        """Return the histogram of all that has been added; more can be added then.
+
+        Returns
+        -------
+        numpy.ndarray of shape (num_bins,)
+            With several operators a tuple, or a dict if they are a mapping.
+        """
+        check_process()
+        self._settle()
+        return self._whole.result()
+
+    def partial(self) -> Partial:
+        """Return the accumulators of all that has been added and merged, and of `dest`; see `Accumulator.partial`."""
+        self._settle()
+        self._owned = False
+        return self._whole
+
+    def merge(self, other: Accumulator | MultiAccumulator | Partial) -> None:
+        """Add what another accumulator has been given, or what its `partial` returned; see `Accumulator.merge`."""
+        part = other if isinstance(other, Partial) else other.partial()
+        self._settle()
+        self._whole = combined(self._whole, part, "other")
+        self._owned = True
+
+    def __repr__(self) -> str:
+        operators = ", ".join(map(str, self._whole.outputs.operators))
+        where = ", ".join(device.name for device in self._devices)
+        return f"<MultiAccumulator {operators}: {self._whole.shapes} bins, {self.size:,} added, on {where}>"
+
+    def _pieces(self, args: Sequence[Any], size: int | None) -> Iterator[Piece]:
+        """Return the chunks of an addition, whose arguments have been checked."""
+        context = next((array.context for array in args if is_device_array(array)), None)
+        devices = [each for each in self._devices if context in (None, each.accumulator.queue.context)]
+        whole = (devices or self._devices)[0].accumulator.piece(args, size, self._position)
+        self._position += whole.size
+        return whole.parts()
+
+    def _run(self, pieces: Iterable[Piece], taken: Callable[[Piece], None] = lambda piece: None) -> None:
+        """Compute pieces: of device arrays where they are, which no other device could, and others by the pool."""
+        for on_device, run in groupby(pieces, lambda piece: piece.on_device):
+            if not on_device:
+                self._settle()  # what a device holds of its own arrays would be lost with it
+                self._pool.run(run, taken)
+                continue
+            for piece in run:
+                device = next(each for each in self._devices if each.takes(piece))
+                device.holds_arrays = True
+                device.accumulator.feed(piece)
+                self._size += piece.size
+                taken(piece)
+
+    def _settle(self) -> None:
+        """Wait for what devices compute of their own arrays, and take it from them."""
+        for device in self._devices:
+            if device.holds_arrays:
+                device.holds_arrays = False
+                self._collect(device.give(), ())
+
+    def _collect(self, part: Partial, pieces: Sequence[Piece]) -> None:
+        self._whole = combined(self._whole, part, "partial", in_place=self._owned)
+        self._owned = True
+        self._size += sum(piece.size for piece in pieces)
+
+
+class _Device:
+    """The worker of one device."""
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        self.accumulator = accumulator
+        self.holds_arrays = False
+        self.name = device_name(accumulator.queue)
+
+    def takes(self, piece: Piece) -> bool:
+        return not piece.on_device or piece.engine.context == self.accumulator.queue.context
+
+    def compute(self, piece: Piece) -> None:
+        self.accumulator.feed(piece)
+
+    def give(self) -> Partial:
+        return self.accumulator.take()

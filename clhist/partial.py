@@ -1,0 +1,329 @@
+"""`Partial`: histograms of a part of the data, which mean the same in every process, and how they become one.
+
+All that is computed in parts goes this way: chunks of a stream, the devices of one host, the tasks of a cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._version import __version__
+from clhist.engine.outputs import Outputs
+from clhist.engine.partials import combine_arrays
+from clhist.opencl.device import default_queue, device_profile
+from clhist.operators.fixed_point import check_range
+from clhist.operators.operator import Operator
+
+FORMAT = 1  # of what is pickled and saved; another one is refused
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partial:
+    """Accumulators of a part of the data: what a bin holds, before the result is made of it.
+
+    It can be pickled, sent, saved and merged with partial results of other devices, processes and machines: the form
+    of its accumulators is the same everywhere. `Spec.partial`, `Accumulator.partial` and `MultiAccumulator.partial`
+    make it.
+
+    Attributes
+    ----------
+    outputs : Outputs
+        The operators, in the form in which accumulators are portable, and the names of the histograms.
+    arrays : tuple of numpy.ndarray
+        The accumulators of each histogram.
+    size : int
+        How many elements are in them.
+    values : int
+        How many values a bin may have at most.
+    positions : tuple of (int, int), or None
+        Ranges of their positions in the whole, the ends excluded and neighbours joined; None if nobody said.
+
+    Examples
+    --------
+    >>> whole = clhist.merge([spec.partial(*chunk) for chunk in chunks])                    # doctest: +SKIP
+    >>> spec.result(whole)                                                                  # doctest: +SKIP
+    """
+
+    outputs: Outputs
+    arrays: tuple[np.ndarray, ...]
+    size: int
+    values: int
+    positions: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def accumulators(self) -> Any:
+        """The arrays, as results are returned: one, a tuple or a dict."""
+        return self.outputs.collect(list(self.arrays))
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each histogram."""
+        return tuple(array.shape for array in self.arrays)
+
+    def result(self, queue: cl.CommandQueue | None = None) -> Any:
+        """Return the histograms, of the operators' dtypes.
+
+        Parameters
+        ----------
+        queue : pyopencl.CommandQueue, optional
+            Where results are made of accumulators that are not the results themselves. Defaults to the default one.
+
+        Returns
+        -------
+        numpy.ndarray of shape (num_bins,)
+            With several operators a tuple, or a dict if they are a mapping.
+        """
+        return self.outputs.collect(self.results(queue))
+
+    def results(self, queue: cl.CommandQueue | None = None) -> list[np.ndarray]:
+        """Return a list of the histograms; see `result`."""
+        pairs = zip(self.outputs.labels, self.outputs.operators, self.arrays, strict=True)
+        return [_finished(label, operator, array, queue) for label, operator, array in pairs]
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write it to an ``.npz`` file: the accumulators, and a description as JSON; no code and no pickles."""
+        described = {
+            "format": FORMAT,
+            "clhist": __version__,
+            "size": self.size,
+            "values": self.values,
+            "positions": self.positions,
+            "outputs": [
+                {"name": name, "operator": repr(operator), "fingerprint": fingerprint(operator), "num_bins": shape}
+                for name, operator, shape in zip(
+                    self.outputs.names or self.outputs.suffixes, self.outputs.operators, self.shapes, strict=True
+                )
+            ],
+        }
+        arrays = {f"accumulators{k}": array for k, array in enumerate(self.arrays)}
+        with open(file, "wb") as stream:
+            np.savez(stream, allow_pickle=False, description=np.array(json.dumps(described)), **arrays)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], operator: Any) -> Partial:
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        file : str or path
+            An ``.npz`` file.
+        operator : Operator, Spec, HistogramKernel, or sequence or mapping of Operator
+            Whose partial result it is: a file has no code in it.
+
+        Raises
+        ------
+        ValueError
+            If it is no such file, was written in another format, or is of other operators; what differs is named.
+        """
+        outputs = portable_outputs(outputs_of(operator))
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                described = json.loads(str(archive["description"]))
+                found = [archive[f"accumulators{k}"] for k in range(len(archive.files) - 1)]
+        except (KeyError, ValueError, EOFError) as error:
+            raise ValueError(f"{file}: expected what clhist.Partial.save wrote: {error}") from error
+        if described.get("format") != FORMAT:
+            raise ValueError(
+                f"{file}: expected format {FORMAT} of partial results, got {described.get('format')} "
+                f"of clhist {described.get('clhist')}; this is clhist {__version__}"
+            )
+        names = [each["name"] for each in described["outputs"]]
+        if names != list(outputs.names or outputs.suffixes):
+            raise ValueError(f"{file}: expected histograms {_listed(outputs)}, got {', '.join(map(str, names))}")
+        arrays = []
+        for label, operator, array, each in zip(
+            outputs.labels, outputs.operators, found, described["outputs"], strict=True
+        ):
+            if each["fingerprint"] != fingerprint(operator):
+                raise ValueError(
+                    f"{file}: expected accumulators{label} of {operator}, got those of {each['operator']}, "
+                    f"written by clhist {described.get('clhist')}"
+                )
+            arrays.append(np.require(array.astype(operator.accumulator, copy=False), requirements=["C", "W"]))
+        positions = described["positions"]
+        ranges = None if positions is None else tuple((int(low), int(high)) for low, high in positions)
+        return cls(outputs, tuple(arrays), int(described["size"]), int(described["values"]), ranges)
+
+    def check(self, outputs: Outputs, shapes: Sequence[tuple[int, ...]], argument: str = "partial") -> None:
+        """Raise ValueError if it is of other operators than `outputs`, in their portable form, or of other shapes."""
+        if self.outputs.names != outputs.names or len(self.arrays) != len(outputs.operators):
+            raise ValueError(f"{argument}: expected histograms {_listed(outputs)}, got {_listed(self.outputs)}")
+        for label, own, its in zip(outputs.labels, outputs.operators, self.outputs.operators, strict=True):
+            if own is not its and own != its:
+                raise ValueError(f"{argument}: expected accumulators{label} of {own}, got those of {its}")
+        if self.shapes != tuple(shapes):
+            raise ValueError(f"{argument}: expected {_bins(shapes)} bins, got {_bins(self.shapes)}")
+
+    def __repr__(self) -> str:
+        operators = ", ".join(map(str, self.outputs.operators))
+        return f"<Partial {operators}: {_bins(self.shapes)} bins, {self.size:,} elements>"
+
+    def __reduce__(self) -> Any:
+        return _restored, (FORMAT, __version__, self.outputs, self.arrays, self.size, self.values, self.positions)
+
+
+def merge(partials: Iterable[Partial]) -> Partial:
+    """Return partial results as one; they are left as they are.
+
+    Parameters
+    ----------
+    partials : iterable of Partial
+        Of the same operators and numbers of bins, at least one. Only two are held at a time.
+
+    Returns
+    -------
+    Partial
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is none, if one is of other operators or another number of bins, or if two say that they have the
+        elements of the same positions.
+    OverflowError
+        If a bin may have more values than its operator can take.
+
+    Notes
+    -----
+    Operations that NumPy has are done on the host, others on the default device. Which partial results are merged in
+    which order changes nothing but the rounding of floats.
+    """
+    whole, owned = None, False
+    for k, partial in enumerate(partials):
+        if not isinstance(partial, Partial):
+            raise TypeError(f"partials[{k}]: expected a clhist.Partial, got {type(partial).__name__}")
+        if whole is None:
+            whole = partial
+        else:
+            whole, owned = combined(whole, partial, f"partials[{k}]", in_place=owned), True
+    if whole is None:
+        raise ValueError("partials: expected at least one, got none")
+    return whole
+
+
+def combined(own: Partial, other: Partial, argument: str, *, in_place: bool = False) -> Partial:
+    """Return two partial results as one, in the arrays of the first if it need not be kept; see `merge`."""
+    other.check(own.outputs, own.shapes, argument)
+    positions = None
+    if own.positions is not None and other.positions is not None:
+        positions = joined((*own.positions, *other.positions), argument)
+    values = own.values + other.values
+    for operator in own.outputs.operators:
+        if operator.most_values is not None and values > operator.most_values:
+            most = f"{operator.most_values} values for {operator.name} in all"
+            raise OverflowError(f"{argument}: expected at most {most}, got {values}")
+    arrays = own.arrays if in_place else tuple(array.copy() for array in own.arrays)
+    for operator, into, more in zip(own.outputs.operators, arrays, other.arrays, strict=True):
+        _combine(operator, into, more)
+    return Partial(own.outputs, arrays, own.size + other.size, values, positions)
+
+
+def outputs_of(operator: Any) -> Outputs:
+    """Return the outputs of an operator, or several, or of what has them."""
+    engine = getattr(operator, "engine", operator)
+    found = getattr(engine, "outputs", None)
+    return found if isinstance(found, Outputs) else Outputs.of(operator)
+
+
+def portable_outputs(outputs: Outputs) -> Outputs:
+    """Return `outputs` with the operators of which accumulators are portable."""
+    return Outputs(tuple(each.portable() for each in outputs.operators), outputs.suffixes, outputs.names)
+
+
+def neutral_arrays(outputs: Outputs, shapes: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, ...]:
+    """Return the accumulators of bins without values."""
+    pairs = zip(outputs.operators, shapes, strict=True)
+    return tuple(np.full(shape, operator.neutral, operator.accumulator) for operator, shape in pairs)
+
+
+def fingerprint(operator: Operator) -> str:
+    """Return what tells operators apart in files."""
+    parts = [str(_layout(operator.dtype)), operator.combine, str(_layout(operator.accumulator)), operator.lift]
+    parts += [operator.finish, operator.preamble, np.asarray(operator.neutral, operator.accumulator).tobytes().hex()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _layout(dtype: np.dtype) -> Any:
+    """Return the names, types and places of fields, whatever NumPy calls them."""
+    if dtype.fields is None:
+        return dtype.str
+    fields: Mapping[str, Any] = dtype.fields
+    return [(name, _layout(fields[name][0]), fields[name][1]) for name in dtype.names or ()], dtype.itemsize
+
+
+def _restored(form: int, version: str, *state: Any) -> Partial:
+    if form != FORMAT:
+        raise ValueError(
+            f"partial: expected format {FORMAT}, got {form} of clhist {version}; this is clhist {__version__}"
+        )
+    return Partial(*state)
+
+
+def _finished(label: str, operator: Operator, array: np.ndarray, queue: cl.CommandQueue | None) -> np.ndarray:
+    if operator.finish == "a" and operator.accumulator.kind in "iufc":
+        return array.astype(operator.dtype)
+    queue = queue or default_queue()
+    found = np.empty(array.shape, operator.dtype)
+    combine_arrays(queue, device_profile(queue.device), operator, array, found, dest_is_partial=True)
+    check_range(label, operator, found)
+    return found
+
+
+def _combine(operator: Operator, into: np.ndarray, more: np.ndarray) -> None:
+    """Combine accumulators: by NumPy, or else by the default device."""
+    pairs = [(getattr(np, part.operation or "", None), part.accessor) for part in operator.parts]
+    if all(isinstance(ufunc, np.ufunc) and not ufunc.__name__.startswith("logical") for ufunc, _ in pairs):
+        with np.errstate(all="ignore"):
+            for ufunc, accessor in pairs:
+                held = _part(into, accessor)
+                ufunc(held, _part(more, accessor), out=held)  # type: ignore[misc]
+        return
+    queue = default_queue()
+    combine_arrays(
+        queue,
+        device_profile(queue.device),
+        operator,
+        into,
+        into,
+        dest_is_partial=True,
+        out_is_partial=True,
+        more=np.ascontiguousarray(more),
+    )
+
+
+def _part(array: np.ndarray, accessor: str) -> np.ndarray:
+    """Return the part of accumulators that C names by `accessor`, such as ``".sum.x"``."""
+    for name in filter(None, accessor.split(".")):
+        half = array.dtype.names is None  # of complex numbers
+        array = (array.real if name == "x" else array.imag) if half else array[name]
+    return array
+
+
+def joined(ranges: Iterable[tuple[int, int]], argument: str = "partial") -> tuple[tuple[int, int], ...]:
+    """Return ranges of positions with neighbours as one; raise ValueError if some are in two of them."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(each for each in ranges if each[0] < each[1]):
+        if found and low < found[-1][1]:
+            both = min(high, found[-1][1])
+            raise ValueError(f"{argument}: expected other elements, got those at positions {low} to {both - 1} again")
+        if found and low == found[-1][1]:
+            found[-1] = found[-1][0], high
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def _listed(outputs: Outputs) -> str:
+    return ", ".join(outputs.names or ()) or f"{len(outputs.operators)} without names"
+
+
+def _bins(shapes: Sequence[tuple[int, ...]]) -> str:
+    each = [" x ".join(map(str, shape)) for shape in shapes]
+    return each[0] if len(set(each)) == 1 else ", ".join(each)

@@ -1,0 +1,173 @@
+"""Counts and histograms of a part of the data as partial results, and of NumPy arrays over several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial as bound
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist import operators
+from clhist.bincount import bincount
+from clhist.binning.counts import densities
+from clhist.binning.host import numpy_edges
+from clhist.engine.outputs import Outputs
+from clhist.engine.pool import Pool
+from clhist.histogram import histogram
+from clhist.multi import MultiAccumulator
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.several import device_name, queues_of
+from clhist.operators.names import COUNT, operator_on_bins
+from clhist.operators.operator import Operator
+from clhist.partial import Partial, merge
+from clhist.spec import Spec
+
+_COUNT = operators.add(np.int64)
+_CHUNK_BYTES = 64 << 20
+
+
+def partial_of(operator: Operator, sums: np.ndarray, size: int) -> Partial:
+    """Return results of `operator`, whose accumulators they are, as a partial result."""
+    return Partial(Outputs.of(operator), (sums.astype(operator.dtype, copy=False),), size, size)
+
+
+def counts_part(
+    x: np.ndarray,
+    weights: np.ndarray | None,
+    minlength: int = 0,
+    max_abs: float | None = None,
+    *,
+    queue: cl.CommandQueue | None = None,
+) -> Partial:
+    """Return what `clhist.bincount` does; with `max_abs` the sums are reproducible."""
+    if max_abs is not None:
+        if x.min(initial=0) < 0:
+            raise ValueError("'list' argument must have no negative elements")
+        number = max(minlength, int(x.max(initial=0)) + 1)
+        spec = Spec(operators.reproducible_add(np.float64, max_abs, count=2**40), number)
+        return spec.partial(x, weights, queue=queue)
+    found = bincount(x, weights, minlength, queue=queue)
+    return partial_of(_COUNT if weights is None else operators.add(np.float64), found, x.size)
+
+
+def merge_padded(parts: Iterable[Partial]) -> Partial:
+    """Merge partial results of different numbers of bins, as if all had the most."""
+    parts = list(parts)
+    most = max(part.arrays[0].size for part in parts)
+    return merge(_padded(part, most) for part in parts)
+
+
+def histogram_part(
+    a: np.ndarray, weights: np.ndarray | None, bins: Any, ends: Any, *, queue: cl.CommandQueue | None = None
+) -> Partial:
+    """Return what `clhist.histogram` does, with weights in the type in which they are summed."""
+    if weights is not None:
+        weights = weights.astype({"f": np.float64, "c": np.complex128}.get(weights.dtype.kind, np.int64), copy=False)
+    counts, _ = histogram(a, bins, ends, weights=weights, queue=queue)
+    return partial_of(_COUNT if weights is None else operators.add(counts.dtype), counts, a.size)
+
+
+def of_edges(whole: Partial, edges: Any, density: bool | None, dtype: np.dtype) -> np.ndarray:
+    """Return the histogram, or densities, in the dtype of the weights."""
+    found = whole.result()
+    if density:
+        found = densities(found, [edges] if isinstance(edges, np.ndarray) else edges, None)
+    with np.errstate(over="ignore"):
+        return np.asarray(found).astype(dtype)
+
+
+def bincount_over(devices: Any, x: Any, weights: Any, minlength: int) -> np.ndarray:
+    """Return `clhist.bincount` of NumPy arrays, computed by several devices."""
+    arrays = _host(x=x, weights=weights)
+    np.bincount(arrays[0][:0], None if arrays[1] is None else arrays[1][:0], minlength)  # raises what is wrong
+    minlength = int(minlength)
+    return np.asarray(_over(devices, bound(counts_part, minlength=minlength), arrays, merge_padded).result())
+
+
+def histogram_over(devices: Any, a: Any, bins: Any, range: Any, density: bool | None, weights: Any) -> Any:
+    """Return `clhist.histogram` of NumPy arrays, computed by several devices; NumPy finds the ends on the host."""
+    a, weights = _host(a=a, weights=weights)
+    if weights is not None and weights.shape != a.shape:
+        raise ValueError("weights should have the same shape as a.")
+    a, weights = a.reshape(-1), None if weights is None else weights.reshape(-1)
+    edges = numpy_edges(a, bins, range, weights)
+    if np.ndim(bins) == 0:
+        low, high = (a.min(), a.max()) if range is None and a.size else (0, 1) if range is None else range
+        bins, range = len(edges) - 1, (low, high)
+    dtype = np.dtype(float) if density else np.dtype(np.int64) if weights is None else weights.dtype
+    whole = _over(devices, bound(histogram_part, bins=bins, ends=range), (a, weights), merge)
+    return of_edges(whole, edges, density, dtype), edges
+
+
+def reduce_over(devices: Any, dest: Any, op: Any, indices: Any, values: Any) -> np.ndarray:
+    """Return `clhist.reduce_by_index` of NumPy arrays, computed by several devices."""
+    given = values if isinstance(values, tuple) or np.ndim(values) == 0 else _host(values=values)[0]
+    (indices,) = _host(indices=indices)
+    is_shape = isinstance(dest, int | np.integer | tuple)
+    bins = dest if is_shape else np.asarray(dest).shape
+    dtype = np.result_type(given) if not isinstance(given, np.ndarray | tuple) else getattr(given, "dtype", None)
+    if not is_shape:
+        op, dtype = operator_on_bins(op, np.asarray(dest).dtype), None
+    whole = MultiAccumulator(
+        op,
+        bins,
+        devices=devices,
+        dtype=None if isinstance(op, Operator) or op == COUNT else dtype,
+        dest=None if is_shape else np.asarray(dest),
+    )
+    whole.add(indices, given)
+    return np.asarray(whole.result())
+
+
+class _Calls:
+    """The worker of one device: what a function makes of each chunk there."""
+
+    def __init__(self, queue: cl.CommandQueue, compute: Callable[..., Partial], join: Callable[..., Partial]) -> None:
+        self.name = device_name(queue)
+        self._queue, self._compute, self._join = queue, compute, join
+        self._parts: list[Partial] = []
+
+    def takes(self, piece: Sequence[Any]) -> bool:
+        return True
+
+    def compute(self, piece: Sequence[Any]) -> None:
+        self._parts = [*self._parts, self._compute(*piece, queue=self._queue)]
+
+    def give(self) -> Partial:
+        parts, self._parts = self._parts, []
+        return self._join(parts)
+
+
+def _over(
+    devices: Any, compute: Callable[..., Partial], arrays: Sequence[Any], join: Callable[..., Partial]
+) -> Partial:
+    """Return what `join` makes of what `compute` makes of all chunks of arrays, at least one, on several devices."""
+    found: list[Partial] = []
+    workers = [_Calls(queue, compute, join) for queue in queues_of(devices)]
+    pool: Pool[Sequence[Any], Partial] = Pool(workers, lambda part, pieces: found.append(part))
+    pool.run(_chunks(arrays))
+    return join(found)
+
+
+def _chunks(arrays: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    size, widest = len(arrays[0]), max(array.itemsize for array in arrays if array is not None)
+    step = max(1, _CHUNK_BYTES // widest)
+    for begin in range(0, max(1, size), step):
+        yield [None if array is None else array[begin : begin + step] for array in arrays]
+
+
+def _host(**arrays: Any) -> list[Any]:
+    for name, array in arrays.items():
+        if is_device_array(array):
+            raise TypeError(f"{name}: expected a NumPy array, since devices= is given, got one that is on a device")
+    return [None if array is None else np.asarray(array) for array in arrays.values()]
+
+
+def _padded(part: Partial, number: int) -> Partial:
+    (array,), (operator,) = part.arrays, part.outputs.operators
+    if array.size == number:
+        return part
+    more = np.full(number - array.size, operator.neutral, operator.accumulator)
+    return Partial(part.outputs, (np.concatenate([array, more]),), part.size, part.values, part.positions)

@@ -1,0 +1,226 @@
+"""`Spec`: histograms as a description, from which any process makes partial results of its part of the data."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from clhist.accumulator import Accumulator
+from clhist.codegen.arguments import integer
+from clhist.engine.engine import Engine
+from clhist.engine.given import queue_for
+from clhist.engine.outputs import Outputs
+from clhist.engine.streams import stream_operator
+from clhist.opencl.device import default_queue
+from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import supported_dtype
+from clhist.operators.names import COUNT, with_names
+from clhist.partial import Partial, neutral_arrays, portable_outputs
+from clhist.typing import NumBins
+
+_MOST_KEPT = 4  # accumulators of a thread, with their page-locked memory
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Spec:
+    """What to compute, without data, device or process: it can be pickled and hashed.
+
+    Parameters
+    ----------
+    operators : Operator, numpy.ufunc, str, or sequence or mapping of them
+        How values are combined: without a map as in `clhist.reduce_by_index`, with one as in `clhist.HistogramKernel`.
+    num_bins : int, or tuple, sequence or mapping of them
+        H, as in `HistogramKernel.__call__`.
+    arguments, map, preamble, structs, options, emits
+        As of `HistogramKernel`. Without a map, the data is indices and values.
+    dtype : dtype-like, optional
+        Of the values, for operators given by name or as ufuncs.
+    first_index : str, optional
+        As of `Accumulator`: the scalar argument of the map that gets the position of the element 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named. The map is compiled where it is first used.
+
+    Examples
+    --------
+    >>> spec = clhist.Spec({"n": clhist.operators.count(), "top": clhist.operators.maximum(np.float32)}, 100,
+    ...     arguments="const int *bin, const float *x",
+    ...     map="EMIT_n(bin[i], 1); EMIT_top(bin[i], x[i])")                                # doctest: +SKIP
+    >>> parts = [spec.partial(bins, x) for bins, x in chunks]  # in any processes           # doctest: +SKIP
+    >>> spec.result(clhist.merge(parts))["top"]                                             # doctest: +SKIP
+
+    Notes
+    -----
+    The strings are code that runs on the device: do not take them, or a pickled `Spec`, from someone you do not trust.
+    """
+
+    outputs: Outputs
+    shapes: tuple[tuple[int, ...], ...]
+    arguments: str
+    map: str
+    preamble: str
+    structs: tuple[tuple[str, Any], ...]
+    options: tuple[str, ...]
+    emits: int | None
+    first_index: str | None
+    counts: bool
+
+    def __init__(
+        self,
+        operators: Any,
+        num_bins: NumBins,
+        *,
+        arguments: str = "",
+        map: str = "",
+        preamble: str = "",
+        structs: Mapping[str, Any] | None = None,
+        options: Sequence[str] = (),
+        emits: int | None = None,
+        dtype: Any = None,
+        first_index: str | None = None,
+    ) -> None:
+        counts = not map and isinstance(operators, str) and operators == COUNT
+        if map:
+            outputs = Outputs.of(with_names(operators, dtype))
+            outputs.check_map(map)
+        elif arguments or preamble or structs or options or emits is not None or first_index is not None:
+            raise TypeError("map: expected C that emits values, since other parts of a map are given; got none")
+        else:
+            outputs = Outputs.of(stream_operator(operators, dtype, None))
+        shapes = outputs.shapes(num_bins)
+        if not map and len(shapes[0]) > 1:
+            raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
+        for name, value in {
+            "outputs": outputs,
+            "shapes": shapes,
+            "arguments": arguments,
+            "map": map,
+            "preamble": preamble,
+            "structs": tuple((name, supported_dtype(given)) for name, given in (structs or {}).items()),
+            "options": tuple(options),
+            "emits": None if emits is None else integer("emits", emits, 1),
+            "first_index": first_index,
+            "counts": counts,
+        }.items():
+            object.__setattr__(self, name, value)
+
+    def accumulator(self, **options: Any) -> Accumulator:
+        """Return an `Accumulator` for it, which takes `queue`, `start`, `dest`, `chunk_bytes` and further choices."""
+        queue = queue_for(options.pop("queue", None))
+        shapes = self.outputs.like(list(self.shapes))
+        if self.map:
+            engine = _engine_of(queue.context, self)
+            return Accumulator(engine, shapes, queue=queue, first_index=self.first_index, **options)
+        operator = COUNT if self.counts else self.outputs.operators[0]
+        dtype = self.outputs.operators[0].dtype if self.counts and options.get("dest") is None else None
+        return Accumulator(operator, shapes, dtype=dtype, queue=queue, **options)
+
+    def partial(
+        self, *arrays: Any, size: int | None = None, start: int | None = None, queue: cl.CommandQueue | None = None
+    ) -> Partial:
+        """Compute a part of the data.
+
+        Parameters
+        ----------
+        *arrays : array or scalar
+            As `Accumulator.add` takes them: indices and values, or the map's arguments. NumPy's or PyOpenCL's.
+        size : int, optional
+            N, as in `HistogramKernel.__call__`; only with a map.
+        start : int, optional
+            The position of the first element in the whole, for operators and maps that use it. Where it is given, the
+            same elements are not merged twice.
+        queue : pyopencl.CommandQueue, optional
+            Where it runs. Defaults to that of the first device array, or the default one.
+
+        Returns
+        -------
+        Partial
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError, MemoryError, BuildError
+            As `Accumulator.add`.
+        """
+        queue = queue or default_queue(*arrays)
+        start = None if start is None else integer("start", start, 0)
+        # Kept while it is not in use: with it goes its page-locked memory, which takes long to get.
+        held = _kept(self, queue) or self.accumulator(queue=queue)
+        held.seek(start)
+        held.add(*arrays, size=size)
+        found = held.take()
+        _keep(self, queue, held)
+        return found
+
+    def empty(self) -> Partial:
+        """Return the partial result of no data, which changes no other that it is merged with."""
+        outputs = portable_outputs(self.outputs)
+        return Partial(outputs, neutral_arrays(outputs, self.shapes), 0, 0, ())
+
+    def result(self, partial: Partial, queue: cl.CommandQueue | None = None) -> Any:
+        """Return the histograms of what is in `partial`; see `Partial.result`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is of other operators or another number of bins; what differs is named.
+        """
+        if not isinstance(partial, Partial):
+            raise TypeError(f"partial: expected a clhist.Partial, got {type(partial).__name__}")
+        partial.check(portable_outputs(self.outputs), self.shapes)
+        return partial.result(queue)
+
+    def load(self, file: str | os.PathLike[str]) -> Partial:
+        """Return what `Partial.save` wrote, if it is of these operators and bins; see `Partial.load`."""
+        found = Partial.load(file, self)
+        found.check(portable_outputs(self.outputs), self.shapes, str(file))
+        return found
+
+    def __repr__(self) -> str:
+        operators = ", ".join(map(str, self.outputs.operators))
+        given = f"({self.arguments})" if self.map else "(indices, values)"
+        return f"<Spec {given}: {operators}, {self.shapes} bins>"
+
+
+@kept_by_context
+def _engine_of(context: cl.Context, spec: Spec) -> Engine:
+    outputs = spec.outputs
+    return Engine.of(
+        context,
+        outputs.like(list(outputs.operators)),
+        spec.arguments,
+        spec.map,
+        preamble=spec.preamble,
+        structs=dict(spec.structs) or None,
+        options=spec.options,
+        emits=spec.emits,
+    )
+
+
+_local = threading.local()
+
+
+def _kept(spec: Spec, queue: cl.CommandQueue) -> Accumulator | None:
+    found: Accumulator | None = _of_thread().pop((spec, queue), None)
+    return found
+
+
+def _keep(spec: Spec, queue: cl.CommandQueue, accumulator: Accumulator) -> None:
+    kept = _of_thread()
+    kept[spec, queue] = accumulator
+    while len(kept) > _MOST_KEPT:
+        kept.popitem(last=False)
+
+
+def _of_thread() -> OrderedDict[tuple[Spec, cl.CommandQueue], Accumulator]:
+    if not hasattr(_local, "kept"):
+        _local.kept = OrderedDict()
+    kept: OrderedDict[tuple[Spec, cl.CommandQueue], Accumulator] = _local.kept
+    return kept

@@ -1,0 +1,331 @@
+"""Dask collections: every function against NumPy or the one-process result, on one thread and on clusters."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+dask = pytest.importorskip("dask", reason="Dask is not installed")
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+da = pytest.importorskip("dask.array")
+
+import clhist  # noqa: E402
+import clhist.dask as on_dask  # noqa: E402
+from clhist import operators  # noqa: E402
+from clhist.selftest.cases import CASES, PRODUCTS, problem  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+CHUNKS = ((7, 0, 1, 20_000, 29_992),)
+NAMES = ("count", "sum", "mean", "var", "std", "min", "max", "argmin", "argmax", "first", "last", "prod", "any", "all")
+same = np.testing.assert_array_equal
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    rng = np.random.default_rng(18)
+    x, w, f = rng.integers(0, 100, 50_000), rng.random(50_000), rng.normal(size=50_000).astype(np.float32)
+    f[10:20] = np.nan
+    return x, w, f
+
+
+@pytest.fixture(scope="module")
+def lazy(arrays):
+    return tuple(da.from_array(array, chunks=CHUNKS) for array in arrays)
+
+
+def computed(found):
+    return dask.compute(*found) if isinstance(found, tuple | list) else found.compute()
+
+
+def test_bincount(arrays, lazy):
+    (x, w, _), (dx, dw, _) = arrays, lazy
+    found = clhist.bincount(dx)
+    assert np.isnan(found.shape[0])
+    same(found.compute(), np.bincount(x), strict=True)
+    found = clhist.bincount(dx, minlength=200)
+    assert found.shape == (200,)
+    same(found.compute(), np.bincount(x, minlength=200), strict=True)
+    np.testing.assert_allclose(clhist.bincount(dx, dw).compute(), np.bincount(x, w))
+    exact = on_dask.bincount(dx, dw, reproducible=True, max_abs=1)
+    same(exact.compute(), on_dask.bincount(dx.rechunk(999), dw.rechunk(999), reproducible=True, max_abs=1).compute())
+    same(clhist.bincount(dx[:0]).compute(), np.bincount(x[:0]))
+    with pytest.raises(ValueError, match=r"^x: expected elements below minlength=50"):
+        clhist.bincount(dx, minlength=50).compute()
+    with pytest.raises(ValueError, match="negative"):
+        clhist.bincount(dx - 50).compute()
+
+
+@pytest.mark.parametrize(
+    ("bins", "ends"),
+    [(50, None), (50, (-1, 1)), (np.array([-1, 0, 0.5, 3]), None), (7, (np.float32(0), np.float32(2)))],
+    ids=str,
+)
+def test_histogram(bins, ends, arrays, lazy):
+    for data, given in zip(
+        (arrays[0], arrays[1], arrays[0].astype(np.uint8)), (lazy[0], lazy[1], lazy[0].astype("u1")), strict=True
+    ):
+        same(computed(clhist.histogram(given, bins, ends))[0], np.histogram(data, bins, ends)[0], strict=True)
+        same(computed(clhist.histogram(given, bins, ends))[1], np.histogram(data, bins, ends)[1], strict=True)
+    _, w, f = arrays
+    known, given = np.isfinite(f), da.from_array(f[np.isfinite(f)], chunks=9_999)
+    h, edges = clhist.histogram(given, bins, ends)
+    assert h.shape == (len(np.histogram_bin_edges(f[known], bins, ends)) - 1,)
+    h, edges = dask.compute(h, edges)
+    same(h, np.histogram(f[known], bins, ends)[0], strict=True)
+    same(edges, np.histogram(f[known], bins, ends)[1], strict=True)
+    weights = da.from_array(w[known].astype(np.float32), chunks=7_777)
+    h, _ = clhist.histogram(given, bins, ends, weights=weights)
+    expected = np.histogram(f[known], bins, ends, weights=w[known])[0]
+    assert h.compute().dtype == np.float32
+    np.testing.assert_allclose(h.compute(), expected, rtol=1e-5)
+    h, _ = clhist.histogram(given, bins, ends, density=True)
+    np.testing.assert_allclose(h.compute(), np.histogram(f[known], bins, ends, density=True)[0])
+
+
+@pytest.mark.parametrize(
+    ("bins", "ends"),
+    [((10, 20), None), (10, ((-1, 1), (0, 1))), ([np.linspace(-1, 1, 5), 3], None), (np.linspace(0, 1, 6), None)],
+    ids=str,
+)
+def test_histograms_of_several_dimensions(bins, ends, arrays, lazy):
+    x, y = arrays[1], arrays[1][::-1] ** 2
+    lx, ly = da.from_array(x, chunks=20_001), da.from_array(y, chunks=20_001)
+    found = dask.compute(*clhist.histogram2d(lx, ly, bins, ends))
+    for one, other in zip(found, np.histogram2d(x, y, bins, ends), strict=True):
+        same(one, other, strict=True)
+    edges = [bins, bins] if isinstance(bins, np.ndarray) else bins
+    points = np.stack([x, y], axis=1)
+    h, each = clhist.histogramdd(da.from_array(points, chunks=(9_999, 1)), edges, ends, weights=lx, density=True)
+    expected, of = np.histogramdd(points, edges, ends, weights=x, density=True)
+    np.testing.assert_allclose(h.compute(), expected)
+    for one, other in zip(dask.compute(each)[0], of, strict=True):
+        same(one, other, strict=True)
+
+
+@pytest.mark.parametrize("name", sorted(CASES | PRODUCTS))
+def test_every_ready_operator(name):
+    bins, values, check = problem(name)
+    operator = (CASES | PRODUCTS)[name].operator
+    chunks = ((1, 0, 1000, 999, len(bins) - 2000),)
+    found = clhist.reduce_by_index(
+        37, operator, da.from_array(bins, chunks=chunks), da.from_array(values, chunks=chunks)
+    )
+    assert (found.shape, found.dtype) == ((37,), operator.dtype)
+    check(found.compute())
+
+
+@pytest.mark.parametrize("op", ["sum", "argmax", "first", "last", "mean", "var", "count", np.minimum, np.fmax], ids=str)
+def test_reduce_by_index(op, arrays, lazy):
+    (x, _, f), (dx, _, df) = arrays, lazy
+    found, expected = clhist.reduce_by_index(101, op, dx, df).compute(), clhist.reduce_by_index(101, op, x, f)
+    assert found.dtype == expected.dtype
+    for part, other in (
+        [(found, expected)] if not found.dtype.names else [(found[n], expected[n]) for n in found.dtype.names]
+    ):
+        np.testing.assert_allclose(part, other, rtol=1e-4, equal_nan=True)
+
+
+def test_sums_that_are_reproducible_and_dest(arrays, lazy):
+    (x, w, _), (dx, dw, _) = arrays, lazy
+    expected = clhist.reduce_by_index(np.arange(100.0), np.add, x, w, reproducible=True)
+    same(clhist.reduce_by_index(np.arange(100.0), np.add, dx, dw, reproducible=True).compute(), expected)
+    same(clhist.reduce_by_index(np.arange(100.0), np.add, dx, dw, reproducible=True, max_abs=99).compute(), expected)
+    same(clhist.reduce_by_index(np.arange(100), "sum", dx, dx).compute(), np.bincount(x, x) + np.arange(100))
+
+
+@pytest.mark.parametrize("op", ["sum", "argmax", "first", "count", "min"])
+@pytest.mark.parametrize("shards", [1, 3, 7])
+def test_shards(op, shards, arrays, lazy):
+    (x, _, _), (dx, _, _) = arrays, lazy
+    keys, lazy_keys = x * 13 - 20, dx * 13 - 20
+    found = on_dask.reduce_by_index(1000, op, lazy_keys, dx, shards=shards, split_every=2)
+    assert len(found.chunks[0]) == shards
+    same(found.compute(), clhist.reduce_by_index(1000, op, keys, x), strict=True)
+    dest = np.arange(1000)
+    if op == "sum":
+        found = on_dask.reduce_by_index(dest, op, lazy_keys, dx, shards=shards)
+        same(found.compute(), clhist.reduce_by_index(dest, op, keys, x), strict=True)
+
+
+def test_group_by(arrays, lazy):
+    (x, w, f), (dx, dw, df) = arrays, lazy
+    found, expected = clhist.group_by(dx, 101), clhist.group_by(x, 101)
+    for options in ({}, {"skipna": False}, {"ddof": 1, "dtype": np.float64}):
+        one, other = (
+            found.agg(f=(df, *NAMES), w=(dw, "mean"), **options),
+            expected.agg(f=(f, *NAMES), w=(w, "mean"), **options),
+        )
+        for column, statistics in other.items():
+            for name, array in statistics.items():
+                part = one[column][name]
+                assert part.dtype == part.compute().dtype == array.dtype
+                np.testing.assert_allclose(part.compute(), array, rtol=1e-5, err_msg=f"{name} {options}")
+    same(found.argmax(dx).compute(), expected.argmax(x))
+    with pytest.raises(ValueError, match=r"^f: expected statistics that can be merged, got 'median'"):
+        found.agg(f=(df, "median"))
+
+
+def test_a_spec_of_ones_own(arrays, lazy):
+    spec = clhist.Spec(
+        {"n": operators.count(), "top": operators.argmax(np.float64, np.int64)},
+        {"n": 10, "top": 5},
+        arguments="const long *k, const double *x, double scale, long first",
+        map="EMIT_n(k[i] % 10, 1); EMIT_top(k[i] % 5, ((value_top_t){x[i] * scale, first + i}))",
+        first_index="first",
+    )
+    found = on_dask.reduce(spec, *lazy[:2], 2.0, split_every=2).compute()
+    same(found["n"], np.bincount(arrays[0] % 10))
+    where = [np.flatnonzero(arrays[0] % 5 == k) for k in range(5)]
+    same(found["top"]["index"], [each[arrays[1][each].argmax()] for each in where])
+
+
+def test_bad_input(arrays, lazy):
+    dx, dw, df = lazy
+    unknown = dx[dx > 3]
+    same(clhist.bincount(unknown).compute(), np.bincount(arrays[0][arrays[0] > 3]))
+    with pytest.raises(ValueError, match=r"^values: expected chunks of known sizes, since argmax needs positions"):
+        clhist.reduce_by_index(100, "argmax", unknown, df[dx > 3])
+    with pytest.raises(ValueError, match=r"^keys: expected chunks of known sizes"):
+        clhist.group_by(unknown, 100).argmax(df[dx > 3])
+    with pytest.raises(ValueError, match=r"^weights: expected shape \(50000,\) as of x, got \(49999,\)"):
+        clhist.bincount(dx, dw[1:])
+    with pytest.raises(TypeError, match=r"^queue: expected none for Dask collections"):
+        clhist.bincount(dx, queue=clhist.default_queue())
+    with pytest.raises(TypeError, match=r"^bins: expected a number or edges"):
+        clhist.histogram(dx, "auto")
+    with pytest.raises(ValueError, match="`bins` must be positive"):
+        clhist.histogram(dx, 0)
+    with pytest.raises(ValueError, match="autodetected range"):
+        clhist.histogram(df)[0].compute()
+    with pytest.raises(TypeError, match=r"^keys: expected integers"):
+        clhist.group_by(df, 3)
+    with pytest.raises(TypeError, match=r"^spec: expected a clhist.Spec"):
+        on_dask.reduce("sum", dx)
+    with pytest.raises(TypeError, match=r"^client: expected a distributed.Client"):
+        on_dask.use_devices("tcp://nowhere:1")
+
+    class Mine(clhist.Operator):
+        """Of a class that other processes do not find."""
+
+    with pytest.raises(TypeError, match=r"^op: expected what can be pickled"):
+        clhist.reduce_by_index(100, Mine(np.float32, "a + b", 0), dx, df)
+
+
+def test_fill_of_boost_histogram(arrays, lazy):
+    bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
+    (x, w, f), (dx, dw, df) = arrays, lazy
+    for storage in (bh.storage.Double, bh.storage.Weight, bh.storage.Mean, bh.storage.Int64):
+        h = bh.Histogram(bh.axis.Regular(20, -2, 2), bh.axis.IntCategory([], growth=True), storage=storage())
+        more = {"sample": w} if storage is bh.storage.Mean else {} if storage is bh.storage.Int64 else {"weight": w}
+        h.fill(f[:50], x[:50] % 3, **{k: v[:50] for k, v in more.items()})
+        found = on_dask.fill(h, df, dx % 3, **dict.fromkeys(more, dw)).compute()
+        h.fill(f, x % 3, **more)
+        assert type(found) is type(h)
+        assert found.axes == h.axes
+        np.testing.assert_allclose(found.values(flow=True), h.values(flow=True), rtol=1e-12)
+        if found.variances() is not None:
+            np.testing.assert_allclose(found.variances(), h.variances(), rtol=1e-9)
+
+
+def test_dataframes_and_delayed(arrays):
+    x, w, _ = arrays
+    pieces = [dask.delayed(x[k : k + 9_000]) for k in range(0, 50_000, 9_000)]
+    same(on_dask.bincount(pieces).compute(), np.bincount(x))
+    try:
+        import dask.dataframe as dd
+    except ImportError:
+        pytest.skip("dask.dataframe needs more than is installed")
+    import pandas as pd
+
+    frame = dd.from_pandas(pd.DataFrame({"x": x, "w": w}), npartitions=5)
+    same(clhist.bincount(frame["x"]).compute(), np.bincount(x))
+    np.testing.assert_allclose(clhist.bincount(frame["x"], frame["w"]).compute(), np.bincount(x, w))
+    np.testing.assert_allclose(on_dask.group_by(frame["x"], 100).mean(frame["w"]).compute(), clhist.group_by(x).mean(w))
+
+
+def _slow(block):
+    time.sleep(0.2)
+    return block
+
+
+def cluster_of(workers):
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_worker_changes_nothing(arrays):
+    x = np.tile(arrays[0], 8)
+    with cluster_of(2) as cluster, distributed.Client(cluster) as client:
+        assert len(on_dask.use_devices(client)) == 2
+        lazy = da.from_array(x, chunks=20_000).map_blocks(_slow)
+        for minlength in (100, 100_000):
+            future = client.compute(on_dask.bincount(lazy, minlength=minlength, split_every=4))
+            time.sleep(1)
+            pid = next(iter(client.run(os.getpid).values()))
+            os.kill(pid, signal.SIGKILL)
+            same(future.result(timeout=100), np.bincount(x, minlength=minlength))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_eight_workers(arrays):
+    x, w, _ = arrays
+    with cluster_of(8) as cluster, distributed.Client(cluster) as client:
+        dx, dw = (da.from_array(array, chunks=1_250) for array in (x, w))
+        expected = clhist.reduce_by_index(100, np.add, x, w, reproducible=True)
+        found = clhist.reduce_by_index(100, np.add, dx, dw, reproducible=True)
+        same(client.compute(found).result(timeout=100), expected)
+        found = clhist.reduce_by_index(100, "argmax", dx, dw)
+        same(client.compute(found).result(timeout=100), clhist.reduce_by_index(100, "argmax", x, w))
+
+
+MAKE = """
+import sys, numpy as np, clhist
+from clhist.selftest.cases import CASES, PRODUCTS, problem
+print(clhist.default_queue().device.platform.name)
+for name, case in sorted((CASES | PRODUCTS).items()):
+    bins, values, _ = problem(name)
+    clhist.Spec(case.operator, 37).partial(bins[:1000], values[:1000], start=0).save(f"{sys.argv[-1]}/{name}.npz")
+"""
+
+
+def test_partial_results_of_two_runtimes_in_two_processes(tmp_path):
+    """PoCL's and Intel's, by files: without pickles, and without code."""
+    runtimes = [None, str(Path(sys.prefix) / "lib" / "libintelocl.so")]
+    if os.environ.get("OCL_ICD_VENDORS"):
+        runtimes.reverse()
+    here = clhist.default_queue().device.platform.name
+    environment = {**os.environ, "OCL_ICD_VENDORS": runtimes[1] or ""}
+    if not environment["OCL_ICD_VENDORS"]:
+        del environment["OCL_ICD_VENDORS"]
+    run = subprocess.run(
+        [sys.executable, "-c", MAKE, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    if run.stdout.strip() == here:
+        pytest.skip("there is one OpenCL runtime")
+    for name, case in (CASES | PRODUCTS).items():
+        bins, values, check = problem(name)
+        spec = clhist.Spec(case.operator, 37)
+        own = spec.partial(bins[1000:], values[1000:], start=1000)
+        check(spec.result(clhist.merge([own, spec.load(tmp_path / f"{name}.npz")])))
