@@ -22,6 +22,7 @@ __all__ = [
     "CallOptions",
     "DeviceArray",
     "DeviceValues",
+    "Ends",
     "HostArray",
     "HostValues",
     "KernelOptions",
@@ -41,6 +42,7 @@ DeviceArray: TypeAlias = cl_array.Array
 Scalar: TypeAlias = int | float | complex | np.generic
 HostValues: TypeAlias = ArrayLike | tuple[HostArray, ...]
 DeviceValues: TypeAlias = DeviceArray | tuple[DeviceArray, ...] | Scalar
+Ends: TypeAlias = Sequence[float] | HostArray  # lower and upper end of a range of bins
 Shape: TypeAlias = int | tuple[int, ...]
 NumBins: TypeAlias = Shape | Sequence[Shape] | Mapping[str, Shape]
 AnyOperator: TypeAlias = Operator | np.ufunc | str

@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import click
+import numpy as np
 
 from clhist import operators
 from clhist.cli.console import Console, shared_options
@@ -192,6 +193,8 @@ def plan(
     budget = default_budget if memory_budget is None else memory_budget
     place = None if memory == "auto" else memory
     choices = Choices(update, place, copies, passes, work_group_size, locks)
+    if dtypes and not ops:
+        raise click.UsageError("--dtype needs --op")
     if ops:
         asked = _histograms(ops, dtypes, num_bins, counts)
         problem = Problem(
@@ -268,6 +271,12 @@ def _histograms(
 
 
 def _operator(name: str, dtype: str) -> Operator:
+    try:
+        np.dtype(dtype)
+    except TypeError as error:
+        raise click.BadParameter(
+            f"expected a NumPy dtype such as float32, got {dtype!r}", param_hint="--dtype"
+        ) from error
     try:
         make: Callable[[str], Operator] | None = getattr(operators, name, None) if name.isidentifier() else None
         if callable(make):

@@ -50,7 +50,7 @@ def _shown(op: object) -> str:
 
 def factory_hint(op: object) -> str:
     """Return what to say of a function of `clhist.operators` where its operator is expected; nothing of others."""
-    if not getattr(op, "__module__", "").startswith("clhist.operators") or not callable(op):
+    if not getattr(op, "__module__", "").startswith("clhist.operators") or isinstance(op, type) or not callable(op):
         return ""
     return f"; call it with a dtype: clhist.operators.{getattr(op, '__name__', '')}(np.float32)"
 

@@ -120,9 +120,9 @@ def bench(
     \b
     Suites:
       operators  operators by numbers of bins
-      model      the automatic plan against fixed numbers of copies (SC'20, Fig. 7)
+      model      the plan against fixed numbers of copies (SC'20, Fig. 7)
       peers      every public function beside NumPy, SciPy, pandas, Numba,
-                 boost-histogram, PyTorch, CuPy, JAX, if installed, and loops of C
+                 boost-histogram, PyTorch, CuPy, JAX, and loops of C
       latency    host time of small calls
       skew       sorted, Zipf and single-bin inputs against uniform ones
       groups     group-by statistics beside pandas and NumPy
