@@ -110,10 +110,10 @@ NUMBER = Number()
     "--element-size",
     type=NUMBER,
     default=(4,),
-    show_default="4",
+    show_default=False,
     multiple=True,
     metavar="BYTES",
-    help="Bytes per bin, without a lock's 4. Repeat for several histograms.",
+    help="Bytes per bin, without a lock's 4. Repeat for several histograms. [default: 4]",
 )
 @click.option(
     "--arrays",

@@ -62,7 +62,7 @@ def as_operator(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
     ----------
     op : Operator, numpy.ufunc or str
         An operator on `dtype`; one of NumPy's associative and commutative ufuncs, which on a structured dtype acts on
-        each field by itself; or a C expression of `a` and `b` that is known, such as ``"max(a, b)"``.
+        each field separately; or a C expression of `a` and `b` that is known, such as ``"max(a, b)"``.
     dtype : dtype-like
         Type of the bins.
     argument : str

@@ -128,7 +128,7 @@ def bench(
       latency    host time of small calls
       skew       sorted, Zipf and single-bin inputs against uniform ones
       groups     group-by statistics beside pandas and NumPy
-      hist       histogram objects beside boost-histogram, and CuPy as cuda-histogram uses it
+      hist       histogram objects beside boost-histogram and cuda-histogram's way
       histogram  histogram functions beside NumPy, SciPy, boost-histogram, CuPy
 
     Every result is compared with NumPy's before it is timed. "kernel" is the device time from its events; "call" is a
