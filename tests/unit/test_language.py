@@ -70,7 +70,7 @@ def test_help():
 
 
 def public_objects():
-    for module in ("clhist", "clhist.operators", "clhist.stats", "clhist.ndimage", "clhist.cases"):
+    for module in ("clhist", "clhist.operators", "clhist.stats", "clhist.ndimage", "clhist.cases", "clhist.hist"):
         found = importlib.import_module(module)
         for name in found.__all__:
             yield f"{module}.{name}", getattr(found, name)
