@@ -97,8 +97,8 @@ def strategies(
     """
     chosen = _selected(patterns or DEFAULT)
     if listed:
-        each = select(patterns) if patterns and "all" not in patterns else list(STRATEGIES.values())
-        console.report([_record(one) for one in each], lambda: _listing(each))
+        shown = select(patterns) if patterns and "all" not in patterns else list(STRATEGIES.values())
+        console.report([_record(each) for each in shown], lambda: _listing(shown))
         return
     settings = _parameters(parameters, chosen)
     runner = Runner(default_queue().context)
