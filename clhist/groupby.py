@@ -326,7 +326,7 @@ class GroupBy(Generic[A]):
     ) -> tuple[Array, Column, tuple[str, ...]]:
         """Return what is asked of one column: its array, what the sweeps compute, and the names of the statistics."""
         if not isinstance(given, tuple | list) or len(given) < 2 or isinstance(given[0], str):
-            raise TypeError(f"{name}: expected a tuple of an array and then its statistics, got {type(given).__name__}")
+            raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {given!r:.60}")
         x, *statistics = given
         if len(statistics) == 1 and isinstance(statistics[0], tuple | list):
             statistics = list(statistics[0])

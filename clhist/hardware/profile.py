@@ -228,7 +228,7 @@ def named_profile(key: str, profiles: Iterable[ProfileFile] | None = None) -> Pr
             named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
             return replace(named, features=profile.features, rates=profile.rates)
     known = [p.key for p in complete]
-    close = get_close_matches(key.lower(), known, n=3)
+    close = [k for k in known if len(key) > 2 and key.lower() in k] or get_close_matches(key.lower(), known, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(known)}"
     raise ProfileError(f"profile {key!r}: there is none; {hint}")
 
