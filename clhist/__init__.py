@@ -18,11 +18,12 @@ from clhist import ndimage, operators, stats
 from clhist._version import __version__
 from clhist.accumulator import Accumulator
 from clhist.bincount import bincount
+from clhist.digitize import digitize
 from clhist.engine.bound import Bound
 from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
 from clhist.groupby import GroupBy, group_by
 from clhist.hardware.profile import Profile, named_profile
-from clhist.histogram import digitize, histogram, histogram2d, histogram_bin_edges, histogramdd
+from clhist.histogram import histogram, histogram2d, histogram_bin_edges, histogramdd
 from clhist.kernel import HistogramKernel
 from clhist.multi import MultiAccumulator
 from clhist.opencl.device import default_queue, device_profile

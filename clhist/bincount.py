@@ -28,7 +28,7 @@ from clhist.opencl.masks import mask_of, without_masked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import reproducible_form
-from clhist.typing import DeviceArray, HostArray
+from clhist.typing import DeviceArray, Devices, HostArray
 
 # Sums of weights. -0.0 is the identity of +, and no sum of lifted weights is -0.0: only bins without weights hold it.
 _SUM = Operator(np.float64, "a + b", -0.0, "add", lift="v + 0.0", finish="a + 0.0")
@@ -58,12 +58,12 @@ def bincount(
 @overload
 def bincount(
     x: ArrayLike, weights: None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
-    out: HostArray | None = ..., reproducible: bool = ..., devices: Any = ...,
+    out: HostArray | None = ..., reproducible: bool = ..., devices: Devices | None = ...,
 ) -> NDArray[np.intp]: ...  # fmt: skip
 @overload
 def bincount(
     x: ArrayLike, weights: ArrayLike, minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
-    out: HostArray | None = ..., reproducible: bool = ..., devices: Any = ...,
+    out: HostArray | None = ..., reproducible: bool = ..., devices: Devices | None = ...,
 ) -> NDArray[np.float64]: ...  # fmt: skip
 def bincount(
     x: Any,
@@ -73,7 +73,7 @@ def bincount(
     queue: cl.CommandQueue | None = None,
     out: Any = None,
     reproducible: bool = False,
-    devices: Any = None,
+    devices: Devices | None = None,
 ) -> Any:
     """Count the occurrences of each value, or sum their weights, like `numpy.bincount`.
 

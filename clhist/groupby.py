@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from clhist.codegen.arguments import integer
 from clhist.engine.lazy import is_lazy, lazily
@@ -22,9 +22,17 @@ from clhist.opencl.arrays import Array, check_context, empty, is_device_array, s
 from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
 from clhist.operators.c_types import supported_dtype
+from clhist.typing import DeviceArray, HostArray
+
+A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
+_Queue: TypeAlias = cl.CommandQueue | None
 
 
-def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue | None = None) -> GroupBy:
+@overload
+def group_by(keys: DeviceArray, num_groups: int | None = ..., *, queue: _Queue = ...) -> GroupBy[DeviceArray]: ...
+@overload
+def group_by(keys: ArrayLike, num_groups: int | None = ..., *, queue: _Queue = ...) -> GroupBy[HostArray]: ...
+def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue | None = None) -> GroupBy[Any]:
     """Group elements by equal keys, for statistics of each group.
 
     Parameters
@@ -84,7 +92,7 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
     return GroupBy(keys, integer("num_groups", num_groups, 0), labels, queue)
 
 
-class GroupBy:
+class GroupBy(Generic[A]):
     """The groups of equal keys; made by `group_by`.
 
     All methods take arrays of the shape of the keys: NumPy's, or what NumPy makes arrays of, if the keys were, and
@@ -117,7 +125,7 @@ class GroupBy:
         dtype: DTypeLike | None = None,
         reproducible: bool = False,
         **columns: Any,
-    ) -> dict[str, dict[str, Array]]:
+    ) -> dict[str, dict[str, A]]:
         """Compute several statistics of several arrays, in one sweep over all of them.
 
         Parameters
@@ -162,7 +170,7 @@ class GroupBy:
         asked = {name: self._asked(name, given, skipna, ddof, dtype) for name, given in columns.items()}
         summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
-        found: dict[str, dict[str, Array]] = {name: {} for name in asked}
+        found: dict[str, dict[str, Any]] = {name: {} for name in asked}
         for name in (name for name in asked if summed[name]):
             array, column, names = asked[name]
             found[name] |= self._summed(arrays[name], column)
@@ -180,7 +188,7 @@ class GroupBy:
             found[name] = {statistic: self._returned(found[name][statistic]) for statistic in names}
         return found
 
-    def size(self) -> Array:
+    def size(self) -> A:
         """Return how many elements each group has, whatever their values, as int64."""
         check_process()
         kernel = size_kernel(self._queue.context, self._keys.dtype)
@@ -188,7 +196,7 @@ class GroupBy:
 
     def weighted_mean(
         self, x: Any, weights: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
-    ) -> Array:
+    ) -> A:
         """Return the sum of x times weight over the sum of the weights of each group, NaN for an empty one.
 
         Parameters
@@ -223,19 +231,19 @@ class GroupBy:
         kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
         return self._returned(out[0])
 
-    def count(self, x: Any, *, skipna: bool = True) -> Array:
+    def count(self, x: Any, *, skipna: bool = True) -> A:
         """Return how many values each group has, as int64."""
         return self._one(x, "count", skipna=skipna)
 
-    def sum(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> Array:
+    def sum(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> A:
         """Return the sum of each group; see `agg`."""
         return self._one(x, "sum", skipna=skipna, dtype=dtype, reproducible=reproducible)
 
-    def prod(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+    def prod(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the product of each group; see `agg`."""
         return self._one(x, "prod", skipna=skipna, dtype=dtype)
 
-    def mean(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> Array:
+    def mean(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> A:
         """Return the mean of each group, which may be of complex numbers; see `agg`."""
         return self._one(x, "mean", skipna=skipna, dtype=dtype, reproducible=reproducible)
 
@@ -247,7 +255,7 @@ class GroupBy:
         skipna: bool = True,
         dtype: DTypeLike | None = None,
         reproducible: bool = False,
-    ) -> Array:
+    ) -> A:
         """Return the variance of each group; see `agg`."""
         return self._one(x, "var", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
 
@@ -259,43 +267,43 @@ class GroupBy:
         skipna: bool = True,
         dtype: DTypeLike | None = None,
         reproducible: bool = False,
-    ) -> Array:
+    ) -> A:
         """Return the standard deviation of each group; see `agg`."""
         return self._one(x, "std", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
 
-    def median(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> Array:
+    def median(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the median of each group; see `agg`."""
         return self._one(x, "median", skipna=skipna, dtype=dtype)
 
-    def min(self, x: Any, *, skipna: bool = True) -> Array:
+    def min(self, x: Any, *, skipna: bool = True) -> A:
         """Return the least value of each group; see `agg`."""
         return self._one(x, "min", skipna=skipna)
 
-    def max(self, x: Any, *, skipna: bool = True) -> Array:
+    def max(self, x: Any, *, skipna: bool = True) -> A:
         """Return the largest value of each group; see `agg`."""
         return self._one(x, "max", skipna=skipna)
 
-    def argmin(self, x: Any, *, skipna: bool = True) -> Array:
+    def argmin(self, x: Any, *, skipna: bool = True) -> A:
         """Return the position of the least value of each group; see `agg`."""
         return self._one(x, "argmin", skipna=skipna)
 
-    def argmax(self, x: Any, *, skipna: bool = True) -> Array:
+    def argmax(self, x: Any, *, skipna: bool = True) -> A:
         """Return the position of the largest value of each group; see `agg`."""
         return self._one(x, "argmax", skipna=skipna)
 
-    def first(self, x: Any, *, skipna: bool = True) -> Array:
+    def first(self, x: Any, *, skipna: bool = True) -> A:
         """Return the first value of each group; see `agg`."""
         return self._one(x, "first", skipna=skipna)
 
-    def last(self, x: Any, *, skipna: bool = True) -> Array:
+    def last(self, x: Any, *, skipna: bool = True) -> A:
         """Return the last value of each group; see `agg`."""
         return self._one(x, "last", skipna=skipna)
 
-    def any(self, x: Any, *, skipna: bool = True) -> Array:
+    def any(self, x: Any, *, skipna: bool = True) -> A:
         """Return whether any value of each group is not zero; see `agg`."""
         return self._one(x, "any", skipna=skipna)
 
-    def all(self, x: Any, *, skipna: bool = True) -> Array:
+    def all(self, x: Any, *, skipna: bool = True) -> A:
         """Return whether all values of each group are not zero; see `agg`."""
         return self._one(x, "all", skipna=skipna)
 
@@ -313,15 +321,15 @@ class GroupBy:
         """Return values of the shape of the keys, checked, in one dimension and where `codes` are."""
         return self._placed(self._array(name, x))
 
-    def _one(self, x: Any, statistic: str, **options: Any) -> Array:
+    def _one(self, x: Any, statistic: str, **options: Any) -> A:
         return self.agg(x=(x, statistic), **options)["x"][statistic]
 
     def _asked(
         self, name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None
     ) -> tuple[Array, Column, tuple[str, ...]]:
         """Return what is asked of one column: its array, what the sweeps compute, and the names of the statistics."""
-        if not isinstance(given, tuple | list) or len(given) < 2:
-            raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {type(given).__name__}")
+        if not isinstance(given, tuple | list) or len(given) < 2 or isinstance(given[0], str):
+            raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {given!r:.60}")
         x, *statistics = given
         if len(statistics) == 1 and isinstance(statistics[0], tuple | list):
             statistics = list(statistics[0])
@@ -372,7 +380,7 @@ class GroupBy:
     def _like_keys(self, result: np.ndarray) -> Array:
         return cl_array.to_device(self._queue, result) if is_device_array(self._keys) else result
 
-    def _returned(self, result: Array) -> Array:
+    def _returned(self, result: Array) -> Any:
         """Return a result where the caller's arrays are, without the group that is made where there are none."""
         if is_device_array(result) and not self._on_device:
             result = result.get(self._queue)

@@ -1,4 +1,4 @@
-"""NumPy's histograms on an OpenCL device: `histogram`, `histogram2d`, `histogramdd`, `histogram_bin_edges`, `digitize`.
+"""NumPy's histograms on an OpenCL device: `histogram`, `histogram2d`, `histogramdd`, `histogram_bin_edges`.
 
 NumPy makes the edges and its own comparison decides to which bin a number belongs; see `clhist.binning`.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
+from numpy.typing import ArrayLike
 
 from clhist.binning.bits import of_bits
 from clhist.binning.counts import are_real, can_sum, check_device_dtypes, counted, densities, flat, into
@@ -19,7 +19,6 @@ from clhist.binning.extent import extent
 from clhist.binning.host import (
     histogram_on_host,
     histogramdd_on_host,
-    numpy_digitize,
     numpy_edges,
     numpy_histogramdd,
 )
@@ -27,6 +26,7 @@ from clhist.binning.inputs import (
     are_numbers,
     are_usable,
     as_array,
+    binned_dtype,
     has_fp64,
     is_binnable,
     is_small,
@@ -37,14 +37,27 @@ from clhist.binning.inputs import (
     range_ends,
     taken,
 )
-from clhist.binning.numbers import bin_numbers, steps_axis
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sample import edges_of, sample_of
 from clhist.binning.sweep import Binned
 from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.opencl.arrays import Array, is_device_array
+from clhist.typing import DeviceArray, Devices, Ends, HostArray
 
 
+@overload
+def histogram(
+    a: DeviceArray, bins: ArrayLike = ..., range: Ends | None = ..., density: bool | None = ...,
+    weights: DeviceArray | None = ..., *, where: Any = ..., axis: int | Sequence[int] | None = ...,
+    queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ..., devices: None = ...,
+) -> tuple[DeviceArray, HostArray]: ...  # fmt: skip
+@overload
+def histogram(
+    a: ArrayLike, bins: ArrayLike = ..., range: Ends | None = ..., density: bool | None = ...,
+    weights: ArrayLike | None = ..., *, where: Any = ..., axis: int | Sequence[int] | None = ...,
+    queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
+    devices: Devices | None = ...,
+) -> tuple[HostArray, HostArray]: ...  # fmt: skip
 def histogram(
     a: Any,
     bins: Any = 10,
@@ -57,8 +70,8 @@ def histogram(
     queue: cl.CommandQueue | None = None,
     out: Array | None = None,
     reproducible: bool = False,
-    devices: Any = None,
-) -> tuple[Array, np.ndarray]:
+    devices: Devices | None = None,
+) -> tuple[Any, np.ndarray]:
     """Count data by bins: `numpy.histogram` on an OpenCL device.
 
     Edges, counts, dtypes, errors and warnings are NumPy's; counts are equal to its counts for data of any dtype, on
@@ -150,7 +163,7 @@ def histogram(
         if on_device or rest:
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
         return histogram_on_host(a, bins, range, density, weights, where, out)
-    found = numpy_axis(edges, _data_dtype(a), fp64=has_fp64(queue.device), ends=ends)
+    found = numpy_axis(edges, binned_dtype(a), fp64=has_fp64(queue.device), ends=ends)
     binned = None if found is None else Binned((found,), (a,), where, a.size)
     rows = None if axis is None else prod(rest)
     shape = (len(edges) - 1,)
@@ -162,6 +175,18 @@ def histogram(
     return into(out, hist), edges
 
 
+@overload
+def histogramdd(
+    sample: DeviceArray | Sequence[DeviceArray], bins: Any = ..., range: Sequence[Ends | None] | None = ...,
+    density: bool | None = ..., weights: DeviceArray | None = ..., *, where: Any = ...,
+    queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
+) -> tuple[DeviceArray, list[HostArray]]: ...  # fmt: skip
+@overload
+def histogramdd(
+    sample: ArrayLike, bins: Any = ..., range: Sequence[Ends | None] | None = ...,
+    density: bool | None = ..., weights: ArrayLike | None = ..., *, where: Any = ...,
+    queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
+) -> tuple[HostArray, list[HostArray]]: ...  # fmt: skip
 def histogramdd(
     sample: Any,
     bins: Any = 10,
@@ -173,7 +198,7 @@ def histogramdd(
     queue: cl.CommandQueue | None = None,
     out: Array | None = None,
     reproducible: bool = False,
-) -> tuple[Array, list[np.ndarray]]:
+) -> tuple[Any, list[np.ndarray]]:
     """Count points by bins of several dimensions: `numpy.histogramdd` on an OpenCL device.
 
     Parameters
@@ -239,6 +264,18 @@ def histogramdd(
     return into(out, densities(hist, edges, queue) if density else hist), edges
 
 
+@overload
+def histogram2d(
+    x: DeviceArray, y: DeviceArray, bins: Any = ..., range: Sequence[Ends | None] | None = ...,
+    density: bool | None = ..., weights: DeviceArray | None = ..., *, where: Any = ...,
+    queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
+) -> tuple[DeviceArray, HostArray, HostArray]: ...  # fmt: skip
+@overload
+def histogram2d(
+    x: ArrayLike, y: ArrayLike, bins: Any = ..., range: Sequence[Ends | None] | None = ...,
+    density: bool | None = ..., weights: ArrayLike | None = ..., *, where: Any = ...,
+    queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
+) -> tuple[HostArray, HostArray, HostArray]: ...  # fmt: skip
 def histogram2d(
     x: Any,
     y: Any,
@@ -247,7 +284,7 @@ def histogram2d(
     density: bool | None = None,
     weights: Any = None,
     **options: Any,
-) -> tuple[Array, np.ndarray, np.ndarray]:
+) -> tuple[Any, np.ndarray, np.ndarray]:
     """Count points by bins of two dimensions: `numpy.histogram2d` on an OpenCL device.
 
     Parameters
@@ -298,7 +335,7 @@ def histogram_bin_edges(
     *,
     where: Any = None,
     queue: cl.CommandQueue | None = None,
-) -> np.ndarray:
+) -> HostArray:
     """Return the edges that `histogram` uses: `numpy.histogram_bin_edges`, for device arrays as well.
 
     Parameters
@@ -326,51 +363,6 @@ def histogram_bin_edges(
     return _bin_edges(flat(a), bins, range, weights, flat(where), queue)[0]
 
 
-def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Array:
-    """Return the number of the bin of each element: `numpy.digitize` on an OpenCL device.
-
-    Parameters
-    ----------
-    x : array_like
-        Data, of NumPy or PyOpenCL.
-    bins : array_like of shape (H,)
-        Edges, rising or falling.
-    right : bool
-        Whether a bin has its right edge rather than its left one.
-    queue : pyopencl.CommandQueue, optional
-        Where it runs; small NumPy arrays as well then.
-
-    Returns
-    -------
-    array of the shape of `x`
-        Of `numpy.intp`, and of the kind of `x`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As NumPy's.
-    """
-    x, edges = as_array("x", x), np.asarray(bins)
-    if is_device_array(x):
-        check_device_dtypes("x", (x,), None)
-    elif is_small(x.size, queue) or not is_binnable(x.dtype):
-        return numpy_digitize(x, bins, right)
-    numpy_digitize(np.empty(0, x.dtype), bins, right)  # raises what is wrong with the bins
-    if not are_usable(edges):
-        if is_device_array(x):
-            raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
-        return numpy_digitize(x, bins, right)
-    queue = queue_for(queue, [("x", x)])
-    falling = bool(edges[0] > edges[-1])
-    axis = steps_axis(edges[::-1] if falling else edges, _data_dtype(x), right=bool(right), fp64=has_fp64(queue.device))
-    if axis is None:  # every integer is below the edges
-        number = len(edges) if falling else 0
-        whole = np.full(x.shape, number, np.intp)
-        return cl_array.to_device(queue, whole) if is_device_array(x) else whole
-    numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
-    return numbers.reshape(x.shape)
-
-
 def _bin_edges(
     a: Array, bins: Any, range: Any, weights: Any, where: Any, queue: cl.CommandQueue
 ) -> tuple[np.ndarray, tuple[Any, Any] | None]:
@@ -391,7 +383,3 @@ def _bin_edges(
         bins = number_of_bins(bins, a, where, ends, range, counts, queue)
     stub = np.array([] if found is None else found, a.dtype)
     return numpy_edges(stub, bins, range), range_ends(found, range)
-
-
-def _data_dtype(array: Array) -> np.dtype:
-    return np.dtype(np.uint8) if array.dtype.kind == "b" else array.dtype

@@ -39,7 +39,7 @@ from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 from clhist.planning.problem import CHOICES
 from clhist.race_factor import run
-from clhist.typing import AnyOperator, CallOptions, DeviceArray, DeviceValues, HostArray, HostValues, Shape
+from clhist.typing import AnyOperator, CallOptions, DeviceArray, Devices, DeviceValues, HostArray, HostValues, Shape
 
 S = TypeVar("S", bound=np.generic)
 
@@ -51,61 +51,71 @@ _OPTIONS = {*CHOICES, "allocator", "wait_for", "return_event", "race_factor", "m
 def reduce_by_index(
     dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> NDArray[S]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[NDArray[S], cl.Event]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> DeviceArray: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[DeviceArray, cl.Event]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> HostArray: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[HostArray, cl.Event]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> tuple[HostArray, ...]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[tuple[HostArray, ...], cl.Event]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[False] = ..., **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
 ) -> tuple[DeviceArray, ...]: ...  # fmt: skip
 @overload
 def reduce_by_index(
     dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
     offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Any = ..., return_event: Literal[True], **options: Unpack[CallOptions],
+    max_abs: float | None = ..., devices: Devices | None = ...,
+    return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
 def reduce_by_index(
     dest: Any,
@@ -119,7 +129,7 @@ def reduce_by_index(
     out: Any = None,
     reproducible: bool = False,
     max_abs: float | None = None,
-    devices: Any = None,
+    devices: Devices | None = None,
     **options: Any,
 ) -> Any:
     """Combine each value into the bin of its index: ``dest[i] = op(dest[i], v)`` for each pair (i, v).

@@ -51,7 +51,7 @@ def binned_statistic_dd(
     sample : array_like of shape (N, D), or sequence of D array_likes of shape (N,)
         Points, of NumPy or PyOpenCL.
     values : array_like of shape (N,) or (V, N)
-        Values at the points; each row by itself. Not used for counts.
+        Values at the points; each row separately. Not used for counts.
     statistic : str, callable, or sequence of str
         "mean", "std" (of the population), "median", "count", "sum", "min" or "max", or NumPy's functions of these
         names. Several are computed in one sweep over the data, but for "std", which takes a second one. SciPy computes

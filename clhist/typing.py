@@ -22,6 +22,8 @@ __all__ = [
     "CallOptions",
     "DeviceArray",
     "DeviceValues",
+    "Devices",
+    "Ends",
     "HostArray",
     "HostValues",
     "KernelOptions",
@@ -41,6 +43,8 @@ DeviceArray: TypeAlias = cl_array.Array
 Scalar: TypeAlias = int | float | complex | np.generic
 HostValues: TypeAlias = ArrayLike | tuple[HostArray, ...]
 DeviceValues: TypeAlias = DeviceArray | tuple[DeviceArray, ...] | Scalar
+Ends: TypeAlias = Sequence[float] | HostArray  # lower and upper end of a range of bins
+Devices: TypeAlias = Literal["all"] | Sequence[cl.Device]  # that compute parts of an array at the same time
 Shape: TypeAlias = int | tuple[int, ...]
 NumBins: TypeAlias = Shape | Sequence[Shape] | Mapping[str, Shape]
 AnyOperator: TypeAlias = Operator | np.ufunc | str

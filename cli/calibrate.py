@@ -23,7 +23,7 @@ from clhist.hardware.profile_files import PARAMETERS
 def calibrate(console: Console, output: Path | None, quick: bool) -> None:
     """Measure a device and write its profile.
 
-    Measures local memory, caches, resident work-items and rates of updates. Takes a minute or two on an idle GPU, ten
+    Measures local memory, caches, resident work-items and rates of updates. Takes half a minute on an idle GPU, ten
     seconds on a CPU. A measurement that cannot be right is replaced by the shipped or the driver's number, and the
     profile says so.
 

@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from clhist import __version__, operators
 from clhist.cli.console import Console, shared_options
-from clhist.cli.tables import bytes_text, grid, table, wrapped
+from clhist.cli.tables import bytes_text, grid, table, text_width, wrapped
 from clhist.errors import NoDeviceError, ProfileError
 from clhist.hardware.atomics import native_atomic, native_table
 from clhist.hardware.profile import Profile, matching, named_profile
@@ -64,6 +64,7 @@ _WAYS_LEGEND = (
     "All but the first were tested on this device and were right. local, global: only in this memory."
 )
 
+_PROFILES_WIDTH = 80  # that a table of them needs
 _PROFILES_LEGEND = (
     "L: local memory in bytes; L2, line: last-level cache shared by all compute units and its line, in bytes; Thw: "
     "work-items resident at full occupancy; B: work-group size. /CU: per compute unit; -: from another matching "
@@ -220,10 +221,10 @@ def show(record: Mapping[str, Any]) -> str:
             table([_parameter(key, **found) for key, found in record["parameters"].items()], indent=4),
             "\n  Features",
             table([(_yes(has), name, FEATURES[name]) for name, has in record["features"].items()], indent=4),
-            "\n  Hardware atomics, in local and global memory (unsigned as signed)",
+            "\n" + wrapped("Hardware atomics, in local and global memory (unsigned as signed)", 2),
             grid(_atomics_rows(record["native_atomics"]), left=range(7), indent=4),
             wrapped(_WAYS_LEGEND, 4),
-            "\n  Best update of a shared copy (local/global memory where they differ)",
+            "\n" + wrapped("Best update of a shared copy (local/global memory where they differ)", 2),
             grid(_update_rows(record["updates"]), left=range(7), indent=4),
             wrapped(_LEGEND, 4),
         ]
@@ -271,8 +272,15 @@ def show_profiles(files: Sequence[ProfileFile]) -> str:
         ]
         if rows:
             title = f"{kind.upper()}s, level {level}"
-            sections.append(f"{title}\n" + table([["", *letters, "matches"], *rows], right=range(1, 6)))
+            sections.append(f"{title}\n{_profiles_table([['', *letters, 'matches'], *rows])}")
     return "\n\n".join([*sections, wrapped(_PROFILES_LEGEND, 2)])
+
+
+def _profiles_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of profiles; where it is too wide, numbers and matches are two."""
+    if text_width() >= _PROFILES_WIDTH:
+        return table(rows, right=range(1, 6))
+    return "\n\n".join([grid([row[:-1] for row in rows], indent=2), table([(row[0], row[-1]) for row in rows])])
 
 
 def _number_text(file: ProfileFile, key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -123,6 +124,8 @@ def main() -> None:
 
 def run() -> None:
     """Run the command: the entry point of the script and of ``python -m clhist``."""
+    # Intel's and NVIDIA's compilers always have something to say, also about PyOpenCL's own kernels.
+    warnings.filterwarnings("ignore", "Non-empty compiler output encountered")
     with interruptible(INTERRUPTED):
         main(prog_name="clhist")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
+from clhist.cli.tables import grid, wrapped
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.planning.paper import paper_plan
@@ -40,16 +39,10 @@ def table_1() -> str:
     shared = [(f"{bins:,}", *(entry(name, bins, "global", rf) for name, rf in pairs)) for bins in GLOBAL_BINS]
     return "\n".join(
         [
-            f"Table I of SC'20: copies and passes M,S for {SIZE:,} elements on {profile.name}",
+            wrapped(f"Table I of SC'20: copies and passes M,S for {SIZE:,} elements on {profile.name}"),
             "\nIn local memory",
-            _aligned([("H", *UPDATES), *local]),
+            grid([("H", *UPDATES), *local], left=(), indent=2),
             "\nIn global memory, by race factor",
-            _aligned([("H", *(f"{name} RF {factor}" for name, factor in pairs)), *shared]),
+            grid([("H", *(f"{name} RF {factor}" for name, factor in pairs)), *shared], left=(), indent=2),
         ]
     )
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(f"  {line}" for line in lines)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import click
+import numpy as np
 
 from clhist import operators
 from clhist.cli.console import Console, shared_options
@@ -109,10 +110,10 @@ NUMBER = Number()
     "--element-size",
     type=NUMBER,
     default=(4,),
-    show_default="4",
+    show_default=False,
     multiple=True,
     metavar="BYTES",
-    help="Bytes per bin, without a lock's 4. Repeat for several histograms.",
+    help="Bytes per bin, without a lock's 4. Repeat for several histograms. [default: 4]",
 )
 @click.option(
     "--arrays",
@@ -201,6 +202,8 @@ def plan(
     place = None if memory == "auto" else memory
     bits = None if counter_bits is None else int(counter_bits)
     choices = Choices(update, place, copies, passes, work_group_size, locks, pass_order, bits)
+    if dtypes and not ops:
+        raise click.UsageError("--dtype needs --op")
     if ops:
         asked = _histograms(ops, dtypes, num_bins, counts)
         problem = Problem(
@@ -277,6 +280,12 @@ def _histograms(
 
 
 def _operator(name: str, dtype: str) -> Operator:
+    try:
+        np.dtype(dtype)
+    except TypeError as error:
+        raise click.BadParameter(
+            f"expected a NumPy dtype such as float32, got {dtype!r}", param_hint="--dtype"
+        ) from error
     try:
         make: Callable[[str], Operator] | None = getattr(operators, name, None) if name.isidentifier() else None
         if callable(make):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from clhist.cli.tables import bytes_text, table
+from clhist.cli.tables import bytes_text, table, wrapped
 from clhist.hardware.profile import Profile
 from clhist.hardware.profile_files import PARAMETERS
 from clhist.planning import global_memory
@@ -97,7 +97,7 @@ def show(
     ]
     batch = "" if histograms is None else f"{histograms:,} histograms of "
     bins = " + ".join(f"{n:,}" for n in num_bins)
-    lines = [f"{num_elements:,} elements into {batch}{bins} bins on {profile.name}, {title}"]
+    lines = [wrapped(f"{num_elements:,} elements into {batch}{bins} bins on {profile.name}, {title}")]
     for number, sweep in enumerate(sweeps, start=1):
         heading = ""
         if len(num_bins) > 1:

@@ -97,7 +97,8 @@ def strategies(
     """
     chosen = _selected(patterns or DEFAULT)
     if listed:
-        click.echo(_listing(select(patterns) if patterns and "all" not in patterns else list(STRATEGIES.values())))
+        shown = select(patterns) if patterns and "all" not in patterns else list(STRATEGIES.values())
+        console.report([_record(each) for each in shown], lambda: _listing(shown))
         return
     settings = _parameters(parameters, chosen)
     runner = Runner(default_queue().context)
@@ -177,6 +178,11 @@ def _listing(chosen: Sequence[Strategy]) -> str:
         facts += [("parameters", defaults)] if defaults else []
         lines += [each.name, table(facts)]
     return "\n".join(lines)
+
+
+def _record(strategy: Strategy) -> dict[str, Any]:
+    names = ("name", "summary", "source", "needs", "operators")
+    return {name: getattr(strategy, name) for name in names} | {"parameters": dict(strategy.parameters)}
 
 
 def _numpy_seconds(data: DataSet) -> float:

@@ -51,8 +51,8 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
         dtype = structs.get(c_type, dtype_of(c_type))
         if dtype is None:
             raise ValueError(
-                f"arguments: the type {c_type!r} of {name!r} is unknown; structured types are given by "
-                "structs={name: dtype}"
+                f"arguments: the type {c_type!r} of {name!r} is unknown; expected one of OpenCL C or <stdint.h>, such "
+                "as int, ulong, float or int32_t, or a struct given by structs={name: dtype}"
             )
         reserved = name in _RESERVED or name.startswith("clhist_") or name.endswith(("__base", "__offset"))
         if reserved or name in (argument.name for argument in found):

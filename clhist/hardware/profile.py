@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -226,7 +227,10 @@ def named_profile(key: str, profiles: Iterable[ProfileFile] | None = None) -> Pr
             sources = {name: f"{profile.path}: {source}" for name, (_, _, source) in profile.values.items()}
             named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
             return replace(named, features=profile.features, rates=profile.rates)
-    raise ProfileError(f"profile {key!r}: there is none; known are {', '.join(p.key for p in complete)}")
+    known = [p.key for p in complete]
+    close = [k for k in known if len(key) > 2 and key.lower() in k] or get_close_matches(key.lower(), known, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(known)}"
+    raise ProfileError(f"profile {key!r}: there is none; {hint}")
 
 
 def _first(chain: Iterable[ProfileFile], key: str, compute_units: int) -> tuple[int, str] | None:

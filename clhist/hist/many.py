@@ -118,7 +118,7 @@ def fill_many(
     queue : pyopencl.CommandQueue, optional
         As of `clhist.hist.fill`.
     reproducible : bool
-        As of `clhist.hist.fill`; each histogram is filled by itself then.
+        As of `clhist.hist.fill`; each histogram is then filled separately.
 
     Raises
     ------

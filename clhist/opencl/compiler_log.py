@@ -62,6 +62,8 @@ def _user_line(lines: list[str], number: int, column: int) -> tuple[str, str, in
     part = next((part for name, part in _PARTS.items() if re.fullmatch(rf"clhist_{name}\w*", function)), None)
     if part is None and (function or text).lstrip().startswith("clhist_"):
         return "generated code", *_stripped(text, column)
+    if part is None and text.startswith("__kernel"):
+        return "before the kernel (is a brace or a semicolon missing in your C?)", *_stripped(text, column)
     if part is None:
         return "preamble", *_stripped(text, column)
     if part == "map":  # x[i] is rendered as clhist_x

@@ -29,7 +29,7 @@ def product(
     finish: str = "",
     name: str = "",
 ) -> Operator:
-    """Several operators side by side, each field updated by itself with its own atomic (SC'20, section IV-D).
+    """Several operators side by side, each field updated with its own atomic (SC'20, section IV-D).
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = Non
     +0. A sum is infinite if and only if it is so when rounded: no part of it overflows before. Subnormal numbers are as
     good as others, also on devices that take them for zero.
 
-    A program is compiled for each power of 16, of which there are 64 for float32: mostly one or two occur.
+    A program is compiled for each power of 16 that occurs: mostly one or two, at most 64 for float32.
     """
     found = float_dtype(dtype)
     bits = 8 * found.itemsize if bits is None else bits

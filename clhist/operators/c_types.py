@@ -6,6 +6,7 @@ Pure text: nothing here needs a device, so what a kernel will say can be tested 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -164,10 +165,14 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
                     raise ValueError(f"{wrong}; expected one number")
                 if number.dtype.kind == "c" and dtype.kind != "c":
                     raise ValueError(wrong)
-            converted[()] = value if dtype.names is not None else number  # of a Python int NumPy 1 warns
+                converted[()] = number
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", DeprecationWarning)  # of NumPy 1, which wraps a Python int
+                    converted[()] = value
             # A float may round, or overflow; an integer must stay what it is.
             kept = dtype.kind in "fcV" or converted[()] == number[()]
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, DeprecationWarning) as error:
         raise ValueError(str(error) if str(error).startswith(wrong) else wrong) from error
     if not kept:
         raise ValueError(wrong)

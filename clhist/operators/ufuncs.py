@@ -50,7 +50,7 @@ def _shown(op: object) -> str:
 
 def factory_hint(op: object) -> str:
     """Return what to say of a function of `clhist.operators` where its operator is expected; nothing of others."""
-    if not getattr(op, "__module__", "").startswith("clhist.operators") or not callable(op):
+    if not getattr(op, "__module__", "").startswith("clhist.operators") or isinstance(op, type) or not callable(op):
         return ""
     return f"; call it with a dtype: clhist.operators.{getattr(op, '__name__', '')}(np.float32)"
 
@@ -62,7 +62,7 @@ def as_operator(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
     ----------
     op : Operator, numpy.ufunc or str
         An operator on `dtype`; one of NumPy's associative and commutative ufuncs, which on a structured dtype acts on
-        each field by itself; or a C expression of `a` and `b` that is known, such as ``"max(a, b)"``.
+        each field separately; or a C expression of `a` and `b` that is known, such as ``"max(a, b)"``.
     dtype : dtype-like
         Type of the bins.
     argument : str

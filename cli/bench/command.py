@@ -134,13 +134,13 @@ def bench(
     \b
     Suites:
       operators  operators by numbers of bins
-      model      the automatic plan against fixed numbers of copies (SC'20, Fig. 7)
+      model      the plan against fixed numbers of copies (SC'20, Fig. 7)
       peers      every public function beside NumPy, SciPy, pandas, Numba,
-                 boost-histogram, PyTorch, CuPy, JAX, if installed, and loops of C
+                 boost-histogram, PyTorch, CuPy, JAX, and loops of C
       latency    host time of small calls
       skew       sorted, Zipf and single-bin inputs against uniform ones
       groups     group-by statistics beside pandas and NumPy
-      hist       histogram objects beside boost-histogram, and CuPy as cuda-histogram uses it
+      hist       histogram objects beside boost-histogram and cuda-histogram's way
       histogram  histogram functions beside NumPy, SciPy, boost-histogram, CuPy
 
     Every result is compared with NumPy's before it is timed. "kernel" is the device time from its events; "call" is a

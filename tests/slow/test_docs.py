@@ -24,6 +24,12 @@ def blocks_of(page: str) -> list[tuple[str, str]]:
     return _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Blocks may write files."""
+    monkeypatch.chdir(tmp_path)
+
+
 def run_page(page: str) -> dict:
     """Run all blocks of a page in one namespace, which begins empty, and compare what each prints."""
     names: dict = {}

@@ -35,6 +35,18 @@ clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *b")
 clhist.HistogramKernel("GPU", clhist.operators.count(), arguments="", map="")  # error: a context is expected
 clhist.Accumulator(np.add, 2, memory="shared")  # error: no such memory
 clhist.Accumulator(np.add)  # error: num_bins is missing
+clhist.histogram(values, range=3)  # error: two ends are expected
+clhist.histogram(values, weight=values)  # error: a typing mistake
+clhist.histogram(on_device, weights=values)  # error: NumPy and device arrays mixed
+clhist.histogram2d(values)  # error: y is missing
+clhist.histogram2d(values, on_device)  # error: NumPy and device arrays mixed
+clhist.histogramdd([values, values], axis=0)  # error: no such keyword
+still_wrong: NDArray[np.intp] = clhist.histogram(on_device)[0]  # error: a device array
+clhist.digitize(values)  # error: bins are missing
+on_host: NDArray[np.intp] = clhist.digitize(on_device, [1, 2])  # error: a device array
+clhist.group_by(bins).avg(values)  # error: no such statistic
+clhist.group_by(bins).mean(values, skip_na=True)  # error: a typing mistake
+mean: NDArray[np.float64] = clhist.group_by(on_device, 2).mean(on_device)  # error: a device array
 clhist.Operator(np.float32, "a + b", 0, neutrality=1)  # error: no such keyword
 clhist.operators.add()  # error: a dtype is missing
 print(clhist.BuildError("refused").sauce)  # error: no such attribute

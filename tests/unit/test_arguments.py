@@ -57,7 +57,7 @@ def test_several_declarations():
         ("int &x", "the type 'int &' of 'x' is unknown"),
         ("int x = 3", "expected C declarations such as .* got 'int x = 3'"),
         ("int 2x", "the type 'int 2' of 'x' is unknown"),
-        ("void *x", "the type 'void' of 'x' is unknown; structured types are given by structs="),
+        ("void *x", "the type 'void' of 'x' is unknown; expected one of OpenCL C or <stdint.h>, .* structs="),
         ("half *x", "the type 'half' of 'x' is unknown"),
         ("struct record *x", "the type 'struct record' of 'x' is unknown"),
         ("long long x", "the type 'long long' of 'x' is unknown"),

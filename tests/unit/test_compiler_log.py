@@ -68,6 +68,11 @@ def test_the_formats_of_runtimes(log):
     assert (found.line, found.column, found.says) == (10, 15, "indirection requires pointer operand")
 
 
+def test_a_missing_brace_is_noticed_at_the_kernel():
+    text = explain("1:3:1: error: expected expression\n", "void map() {\n if (x) {\n__kernel void sweep()")
+    assert text.startswith("before the kernel (is a brace or a semicolon missing in your C?): expected expression")
+
+
 def test_further_errors_are_counted():
     text = explain("1:2:13: error: one\n1:6:16: error: two\n1:2:13: error: one\n1:10:15: warning: three\n", SOURCE)
     assert text.splitlines()[0] == "preamble: one"

@@ -29,6 +29,12 @@ FORBIDDEN = {
     r"\b(?:target|goal)s? (?:was|were) missed\b": "nothing: say what is",
     r"\bMissed\b": "nothing: say what is",
     r"\bin vain\b": "without effect",
+    r"\b(?:is|are|was|were|when) told\b": "gets, is given, is shown",
+    r"\bby (?:itself|themselves)\b": "separately, automatically",
+    r"\bof which there (?:is|are)\b": "a sentence of its own",
+    r"\b(?:is|are) of use\b": "pays off, is useful",
+    r"\bhas no place\b": "is left out, does not apply",
+    r"\bnobody looks\b": "without host synchronisation",
     r"\bwhere (?:they|it) lies?\b": "in place",
 }
 # Whose commits are whose is nobody's business: dates of measurements are in the notebooks.
@@ -64,7 +70,7 @@ def test_help():
 
 
 def public_objects():
-    for module in ("clhist", "clhist.operators", "clhist.stats", "clhist.ndimage", "clhist.cases"):
+    for module in ("clhist", "clhist.operators", "clhist.stats", "clhist.ndimage", "clhist.cases", "clhist.hist"):
         found = importlib.import_module(module)
         for name in found.__all__:
             yield f"{module}.{name}", getattr(found, name)

@@ -249,8 +249,13 @@ def test_profiles_by_name():
     assert found == named_profile("turbo", profiles)
     assert {key: getattr(found, key) for key in PARAMETERS} == NUMBERS
     assert found.sources["l2_line"] == "a/turbo-3000.toml: Turbo, l2_line"
-    for unknown in ("turbo-4000", "Other", "b", ""):
-        with pytest.raises(ProfileError, match=f"profile '{unknown}': there is none; known are turbo-3000$"):
+    for unknown, hint in (
+        ("turbo-4000", r"did you mean turbo-3000\?"),
+        ("Other", "known are turbo-3000"),
+        ("b", "known are turbo-3000"),
+        ("", "known are turbo-3000"),
+    ):
+        with pytest.raises(ProfileError, match=f"profile '{unknown}': there is none; {hint}$"):
             named_profile(unknown, profiles)
 
 

@@ -1,0 +1,61 @@
+"""Check that the conda recipe says of the package what pyproject.toml says: ``python .ci/recipe.py conda/meta.yaml``.
+
+It is rendered as conda-build renders it, but not built: that needs conda's own packages.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import jinja2
+import yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+def requirements(lines: list[str]) -> dict[str, str]:
+    """Return the version specifier of each package, without spaces."""
+    found = (re.fullmatch(r"([\w-]+)\s*(.*)", line.strip()) for line in lines)
+    return {match[1].lower(): match[2].replace(" ", "") for match in found if match}
+
+
+def problems(recipe: dict, project: dict, version: str) -> list[str]:
+    """Return what differs."""
+    run, host = (requirements(recipe["requirements"][part]) for part in ("run", "host"))
+    wanted = requirements(project["project"]["dependencies"]) | {"python": project["project"]["requires-python"]}
+    build = requirements(project["build-system"]["requires"])
+    (script,) = project["project"]["scripts"].items()
+    pairs = {
+        "name": (recipe["package"]["name"], project["project"]["name"]),
+        "version": (recipe["package"]["version"], version),
+        "run": ({name: run.get(name) for name in wanted}, wanted),
+        "host": ({name: host.get(name) for name in build}, build),
+        "entry_points": (recipe["build"]["entry_points"], [" = ".join(script)]),
+        "summary": (recipe["about"]["summary"], project["project"]["description"]),
+        "license": (recipe["about"]["license"], project["project"]["license"]),
+    }
+    found = [f"{key}: expected {wanted!r}, got {given!r}" for key, (given, wanted) in pairs.items() if given != wanted]
+    more = run.keys() - wanted.keys() - {"pocl"}
+    found += [f"run: {', '.join(sorted(more))} is not in pyproject.toml"] if more else []
+    if not (ROOT / recipe["about"]["license_file"]).exists():
+        found.append("license_file: no such file")
+    return found
+
+
+def main() -> int:
+    """Print what differs; 1 if anything does."""
+    text = (ROOT / sys.argv[1]).read_text(encoding="utf-8")
+    recipe = yaml.safe_load(jinja2.Template(text).render(PYTHON="python"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    scope: dict[str, str] = {}
+    exec((ROOT / "clhist" / "_version.py").read_text(encoding="utf-8"), scope)
+    found = problems(recipe, project, scope["__version__"])
+    print("\n".join(found) or f"{sys.argv[1]} agrees with pyproject.toml")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

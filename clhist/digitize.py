@@ -1,0 +1,73 @@
+"""`digitize`: NumPy's function on any OpenCL device."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+from numpy.typing import ArrayLike, NDArray
+
+from clhist.binning.counts import check_device_dtypes, flat
+from clhist.binning.host import numpy_digitize
+from clhist.binning.inputs import are_usable, as_array, binned_dtype, has_fp64, is_binnable, is_small, queue_for
+from clhist.binning.numbers import bin_numbers, steps_axis
+from clhist.binning.sweep import Binned
+from clhist.opencl.arrays import is_device_array
+from clhist.typing import DeviceArray
+
+
+@overload
+def digitize(
+    x: DeviceArray, bins: ArrayLike, right: bool = ..., *, queue: cl.CommandQueue | None = ...
+) -> DeviceArray: ...
+@overload
+def digitize(
+    x: ArrayLike, bins: ArrayLike, right: bool = ..., *, queue: cl.CommandQueue | None = ...
+) -> NDArray[np.intp]: ...
+def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Any:
+    """Return the number of the bin of each element: `numpy.digitize` on an OpenCL device.
+
+    Parameters
+    ----------
+    x : array_like
+        Data, of NumPy or PyOpenCL.
+    bins : array_like of shape (H,)
+        Edges, rising or falling.
+    right : bool
+        Whether a bin has its right edge rather than its left one.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then.
+
+    Returns
+    -------
+    array of the shape of `x`
+        Of `numpy.intp`, and of the kind of `x`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy's.
+    """
+    x, edges = as_array("x", x), np.asarray(bins)
+    if is_device_array(x):
+        check_device_dtypes("x", (x,), None)
+    elif is_small(x.size, queue) or not is_binnable(x.dtype):
+        return numpy_digitize(x, bins, right)
+    numpy_digitize(np.empty(0, x.dtype), bins, right)  # raises what is wrong with the bins
+    if not are_usable(edges):
+        if is_device_array(x):
+            raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
+        return numpy_digitize(x, bins, right)
+    queue = queue_for(queue, [("x", x)])
+    falling = bool(edges[0] > edges[-1])
+    axis = steps_axis(
+        edges[::-1] if falling else edges, binned_dtype(x), right=bool(right), fp64=has_fp64(queue.device)
+    )
+    if axis is None:  # every integer is below the edges
+        number = len(edges) if falling else 0
+        whole = np.full(x.shape, number, np.intp)
+        return cl_array.to_device(queue, whole) if is_device_array(x) else whole
+    numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
+    return numbers.reshape(x.shape)
