@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -140,6 +141,8 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
     ValueError
         If `dtype` cannot hold `value`, such as -1 for an unsigned integer or a tuple of another length for a struct.
     """
+    if type(value) is int and (ends := _ends(dtype)) and ends[0] <= value <= ends[1]:
+        return dtype.type(value)
     wrong = f"{argument}: {value!r} does not fit {dtype}"
     try:
         with np.errstate(all="ignore"):
@@ -158,6 +161,15 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
     if not kept:
         raise ValueError(wrong)
     return converted[()]
+
+
+@lru_cache
+def _ends(dtype: np.dtype) -> tuple[int, int] | None:
+    """Return the least and the greatest integer of a dtype; None of others."""
+    if dtype.kind not in "iu":
+        return None
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
 
 
 def _struct(dtype: np.dtype) -> str:
