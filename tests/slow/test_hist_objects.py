@@ -155,7 +155,7 @@ SHORTCUTS = {
     "circular": lambda new: new.Reg(10, 0, 1, circular=True).Double(),
     "no flow": lambda new: new.Reg(10, -1, 1, flow=False).Double(),
     "integers": lambda new: new.Int(0, 3).Double(),
-    "integer categories": lambda new: new.IntCat([2, 0], overflow=False).Double(),
+    "integer categories": lambda new: new.IntCat([2, 0]).Double(),
     "growing categories": lambda new: new.IntCat([], growth=True).Int64(),
     "labels": lambda new: new.StrCat(["b", "a"]).Weight(),
     "boolean": lambda new: new.Bool().Double(),
