@@ -121,7 +121,7 @@ def histogram(
     (`numpy.histogram` with an array of edges computes cumulative sums in the dtype of the weights.) A device without
     double precision takes weights of integers and of float32, whose sums are then the reproducible ones.
 
-    Small NumPy arrays (below `clhist.binning.inputs.SMALL`) are counted by NumPy itself, and so is what OpenCL has no
+    Small NumPy arrays are counted by NumPy itself (`clhist calibrate` measures how small), and so is what OpenCL has no
     type for: objects, dates, complex numbers, extended precision, booleans as weights, NaN as an edge. Of a device
     array only the least and the greatest element, or what a rule needs, is copied to the host.
 

@@ -24,7 +24,7 @@ from clhist.operators.c_types import c_name
 
 EVEN, LINEAR, KEYED = "even", "linear", "keyed"
 
-_FARTHEST = 2  # bins that the guess of even ones may be off; else a table is better
+_FARTHEST = 0.25  # of a bin that the guess of even ones may be off; else a table is better
 _LEAST_CELLS, _MOST_CELLS = 256, 2**16
 _SMALLEST = 2.0**-100  # an extent whose parts may be subnormal, which a device may take for 0
 

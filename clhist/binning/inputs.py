@@ -13,11 +13,13 @@ from clhist.binning.axis import Axis, axis_of
 from clhist.binning.keys import has_keys
 from clhist.binning.thresholds import numpy_bins, within_range
 from clhist.opencl.arrays import Array, check_context, common_kind, is_device_array
-from clhist.opencl.device import default_queue
+from clhist.opencl.device import default_queue, own_profile
 
-# NumPy arrays of fewer elements are left to NumPy, which is done before a kernel has started: measured on two cores.
-SMALL = 2**16
-SMALL_MANY = 2**13  # in several dimensions, where NumPy takes longer
+# NumPy arrays of fewer elements are left to NumPy, which is done before a kernel has started, by whether there is one
+# dimension: in several NumPy takes longer. `clhist calibrate` measures these for a device; here they are of two cores.
+LEAST_SIZES = {True: 2**16, False: 2**13}
+LEAST_SIZE_NAMES = {True: "NumPy arrays, 1 dimension, least", False: "NumPy arrays, 2 dimensions, least"}
+_ALWAYS_SMALL = 2**10
 
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
 
@@ -78,7 +80,15 @@ def is_binnable(dtype: np.dtype) -> bool:
 
 def is_small(size: int, queue: cl.CommandQueue | None, dims: int = 1) -> bool:
     """Whether NumPy computes a call on so many elements of NumPy's: with a `queue` it never does."""
-    return queue is None and size < (SMALL if dims == 1 else SMALL_MANY)
+    return queue is None and not pays_off(size, dims)
+
+
+def pays_off(size: int, dims: int) -> bool:
+    """Whether the default device computes a call on so many elements of NumPy's sooner than NumPy."""
+    if size < _ALWAYS_SMALL:  # without looking for a device
+        return False
+    least = own_profile(default_queue().device).rates.get(LEAST_SIZE_NAMES[dims == 1], LEAST_SIZES[dims == 1])
+    return size >= least
 
 
 def are_numbers(bins: Any) -> bool:

@@ -14,7 +14,27 @@ from clhist.operators.c_types import c_name
 LANES = 8
 BLOCK = 512  # elements: loops over fewer took longer on two CPU cores
 UNSURE = -2
+FEW = 16  # bins of a table: elements are compared with each of their edges instead
+DROPPED = -FEW - 1
 LOOP = "for (int e = 0; e < length; ++e)"
+
+# Nothing is read while a block is counted, so the next one is asked for: without this memory has nothing to do.
+AHEAD = """
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"  // where a loop is not made of vectors
+#endif
+#if defined(__has_builtin) && !defined(CLHIST_CHECKED)  // Oclgrind has none
+#if __has_builtin(__builtin_prefetch)
+#define CLHIST_AHEAD(p) __builtin_prefetch(p)
+#endif
+#endif
+#ifndef CLHIST_AHEAD
+#define CLHIST_AHEAD(p) ((void)0)
+#endif
+"""
+
+# Of float64 PoCL's compiler would take four elements at a time.
+_WIDE = "#pragma clang loop vectorize_width(16)"
 
 _HEAD = "int{w} {name}(const {bits}{w} bits, {parameters})\n{{"
 
@@ -100,7 +120,23 @@ def find_block(axis: AxisKind, array: str, n: int, target: str) -> str:
     if axis.kind == EVEN:
         return quick_block(axis, array, n, target, found)
     loaded = bits_of(f"vload{LANES}(0, {array} + begin + e)", axis.data, LANES)
-    return f"""{{
+    bits, key = bits_of(f"{array}[begin + e]", axis.data), c_name(key_dtype(axis.dtype))
+    return f"""if (num_bins{n} <= {FEW}) {{
+    {key} numbers[{BLOCK}];
+    {_WIDE}
+    {LOOP} {{
+        const {c_name(bits_dtype(axis.dtype))} bits = {bits};
+        numbers[e] = {key_of_bits(axis.dtype)};
+        {target}[e] = (numbers[e] >= start{n}) & (numbers[e] <= last{n}) ? 0 : {DROPPED};
+    }}
+    for (int k = 1; k < num_bins{n}; ++k) {{
+        const {key} edge = keys{n}[k];
+        {_WIDE}
+        {LOOP} {target}[e] += numbers[e] >= edge;
+    }}
+    {_WIDE}
+    {LOOP} {target}[e] = max({target}[e], -1);
+}} else {{
     int e = 0;
     for (; e + {LANES} <= length; e += {LANES})
         vstore{LANES}({axis.name}_lanes({loaded}, {axis.given(n)}), 0, {target} + e);
@@ -125,6 +161,7 @@ def quick_block(
     quick = f"quick_{axis.name}({bits_of(f'{array}[begin + e]', axis.data)}, {axis.given(n)}, {', '.join(numbers)})"
     return f"""{{
     int unsure = 0;
+    {_WIDE}
     {LOOP} {{
         {target}[e] = {quick};
         unsure |= {target}[e] == {UNSURE};

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -13,7 +14,7 @@ import pyopencl.array as cl_array
 
 from clhist.binning.axis import Axis, AxisKind
 from clhist.binning.flow import FlowAxis, Kind
-from clhist.binning.lanes import BLOCK, LOOP, block_function, find_block, has_lanes
+from clhist.binning.lanes import AHEAD, BLOCK, LOOP, block_function, find_block, has_lanes
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
@@ -21,15 +22,18 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
+_ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")
+
 # Elements are named `i` again, for the values that are emitted; this hides the number of the block.
 BLOCK_OF_ELEMENTS = """
 const long begin = (long)i * {block};
 const int length = (int)min((long){block}, count - begin);
 {declared}
 {finds}
-#pragma unroll 8
+#pragma unroll {unroll}
 for (int e = 0; e < length; ++e) {{
     const long i = begin + e;
+    if (e % 8 == 0) {{ {ahead} }}
     {body}
     {emits}
 }}
@@ -39,6 +43,11 @@ for (int e = 0; e < length; ++e) {{
 def block_of(kind: AxisKind | Kind, array: str, n: int, target: str) -> str:
     """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
     return find_block(kind, array, n, target) if isinstance(kind, AxisKind) else kind.block(array, n, target)
+
+
+def ahead_of(arrays: Iterable[str]) -> str:
+    """Return C that asks memory for what the next block reads of these arrays, about element `i`."""
+    return " ".join(f"CLHIST_AHEAD({array} + i + {BLOCK});" for array in dict.fromkeys(arrays))
 
 
 def block_functions(kind: AxisKind | Kind) -> tuple[str, ...]:
@@ -108,10 +117,14 @@ class BinnedKind:
         if self.masked:
             steps.append(f"{LOOP} if (!where[begin + e]) bins[e] = -1;")
         part = f", part[{BLOCK}]" if len(self.axes) > 1 else ""
+        columns = [f"x{n}" for n, axis in enumerate(self.axes) if axis.data is not None]
+        columns += _ELEMENTWISE.findall(" ".join(emits))
         return BLOCK_OF_ELEMENTS.format(
             block=BLOCK,
+            unroll=8,
             declared=f"int bins[{BLOCK}]{part};",
             finds="\n".join(steps),
+            ahead=ahead_of(columns),
             body="const int bin = bins[e];",
             emits=" ".join(emits),
         )
@@ -119,7 +132,8 @@ class BinnedKind:
     def functions(self) -> str:
         """Return the C functions of the axes."""
         found = [function for axis in self.axes for function in axis.functions()]
-        found += [function for axis in self.axes for function in block_functions(axis)] if self.in_blocks else []
+        if self.in_blocks:
+            found = [AHEAD, *found, *(function for axis in self.axes for function in block_functions(axis))]
         return "\n".join(dict.fromkeys(found))
 
 

@@ -17,6 +17,7 @@ import pyopencl as cl
 
 from clhist.calibration import measure
 from clhist.calibration.cpu_rates import cpu_rates
+from clhist.calibration.host_sizes import host_sizes
 from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.calibration.rates import plan_rates
 from clhist.hardware.profile import Profile
@@ -155,10 +156,11 @@ STAGES = (
     "resident work-items",
     "launch",
     "updates",
+    "NumPy arrays",
     "plans",
 )
 # A CPU's local memory is its ordinary one, and its private copies share neither cache lines nor atomics.
-CPU_STAGES = ("bandwidth", "launch", "plans")
+CPU_STAGES = ("bandwidth", "launch", "NumPy arrays", "plans")
 
 
 def stages_of(device: cl.Device) -> tuple[str, ...]:
@@ -180,6 +182,7 @@ def _stages(bench: Bench) -> dict[str, Callable[[], dict[str, Measurement]]]:
         "resident work-items": lambda: {"hardware_threads": measure.residents(bench)},
         "launch": lambda: {"launch": measure.launch(bench)},
         "updates": lambda: measure.update_rates(bench),
+        "NumPy arrays": lambda: host_sizes(bench),
     }
 
 

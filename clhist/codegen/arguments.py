@@ -82,6 +82,8 @@ def scalar(argument: Argument, value: object) -> np.generic:
     TypeError, ValueError
         If it is not a number, or does not fit; the argument is named.
     """
+    if type(value) is argument.dtype.type and argument.dtype.names is None:
+        return value  # type: ignore[return-value]
     if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:
         raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got {type(value).__name__}")
     if isinstance(value, np.void) and value.dtype.names != argument.dtype.names:  # NumPy would go by their order

@@ -34,6 +34,8 @@ class Columns:
 
     Attributes
     ----------
+    storage : type
+        Of the histogram, which boost-histogram takes long to say.
     axes : tuple of FlowAxis
         One for each dimension of the histogram.
     data : tuple of array or None
@@ -48,6 +50,7 @@ class Columns:
         Whether the arrays are PyOpenCL's.
     """
 
+    storage: type
     axes: tuple[FlowAxis, ...]
     data: tuple[Any, ...]
     size: int
@@ -105,7 +108,8 @@ def columns_of(h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.
     """
     named = [*((f"args[{n}]", each) for n, each in enumerate(args)), ("weight", weight), ("sample", sample)]
     arrays = [(name, each) for name, each in named if is_column(each)]
-    size = _common_length([array for _, array in arrays], h)
+    storage = h.storage_type
+    size = _common_length([array for _, array in arrays], storage)
     if size is None or len(args) != len(h.axes) or not any(is_column(each) for each in (*args, sample)):
         return None
     on_device = any(is_device_array(array) for _, array in arrays)
@@ -127,12 +131,12 @@ def columns_of(h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.
         extent_ = axes[0].extent
         axes = FlowAxis(codes_axis(1).kind, (), (0, 1, axes[0].scalars[0], -1, -1), extent_), *axes[1:]
         data = codes, *data[1:]
-    return Columns(axes, data, size, _numbers(weight), _numbers(sample), queue, on_device)
+    return Columns(storage, axes, data, size, _numbers(weight), _numbers(sample), queue, on_device)
 
 
-def _common_length(arrays: Iterable[Any], h: Any) -> int | None:
+def _common_length(arrays: Iterable[Any], storage: type) -> int | None:
     """Return the length of all arrays, or None if they have not one."""
-    cells = h.storage_type is bh.storage.MultiCell
+    cells = storage is bh.storage.MultiCell
     lengths = {array.shape[0] if array.ndim == 1 or (cells and array.ndim == 2) else 0 for array in arrays}
     return lengths.pop() or None if len(lengths) == 1 else None
 

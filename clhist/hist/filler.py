@@ -69,6 +69,7 @@ class Filler:
         self._first = copy.deepcopy(h)
         self._added = copy.deepcopy(h).reset()
         self._added._variance_known = True
+        self._storage = h.storage_type
         self._queue, self._reproducible = queue, reproducible
         self._chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         # Sums on the device by what they are multiplied with, and what joins them in the end.
@@ -90,7 +91,7 @@ class Filler:
         if any(ax.traits.growth for ax in self._added.axes):  # what is on the device would lack the new bins
             self._flush()
         columns = columns_of(self._added, values, weight, sample, self._queue)
-        storage = self._added.storage_type
+        storage = self._storage
         if columns is None or not takes(self._added, columns):
             host = (on_host(each) for each in values)
             BoostHistogram.fill(self._added, *host, weight=on_host(weight), sample=on_host(sample), threads=threads)
@@ -98,11 +99,11 @@ class Filler:
         check_room(self._added, columns)
         stays = storage not in MEANS and (columns.on_device or device_kind(columns.queue.device) != "cpu")
         for piece in self._pieces(columns):
-            sums = sums_of(storage, piece, num_cells(self._added), reproducible=self._reproducible)
+            sums = sums_of(piece, num_cells(self._added, storage), reproducible=self._reproducible)
             if stays:
                 self._hold(piece, sums)
             else:
-                merge(self._added, piece.weight, sums, piece.queue)
+                merge(self._added, storage, piece.weight, sums, piece.queue)
         return self
 
     def merge(self, other: Any) -> Filler:
@@ -188,7 +189,7 @@ class Filler:
         """Add what is on the device to what is on the host."""
         for scale, sums in self._held.items():
             assert self._of is not None
-            merge(self._added, scale, sums, self._of)
+            merge(self._added, self._storage, scale, sums, self._of)
         self._held = {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import boost_histogram as bh
@@ -12,6 +13,8 @@ from boost_histogram import Histogram as BoostHistogram  # as it is now, should 
 from clhist.hist.columns import Columns, as_column, columns_of
 from clhist.hist.storages import merge, num_cells, sums_of, takes
 from clhist.opencl.arrays import is_device_array
+
+_MOST_BYTES = 32  # of a bin, but for MultiCell
 
 
 def fill(
@@ -78,17 +81,20 @@ def fill(
         BoostHistogram.fill(h, *host, weight=on_host(weight), sample=on_host(sample), threads=threads)
         return h
     check_room(h, columns)
-    found = sums_of(h.storage_type, columns, num_cells(h), reproducible=reproducible)
-    merge(h, weight, found, columns.queue)
+    found = sums_of(columns, num_cells(h, columns.storage), reproducible=reproducible)
+    merge(h, columns.storage, weight, found, columns.queue)
     return h
 
 
 def check_room(h: Any, columns: Columns) -> None:
     """Raise MemoryError if a device cannot hold the bins."""
-    device, needed = columns.queue.device, h.view(flow=True).nbytes
-    if needed > device.global_mem_size or h.view(flow=True).size >= 2**31:
+    device, bins = columns.queue.device, prod(columns.shape)
+    if bins * _MOST_BYTES <= device.global_mem_size and bins < 2**31 and columns.storage is not bh.storage.MultiCell:
+        return  # a view takes time
+    view = h.view(flow=True)
+    if view.nbytes > device.global_mem_size or view.size >= 2**31:
         raise MemoryError(
-            f"h: its storage needs {needed:,} bytes for {h.view(flow=True).size:,} bins; "
+            f"h: its storage needs {view.nbytes:,} bytes for {view.size:,} bins; "
             f"{device.name.strip()} has {device.global_mem_size:,}, and fewer than 2**31 bins can be filled"
         )
 

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import boost_histogram as bh
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.binning.flow import Kind
 from clhist.binning.inputs import mask_array
-from clhist.binning.lanes import BLOCK
-from clhist.binning.sweep import BLOCK_OF_ELEMENTS, block_functions, block_of, uploaded
+from clhist.binning.lanes import AHEAD, BLOCK
+from clhist.binning.sweep import BLOCK_OF_ELEMENTS, ahead_of, block_functions, block_of, uploaded
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
 from clhist.hist.filling import check_room, fill, on_host, positions
-from clhist.hist.storages import MEANS, merge, outputs_of, takes
+from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
@@ -33,11 +32,24 @@ _MOST_HELD = 2**20  # bytes of bins on a CPU, which its cache should hold
 
 @dataclass(frozen=True)
 class _Part:
-    """One histogram of a sweep: numbers of its axes, of its mask, and its outputs with the C of their values."""
+    """One histogram of a sweep.
+
+    Attributes
+    ----------
+    axes : tuple of int
+        Their numbers.
+    mask : int or None
+        Number of the array that says which entries count.
+    outputs : tuple of (str, Operator, str)
+        As of `clhist.binning.sweep.sweep_kernel`.
+    cells : int
+        Sums that a bin has, each of the value of `cell`; 0 of storages but MultiCell.
+    """
 
     axes: tuple[int, ...]
     mask: int | None
     outputs: tuple[tuple[str, Operator, str], ...]
+    cells: int
 
 
 @dataclass(frozen=True)
@@ -72,8 +84,17 @@ class _Many:
             finds = [f"const int part{n} = {kind.call(f'c{c}[i]', n)};" for n, (kind, c) in enumerate(self.axes)]
             return "\n".join([*finds, emits])
         finds = [block_of(kind, f"c{c}", n, f"part{n}") for n, (kind, c) in enumerate(self.axes)]
+        binned = {column for _, column in self.axes}
         declared = "int " + ", ".join(f"part{n}[{BLOCK}]" for n in range(len(self.axes))) + ";"
-        return BLOCK_OF_ELEMENTS.format(block=BLOCK, declared=declared, finds="\n".join(finds), body="", emits=emits)
+        return BLOCK_OF_ELEMENTS.format(
+            block=BLOCK,
+            unroll=1 if any(part.cells for part in self.parts) else 8,
+            declared=declared,
+            finds="\n".join(finds),
+            ahead=ahead_of(f"c{n}" for n in range(len(self.columns)) if f"c{n}[i]" in emits or n in binned),
+            body="",
+            emits=emits,
+        )
 
     def _emits(self, part: _Part, number: int, in_blocks: bool) -> str:
         bins = [f"part{n}[e]" if in_blocks else f"part{n}" for n in part.axes]
@@ -84,6 +105,11 @@ class _Many:
         ]
         if part.mask is not None:
             steps.append(f"if (!c{part.mask}[i]) bin = -1;")
+        if part.cells:
+            ((name, _, value),) = part.outputs
+            emit = f"EMIT_{name}_{number}(bin * {part.cells} + cell, {value});"
+            each = f"\n#pragma unroll 1\nfor (int cell = 0; cell < {part.cells}; ++cell) {emit}"
+            return f"{{ {' '.join(steps)} if (bin >= 0) {{ {each} }} }}"
         steps += [f"EMIT_{name}_{number}(bin, {value});" for name, _, value in part.outputs]
         return f"{{ {' '.join(steps)} }}"
 
@@ -92,7 +118,7 @@ class _Many:
 def _kernel(context: cl.Context, many: _Many, in_blocks: bool) -> HistogramKernel:
     functions = [function for kind, _ in many.axes for function in kind.functions()]
     if in_blocks:
-        functions += [function for kind, _ in many.axes for function in block_functions(kind)]
+        functions += [AHEAD, *(function for kind, _ in many.axes for function in block_functions(kind))]
     operators = {f"{name}_{j}": op for j, part in enumerate(many.parts) for name, op, _ in part.outputs}
     return HistogramKernel(
         context,
@@ -100,7 +126,7 @@ def _kernel(context: cl.Context, many: _Many, in_blocks: bool) -> HistogramKerne
         arguments=many.arguments(),
         map=many.code(in_blocks=in_blocks),
         preamble="\n".join(dict.fromkeys(functions)),
-        emits=BLOCK if in_blocks else 1,
+        emits=(BLOCK if in_blocks else 1) * max(part.cells or 1 for part in many.parts),
     )
 
 
@@ -127,8 +153,8 @@ def fill_many(
 
     Notes
     -----
-    An array that occurs several times is read once, and its bin on equal axes is found once. Storages of means, and
-    MultiCell, are filled one after the other.
+    An array that occurs several times is read once, and its bin on equal axes is found once. Storages of means are
+    filled one after the other.
 
     Examples
     --------
@@ -142,7 +168,7 @@ def fill_many(
         args = () if named else tuple(args)
         values = [as_column(each) for each in (*args, *(positions(h, args, named) or ()))]
         weight, sample = as_column(options.get("weight")), as_column(options.get("sample"))
-        together = not reproducible and h.storage_type not in (*MEANS, bh.storage.MultiCell)
+        together = not reproducible and h.storage_type not in MEANS
         together = together and options.keys() <= {"weight", "sample"} and not any(ax.traits.growth for ax in h.axes)
         columns = columns_of(h, values, weight, sample, queue) if together else None
         if columns is None or not takes(h, columns):
@@ -193,7 +219,8 @@ def _fill_group(group: Sequence[tuple[Any, Columns, Any]]) -> None:
 
     parts, first = [], group[0][1]
     for h, columns, mask in group:
-        outputs, values = outputs_of(h.storage_type, columns)
+        cells = num_cells(h, columns.storage)
+        outputs, values = outputs_of(columns, cells)
         given = [number_of(value) for value in values]
         numbers = []
         for axis, data in zip(columns.axes[::-1], columns.data[::-1], strict=True):
@@ -202,30 +229,29 @@ def _fill_group(group: Sequence[tuple[Any, Columns, Any]]) -> None:
             numbers.append(list(axes).index(key))
         mask = None if mask is None else number_of(mask)
         renamed = tuple((name, op, _renamed(value, given)) for name, op, value in outputs)
-        parts.append(_Part(tuple(numbers), mask, renamed))
+        parts.append(_Part(tuple(numbers), mask, renamed, cells))
     queue = first.queue
     columns_given = [array.view(np.uint8) if array.dtype == np.bool_ else array for array in arrays.values()]
     kinds = tuple((axis.kind, column) for axis, column in axes.values())
     data = [_bits(array, [kind for kind, column in kinds if column == n]) for n, array in enumerate(columns_given)]
     many = _Many(tuple(array.dtype for array in data), kinds, tuple(parts))
+    shapes = {
+        f"{name}_{j}": (*columns.shape, part.cells) if part.cells else columns.shape
+        for j, ((_, columns, _), part) in enumerate(zip(group, parts, strict=True))
+        for name, _, _ in part.outputs
+    }
     held = sum(
-        prod(columns.shape) * sum(op.bin_bytes for _, op, _ in part.outputs)
-        for (_, columns, _), part in zip(group, parts, strict=True)
+        prod(shapes[f"{name}_{j}"]) * op.bin_bytes for j, part in enumerate(parts) for name, op, _ in part.outputs
     )
     in_blocks = device_kind(queue.device) == "cpu" and first.size < 2**31 and held <= _MOST_HELD
     given_axes: list[Any] = []
     for axis, _ in axes.values():
         given_axes += [*(uploaded(queue, axis) if first.on_device else axis.arrays), *axis.scalars, axis.extent]
-    shapes = {
-        f"{name}_{j}": columns.shape
-        for j, ((_, columns, _), part) in enumerate(zip(group, parts, strict=True))
-        for name, _, _ in part.outputs
-    }
     kernel = _kernel(queue.context, many, in_blocks)
     size = -(-first.size // BLOCK) if in_blocks else first.size
     found = kernel(*data, *given_axes, first.size, num_bins=shapes, size=size, queue=queue)
     for j, ((h, columns, _), part) in enumerate(zip(group, parts, strict=True)):
-        merge(h, columns.weight, {name: found[f"{name}_{j}"] for name, _, _ in part.outputs}, queue)
+        merge(h, columns.storage, columns.weight, {name: found[f"{name}_{j}"] for name, _, _ in part.outputs}, queue)
 
 
 def _renamed(value: str, given: Sequence[int]) -> str:

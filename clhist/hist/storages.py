@@ -24,6 +24,7 @@ from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
@@ -38,9 +39,9 @@ MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
 
 def takes(h: Any, columns: Columns) -> bool:
     """Whether a histogram takes these weights and samples as a kernel sums them; boost-histogram has the rest."""
-    storage, weight, sample = h.storage_type, columns.weight, columns.sample
+    storage, weight, sample = columns.storage, columns.weight, columns.sample
     if storage is bh.storage.MultiCell:
-        return is_column(weight) and weight.ndim == 2 and weight.shape[1] == num_cells(h) and sample is None
+        return is_column(weight) and weight.ndim == 2 and weight.shape[1] == num_cells(h, storage) and sample is None
     if is_column(weight) and weight.ndim != 1:
         return False
     if storage in MEANS:
@@ -54,20 +55,18 @@ def takes(h: Any, columns: Columns) -> bool:
     return True
 
 
-def num_cells(h: Any) -> int:
-    """Return how many sums a bin has, of MultiCell."""
-    return h.view().shape[0] if h.storage_type is bh.storage.MultiCell else 1
+def num_cells(h: Any, storage: type) -> int:
+    """Return how many sums a bin has, of MultiCell; of other storages 0."""
+    return h.view().shape[0] if storage is bh.storage.MultiCell else 0
 
 
-def sums_of(storage: type, columns: Columns, num_cells: int, *, reproducible: bool) -> Sums:
+def sums_of(columns: Columns, num_cells: int, *, reproducible: bool) -> Sums:
     """Return the sums by bins that a storage needs.
 
     Parameters
     ----------
-    storage : type
-        Of boost-histogram's storages, which `takes` the columns.
     columns : Columns
-        What the histogram is filled with.
+        What the histogram is filled with; its storage `takes` them.
     num_cells : int
         Cells of a bin, of MultiCell.
     reproducible : bool
@@ -83,10 +82,10 @@ def sums_of(storage: type, columns: Columns, num_cells: int, *, reproducible: bo
     UnsupportedError
         If the device has no double precision, and sums need it.
     """
-    if storage is bh.storage.MultiCell:
+    if columns.storage is bh.storage.MultiCell:
         return {"cells": _cells(columns, num_cells, reproducible)}
-    outputs, values = outputs_of(storage, columns)
-    if storage in MEANS:
+    outputs, values = outputs_of(columns, separate=reproducible)
+    if columns.storage in MEANS:
         return _moments(columns, outputs, values, reproducible)
     exact = any(operator.dtype == np.float32 for _, operator, _ in outputs)  # which float32 sums are not
     return _swept(columns, outputs, values, reproducible or exact)
@@ -99,16 +98,24 @@ def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, 
     one = [np.ones(1, dtype) for dtype in found]
     weight, sample = (None if dtype is None else np.ones(1, dtype) for dtype in (weight, sample))
     columns = columns_of(copy.deepcopy(h), one, weight, sample, queue)
-    if columns is None or not takes(h, columns) or h.storage_type is bh.storage.MultiCell:
+    if columns is None or not takes(h, columns) or columns.storage is bh.storage.MultiCell:
         raise ValueError(f"plan: expected columns that a kernel takes, got {[str(np.dtype(each)) for each in found]}")
-    outputs, values = outputs_of(h.storage_type, replace(columns, size=size))
+    outputs, values = outputs_of(replace(columns, size=size))
     kernel = sweep_kernel(queue.context, columns.binned.kind, outputs, tuple(array.dtype for array in values))
     return kernel.plan(size, {name: columns.shape for name, _, _ in outputs}, queue=queue)
 
 
-def outputs_of(storage: type, columns: Columns) -> tuple[tuple[_Output, ...], tuple[Any, ...]]:
-    """Return what the first sweep over the columns computes, and the arrays that it takes values from."""
-    weight, sample = columns.weight, columns.sample
+def outputs_of(
+    columns: Columns, num_cells: int = 0, *, separate: bool = False
+) -> tuple[tuple[_Output, ...], tuple[Any, ...]]:
+    """Return what the first sweep over the columns computes, and the arrays that it takes values from.
+
+    Of MultiCell, which has `num_cells` sums in a bin, it is that for the number `cell`. CPUs update the sums of weights
+    and of their squares as the parts of one complex number, "both", unless they are to be `separate`.
+    """
+    storage, weight, sample = columns.storage, columns.weight, columns.sample
+    if storage is bh.storage.MultiCell:
+        return (("cells", _sum(), f"(double)v0[(long)i * {num_cells} + cell]"),), (weight,)
     w = "(double)v0[i]"
     values = tuple(each for each in (weight, sample) if is_column(each))
     if not is_column(weight):
@@ -120,7 +127,10 @@ def outputs_of(storage: type, columns: Columns) -> tuple[tuple[_Output, ...], tu
     else:
         outputs = [("weight", _sum(), w)]
     if is_column(weight) and storage in (bh.storage.Weight, bh.storage.WeightedMean):
-        outputs.append(("square", _sum(), f"{w} * {w}"))
+        if separate or device_kind(columns.queue.device) != "cpu":
+            outputs.append(("square", _sum(), f"{w} * {w}"))
+        else:
+            outputs = [("both", _pair(), f"(double2)({w}, {w} * {w})")]
     if is_column(sample):
         x = f"(double)v{len(values) - 1}[i]"
         outputs.append(("sum", _sum(), f"{w} * {x}" if is_column(weight) else x))
@@ -135,6 +145,11 @@ def _counter(few: bool) -> Operator:
 @lru_cache(maxsize=1)
 def _sum() -> Operator:
     return operators.add(np.float64)
+
+
+@lru_cache(maxsize=1)
+def _pair() -> Operator:
+    return operators.add(np.complex128)
 
 
 def _swept(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:
@@ -161,7 +176,7 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
     """Return sums of weights and of samples, then those of squared deviations from the mean of each bin."""
     weight, sample, queue = columns.weight, columns.sample, columns.queue
     found = _swept(columns, outputs, values, reproducible)
-    found = {name: _fetched(part, queue) for name, part in found.items()}
+    found = _on_host(found, queue)
     total = found["weight"] if is_column(weight) else found["count"].astype(np.float64)
     if is_column(sample):
         with np.errstate(all="ignore"):
@@ -206,17 +221,28 @@ def _cells_kernel(context: cl.Context, kind: BinnedKind, weight: np.dtype, num_c
     )
 
 
+def _on_host(found: Mapping[str, Any], queue: cl.CommandQueue) -> Sums:
+    """Return sums as NumPy arrays, each by itself."""
+    sums = {name: _fetched(part, queue) for name, part in found.items()}
+    if "both" in sums:
+        both = sums.pop("both")
+        sums |= {"weight": both.real, "square": both.imag}
+    return sums
+
+
 def _fetched(array: Any, queue: cl.CommandQueue) -> Array:
     return array.get(queue) if is_device_array(array) else array
 
 
-def merge(h: Any, weight: Any, found: Mapping[str, Any], queue: cl.CommandQueue) -> None:
+def merge(h: Any, storage: type, weight: Any, found: Mapping[str, Any], queue: cl.CommandQueue) -> None:
     """Add the sums of a fill to a histogram.
 
     Parameters
     ----------
     h : boost_histogram.Histogram
         What is filled.
+    storage : type
+        Of it.
     weight : array, float or None
         As of `Columns`.
     found : mapping of str to array
@@ -224,9 +250,8 @@ def merge(h: Any, weight: Any, found: Mapping[str, Any], queue: cl.CommandQueue)
     queue : pyopencl.CommandQueue
         Of device arrays.
     """
-    sums = {name: _fetched(part, queue).T for name, part in found.items()}
-    view, storage = h.view(flow=True), h.storage_type
-    plain = np.asarray(view)
+    sums = {name: part.T for name, part in _on_host(found, queue).items()}
+    plain = np.asarray(h.view(flow=True))
     if storage is bh.storage.MultiCell:
         plain += sums["cells"]
         h._variance_known = False

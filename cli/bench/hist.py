@@ -24,18 +24,23 @@ from clhist.cli.bench.timing import pipelined
 Call = Callable[[], Any]
 
 _DEVICE, _NUMPY = "clhist, device arrays", "clhist, NumPy arrays"
-_CUTS = 20  # histograms of "many": selections of one variable
+_CUTS = 20  # selections
+_VARIABLES, _VARIATIONS, _FEWER = 50, 30, 1000  # of "analysis", which has so many times fewer events
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is filled: how many axes, which storage, from which arrays."""
+    """What is filled: how many axes, which storage, from which arrays; perhaps a histogram for each selection.
+
+    An analysis has one for each variable and each selection, and a sum for each variation of the weights.
+    """
 
     name: str
     axes: int
     storage: str
     dtype: str
     many: bool = False
+    analysis: bool = False
 
     def bins(self, asked: int) -> int:
         """Return the bins of each axis."""
@@ -44,12 +49,22 @@ class Problem:
     @property
     def options(self) -> tuple[str, ...]:
         """What is given besides the columns."""
-        return {"Double": (), "Weight": ("weight",), "Mean": ("sample",)}[self.storage]
+        return {"Double": (), "Weight": ("weight",), "MultiCell": ("weight",), "Mean": ("sample",)}[self.storage]
+
+    @property
+    def columns(self) -> int:
+        """Columns that there are."""
+        return _VARIABLES if self.analysis else self.axes
+
+    def size(self, asked: int) -> int:
+        """Return the number of entries."""
+        return max(1, asked // _FEWER) if self.analysis else asked
 
     @property
     def row_bytes(self) -> int:
         """Bytes that are read for one entry."""
-        return (self.axes + len(self.options)) * np.dtype(self.dtype).itemsize + self.many * _CUTS
+        values = self.columns + len(self.options) * (_VARIATIONS if self.analysis else 1)
+        return values * np.dtype(self.dtype).itemsize + self.many * _CUTS
 
 
 PROBLEMS = (
@@ -59,6 +74,14 @@ PROBLEMS = (
         for axes, storage in ((1, "Double"), (1, "Mean"), (2, "Weight"), (3, "Weight"))
     ),
     Problem(f"{_CUTS} selections, Weight, float32", 1, "Weight", "float32", many=True),
+    Problem(
+        f"{_VARIABLES} variables, {_CUTS} selections, {_VARIATIONS} weights, float32",
+        1,
+        "MultiCell",
+        "float32",
+        many=True,
+        analysis=True,
+    ),
 )
 
 
@@ -70,6 +93,11 @@ class Given:
     options: dict[str, Any]
     cuts: tuple[Any, ...]
 
+    def fills(self, axes: int) -> list[tuple[tuple[Any, ...], Any]]:
+        """Return the columns and the selection, or None, of each histogram that has so many axes."""
+        groups = [self.columns[n : n + axes] for n in range(0, len(self.columns), axes)]
+        return [(group, cut) for group in groups for cut in self.cuts or (None,)]
+
 
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     """Yield the rows of each problem with each number of bins."""
@@ -77,19 +105,19 @@ def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     rng = np.random.default_rng(1)
     for bins in request.bins:
         for problem in PROBLEMS:
-            columns, rest = (
-                tuple(rng.normal(size=request.num_elements).astype(problem.dtype) for _ in range(number))
-                for number in (problem.axes, len(problem.options))
-            )
-            cuts = tuple(rng.random(request.num_elements) > n / _CUTS for n in range(_CUTS if problem.many else 0))
-            host = Given(columns, dict(zip(problem.options, rest, strict=True)), cuts)
-            nbytes = problem.row_bytes * request.num_elements
+            size = problem.size(request.num_elements)
+            columns = tuple(rng.normal(size=size).astype(problem.dtype) for _ in range(problem.columns))
+            shape = (size, _VARIATIONS) if problem.analysis else (size,)
+            options = {name: rng.normal(size=shape).astype(problem.dtype) for name in problem.options}
+            cuts = tuple(rng.random(size) > n / _CUTS for n in range(_CUTS if problem.many else 0))
+            host = Given(columns, options, cuts)
+            nbytes = problem.row_bytes * size
             # The floor is the time to read so many bytes: indices and values of 4 bytes each.
             reading = lab.input(InputSpec(-(-nbytes // 8), bins), weighted=True)
             floor = lab.floor(reading, nbytes)
             common = {
                 "op": problem.name,
-                "num_elements": request.num_elements,
+                "num_elements": size,
                 "num_bins": bins,
                 "bytes": nbytes,
                 "is_cold": reading.is_cold,
@@ -122,18 +150,20 @@ def _implementations(
 
     def empty() -> list[Any]:
         axes = [bh.axis.Regular(bins, -3, 3) for _ in range(problem.axes)]
-        return [bh.Histogram(*axes, storage=getattr(bh.storage, problem.storage)()) for _ in host.cuts or [None]]
+        cells = (_VARIATIONS,) if problem.analysis else ()
+        storage = getattr(bh.storage, problem.storage)
+        return [bh.Histogram(*axes, storage=storage(*cells)) for _ in host.fills(problem.axes)]
 
     def theirs() -> Call:
         hists = empty()
         threads = None if problem.storage == "Mean" else os.cpu_count() or 1  # which its means do not take
 
         def call() -> list[Any]:
-            for h, cut in zip(hists, host.cuts or [None], strict=True):
+            for h, (columns, cut) in zip(hists, host.fills(problem.axes), strict=True):
                 h.reset()
                 chosen = _identity if cut is None else _chosen(cut)
                 options = {name: chosen(array) for name, array in host.options.items()}
-                h.fill(*map(chosen, host.columns), threads=threads, **options)
+                h.fill(*map(chosen, columns), threads=threads, **options)
             return hists
 
         return call
@@ -145,8 +175,8 @@ def _implementations(
             for h in hists:
                 h.reset()
             if given.cuts:
-                each = zip(hists, given.cuts, strict=True)
-                hist.fill_many([(h, given.columns, {**given.options, "where": cut}) for h, cut in each])
+                each = zip(hists, given.fills(problem.axes), strict=True)
+                hist.fill_many([(h, columns, {**given.options, "where": cut}) for h, (columns, cut) in each])
             else:
                 hist.fill(hists[0], *given.columns, **given.options)
             return hists
@@ -173,6 +203,8 @@ def _cupy(problem: Problem, host: Given, bins: int) -> Call:
     cupy = importlib.import_module("cupy")
     columns = [cupy.asarray(column) for column in host.columns]
     weight = [cupy.asarray(array, dtype=np.float64) for array in host.options.values()]
+    if problem.analysis:
+        weight = [cupy.ascontiguousarray(each) for each in weight[0].T]
     edges = cupy.linspace(-3, 3, bins + 1)
     size = (bins + 2) ** problem.axes
     cuts = [cupy.asarray(cut) for cut in host.cuts]
@@ -183,12 +215,14 @@ def _cupy(problem: Problem, host: Given, bins: int) -> Call:
             index = index * (bins + 2) + cupy.searchsorted(edges, column, "right")
         if not weight:
             return [cupy.bincount(index, minlength=size)]
-        return [cupy.bincount(index, weights=w, minlength=size) for w in (weight[0], weight[0] ** 2)]
+        given = weight if problem.analysis else (weight[0], weight[0] ** 2)
+        return [cupy.bincount(index, weights=w, minlength=size) for w in given]
 
     def call() -> list[Any]:
         if not cuts:
             return sums(columns, weight)
-        return [sums([c[cut] for c in columns], [w[cut] for w in weight]) for cut in cuts]
+        fills = Given(tuple(columns), {}, tuple(cuts)).fills(problem.axes)
+        return [sums([c[cut] for c in these], [w[cut] for w in weight]) for these, cut in fills]
 
     return call
 

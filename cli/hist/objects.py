@@ -232,6 +232,7 @@ def write(h: Any, path: Path) -> None:
         return
     try:
         module = import_module(f"uhi.io.{io}")
+        library = import_module({"hdf5": "h5py"}.get(io, "zipfile"))
     except ImportError as error:
         raise ImportError(f"{path}: needs {error.name}; pip install {error.name}") from error
     if io == "json":
@@ -240,7 +241,7 @@ def write(h: Any, path: Path) -> None:
         with zipfile.ZipFile(path, "w") as archive:
             module.write(archive, "histogram", h)
     else:
-        with import_module("h5py").File(path, "w") as file:
+        with library.File(path, "w") as file:
             module.write(file.create_group("histogram"), h)
 
 

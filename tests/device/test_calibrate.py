@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import clhist
-from clhist.calibration import calibrate, measure
+from clhist.binning import inputs
+from clhist.calibration import calibrate, host_sizes, measure
 from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.cli.main import main
 from clhist.errors import ProfileError
@@ -221,3 +223,29 @@ def test_a_calibrated_profile_is_used(tmp_path, monkeypatch, queue):
         np.testing.assert_array_equal(clhist.bincount(np.array([2, 0, 2])), [1, 0, 2])
     finally:
         own_profile.cache_clear()
+
+
+def test_which_arrays_are_small_is_measured(monkeypatch, queue):
+    """The sizes that `clhist calibrate` measures are those of the profile; the smallest arrays ask no device."""
+    monkeypatch.setattr(host_sizes, "_SIZES", (2048, 4096, 8192))
+    monkeypatch.setattr(host_sizes, "_seconds", lambda bench, call: next(seconds))
+    seconds = iter([1, 2, 3, 2, 2, 1, 2, 1])  # faster at 8192 alone; never
+    found = host_sizes.host_sizes(Bench.of(queue.device, quick=True))
+    assert [(each.value, each.unit) for each in found.values()] == [(8192, "elements"), (8192, "elements")]
+    profile = replace(own_profile(queue.device), rates=dict.fromkeys(found, 2500.0))
+    monkeypatch.setattr(inputs, "own_profile", lambda device: profile)
+    assert [inputs.pays_off(size, 1) for size in (10, 2499, 2500)] == [False, False, True]
+    assert inputs.pays_off(2500, 2)
+    assert inputs.is_small(2499, None)
+    assert not inputs.is_small(2499, queue)
+    monkeypatch.setattr(inputs, "own_profile", lambda device: replace(profile, rates={}))
+    assert [inputs.pays_off(2**13, dims) for dims in (1, 2)] == [False, True]
+    monkeypatch.setattr(inputs, "default_queue", lambda: pytest.fail("looked for a device"))
+    assert inputs.is_small(1000, None)
+
+
+def test_host_sizes_run(monkeypatch, queue):
+    monkeypatch.setattr(host_sizes, "_SIZES", (1024, 2048))
+    found = host_sizes.host_sizes(Bench.of(queue.device, quick=True))
+    assert set(found) == set(inputs.LEAST_SIZE_NAMES.values())
+    assert all(each.value in (1024, 2048) for each in found.values())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 import zipfile
 
 import numpy as np
@@ -22,6 +24,7 @@ from clhist.cli.hist.objects import AxisSpec  # noqa: E402
 from clhist.cli.main import main  # noqa: E402
 
 SIZE = 5003
+LIBRARIES = {".hdf5": "h5py", ".root": "uproot"}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,12 @@ def run(*args, code=0):
 
 
 def read(path):
+    if path.suffix == ".hdf5":
+        with importlib.import_module("h5py").File(path) as file:
+            return hist.Hist(importlib.import_module("uhi.io.hdf5").read(file["histogram"]))
+    if path.suffix == ".root":
+        with importlib.import_module("uproot").open(path) as file:
+            return hist.Hist(importlib.import_module("uhi.io.uproot").read(file, "histogram"))
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             return hist.Hist(uhi.io.zip.read(archive, "histogram"))
@@ -95,8 +104,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", ["weights", "means"])
-@pytest.mark.parametrize("ending", [".json", ".zip"])
+@pytest.mark.parametrize("ending", [".json", ".zip", ".hdf5", ".root"])
 def test_files(file, frame, tmp_path, case, ending):
+    if ending in LIBRARIES:
+        pytest.importorskip(LIBRARIES[ending], reason=f"{LIBRARIES[ending]} is not installed")
     args, axes, storage, options = CASES[case]
     path = tmp_path / f"h{ending}"
     outcome = run(file, *args, "--output", path)
@@ -123,6 +134,14 @@ def test_plots(file, tmp_path):
     run(file, "-a", "pt=reg(10,0,100)", "--plot", tmp_path / "one.png")
     run(file, "-a", "pt=reg(10,0,100)", "-a", "eta=reg(5,-1,1)", "--plot", tmp_path / "two.svg")
     assert all(path.stat().st_size > 1000 for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("ending", "library"), [(".hdf5", "h5py"), (".root", "uproot")])
+def test_formats_without_their_libraries(file, tmp_path, monkeypatch, ending, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    outcome = run(file, "-a", "pt=reg(10,0,100)", "--output", tmp_path / f"h{ending}", code=2)
+    assert library in outcome.output
+    assert "pip install" in outcome.output
 
 
 @pytest.mark.parametrize(

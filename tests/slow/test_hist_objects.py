@@ -145,6 +145,72 @@ def test_hist_by_names_and_shortcuts():
         means.fill(x=X)
 
 
+SHORTCUTS = {
+    "regular": lambda new: new.Reg(10, -3, 3).Double(),
+    "named regular": lambda new: new.Regular(10, -3, 3, name="x", label="X").Weight(),
+    "square roots": lambda new: new.Sqrt(10, 0, 4).Int64(),
+    "logarithms": lambda new: new.Log(10, 0.01, 4).AtomicInt64(),
+    "powers": lambda new: new.Pow(10, 0.5, 4, power=3).Unlimited(),
+    "variable": lambda new: new.Var([-3, -1, 0, 2]).Double(),
+    "circular": lambda new: new.Reg(10, 0, 1, circular=True).Double(),
+    "no flow": lambda new: new.Reg(10, -1, 1, flow=False).Double(),
+    "integers": lambda new: new.Int(0, 3).Double(),
+    "integer categories": lambda new: new.IntCat([2, 0]).Double(),
+    "growing categories": lambda new: new.IntCat([], growth=True).Int64(),
+    "labels": lambda new: new.StrCat(["b", "a"]).Weight(),
+    "boolean": lambda new: new.Bool().Double(),
+    "two axes": lambda new: new.Reg(10, -3, 3, name="x").Int(0, 3, name="k").Weight(),
+    "mean": lambda new: new.Reg(10, -3, 3).Mean(),
+    "weighted mean": lambda new: new.Reg(10, -3, 3).WeightedMean(),
+}
+
+
+@pytest.mark.parametrize("name", SHORTCUTS)
+def test_shortcuts(name):
+    """Every shortcut makes our class, of hist's axes and storage, which the same data fills alike."""
+    h, reference = SHORTCUTS[name](Hist.new), SHORTCUTS[name](hist.Hist.new)
+    assert type(h) is Hist
+    assert_same(h, reference, exact=True)
+    columns = [_data_of(ax) for ax in reference.axes]
+    options = {} if reference.storage_type in (bh.storage.Int64, bh.storage.AtomicInt64) else {"weight": abs(X)}
+    if "mean" in name:
+        options = {"sample": X} | ({"weight": abs(X)} if "weighted" in name else {})
+    assert_same(h.fill(*columns, **options), reference.fill(*columns, **options))
+
+
+def _data_of(ax):
+    if isinstance(ax, bh.axis.StrCategory):
+        return np.array(["a", "b", "c", "d"])[K]
+    if isinstance(ax, bh.axis.Boolean):
+        return K > 1
+    return K if isinstance(ax, bh.axis.Integer | bh.axis.IntCategory) else X
+
+
+def test_shortcuts_with_data():
+    """`data=` gives the bins; flat awkward arrays are columns, and `fill_flattened` makes them of jagged ones."""
+    bins = np.arange(12.0)
+    assert_same(Hist.new.Reg(10, -3, 3).Double(data=bins), hist.Hist.new.Reg(10, -3, 3).Double(data=bins), exact=True)
+    awkward = pytest.importorskip("awkward", reason="awkward is not installed")
+    h = Hist.new.Reg(10, -3, 3, name="x").Double().fill(awkward.Array(X))
+    assert_same(h, hist.Hist.new.Reg(10, -3, 3, name="x").Double().fill(X), exact=True)
+    jagged = awkward.unflatten(awkward.Array(X), 4)
+    h = Hist.new.Reg(10, -3, 3, name="x").Double()
+    assert_same(h.fill_flattened(x=jagged), hist.Hist.new.Reg(10, -3, 3, name="x").Double().fill(X), exact=True)
+
+
+def test_plots_of_other_libraries():
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+    mplhep = pytest.importorskip("mplhep", reason="mplhep is not installed")
+    one = Hist.new.Reg(10, -3, 3, name="x").Weight().fill(X, weight=abs(X))
+    two = Hist.new.Reg(10, -3, 3, name="x").Int(0, 4, name="k").Double().fill(X, K)
+    figure, axes = pyplot.subplots(1, 2)
+    (stairs, *_) = mplhep.histplot(one, ax=axes[0])
+    np.testing.assert_allclose(stairs.stairs.get_data().values, one.values())
+    (mesh, *_) = mplhep.hist2dplot(two, ax=axes[1])
+    np.testing.assert_allclose(np.asarray(mesh.get_array()).reshape(4, 10), two.values().T)
+    pyplot.close(figure)
+
+
 def test_growing_axes_keep_their_names():
     h = Hist.new.StrCat(["a"], growth=True, name="s", label="label").Int64()
     h.fill(s=np.array(["b", "a", "c", "b"]))

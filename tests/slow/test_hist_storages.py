@@ -181,6 +181,28 @@ def test_fill_many_shares_columns(queue):
         assert_same(h, empty(CASES["1d"][0], STORAGES["Weight"]).fill(X[where], weight=weight[where]))
 
 
+@pytest.mark.skipif(not hasattr(bh.storage, "MultiCell"), reason="this boost-histogram has no MultiCell")
+@pytest.mark.parametrize("on_device", [False, True])
+def test_fill_many_variations_of_weights(queue, on_device):
+    def placed(array):
+        array = array.view(np.uint8) if array.dtype == bool else array
+        return cl_array.to_device(queue, array) if on_device else array
+
+    cuts = [MASK, ~MASK, K > 3, K < -100]
+    weights = np.stack([WEIGHTS["float32"] * n for n in range(1, 8)], axis=1)
+    axes = CASES["1d"][0]
+    hists = [empty(axes, bh.storage.MultiCell(7)) for _ in cuts] + [empty(axes, STORAGES["Weight"])]
+    nominal = np.ascontiguousarray(weights[:, 0])
+    # As masks, NumPy's arrays of booleans are used, and as device arrays bytes.
+    where = [placed(cut) if on_device else cut for cut in cuts]
+    column, given = placed(X), placed(weights)
+    fills = [(h, (column,), {"weight": given, "where": cut}) for h, cut in zip(hists, where, strict=False)]
+    clhist.hist.fill_many([*fills, (hists[-1], (column,), {"weight": placed(nominal)})], queue=queue)
+    for h, cut in zip(hists, cuts, strict=False):
+        assert_same(h, empty(axes, bh.storage.MultiCell(7)).fill(X[cut], weight=weights[cut]))
+    assert_same(hists[-1], empty(axes, STORAGES["Weight"]).fill(X, weight=nominal))
+
+
 @pytest.mark.parametrize("name", FILLS)
 @pytest.mark.parametrize("kind", ["numpy", "device"])
 def test_filler(queue, name, kind):

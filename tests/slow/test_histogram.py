@@ -183,7 +183,7 @@ def test_what_numpy_takes_as_data(tmp_path):
 
 
 def test_small_arrays_are_left_to_numpy(monkeypatch, queue):
-    monkeypatch.setattr("clhist.binning.inputs.SMALL", 1000)
+    monkeypatch.setattr("clhist.binning.inputs.pays_off", lambda size, dims: size >= 1000)
     calls = []
     monkeypatch.setattr("clhist.binning.host.numpy_histogram", lambda *a: calls.append(a) or np.histogram(*a))
     assert_same(clhist.histogram(np.arange(999.0)), np.histogram(np.arange(999.0)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist.binning.lanes import BLOCK, LANES
+from clhist.binning.lanes import BLOCK, FEW, LANES
 
 binning_sweep = import_module("clhist.binning.sweep")  # whose function has the same name
 
@@ -16,14 +16,15 @@ SIZES = [1, LANES - 1, LANES, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 1000]
 EDGES = {
     "even": (37, (-50.0, 60.0)),
     "linear": (np.unique(np.round(np.sin(np.arange(60)) * 70)), None),  # several edges in some cells
+    "few": ([-50, -10, -9.5, 0, 1, 60], None),  # compared with each edge
+    "as many as few": (np.unique(np.round(np.sin(np.arange(FEW + 1)) * 70)), None),
     "keyed": (np.geomspace(0.5, 90, 41), None),
 }
 
 
 @pytest.fixture(autouse=True)
 def on_the_device(monkeypatch):
-    monkeypatch.setattr("clhist.binning.inputs.SMALL", 0)
-    monkeypatch.setattr("clhist.binning.inputs.SMALL_MANY", 0)
+    monkeypatch.setattr("clhist.binning.inputs.pays_off", lambda size, dims: True)
 
 
 def data(rng, dtype, size):
