@@ -59,7 +59,8 @@ def _grouped(
         found, dtype = found.astype(array.dtype, copy=False), None
     if fill_value is not None:
         number = of.count(values) if skipna else of.size()
-        empty = statistic in ("min", "all") if found.dtype.kind == "b" else fill_value
+        is_bool = found.dtype.kind == "b"
+        empty = {"min": True, "max": False}.get(statistic, bool(fill_value)) if is_bool else fill_value
         found = np.where(number > 0, found, empty)
     found = found.reshape(*rest, groups)
     return found if dtype is None else found.astype(dtype, copy=False)

@@ -39,11 +39,6 @@ class MultiAccumulator:
     dtype, dest, chunk_bytes, first_index, start, **options
         As of `Accumulator`.
 
-    Attributes
-    ----------
-    failed : dict of str to Exception
-        Devices that failed, by name, and why.
-
     Raises
     ------
     TypeError, ValueError

@@ -62,7 +62,7 @@ def count_by_workers(client: Any, rows: Rows, counts: Counts) -> int:
         client.submit(_count, asked, str(table.path.absolute()), counts.empty(), pure=False) for table in rows.tables
     ]
     rows.total = rows.missing = rows.cut = inside = 0
-    for done, future in enumerate(_in_turn(futures)):
+    for done, future in enumerate(_in_turn(client, futures)):
         part = future.result()
         counts.join(part.total)
         rows.total, rows.missing, rows.cut = (
@@ -91,10 +91,10 @@ def connect(address: str) -> Any:
         raise ValueError(f"--scheduler: expected a Dask scheduler at {address}, got no answer: {error}") from error
 
 
-def _in_turn(futures: Sequence[Any]) -> Iterator[Any]:
+def _in_turn(client: Any, futures: Sequence[Any]) -> Iterator[Any]:
     from distributed import as_completed
 
-    yield from as_completed(futures)
+    yield from as_completed(futures, loop=client.loop)
 
 
 def _count(asked: tuple[Any, ...], path: str, counts: Counts) -> _Part:

@@ -40,7 +40,8 @@ def test_groupby_reduce(name, flox, data):
         expected = flox.groupby_reduce(array, labels, func=name, engine="numpy")
         found = flox.groupby_reduce(array, labels, func=getattr(ours, name))
         np.testing.assert_array_equal(found[1], expected[1])
-        assert found[0].dtype == expected[0].dtype
+        if array.dtype != bool or name[-3:] not in ("min", "max"):  # of which flox makes integers in custom ones
+            assert found[0].dtype == expected[0].dtype
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
     few = labels // 3
     expected = flox.groupby_reduce(x, few, func=name, expected_groups=np.arange(8), engine="numpy")[0]
