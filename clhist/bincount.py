@@ -189,17 +189,22 @@ def _count(spec: PairSpec, x: Array, values: Any, minlength: int, queue: cl.Comm
             lost.settle(queue, error)
             raise
         room = max(minlength, 1, sampled + 1 + sampled // _SAMPLE_MARGIN)
-        every, guard = _every(x), "checked"
-        if every is not None and device_kind(queue.device) == "cpu":
-            room, guard = max(room, every), "covered"
+        # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
+        on_cpu, every = device_kind(queue.device) == "cpu", _every(x)
+        is_summed, guard = on_cpu and spec.operator is _COUNT, "checked"
+        if on_cpu and every is not None:
+            room = max(room, every)
+        if is_summed or (on_cpu and every is not None):
+            guard = "covered"
         if sampled >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
-            found = cl_array.zeros(queue, 1, np.uint32) if is_device_array(x) else np.zeros(1, np.uint32)
+            found = cl_array.zeros(queue, 2, np.uint32) if is_device_array(x) else np.zeros(2, np.uint32)
             engine = pair_engine(queue.context, replace(spec, guarded=guard))
             known = max(sampled, minlength - 1)
             largest_bin = LargestBin(used, "found", known)
             (result,) = engine.run([x, values, room, found], Call(room, queue=queue, largest=largest_bin)).results
-            last = max(known, int((lost.fetched(found, queue) if is_device_array(found) else found)[0]))
-            if last < room:
+            largest_found, summed = (lost.fetched(found, queue) if is_device_array(found) else found).tolist()
+            last = max(known, largest_found)
+            if last < room and (not is_summed or summed == x.size):
                 return result[: last + 1]
     largest, smallest = (
         (int(lost.fetched(cl_array.max(x, queue), queue)), int(lost.fetched(cl_array.min(x, queue), queue)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clhist.hardware.profile import Profile
+from clhist.planning.bucketed import BucketedPlan
 from clhist.planning.plan import Output, Plan
 from clhist.planning.workload import ALIGNMENT, LOCK_BYTES
 
@@ -65,3 +66,19 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     # Sweeps over partitions use its last words, so its size is a multiple of a word.
     sizes = (most // parts // ALIGNMENT * ALIGNMENT for parts in (4, 2, 1))
     return next((size for size in sizes if size >= end), -(-end // LOCK_BYTES) * LOCK_BYTES)
+
+
+def bucket_layout(plan: BucketedPlan, value_bytes: int) -> tuple[dict[str, int], int]:
+    """Return the layout of the buckets of all work-items, by the kernel's parameters, and its size, in bytes.
+
+    A work-item has the number of pairs in each bucket, then their places, then their values.
+    """
+    places = _aligned(4 * plan.buckets)
+    values = places + _aligned(2 * plan.buckets * plan.room)
+    stride = values + _aligned(value_bytes * plan.buckets * plan.room)
+    found = {"clhist_waiting_places": places, "clhist_waiting_values": values, "clhist_waiting_stride": stride}
+    return found, stride * plan.work_groups * plan.work_group_size
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
