@@ -106,7 +106,7 @@ class AxisKind:
         """Return the declarations of the arguments of axis `n`."""
         return re.sub(r"(\w+)(,|$)", rf"\g<1>{n}\2", self._parameters())
 
-    def given(self, n: int) -> str:
+    def given(self, n: int | str) -> str:
         """Return the arguments of axis `n` as its functions get them."""
         return ", ".join(f"{name}{n}" for name in self.parameter_names)
 
@@ -119,13 +119,17 @@ class AxisKind:
         """The names in these."""
         return tuple(re.findall(r"(\w+)(?:,|$)", self._parameters()))
 
-    def function(self) -> str:
-        """Return C of the function that finds the bin of an element."""
-        return _FIND[self.kind].format(name=self.name, declared=self.declared_parameters(), **self._types())
+    def functions(self) -> tuple[str, ...]:
+        """Return C of the functions that find the bin of an element."""
+        return (_FIND[self.kind].format(name=self.name, declared=self.declared_parameters(), **self._types()),)
 
     def call(self, element: str, n: int) -> str:
         """Return C that finds the bin of `element`, of the array that a kernel gets, on axis `n`."""
-        return f"{self.name}({bits_of(element, self.data)}, {self.given(n)})"
+        return self.call_of_bits(bits_of(element, self.data), n)
+
+    def call_of_bits(self, bits: str, n: int | str) -> str:
+        """Return C that finds the bin of an element with these bits on axis `n`."""
+        return f"{self.name}({bits}, {self.given(n)})"
 
     @property
     def name(self) -> str:
@@ -194,6 +198,11 @@ class Axis:
     bins: Thresholds
     arrays: tuple[Array, ...]
     scalars: tuple[Any, ...]
+
+    @property
+    def extent(self) -> int:
+        """Bins of it."""
+        return self.bins.num_bins
 
 
 def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:

@@ -1,7 +1,8 @@
-"""The bins of eight elements at once, for CPUs: the functions of `clhist.binning.axis` on vectors.
+"""The bins of a block of elements at once, for CPUs.
 
 Compilers for CPUs do not make vectors of a loop that updates bins. So a kernel finds the bins of a block of elements
-first, without a branch, and updates them one after the other then.
+first, without a branch, and updates them one after the other then. Bins of one width are found by a loop that compilers
+make vectors of, the few elements near an edge after it; bins of a table by functions on vectors of eight.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from clhist.binning.keys import bits_dtype, key_dtype
 from clhist.operators.c_types import c_name
 
 LANES = 8
-BLOCK = 32  # elements
+BLOCK = 512  # elements: loops over fewer took longer on two CPU cores
+UNSURE = -2
+LOOP = "for (int e = 0; e < length; ++e)"
 
 _HEAD = "int{w} {name}(const {bits}{w} bits, {parameters})\n{{"
 
@@ -24,19 +27,33 @@ _TABLE = """
 }}
 """
 
-# Where all eight lie well within their guessed bins there is nothing to compare with.
-_EVEN = """
-    const float{w} guess = {guess};
-    const int{w} k = convert_int{w}(guess);
-    const float{w} part = guess - convert_float{w}(k);
-    if (all(guess > 0.0f && guess < (float)num_bins && part > margin && part < 1.0f - margin)) return k;
-    {bits} each[{w}];
-    int found[{w}];
-    vstore{w}(bits, 0, each);
-    for (int n = 0; n < {w}; ++n) found[n] = {one}(each[n], {given});
-    return vload{w}(0, found);
+# Of bins of one width: a guess that is sure, what is clearly outside, or UNSURE. A guess below `-margin` is one of a
+# number below all bins, since guesses of floats grow with the number; those of integers begin again.
+_QUICK = {
+    "f": """
+int quick_{name}(const {bits} bits, {parameters}, const int first, const int below, const int above)
+{{
+    const float guess = {one_guess};
+    const float within = guess > 0 ? (guess < num_bins ? guess : 0) : 0;  // 0 of NaN, too
+    const int k = (int)within;
+    const float part = within - k;
+    const int found = ((part > margin) & (part < 1 - margin)) ? k + first : {unsure};
+    return guess > num_bins + margin ? above : (guess < -margin ? below : found);
 }}
-"""
+""",
+    "iu": """
+int quick_{name}(const {bits} bits, {parameters}, const int first, const int below, const int above)
+{{
+    const {key} key = bits;
+    const float guess = {one_guess};
+    const float within = guess < num_bins ? guess : 0;
+    const int k = (int)within;
+    const float part = within - k;
+    const int found = ((part > margin) & (part < 1 - margin)) ? k + first : {unsure};
+    return key > last ? above : (key < start ? below : found);
+}}
+""",
+}
 
 
 def has_lanes(axis: AxisKind) -> bool:
@@ -44,31 +61,31 @@ def has_lanes(axis: AxisKind) -> bool:
     return axis.dtype.itemsize >= 4 and axis.data.kind in "iuf"
 
 
-def find_function(axis: AxisKind) -> str:
-    """Return C of the function that finds the bins of eight elements; that of one element comes before it."""
+def block_function(axis: AxisKind) -> str:
+    """Return C of the function that `find_block` calls; that of one element comes before it."""
     key, bits = key_dtype(axis.dtype), bits_dtype(axis.dtype)
     wide = key.itemsize == 8
     unsigned = f"u{c_name(key).removeprefix('u')}"
-    names = axis.parameter_names
     types = {
         "w": LANES,
-        "name": f"{axis.name}_lanes",
-        "one": axis.name,
+        "name": axis.name,
         "bits": c_name(bits),
         "key": c_name(key),
+        "unsure": UNSURE,
         "parameters": axis.declared_parameters(),
-        "given": ", ".join(names),
         "key_of": _key_of(axis),
         "guess": _guess(axis, unsigned),
     }
     if axis.kind == EVEN:
-        return (_HEAD + _EVEN).format(**types)
+        text = next(text for kinds, text in _QUICK.items() if axis.dtype.kind in kinds)
+        return text.format(one_guess=_one_guess(axis, unsigned), **types)
     if axis.kind == LINEAR:
         cell = f"clamp(convert_int{LANES}({types['guess']}), 0, num_cells - 1)"
     else:
         offset = f"as_{unsigned}{LANES}(clamp(key, start, last)) - ({unsigned})start"
         cell = f"convert_int{LANES}(({offset}) >> ({unsigned})shift)"
     types |= {
+        "name": f"{axis.name}_lanes",
         "cell": cell,
         "cells": _gathered("int", "cells", "cell"),
         "search": "\n    ".join(_step(c_name(key), 2**s, wide) for s in reversed(range(axis.steps))),
@@ -77,10 +94,44 @@ def find_function(axis: AxisKind) -> str:
     return (_HEAD + _TABLE).format(**types)
 
 
-def call(axis: AxisKind, array: str, first: str, n: int) -> str:
-    """Return C that finds the bins of the eight elements of `array` from `first`, on axis `n`."""
-    loaded = bits_of(f"vload{LANES}(0, {array} + {first})", axis.data, LANES)
-    return f"{axis.name}_lanes({loaded}, {axis.given(n)})"
+def find_block(axis: AxisKind, array: str, n: int, target: str) -> str:
+    """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
+    found = axis.call(f"{array}[begin + e]", n)
+    if axis.kind == EVEN:
+        return quick_block(axis, array, n, target, found)
+    loaded = bits_of(f"vload{LANES}(0, {array} + begin + e)", axis.data, LANES)
+    return f"""{{
+    int e = 0;
+    for (; e + {LANES} <= length; e += {LANES})
+        vstore{LANES}({axis.name}_lanes({loaded}, {axis.given(n)}), 0, {target} + e);
+    for (; e < length; ++e) {target}[e] = {found};
+}}"""
+
+
+def quick_block(
+    axis: AxisKind, array: str, n: int, target: str, found: str, numbers: tuple[str, str, str] = ("0", "-1", "-1")
+) -> str:
+    """Return the same for bins of one width.
+
+    Parameters
+    ----------
+    axis, array, n, target
+        As of `find_block`.
+    found : str
+        C of the bin of one element, where the guess is not sure.
+    numbers : tuple of str
+        C of the number of the first bin, and of those of what lies below and above all.
+    """
+    quick = f"quick_{axis.name}({bits_of(f'{array}[begin + e]', axis.data)}, {axis.given(n)}, {', '.join(numbers)})"
+    return f"""{{
+    int unsure = 0;
+    {LOOP} {{
+        {target}[e] = {quick};
+        unsure |= {target}[e] == {UNSURE};
+    }}
+    if (unsure) {LOOP}
+        if ({target}[e] == {UNSURE}) {target}[e] = {found};
+}}"""
 
 
 def _key_of(axis: AxisKind) -> str:
@@ -92,6 +143,13 @@ def _guess(axis: AxisKind, unsigned: str) -> str:
         value = "double" if axis.dtype.itemsize == 8 else "float"
         return f"convert_float{LANES}((as_{value}{LANES}(bits) - low) * scale)"
     return f"(convert_float{LANES}(as_{unsigned}{LANES}(bits) - ({unsigned})low) + 0.5f) * scale"
+
+
+def _one_guess(axis: AxisKind, unsigned: str) -> str:
+    if axis.dtype.kind == "f":
+        value = "double" if axis.dtype.itemsize == 8 else "float"
+        return f"(float)((as_{value}(bits) - low) * scale)"
+    return f"((float)(({unsigned})bits - ({unsigned})low) + 0.5f) * scale"
 
 
 def _gathered(kind: str, array: str, index: str) -> str:

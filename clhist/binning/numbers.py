@@ -79,6 +79,7 @@ def bin_numbers(
 def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> HistogramKernel:
     steps = []
     for n, axis in enumerate(kind.axes):
+        assert isinstance(axis, AxisKind)
         key = key_dtype(axis.dtype)
         lowest = literal(key_range(axis.dtype)[0], key)
         steps.append(

@@ -12,13 +12,38 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.binning.axis import Axis, AxisKind
-from clhist.binning.lanes import BLOCK, LANES, call, find_function, has_lanes
+from clhist.binning.flow import FlowAxis, Kind
+from clhist.binning.lanes import BLOCK, LOOP, block_function, find_block, has_lanes
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
+
+# Elements are named `i` again, for the values that are emitted; this hides the number of the block.
+BLOCK_OF_ELEMENTS = """
+const long begin = (long)i * {block};
+const int length = (int)min((long){block}, count - begin);
+{declared}
+{finds}
+#pragma unroll 8
+for (int e = 0; e < length; ++e) {{
+    const long i = begin + e;
+    {body}
+    {emits}
+}}
+"""
+
+
+def block_of(kind: AxisKind | Kind, array: str, n: int, target: str) -> str:
+    """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
+    return find_block(kind, array, n, target) if isinstance(kind, AxisKind) else kind.block(array, n, target)
+
+
+def block_functions(kind: AxisKind | Kind) -> tuple[str, ...]:
+    """Return C of the functions that `block_of` calls, but for those that find the bin of one element."""
+    return (block_function(kind),) if isinstance(kind, AxisKind) else kind.block_functions()
 
 
 @dataclass(frozen=True)
@@ -27,7 +52,7 @@ class BinnedKind:
 
     Attributes
     ----------
-    axes : tuple of AxisKind
+    axes : tuple of AxisKind or Kind
         One for each dimension.
     in_rows : bool
         Whether the data is one array (N, D) rather than an array for each axis.
@@ -37,16 +62,17 @@ class BinnedKind:
         Whether an `i` of the map stands for a block of elements, see `clhist.binning.lanes`.
     """
 
-    axes: tuple[AxisKind, ...]
+    axes: tuple[AxisKind | Kind, ...]
     in_rows: bool = False
     masked: bool = False
     in_blocks: bool = False
 
     def arguments(self) -> list[str]:
         """Return the declarations of the arguments."""
-        found = [f"const {c_name(self.axes[0].data)} *x0"] if self.in_rows else []
+        found = []
         for n, axis in enumerate(self.axes):
-            found += [] if self.in_rows else [f"const {c_name(axis.data)} *x{n}"]
+            if axis.data is not None and (n == 0 or not self.in_rows):
+                found.append(f"const {c_name(axis.data)} *x{n}")
             found += [axis.parameters(n), f"int size{n}"]
         found += ["const uchar *where"] if self.masked else []
         return [*found, "long count"] if self.in_blocks else found
@@ -54,7 +80,7 @@ class BinnedKind:
     @property
     def has_blocks(self) -> bool:
         """Whether elements may be taken in blocks."""
-        return not self.in_rows and all(has_lanes(axis) for axis in self.axes)
+        return not self.in_rows and all(has_lanes(a) for a in self.axes if isinstance(a, AxisKind))
 
     def element(self, n: int) -> str:
         """Return C of element `i` on axis `n`."""
@@ -73,43 +99,27 @@ class BinnedKind:
 
     def block(self, emits: Sequence[str]) -> str:
         """Return C that finds the bins of a block of elements and emits the values of each element `i`."""
-        lanes: list[str] = []
-        one: list[str] = []
+        steps = []
         for n, axis in enumerate(self.axes):
-            for lines, found, of in (
-                (lanes, call(axis, f"x{n}", f"first + {LANES} * j", n), f"int{LANES}"),
-                (one, axis.call(f"x{n}[first + j]", n), "int"),
-            ):
-                if n == 0:
-                    lines.append(f"{of} bin = {found};")
-                else:
-                    outside = "k < 0 | bin < 0" if of != "int" else "k < 0 || bin < 0"
-                    joined = f"bin * size{n} + k"
-                    chosen = f"select({joined}, ({of})(-1), {outside})" if of != "int" else f"{outside} ? -1 : {joined}"
-                    lines.append(f"{{ const {of} k = {found}; bin = {chosen}; }}")
-        masked = "if (!where[e]) continue;" if self.masked else ""
-        values = " ".join(emit.replace("[i]", "[e]") for emit in emits)
-        return f"""
-            const long first = (long)i * {BLOCK};
-            int bins[{BLOCK}];
-            if (first + {BLOCK} <= count) {{
-                for (int j = 0; j < {BLOCK // LANES}; ++j) {{ {" ".join(lanes)} vstore{LANES}(bin, j, bins); }}
-            }} else {{
-                for (int j = 0; j < {BLOCK}; ++j) {{
-                    bins[j] = -1;
-                    if (first + j < count) {{ {" ".join(one)} bins[j] = bin; }}
-                }}
-            }}
-            for (int j = 0; j < {BLOCK}; ++j) {{
-                const long e = min(first + j, count - 1);
-                const int bin = bins[j];
-                {masked} {values}
-            }}"""
+            target = "bins" if n == 0 else "part"
+            steps.append(block_of(axis, f"x{n}", n, target))
+            if n:
+                steps.append(f"{LOOP} bins[e] = (bins[e] | part[e]) < 0 ? -1 : bins[e] * size{n} + part[e];")
+        if self.masked:
+            steps.append(f"{LOOP} if (!where[begin + e]) bins[e] = -1;")
+        part = f", part[{BLOCK}]" if len(self.axes) > 1 else ""
+        return BLOCK_OF_ELEMENTS.format(
+            block=BLOCK,
+            declared=f"int bins[{BLOCK}]{part};",
+            finds="\n".join(steps),
+            body="const int bin = bins[e];",
+            emits=" ".join(emits),
+        )
 
     def functions(self) -> str:
         """Return the C functions of the axes."""
-        found = [axis.function() for axis in self.axes]
-        found += [find_function(axis) for axis in self.axes] if self.in_blocks else []
+        found = [function for axis in self.axes for function in axis.functions()]
+        found += [function for axis in self.axes for function in block_functions(axis)] if self.in_blocks else []
         return "\n".join(dict.fromkeys(found))
 
 
@@ -119,17 +129,18 @@ class Binned:
 
     Attributes
     ----------
-    axes : tuple of Axis
+    axes : tuple of Axis or FlowAxis
         One for each dimension.
     data : tuple of array
-        Contiguous, of the dtypes of the axes: one for each, or a single one (N, D) for several.
+        Contiguous, of the dtypes of the axes: one for each (None of one that takes no data), or a single one (N, D)
+        for several.
     where : array of bool or None
         Which elements count.
     size : int
         N.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[Axis | FlowAxis, ...]
     data: tuple[Any, ...]
     where: Any
     size: int
@@ -143,26 +154,26 @@ class Binned:
     @property
     def shape(self) -> tuple[int, ...]:
         """Bins of each axis."""
-        return tuple(axis.bins.num_bins for axis in self.axes)
+        return tuple(axis.extent for axis in self.axes)
 
     def arguments(self, queue: cl.CommandQueue) -> list[Any]:
         """Return the arguments that `BinnedKind` declares."""
-        on_device = is_device_array(self.data[0])
+        on_device = any(is_device_array(each) for each in self.data)
         in_rows = len(self.axes) > len(self.data)
         found = [_as(self.data[0], self.axes[0].kind.data)] if in_rows else []
         for n, axis in enumerate(self.axes):
-            found += [] if in_rows else [_as(self.data[n], axis.kind.data)]
-            found += [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.bins.num_bins]
+            found += [] if in_rows or self.data[n] is None else [_as(self.data[n], axis.kind.data)]
+            found += [*(uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
         return found if self.where is None else [*found, self.where]
 
 
-def _as(array: Any, dtype: np.dtype) -> Any:
+def _as(array: Any, dtype: np.dtype | None) -> Any:
     """Return `array`, as integers if it is of another dtype."""
-    return array if array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
+    return array if dtype is None or array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
 
 
 @lru_cache(maxsize=64)
-def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
+def uploaded(queue: cl.CommandQueue, axis: Axis | FlowAxis) -> tuple[Any, ...]:
     return tuple(cl_array.to_device(queue, array) for array in axis.arrays)
 
 

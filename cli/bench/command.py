@@ -8,6 +8,7 @@ import click
 
 import clhist
 from clhist.cli.bench import groups as bench_groups
+from clhist.cli.bench import hist as bench_hist
 from clhist.cli.bench import histogram as bench_histogram
 from clhist.cli.bench import latency as bench_latency
 from clhist.cli.bench import model as bench_model
@@ -31,6 +32,7 @@ SUITES: dict[str, Suite] = {
     "latency": bench_latency.SUITE,
     "skew": bench_skew.SUITE,
     "groups": bench_groups.SUITE,
+    "hist": bench_hist.SUITE,
     "histogram": bench_histogram.SUITE,
 }
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
@@ -126,6 +128,7 @@ def bench(
       latency    host time of small calls
       skew       sorted, Zipf and single-bin inputs against uniform ones
       groups     group-by statistics beside pandas and NumPy
+      hist       histogram objects beside boost-histogram, and CuPy as cuda-histogram uses it
       histogram  histogram functions beside NumPy, SciPy, boost-histogram, CuPy
 
     Every result is compared with NumPy's before it is timed. "kernel" is the device time from its events; "call" is a

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,12 @@ from typing import Any
 import click
 
 from clhist.cli.cases.options import DATA, plot_option
-from clhist.cli.console import Console, InputError, shared_options
+from clhist.cli.console import Console, shared_options
 from clhist.cli.hist import report
 from clhist.cli.hist.compute import STATISTICS, Bins, compute
 from clhist.cli.hist.condition import EXAMPLE, Condition
+from clhist.cli.hist.object_options import check_no_object, fill_object, input_errors, object_options
+from clhist.cli.hist.objects import AxisSpec
 from clhist.cli.hist.rows import Rows
 from clhist.cli.hist.tables import Table, TableError, open_table
 
@@ -72,7 +72,9 @@ class _BinsType(click.ParamType):
     help="What the bins cover; rows outside are left out. Twice for two columns. [default: least to greatest number]",
 )
 @click.option("--log", "is_log", is_flag=True, help="Bins that are even in the logarithm.")
-@click.option("-w", "--weights", metavar="NAME", help="Add up this column in each bin instead of counting rows.")
+@click.option(
+    "-w", "--weights", "--weight", metavar="NAME", help="Add up this column in each bin instead of counting rows."
+)
 @click.option("--by", metavar="NAME", help="A histogram, or statistics, for each value of this column, text included.")
 @click.option(
     "-s",
@@ -85,6 +87,7 @@ class _BinsType(click.ParamType):
 @click.option("--values", metavar="NAME", help="The column whose statistics are computed in each bin.")
 @click.option("--where", metavar="CONDITION", help=f"Rows that count: {EXAMPLE!r}.")
 @click.option("--density", is_flag=True, help="Divide counts by the width of their bin and by their total.")
+@object_options
 @plot_option("the result")
 @shared_options()
 def hist(
@@ -100,6 +103,10 @@ def hist(
     values: str | None,
     where: str | None,
     density: bool,
+    axes: tuple[AxisSpec, ...],
+    storage: str | None,
+    sample: str | None,
+    output: Path | None,
     plot: Path | None,
 ) -> None:
     """Histogram of columns of FILE...: .csv, .npy, .npz, .parquet.
@@ -110,15 +117,34 @@ def hist(
 
     With --stat and without --bins only the statistics are printed.
 
+    With --axis it is a histogram object of hist, with the bins and storages of boost-histogram, which has bins for what
+    lies outside. It needs: pip install 'clhist[hist]'.
+
     \b
     Examples:
       clhist hist data.parquet --column pt --bins 100 --range 0 200 --by charge --plot out.png
       clhist hist data.csv --column pt --by charge --stat mean --stat count
       clhist hist data.csv --column eta --bins 20 --values pt --stat median
       clhist hist data.npz --column x --column y --bins 50 --where "abs(x) < 3" --json
+      clhist hist events.parquet --axis "pt=reg(100,0,200)" --axis "eta=var(-2.5,-1,0,1,2.5)" \\
+        --weight w --storage weight --output h.json
     """
+    if axes:
+        others = {
+            "--column": columns,
+            "--bins": bins,
+            "--range": ranges,
+            "--log": is_log,
+            "--by": by,
+            "--stat": statistics,
+            "--values": values,
+            "--density": density,
+        }
+        fill_object(console, files, axes, storage or "double", weights, sample, where, output, plot, others)
+        return
+    check_no_object(storage=storage, sample=sample, output=output)
     _check(columns, bins, ranges, statistics, weights, values, by, density)
-    with _input_errors():
+    with input_errors():
         tables = [open_table(path) for path in files]
         columns = columns or (_only_column(tables[0]),)
         asked = _bins(len(columns), bins, ranges, is_log) if bins or values or not statistics else None
@@ -176,14 +202,3 @@ def _only_column(table: Table) -> str:
     if len(names) != 1:
         raise TableError(f"{table.path}: expected --column, one of {', '.join(names)}")
     return names[0]
-
-
-@contextmanager
-def _input_errors() -> Iterator[None]:
-    """Turn what is wrong with files, or with what is asked of them, into messages."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
-    except (ValueError, ImportError) as error:
-        raise InputError(str(error)) from error

@@ -7,6 +7,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from covering import mostly_slow
 
 import clhist.cases
 from clhist.cli.cases.options import timed_calls
@@ -29,7 +30,7 @@ def run(*arguments):
     return CliRunner().invoke(main, [*map(str, arguments)])
 
 
-@pytest.fixture(params=COMMANDS)
+@pytest.fixture(params=mostly_slow(list(COMMANDS), 2))
 def command(request):
     return request.param
 

@@ -55,7 +55,7 @@ def dest_of(name):
     return dest, case.check(groups_of(all_bins, all_values, NUM_BINS))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", mostly_slow(list(CASES), 2))
 def test_what_the_model_chooses(name, profile):
     """The result, values of `dest` taking part once, and the neutral element where there are none: of one kernel."""
     case, (bins, values, check) = CASES[name], problem(name)
@@ -81,13 +81,16 @@ def test_what_the_model_chooses_in_a_memory(name, memory, copies, gpu_like):
 
 @pytest.mark.parametrize(
     ("ufunc", "dtype"),
-    [
-        *((np.multiply, dtype) for dtype in (np.int8, np.int32, np.uint64, np.float32, np.float64, np.complex64)),
-        *((ufunc, np.float32) for ufunc in (np.minimum, np.maximum, np.fmin, np.fmax)),
-        *((ufunc, np.float64) for ufunc in (np.maximum, np.fmin)),
-        (np.minimum, np.uint16),
-        (np.logical_xor, np.int64),
-    ],
+    mostly_slow(
+        [
+            *((np.multiply, dtype) for dtype in (np.int8, np.int32, np.uint64, np.float32, np.float64, np.complex64)),
+            *((ufunc, np.float32) for ufunc in (np.minimum, np.maximum, np.fmin, np.fmax)),
+            *((ufunc, np.float64) for ufunc in (np.maximum, np.fmin)),
+            (np.minimum, np.uint16),
+            (np.logical_xor, np.int64),
+        ],
+        2,
+    ),
 )
 def test_operators_without_a_native_atomic(ufunc, dtype, gpu_like, queue):
     check_shared_copies(ufunc_case(ufunc, dtype), "cas", "local", gpu_like, queue)

@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
+from covering import mostly_slow
 
 from clhist import HistogramKernel, Operator, operators
 from clhist.hardware.vendors import MEMORIES
@@ -56,7 +57,7 @@ def test_each_update(update, memory, gpu_like, rng):
     check_both(kernel(bins, x, num_bins=num_bins, **choices), bins, x, num_bins)
 
 
-@pytest.mark.parametrize("length", [0, 1, 63, 1025])
+@pytest.mark.parametrize("length", mostly_slow([1025, 0, 1, 63], 4))
 def test_what_the_model_chooses(length, profile, rng):
     kernel = total_and_largest(profile)
     for most in (1, 40, 20_000):
@@ -75,6 +76,7 @@ def names(plan):
     return [output.suffix.removeprefix("_") for output in plan.outputs]
 
 
+@pytest.mark.slow
 def test_outputs_that_no_memory_holds_together(gpu_like, rng):
     kernel, num_bins = total_and_largest(gpu_like), {"total": 200_000, "largest": 50}
     many, few = kernel.plan(5000, num_bins)

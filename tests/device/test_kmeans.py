@@ -119,9 +119,12 @@ SHAPES = [(1, 1, 1, True), (1, 1, 1, False), (1003, 5, 7, True), (1003, 5, 7, Fa
 
 @pytest.mark.parametrize(
     ("n", "d", "k", "fused", "tile", "dtype"),
-    [(513, 33, 140, False, tile, np.float32) for tile in TILES]
-    + [(513, 33, 140, False, tile, np.float64) for tile in (None, Tile(4, 16, 2))]
-    + [(*shape, tile, np.float32) for shape in SHAPES for tile in TILES[:2]],
+    mostly_slow(
+        [(513, 33, 140, False, tile, np.float32) for tile in TILES]
+        + [(513, 33, 140, False, tile, np.float64) for tile in (None, Tile(4, 16, 2))]
+        + [(*shape, tile, np.float32) for shape in SHAPES for tile in TILES[:2]],
+        2,
+    ),
 )
 def test_one_iteration_is_brute_force(queue, rng, n, d, k, fused, tile, dtype):
     points = rng.normal(5, 1, (n, d)).astype(dtype)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
+from itertools import product
 
 import numpy as np
 import pytest
+from covering import mostly_slow
 
 from clhist import HistogramKernel, Operator, operators
 from clhist.hardware.profile import named_profile
@@ -26,8 +28,10 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("local_memory", [4001, 12_345, 32_768, 49_152, 65_536, 74_445, 227_328, 231_424])
-@pytest.mark.parametrize("name", OPERATORS)
+SIZES = [4001, 12_345, 32_768, 49_152, 65_536, 74_445, 227_328, 231_424]
+
+
+@pytest.mark.parametrize(("local_memory", "name"), mostly_slow(list(product(SIZES, OPERATORS))))
 def test_what_the_source_asks_for(name, local_memory, queue):
     rnd = random.Random(local_memory)
     profile = dataclasses.replace(

@@ -11,6 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 from click.testing import CliRunner
+from covering import mostly_slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import plan
@@ -34,11 +35,13 @@ PARTITIONED = {"memory": "partitioned"}
 
 @pytest.mark.parametrize(
     ("name", "update"),
-    [
-        *((name, None) for name in CASES | PRODUCTS),
-        *((name, "cas") for name in ("add int32", "add float32", "maximum int8")),
-        *((name, "lock") for name in ("add int32", "argmax float32", "variance float64")),
-    ],
+    mostly_slow(
+        [
+            *((name, None) for name in CASES | PRODUCTS),
+            *((name, "cas") for name in ("add int32", "add float32", "maximum int8")),
+            *((name, "lock") for name in ("add int32", "argmax float32", "variance float64")),
+        ]
+    ),
 )
 def test_each_operator(name, update, gpu_like):
     case, (bins, values, check) = (CASES | PRODUCTS)[name], problem(name)
@@ -103,7 +106,7 @@ MAPS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "order"), [*((name, "gpu") for name in MAPS), ("conditional", "cpu"), ("one value", "cpu")]
+    ("name", "order"), mostly_slow([*((name, "gpu") for name in MAPS), ("conditional", "cpu"), ("one value", "cpu")], 2)
 )
 def test_maps(name, order, gpu_like, rng):
     code, expected = MAPS[name]
@@ -122,7 +125,7 @@ def test_maps(name, order, gpu_like, rng):
     np.testing.assert_array_equal(kernel(x, w, 3.0, num_bins=500, passes=9, **PARTITIONED)["total"], want)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.float64])
+@pytest.mark.parametrize("dtype", mostly_slow([np.uint8, np.int16, np.int64, np.float64], 2))
 def test_input_of_any_width(dtype, gpu_like, rng):
     """One load brings 16, 8, 2 elements; arrays that begin anywhere are read one by one."""
     kind = {"u1": "uchar", "i2": "short", "i8": "long", "f8": "double"}[np.dtype(dtype).str[1:]]

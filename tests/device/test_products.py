@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import mostly_slow
 
 from clhist import HistogramKernel, Operator, operators
 from clhist.hardware.vendors import MEMORIES
@@ -34,7 +35,7 @@ def test_each_update(name, update, memory, gpu_like, queue):
         check(kernel(bins, values, num_bins=NUM_BINS, passes=passes, **choices))
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("name", mostly_slow(list(PRODUCTS), 2))
 def test_what_the_model_chooses(name, profile):
     case, (bins, values, check) = PRODUCTS[name], problem(name)
     kernel = pair_kernel(case.operator, profile)

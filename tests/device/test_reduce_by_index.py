@@ -6,6 +6,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from arrays import read_only, strided
+from covering import mostly_slow
 
 from clhist import operators, reduce_by_index
 from clhist.selftest.cases import CASES, problem, random_values, ufunc_case
@@ -49,7 +50,7 @@ UFUNCS = [
 
 @pytest.mark.parametrize(
     ("ufunc", "dtype", "any_profile"),
-    UFUNCS,
+    mostly_slow(UFUNCS, 2),
     indirect=["any_profile"],
     ids=lambda value: getattr(value, "__name__", value),
 )

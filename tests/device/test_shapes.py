@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from covering import mostly_slow
 
 from clhist import HistogramKernel, operators
 from clhist.hardware.vendors import MEMORIES
@@ -105,7 +106,9 @@ COMPUTED = {
 
 @pytest.mark.parametrize(
     ("how", "dtype"),
-    [("map", np.int32), ("loop", np.int32), ("macro", np.int32), ("map", np.float64), ("loop", np.float64)],
+    mostly_slow(
+        [("map", np.int32), ("loop", np.int32), ("macro", np.int32), ("map", np.float64), ("loop", np.float64)], 2
+    ),
 )
 def test_bins_that_are_computed(how, dtype):
     # Compilers must not make vectors of bins that are the same.

@@ -27,7 +27,7 @@ MERGED = [*(("in place", name) for name in STREAMED), *((AS_A_GPU, name) for nam
 STAGED = [("staged", name) for name in ("add int32", "logical_or bool", "argmax float32", "mixed product")]
 
 
-@pytest.mark.parametrize(("path", "name"), [*MERGED, *STAGED], indirect=["path"])
+@pytest.mark.parametrize(("path", "name"), mostly_slow([*MERGED, *STAGED], 2), indirect=["path"])
 def test_operators(name, path):
     bins, values, check = problem(name)
     accumulator = Accumulator((CASES | PRODUCTS)[name].operator, 37, chunk_bytes=1000)
@@ -117,16 +117,19 @@ def test_floats_agree_with_one_call(path, rng):
 
 @pytest.mark.parametrize(
     "choices",
-    [
-        {"update": "lock", "memory": "global"},
-        {"update": "cas", "memory": "local", "copies": 2},
-        {"memory": "local", "passes": 3},
-        {"work_group_size": 8},
-        {"update": "sort"},
-        {"memory_budget": 640},
-        {"race_factor": "sample"},
-        {"race_factor": 7.5},
-    ],
+    mostly_slow(
+        [
+            {"update": "lock", "memory": "global"},
+            {"update": "cas", "memory": "local", "copies": 2},
+            {"memory": "local", "passes": 3},
+            {"work_group_size": 8},
+            {"update": "sort"},
+            {"memory_budget": 640},
+            {"race_factor": "sample"},
+            {"race_factor": 7.5},
+        ],
+        2,
+    ),
     ids=str,
 )
 @each_profile

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from covering import covering
+from covering import covering, mostly_slow
 
 import clhist
 from clhist import HistogramKernel, operators
@@ -38,7 +38,7 @@ def test_the_plan(turns, few_items):
     assert ("in turn" in str(plan)) == (turns > 1)
 
 
-@pytest.mark.parametrize(("name", "turns"), covering(list(CASES), (2, 8)))
+@pytest.mark.parametrize(("name", "turns"), mostly_slow(covering(list(CASES), (2, 8)), 2))
 def test_operators(name, turns, few_items):
     """In one pass and in several, with `dest`, and without elements."""
     case, (bins, values, check) = CASES[name], problem(name)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyopencl as cl
 import pytest
+from covering import mostly_slow
 from processes import run_python
 
 from clhist import NoDeviceError
@@ -48,7 +49,8 @@ def check_without_caches(found):
 @pytest.mark.skipif(os.name != "posix", reason="caches are elsewhere")
 @pytest.mark.usefixtures("no_variables")
 @pytest.mark.parametrize(
-    ("variable", "before", "code"), [("HOME", "", SORTS), ("XDG_CACHE_HOME", "import pyopencl.array", COUNTS)]
+    ("variable", "before", "code"),
+    mostly_slow([("HOME", "", SORTS), ("XDG_CACHE_HOME", "import pyopencl.array", COUNTS)], 2),
 )
 def test_no_directory_can_be_made(variable, before, code, tmp_path):
     (tmp_path / "file").touch()
@@ -56,7 +58,7 @@ def test_no_directory_can_be_made(variable, before, code, tmp_path):
 
 
 @pytest.mark.usefixtures("no_variables")
-@pytest.mark.parametrize("mount", MOUNTS)
+@pytest.mark.parametrize("mount", mostly_slow(list(MOUNTS)))
 def test_a_home_on(mount, tmp_path):
     through = ["unshare", "--map-root-user", "--mount", "sh", "-c", MOUNTS[mount] + ' && exec "$@"', "sh"]
     home = {**os.environ, "HOME": str(tmp_path)}

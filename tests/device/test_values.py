@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
+from covering import mostly_slow
 
 from clhist import operators
 from clhist.hardware.vendors import MEMORIES
@@ -19,10 +22,14 @@ def specials(rng: np.random.Generator, dtype: type, n: int, *, finite: float) ->
     return np.where(rng.random(n) < finite, rng.integers(-9, 9, n), rng.choice(special, n)).astype(dtype)
 
 
-@pytest.mark.parametrize("finite", [0.0, 0.9])
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("ufunc", [np.add, np.minimum, np.maximum, np.fmin, np.fmax], ids=lambda u: u.__name__)
+UFUNCS = np.add, np.minimum, np.maximum, np.fmin, np.fmax
+
+
+@pytest.mark.parametrize(
+    ("ufunc", "dtype", "memory", "finite"),
+    mostly_slow(list(product(UFUNCS, FLOATS, MEMORIES, (0.0, 0.9)))),
+    ids=lambda value: getattr(value, "__name__", value),
+)
 def test_nan_and_infinities(ufunc, dtype, memory, finite, gpu_like, rng):
     operator = operators.as_operator(ufunc, dtype)
     bins, values = rng.integers(0, 400, 2000, np.int32), specials(rng, dtype, 2000, finite=finite)

@@ -1,7 +1,8 @@
 """What must be set before PyOpenCL is imported: profiles and caches of a run's own.
 
-Caches of compiled kernels outlive a run and can hide build errors, so each process of a run has new ones. With
-CLHIST_TEST_CACHE=1 they stay in .pytest_cache: a developer's second run compiles only what has changed.
+Caches of compiled kernels outlive a run and can hide build errors, so each run begins with empty ones, which its
+processes share: what two tests need is compiled once. With CLHIST_TEST_CACHE=1 they stay in .pytest_cache: a
+developer's second run compiles only what has changed.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ import tempfile
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-_OWN = tempfile.mkdtemp(prefix="clhist-tests-")
+_RUN = "CLHIST_TEST_RUN"  # the run's directory, which pytest-xdist's workers inherit
+_IS_FIRST = _RUN not in os.environ
+if _IS_FIRST:
+    os.environ[_RUN] = tempfile.mkdtemp(prefix="clhist-tests-")
+_OWN = os.environ[_RUN]
 _KEPT = TESTS.parent / ".pytest_cache" / "opencl"
 
 os.environ["CLHIST_PROFILES"] = f"{_OWN}/profiles"  # none, in the place of the user's own
 os.environ.pop("CLHIST_PROFILE", None)
 os.environ.pop("COLUMNS", None)  # tables fold by it; workers of pytest-xdist have 80
+os.environ.pop("PYOPENCL_NO_CACHE", None)
 if os.environ.get("CLHIST_TEST_CACHE") == "1":
     _KEPT.mkdir(parents=True, exist_ok=True)
     os.environ |= {"POCL_CACHE_DIR": str(_KEPT), "XDG_CACHE_HOME": str(_KEPT)}
-    os.environ.pop("PYOPENCL_NO_CACHE", None)
 else:
-    os.environ["PYOPENCL_NO_CACHE"] = "1"
-    os.environ["POCL_CACHE_DIR"] = _OWN  # of each process: PoCL 3.0 has crashed with a shared one
+    os.environ["XDG_CACHE_HOME"] = _OWN
+    os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(dir=_OWN)  # each process's: PoCL 3.0 has crashed with a shared one
 
 
 _CHOSEN = bool(os.environ.keys() & {"OCL_ICD_VENDORS", "PYOPENCL_CTX"})  # importing clhist sets the first
@@ -55,4 +60,5 @@ def hide_opencl() -> None:
 
 def remove() -> None:
     """Remove what is of this run alone."""
-    shutil.rmtree(_OWN)
+    if _IS_FIRST:
+        shutil.rmtree(_OWN)

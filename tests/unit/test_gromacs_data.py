@@ -168,7 +168,7 @@ def test_reference_gives_the_expected_forces(spec_file: Path) -> None:
     assert np.all(np.abs(forces - expected) <= 256 * EPS * magnitude)
 
 
-@pytest.mark.parametrize("source", ["spec_file", "paper_sized"])
+@pytest.mark.parametrize("source", ["spec_file", pytest.param("paper_sized", marks=pytest.mark.slow)])
 def test_float32_is_within_the_tolerance_and_a_lost_update_is_not(source: str, request: Any) -> None:
     found = request.getfixturevalue(source)
     data = found if isinstance(found, NonbondedInput) else load_nonbonded(found)

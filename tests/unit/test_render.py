@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from covering import mostly_slow
 from processes import run_python
 
 from clhist import Operator, operators
@@ -64,7 +65,7 @@ RENDERED = """
 """
 
 
-@pytest.mark.parametrize("place", ["", "clhist", "clhist/templates"])
+@pytest.mark.parametrize("place", mostly_slow(["clhist/templates", "", "clhist"]))
 def test_compiled_templates_are_kept_where_they_can_be(place, tmp_path):
     expected = run_python(RENDERED, PYOPENCL_NO_CACHE="1", XDG_CACHE_HOME=str(tmp_path))
     assert "clhist_combine_copies" in expected

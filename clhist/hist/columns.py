@@ -1,0 +1,221 @@
+"""The arguments of a fill as a kernel takes them: a column of data and an axis for each dimension, weights and samples.
+
+What is unusual, and what is wrong, is left to boost-histogram, whose own rules and errors then hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import boost_histogram as bh
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.binning.extent import extent
+from clhist.binning.flow import FlowAxis
+from clhist.binning.inputs import has_fp64, queue_for
+from clhist.binning.sweep import Binned
+from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
+from clhist.hist.categories import grown, string_bins
+from clhist.opencl.arrays import Array, is_device_array
+
+SMALL = 2**13
+"""NumPy arrays of fewer elements are left to boost-histogram, which is done before a kernel has started."""
+
+_INT32 = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The arguments of a fill.
+
+    Attributes
+    ----------
+    axes : tuple of FlowAxis
+        One for each dimension of the histogram.
+    data : tuple of array or None
+        What each axis bins; None of one that takes no data.
+    size : int
+        N.
+    weight, sample : array, float or None
+        One for each element, or one for all.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    on_device : bool
+        Whether the arrays are PyOpenCL's.
+    """
+
+    axes: tuple[FlowAxis, ...]
+    data: tuple[Any, ...]
+    size: int
+    weight: Any
+    sample: Any
+    queue: cl.CommandQueue
+    on_device: bool
+
+    @property
+    def binned(self) -> Binned:
+        """The data with its axes; the first axis of the histogram is the fastest one."""
+        return Binned(self.axes[::-1], self.data[::-1], None, self.size)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Bins of each axis, the last one first."""
+        return tuple(axis.extent for axis in self.axes[::-1])
+
+
+def as_column(value: Any) -> Any:
+    """Return what a fill is given as an array of NumPy or PyOpenCL, or as a scalar."""
+    if value is None or isinstance(value, str | bytes) or is_device_array(value):
+        return value
+    if isinstance(value, np.ndarray):
+        return value if value.ndim else value[()]
+    if hasattr(value, "__iter__") or hasattr(value, "__array__"):
+        found = np.asarray(value)
+        return found if found.ndim else found[()]
+    return value
+
+
+def is_column(value: Any) -> bool:
+    """Whether `value` is an array rather than one value for all elements."""
+    return is_device_array(value) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def columns_of(h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue | None) -> Columns | None:
+    """Return the arguments of a fill, or None if boost-histogram must take them.
+
+    Categories that are new to an axis which grows are appended to it.
+
+    Parameters
+    ----------
+    h : boost_histogram.Histogram
+        What is filled.
+    args, weight, sample
+        As of `clhist.hist.fill`, after `as_column`.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If some arrays are NumPy's and some PyOpenCL's, or one is of another context.
+    """
+    named = [*((f"args[{n}]", each) for n, each in enumerate(args)), ("weight", weight), ("sample", sample)]
+    arrays = [(name, each) for name, each in named if is_column(each)]
+    size = _common_length([array for _, array in arrays], h)
+    if size is None or len(args) != len(h.axes) or not any(is_column(each) for each in (*args, sample)):
+        return None
+    on_device = any(is_device_array(array) for _, array in arrays)
+    if not on_device and queue is None and size < SMALL:
+        return None
+    if not all(_is_usual(ax, each) for ax, each in zip(h.axes, args, strict=True)):
+        return None
+    if not (_is_number(weight) and _is_number(sample)):
+        return None
+    strings = {id(each) for ax, each in zip(h.axes, args, strict=True) if number_kind(ax) == "string"}
+    queue = queue_for(queue, [(name, each) for name, each in arrays if not on_device or id(each) not in strings])
+    if not all(_fits(ax, each, queue) for ax, each in zip(h.axes, args, strict=True)):
+        return None
+    grown(h, args, queue)
+    found = [_column(ax, each, queue, on_device) for ax, each in zip(h.axes, args, strict=True)]
+    axes, data = zip(*found, strict=True) if found else ((), ())
+    if all(each is None for each in data):  # samples alone
+        codes = cl_array.zeros(queue, size, np.int32) if on_device else np.zeros(size, np.int32)
+        extent_ = axes[0].extent
+        axes = FlowAxis(codes_axis(1).kind, (), (0, 1, axes[0].scalars[0], -1, -1), extent_), *axes[1:]
+        data = codes, *data[1:]
+    return Columns(axes, data, size, _numbers(weight), _numbers(sample), queue, on_device)
+
+
+def _common_length(arrays: Iterable[Any], h: Any) -> int | None:
+    """Return the length of all arrays, or None if they have not one."""
+    cells = h.storage_type is bh.storage.MultiCell
+    lengths = {array.shape[0] if array.ndim == 1 or (cells and array.ndim == 2) else 0 for array in arrays}
+    return lengths.pop() or None if len(lengths) == 1 else None
+
+
+def _is_usual(ax: Any, value: Any) -> bool:
+    """Whether an axis takes `value` as a kernel does."""
+    kind = number_kind(ax)
+    if grows_in_value(ax):
+        return False
+    if not is_column(value):
+        return isinstance(value, str) if kind == "string" else isinstance(value, int | float | np.number | np.bool_)
+    if value.ndim != 1:
+        return False
+    if kind == "string":
+        return not is_device_array(value) and value.dtype.kind in "UO"
+    return value.dtype.kind in ("biuf" if kind == "real" else "biu") and _is_plain(value)
+
+
+def _is_plain(array: Array) -> bool:
+    """Whether kernels can be given an array, perhaps as another type."""
+    return array.dtype.itemsize <= 8 and (array.dtype.isnative or not is_device_array(array))
+
+
+def _is_number(value: Any) -> bool:
+    """Whether weights or samples are of a type that converts to float64 in a kernel."""
+    if not is_column(value):
+        return value is None or isinstance(value, int | float | np.number | np.bool_)
+    short = value.dtype == np.float16 and is_device_array(value)
+    return value.dtype.kind in "biuf" and _is_plain(value) and not short
+
+
+def _fits(ax: Any, value: Any, queue: cl.CommandQueue) -> bool:
+    """Whether integers for an axis that counts them fit in 32 bits."""
+    if number_kind(ax) != "integer":
+        return True
+    if not is_column(value):
+        return isinstance(value, int | np.integer | np.bool_) and _INT32.min <= int(value) <= _INT32.max
+    if value.dtype.kind == "b" or value.dtype.itemsize < 4 or value.dtype == np.int32:
+        return True
+    found = extent(value, None, queue, fp64=has_fp64(queue.device))
+    return found is None or bool(_INT32.min <= found[0] and found[1] <= _INT32.max)
+
+
+def _column(ax: Any, value: Any, queue: cl.CommandQueue, on_device: bool) -> tuple[FlowAxis, Any]:
+    """Return the axis for one column, and the array that it bins."""
+    if not is_column(value):
+        return fixed_axis(_bin_of(ax, value), ax.extent), None
+    if number_kind(ax) == "string":
+        return codes_axis(ax.extent), _placed(string_bins(ax, value), queue, on_device)
+    fp64 = has_fp64(queue.device)
+    value = _numbers(value)
+    axis = device_axis(ax, value.dtype, fp64=fp64)
+    if axis is None:
+        values = value.get(queue) if is_device_array(value) else value
+        return codes_axis(ax.extent), _placed(host_bins(ax, values.astype(np.float64)), queue, on_device)
+    return axis, value
+
+
+def _bin_of(ax: Any, value: Any) -> int:
+    """Return the bin of one value, or -1."""
+    if isinstance(ax, bh.axis.Boolean):
+        value = bool(value)
+    if isinstance(ax, bh.axis.IntCategory | bh.axis.StrCategory):
+        values = list(ax)
+        index = values.index(value) if value in values else len(values)
+    elif number_kind(ax) == "integer":
+        index = ax.index(int(value))
+    else:
+        index = ax.index(float(value))
+    return int(flow_bins(ax, np.array(index)))
+
+
+def _numbers(value: Any) -> Any:
+    """Return an array as kernels take it: contiguous, of native byte order, booleans as bytes."""
+    if not is_column(value) or is_device_array(value):
+        return value.view(np.uint8) if is_column(value) and value.dtype == np.bool_ else value
+    value = np.ascontiguousarray(value)
+    if not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
+    if value.dtype.kind == "b":
+        return value.view(np.uint8)
+    return value.astype(np.float32) if value.dtype == np.float16 else value
+
+
+def _placed(array: Array, queue: cl.CommandQueue, on_device: bool) -> Any:
+    return cl_array.to_device(queue, array) if on_device else array

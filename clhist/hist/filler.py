@@ -1,0 +1,199 @@
+"""`Filler`: a histogram filled piece by piece, whose bins stay on the device."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyopencl as cl
+import pyopencl.array as cl_array
+from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
+
+from clhist.codegen.arguments import integer
+from clhist.hist.axes import grows_in_value
+from clhist.hist.columns import Columns, as_column, columns_of, is_column
+from clhist.hist.filling import check_room, on_host, positions
+from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sums_of, takes
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.device import default_queue, device_kind
+
+_CHUNK_BYTES = 64 << 20
+
+
+class Filler:
+    """A histogram that is filled many times: what has been added stays on the device until it is asked for.
+
+    Parameters
+    ----------
+    h : boost_histogram.Histogram or hist.Hist
+        What is filled; it is left as it is. Its Regular and Variable axes do not grow.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then. Defaults to that of the first device arrays, or the default one.
+    chunk_bytes : int
+        On a device with its own memory NumPy arrays go there in pieces of at most so many bytes.
+    reproducible : bool
+        Whether the sums of one fill are bitwise the same in any order and on any device; those of several are added in
+        the order of the fills.
+
+    Raises
+    ------
+    ValueError
+        If an axis cannot be merged.
+
+    Examples
+    --------
+    >>> filler = clhist.hist.Filler(h)                                                      # doctest: +SKIP
+    >>> for batch in batches:
+    ...     filler.fill(batch["pt"], weight=batch["w"])                                     # doctest: +SKIP
+    >>> filler.result()                                                                     # doctest: +SKIP
+
+    Notes
+    -----
+    Sums and counts stay on the device; means, and the bins of axes that grow, are joined on the host. One thread at a
+    time may use it.
+    """
+
+    def __init__(
+        self,
+        h: Any,
+        *,
+        queue: cl.CommandQueue | None = None,
+        chunk_bytes: int = _CHUNK_BYTES,
+        reproducible: bool = False,
+    ) -> None:
+        for n, ax in enumerate(h.axes):
+            if grows_in_value(ax):
+                raise ValueError(f"h: expected Regular and Variable axes that do not grow, got axes[{n}] = {ax!r}")
+        self._first = copy.deepcopy(h)
+        self._added = copy.deepcopy(h).reset()
+        self._added._variance_known = True
+        self._queue, self._reproducible = queue, reproducible
+        self._chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
+        # Sums on the device by what they are multiplied with, and what joins them in the end.
+        self._held: dict[Any, dict[str, Any]] = {}
+        self._of: cl.CommandQueue | None = None
+
+    def fill(
+        self, *args: Any, weight: Any = None, sample: Any = None, threads: int | None = None, **named: Any
+    ) -> Filler:
+        """Add entries; the parameters and errors are those of `clhist.hist.fill`."""
+        rest = positions(self._added, args, named)
+        if rest is None:
+            raise TypeError(
+                f"fill: expected the axes {[getattr(ax, 'name', None) for ax in self._added.axes][len(args) :]} by "
+                f"name, got {list(named)}"
+            )
+        values = [as_column(value) for value in (*args, *rest)]
+        weight, sample = as_column(weight), as_column(sample)
+        if any(ax.traits.growth for ax in self._added.axes):  # what is on the device would lack the new bins
+            self._flush()
+        columns = columns_of(self._added, values, weight, sample, self._queue)
+        storage = self._added.storage_type
+        if columns is None or not takes(self._added, columns):
+            host = (on_host(each) for each in values)
+            BoostHistogram.fill(self._added, *host, weight=on_host(weight), sample=on_host(sample), threads=threads)
+            return self
+        check_room(self._added, columns)
+        stays = storage not in MEANS and (columns.on_device or device_kind(columns.queue.device) != "cpu")
+        for piece in self._pieces(columns):
+            sums = sums_of(storage, piece, num_cells(self._added), reproducible=self._reproducible)
+            if stays:
+                self._hold(piece, sums)
+            else:
+                merge(self._added, piece.weight, sums, piece.queue)
+        return self
+
+    def merge(self, other: Any) -> Filler:
+        """Add what another `Filler` has been given, or what its `partial` returned; on whatever device.
+
+        Raises
+        ------
+        ValueError
+            If its axes or its storage are others, as boost-histogram says.
+        """
+        part = other.partial() if isinstance(other, Filler) else other
+        self._flush()
+        _join(self._added, part)
+        return self
+
+    def partial(self) -> Any:
+        """Return a histogram of what has been added here alone: it can be pickled, sent and merged."""
+        self._flush()
+        return copy.deepcopy(self._added)
+
+    def result(self) -> Any:
+        """Return the histogram with all that has been added; more can be added then."""
+        self._flush()
+        found = copy.deepcopy(self._first)
+        _join(found, self._added)
+        return found
+
+    def plan(self, size: int, *dtypes: Any, weight: Any = None, sample: Any = None) -> Any:
+        """Return the `Plan` of a fill with `size` entries: how and where bins are updated.
+
+        Parameters
+        ----------
+        size : int
+            N.
+        *dtypes : dtype-like
+            Of the columns. Defaults to float64 for axes of numbers, and int32 for others.
+        weight, sample : dtype-like, optional
+            Of arrays of weights and samples.
+
+        Returns
+        -------
+        Plan or tuple of Plan
+            One for each sweep over the columns.
+        """
+        return plan_of(self._added, size, dtypes, weight, sample, self._queue or default_queue())
+
+    def _pieces(self, columns: Columns) -> Iterator[Columns]:
+        """Yield the columns in pieces that are on the device, or as they are where it uses the host's memory."""
+        if columns.on_device or device_kind(columns.queue.device) == "cpu":
+            yield columns
+            return
+        arrays = [each for each in (*columns.data, columns.weight, columns.sample) if is_column(each)]
+        row = sum(each.nbytes for each in arrays) // columns.size
+        step = max(1, self._chunk_bytes // row)
+        for begin in range(0, columns.size, step):
+            end = min(columns.size, begin + step)
+
+            def placed(value: Any, begin: int = begin, end: int = end) -> Any:
+                return cl_array.to_device(columns.queue, value[begin:end]) if is_column(value) else value
+
+            data = tuple(placed(each) for each in columns.data)
+            yield replace(
+                columns,
+                data=data,
+                size=end - begin,
+                weight=placed(columns.weight),
+                sample=placed(columns.sample),
+                on_device=True,
+            )
+
+    def _hold(self, columns: Columns, sums: dict[str, Any]) -> None:
+        """Add sums to those on the device."""
+        if self._of is not None and self._of.context != columns.queue.context:
+            self._flush()
+        self._of = columns.queue
+        scale = None if columns.weight is None else "each" if is_column(columns.weight) else float(columns.weight)
+        held = self._held.setdefault(scale, {})
+        for name, part in sums.items():
+            placed = part if is_device_array(part) else cl_array.to_device(columns.queue, part)
+            held[name] = held[name] + placed if name in held else placed
+
+    def _flush(self) -> None:
+        """Add what is on the device to what is on the host."""
+        for scale, sums in self._held.items():
+            assert self._of is not None
+            merge(self._added, scale, sums, self._of)
+        self._held = {}
+
+
+def _join(h: Any, part: Any) -> None:
+    """Add the histogram `part` to `h`; whether variances are known stays known, which ``+=`` forgets."""
+    known = h._variance_known and part._variance_known
+    h += part
+    h._variance_known = known

@@ -1,0 +1,106 @@
+"""`fill`: any histogram of boost-histogram or hist, filled by an OpenCL device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import boost_histogram as bh
+import pyopencl as cl
+from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
+
+from clhist.hist.columns import Columns, as_column, columns_of
+from clhist.hist.storages import merge, num_cells, sums_of, takes
+from clhist.opencl.arrays import is_device_array
+
+
+def fill(
+    h: Any,
+    *args: Any,
+    weight: Any = None,
+    sample: Any = None,
+    threads: int | None = None,
+    queue: cl.CommandQueue | None = None,
+    reproducible: bool = False,
+    **named: Any,
+) -> Any:
+    """Fill a histogram on an OpenCL device, as its own `fill` does.
+
+    Parameters
+    ----------
+    h : boost_histogram.Histogram or hist.Hist
+        Filled in place.
+    *args : array_like of shape (N,), or scalar
+        One for each axis: NumPy's or PyOpenCL's, or what `numpy.asarray` takes.
+    weight : array_like of shape (N,), or scalar, optional
+        Of shape (N, cells) for the storage MultiCell.
+    sample : array_like of shape (N,), or scalar, optional
+        For the storages Mean and WeightedMean.
+    threads : int, optional
+        Of boost-histogram's, where it does the work; the device uses all it has.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then. Defaults to that of the arrays, or the default queue.
+    reproducible : bool
+        Whether sums of weights and samples are bitwise the same in any order and on any device.
+    **named : array_like or scalar
+        By the names of axes, of `hist.Hist`.
+
+    Returns
+    -------
+    boost_histogram.Histogram
+        `h`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As boost-histogram's, of the same text. Also if some arrays are NumPy's and some PyOpenCL's.
+    UnsupportedError
+        If the device has no double precision, and the storage sums weights or samples.
+    MemoryError
+        If the device has no room for the bins.
+
+    Notes
+    -----
+    Bins are boost-histogram's for each number, counts are exact, and sums are float64. boost-histogram itself takes
+    small NumPy arrays, axes of numbers that grow, and fractions as weights of integer storages.
+    """
+    rest = positions(h, args, named)
+    if rest is None:
+        return type(h).fill(h, *args, weight=weight, sample=sample, threads=threads, **named)
+    args = (*args, *rest)
+    values = [as_column(value) for value in args]
+    weight, sample = as_column(weight), as_column(sample)
+    columns = None
+    if threads in (None, 1) or h.storage_type not in (bh.storage.Mean, bh.storage.WeightedMean):
+        columns = columns_of(h, values, weight, sample, queue)
+    if columns is None or not takes(h, columns):
+        host = [on_host(each) for each in values]
+        BoostHistogram.fill(h, *host, weight=on_host(weight), sample=on_host(sample), threads=threads)
+        return h
+    check_room(h, columns)
+    found = sums_of(h.storage_type, columns, num_cells(h), reproducible=reproducible)
+    merge(h, weight, found, columns.queue)
+    return h
+
+
+def check_room(h: Any, columns: Columns) -> None:
+    """Raise MemoryError if a device cannot hold the bins."""
+    device, needed = columns.queue.device, h.view(flow=True).nbytes
+    if needed > device.global_mem_size or h.view(flow=True).size >= 2**31:
+        raise MemoryError(
+            f"h: its storage needs {needed:,} bytes for {h.view(flow=True).size:,} bins; "
+            f"{device.name.strip()} has {device.global_mem_size:,}, and fewer than 2**31 bins can be filled"
+        )
+
+
+def positions(h: Any, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any] | None:
+    """Return what `named` has for the axes that follow those of `args`, or None if it does not fit."""
+    if not named:
+        return []
+    names: list[Any] = [getattr(ax, "name", None) for ax in h.axes][len(args) :]
+    return [named[name] for name in names] if set(names) == set(named) and len(names) == len(named) else None
+
+
+def on_host(value: Any) -> Any:
+    """Return a device array as one of NumPy, and all else as it is."""
+    return value.get() if is_device_array(value) else value

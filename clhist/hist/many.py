@@ -1,0 +1,239 @@
+"""`fill_many`: several histograms filled in one sweep over the columns that they share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import boost_histogram as bh
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.binning.flow import Kind
+from clhist.binning.inputs import mask_array
+from clhist.binning.lanes import BLOCK
+from clhist.binning.sweep import BLOCK_OF_ELEMENTS, block_functions, block_of, uploaded
+from clhist.hist.columns import Columns, as_column, columns_of, is_column
+from clhist.hist.filling import check_room, fill, on_host, positions
+from clhist.hist.storages import MEANS, merge, outputs_of, takes
+from clhist.kernel import HistogramKernel
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.device import device_kind
+from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import c_name
+from clhist.operators.operator import Operator
+
+_MOST_TOGETHER = 10  # histograms of one sweep: more take longer to compile, and gain little
+_MOST_HELD = 2**20  # bytes of bins on a CPU, which its cache should hold
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One histogram of a sweep: numbers of its axes, of its mask, and its outputs with the C of their values."""
+
+    axes: tuple[int, ...]
+    mask: int | None
+    outputs: tuple[tuple[str, Operator, str], ...]
+
+
+@dataclass(frozen=True)
+class _Many:
+    """What the C of a sweep for several histograms depends on.
+
+    Attributes
+    ----------
+    columns : tuple of numpy.dtype
+        Of the distinct arrays.
+    axes : tuple of (Kind, int or None)
+        Distinct axes, each with the number of the array that it bins.
+    parts : tuple of _Part
+        The histograms.
+    """
+
+    columns: tuple[np.dtype, ...]
+    axes: tuple[tuple[Kind, int | None], ...]
+    parts: tuple[_Part, ...]
+
+    def arguments(self) -> str:
+        """Return the declarations of the arguments."""
+        found = [f"const {c_name(dtype)} *c{n}" for n, dtype in enumerate(self.columns)]
+        for n, (kind, _) in enumerate(self.axes):
+            found += [kind.parameters(n), f"int size{n}"]
+        return ", ".join([*found, "long count"])
+
+    def code(self, *, in_blocks: bool) -> str:
+        """Return C of the map, for element `i` or for the block number `i`."""
+        emits = "\n".join(self._emits(part, j, in_blocks) for j, part in enumerate(self.parts))
+        if not in_blocks:
+            finds = [f"const int part{n} = {kind.call(f'c{c}[i]', n)};" for n, (kind, c) in enumerate(self.axes)]
+            return "\n".join([*finds, emits])
+        finds = [block_of(kind, f"c{c}", n, f"part{n}") for n, (kind, c) in enumerate(self.axes)]
+        declared = "int " + ", ".join(f"part{n}[{BLOCK}]" for n in range(len(self.axes))) + ";"
+        return BLOCK_OF_ELEMENTS.format(block=BLOCK, declared=declared, finds="\n".join(finds), body="", emits=emits)
+
+    def _emits(self, part: _Part, number: int, in_blocks: bool) -> str:
+        bins = [f"part{n}[e]" if in_blocks else f"part{n}" for n in part.axes]
+        steps = [f"int bin = {bins[0]};"]
+        steps += [
+            f"bin = (bin | {each}) < 0 ? -1 : bin * size{n} + {each};"
+            for n, each in zip(part.axes[1:], bins[1:], strict=True)
+        ]
+        if part.mask is not None:
+            steps.append(f"if (!c{part.mask}[i]) bin = -1;")
+        steps += [f"EMIT_{name}_{number}(bin, {value});" for name, _, value in part.outputs]
+        return f"{{ {' '.join(steps)} }}"
+
+
+@kept_by_context
+def _kernel(context: cl.Context, many: _Many, in_blocks: bool) -> HistogramKernel:
+    functions = [function for kind, _ in many.axes for function in kind.functions()]
+    if in_blocks:
+        functions += [function for kind, _ in many.axes for function in block_functions(kind)]
+    operators = {f"{name}_{j}": op for j, part in enumerate(many.parts) for name, op, _ in part.outputs}
+    return HistogramKernel(
+        context,
+        operators,
+        arguments=many.arguments(),
+        map=many.code(in_blocks=in_blocks),
+        preamble="\n".join(dict.fromkeys(functions)),
+        emits=BLOCK if in_blocks else 1,
+    )
+
+
+def fill_many(
+    fills: Iterable[Sequence[Any]], *, queue: cl.CommandQueue | None = None, reproducible: bool = False
+) -> None:
+    """Fill several histograms, together where they are filled from columns of one length.
+
+    Parameters
+    ----------
+    fills : iterable of tuple
+        ``(h, args)`` or ``(h, args, options)``: a histogram, the tuple of what `clhist.hist.fill` takes for its axes
+        (or a dict of that by the names of axes), and a dict of `weight`, `sample` and `where`. The last is an array of
+        booleans: which entries count.
+    queue : pyopencl.CommandQueue, optional
+        As of `clhist.hist.fill`.
+    reproducible : bool
+        As of `clhist.hist.fill`; each histogram is filled by itself then.
+
+    Raises
+    ------
+    TypeError, ValueError, UnsupportedError, MemoryError
+        As of `clhist.hist.fill`. Histograms before the wrong one may have been filled.
+
+    Notes
+    -----
+    An array that occurs several times is read once, and its bin on equal axes is found once. Storages of means, and
+    MultiCell, are filled one after the other.
+
+    Examples
+    --------
+    >>> fill_many([(h, (x,), {"weight": w, "where": cut}) for h, cut in zip(hists, cuts)])  # doctest: +SKIP
+    """
+    group: list[tuple[Any, Columns, Any]] = []
+    for h, args, *rest in fills:
+        options = dict(rest[0]) if rest else {}
+        where = options.pop("where", None)
+        named = dict(args) if isinstance(args, dict) else {}
+        args = () if named else tuple(args)
+        values = [as_column(each) for each in (*args, *(positions(h, args, named) or ()))]
+        weight, sample = as_column(options.get("weight")), as_column(options.get("sample"))
+        together = not reproducible and h.storage_type not in (*MEANS, bh.storage.MultiCell)
+        together = together and options.keys() <= {"weight", "sample"} and not any(ax.traits.growth for ax in h.axes)
+        columns = columns_of(h, values, weight, sample, queue) if together else None
+        if columns is None or not takes(h, columns):
+            _fill_alone(h, args, named, options, where, queue, reproducible)
+            continue
+        check_room(h, columns)
+        mask = mask_array(where, (columns.size,))
+        if group and (len(group) == _MOST_TOGETHER or not _fit(group[0][1], columns)):
+            _fill_group(group)
+            group = []
+        group.append((h, columns, mask))
+    if group:
+        _fill_group(group)
+
+
+def _fit(first: Columns, columns: Columns) -> bool:
+    same = first.size == columns.size and first.on_device == columns.on_device
+    return same and first.queue.context == columns.queue.context
+
+
+def _fill_alone(
+    h: Any, args: Sequence[Any], named: Any, options: Any, where: Any, queue: Any, reproducible: bool
+) -> None:
+    if where is None:
+        fill(h, *args, queue=queue, reproducible=reproducible, **named, **options)
+        return
+
+    def chosen(value: Any) -> Any:
+        value = as_column(value)
+        if not is_column(value):
+            return value
+        found = on_host(value)[on_host(where).astype(bool)]
+        return cl_array.to_device(value.queue, found) if is_device_array(value) and len(found) else found
+
+    named = {name: chosen(each) for name, each in named.items()}
+    options = {name: chosen(each) for name, each in options.items()}
+    fill(h, *map(chosen, args), queue=queue, reproducible=reproducible, **named, **options)
+
+
+def _fill_group(group: Sequence[tuple[Any, Columns, Any]]) -> None:
+    """Fill histograms in one sweep."""
+    arrays: dict[int, Any] = {}
+    axes: dict[tuple[int, int | None], tuple[Any, int | None]] = {}
+
+    def number_of(array: Any) -> int:
+        arrays.setdefault(id(array), array)
+        return list(arrays).index(id(array))
+
+    parts, first = [], group[0][1]
+    for h, columns, mask in group:
+        outputs, values = outputs_of(h.storage_type, columns)
+        given = [number_of(value) for value in values]
+        numbers = []
+        for axis, data in zip(columns.axes[::-1], columns.data[::-1], strict=True):
+            key = id(axis), None if data is None else number_of(data)
+            axes.setdefault(key, (axis, key[1]))
+            numbers.append(list(axes).index(key))
+        mask = None if mask is None else number_of(mask)
+        renamed = tuple((name, op, _renamed(value, given)) for name, op, value in outputs)
+        parts.append(_Part(tuple(numbers), mask, renamed))
+    queue = first.queue
+    columns_given = [array.view(np.uint8) if array.dtype == np.bool_ else array for array in arrays.values()]
+    kinds = tuple((axis.kind, column) for axis, column in axes.values())
+    data = [_bits(array, [kind for kind, column in kinds if column == n]) for n, array in enumerate(columns_given)]
+    many = _Many(tuple(array.dtype for array in data), kinds, tuple(parts))
+    held = sum(
+        prod(columns.shape) * sum(op.bin_bytes for _, op, _ in part.outputs)
+        for (_, columns, _), part in zip(group, parts, strict=True)
+    )
+    in_blocks = device_kind(queue.device) == "cpu" and first.size < 2**31 and held <= _MOST_HELD
+    given_axes: list[Any] = []
+    for axis, _ in axes.values():
+        given_axes += [*(uploaded(queue, axis) if first.on_device else axis.arrays), *axis.scalars, axis.extent]
+    shapes = {
+        f"{name}_{j}": columns.shape
+        for j, ((_, columns, _), part) in enumerate(zip(group, parts, strict=True))
+        for name, _, _ in part.outputs
+    }
+    kernel = _kernel(queue.context, many, in_blocks)
+    size = -(-first.size // BLOCK) if in_blocks else first.size
+    found = kernel(*data, *given_axes, first.size, num_bins=shapes, size=size, queue=queue)
+    for j, ((h, columns, _), part) in enumerate(zip(group, parts, strict=True)):
+        merge(h, columns.weight, {name: found[f"{name}_{j}"] for name, _, _ in part.outputs}, queue)
+
+
+def _renamed(value: str, given: Sequence[int]) -> str:
+    """Return C of a value with the arrays `v0`, `v1`, ... by their numbers among those of the sweep."""
+    return re.sub(r"\bv(\d+)\[", lambda found: f"c{given[int(found[1])]}[", value)
+
+
+def _bits(array: Any, kinds: Sequence[Kind]) -> Any:
+    """Return an array as the type in which axes take it."""
+    wanted = next((kind.data for kind in kinds if kind.data is not None and kind.data != array.dtype), None)
+    return array if wanted is None else array.view(wanted)

@@ -1,0 +1,272 @@
+"""What a bin of each storage holds: the sums that a sweep computes, and how they join what is there.
+
+Sums have the axes of the histogram in reverse, the first one fastest, as ``view(flow=True)`` lies in memory.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import boost_histogram as bh
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist import operators
+from clhist.binning.inputs import has_fp64
+from clhist.binning.sweep import BinnedKind, sweep, sweep_kernel
+from clhist.errors import UnsupportedError
+from clhist.hist.axes import number_kind
+from clhist.hist.columns import Columns, columns_of, is_column
+from clhist.kernel import HistogramKernel
+from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import c_name
+from clhist.operators.operator import Operator
+
+Sums = dict[str, Any]
+_Output = tuple[str, Operator, str]
+
+_MOST_COUNTED = 2**32  # in 32 bits
+_INTEGERS = (bh.storage.Int64, bh.storage.AtomicInt64)
+MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
+
+
+def takes(h: Any, columns: Columns) -> bool:
+    """Whether a histogram takes these weights and samples as a kernel sums them; boost-histogram has the rest."""
+    storage, weight, sample = h.storage_type, columns.weight, columns.sample
+    if storage is bh.storage.MultiCell:
+        return is_column(weight) and weight.ndim == 2 and weight.shape[1] == num_cells(h) and sample is None
+    if is_column(weight) and weight.ndim != 1:
+        return False
+    if storage in MEANS:
+        return sample is not None and (not is_column(sample) or sample.ndim == 1)
+    if sample is not None:
+        return False
+    if storage in _INTEGERS and weight is not None:  # it cuts off fractions after each addition
+        if is_column(weight):
+            return weight.dtype.kind in "bi" or (weight.dtype.kind == "u" and weight.dtype.itemsize < 8)
+        return float(weight).is_integer()
+    return True
+
+
+def num_cells(h: Any) -> int:
+    """Return how many sums a bin has, of MultiCell."""
+    return h.view().shape[0] if h.storage_type is bh.storage.MultiCell else 1
+
+
+def sums_of(storage: type, columns: Columns, num_cells: int, *, reproducible: bool) -> Sums:
+    """Return the sums by bins that a storage needs.
+
+    Parameters
+    ----------
+    storage : type
+        Of boost-histogram's storages, which `takes` the columns.
+    columns : Columns
+        What the histogram is filled with.
+    num_cells : int
+        Cells of a bin, of MultiCell.
+    reproducible : bool
+        Whether sums are bitwise the same in any order.
+
+    Returns
+    -------
+    dict of str to array
+        "count" or "weight", and what more there is; of the kind of the columns.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device has no double precision, and sums need it.
+    """
+    if storage is bh.storage.MultiCell:
+        return {"cells": _cells(columns, num_cells, reproducible)}
+    outputs, values = outputs_of(storage, columns)
+    if storage in MEANS:
+        return _moments(columns, outputs, values, reproducible)
+    exact = any(operator.dtype == np.float32 for _, operator, _ in outputs)  # which float32 sums are not
+    return _swept(columns, outputs, values, reproducible or exact)
+
+
+def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue) -> Any:
+    """Return the plan of the sweep of a fill; see `clhist.hist.Filler.plan`."""
+    defaults = {"real": np.float64, "integer": np.int32, "string": np.str_}
+    found = dtypes or [defaults[number_kind(ax)] for ax in h.axes]
+    one = [np.ones(1, dtype) for dtype in found]
+    weight, sample = (None if dtype is None else np.ones(1, dtype) for dtype in (weight, sample))
+    columns = columns_of(copy.deepcopy(h), one, weight, sample, queue)
+    if columns is None or not takes(h, columns) or h.storage_type is bh.storage.MultiCell:
+        raise ValueError(f"plan: expected columns that a kernel takes, got {[str(np.dtype(each)) for each in found]}")
+    outputs, values = outputs_of(h.storage_type, replace(columns, size=size))
+    kernel = sweep_kernel(queue.context, columns.binned.kind, outputs, tuple(array.dtype for array in values))
+    return kernel.plan(size, {name: columns.shape for name, _, _ in outputs}, queue=queue)
+
+
+def outputs_of(storage: type, columns: Columns) -> tuple[tuple[_Output, ...], tuple[Any, ...]]:
+    """Return what the first sweep over the columns computes, and the arrays that it takes values from."""
+    weight, sample = columns.weight, columns.sample
+    w = "(double)v0[i]"
+    values = tuple(each for each in (weight, sample) if is_column(each))
+    if not is_column(weight):
+        outputs: list[_Output] = [("count", _counter(columns.size < _MOST_COUNTED), "1")]
+    elif storage in _INTEGERS:
+        outputs = [("weight", operators.add(np.int64), "(long)v0[i]")]
+    elif storage is bh.storage.Double and weight.dtype == np.float32 and not has_fp64(columns.queue.device):
+        outputs = [("weight", operators.add(np.float32), "v0[i]")]
+    else:
+        outputs = [("weight", _sum(), w)]
+    if is_column(weight) and storage in (bh.storage.Weight, bh.storage.WeightedMean):
+        outputs.append(("square", _sum(), f"{w} * {w}"))
+    if is_column(sample):
+        x = f"(double)v{len(values) - 1}[i]"
+        outputs.append(("sum", _sum(), f"{w} * {x}" if is_column(weight) else x))
+    return tuple(outputs), values
+
+
+@lru_cache(maxsize=2)
+def _counter(few: bool) -> Operator:
+    return operators.count(np.int64) if few else operators.add(np.int64)
+
+
+@lru_cache(maxsize=1)
+def _sum() -> Operator:
+    return operators.add(np.float64)
+
+
+def _swept(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:
+    """Return the outputs of one sweep by name; reproducible ones of one sweep each."""
+    _check_precision(columns, outputs)
+    if len(outputs) == 1:
+        name, operator, value = outputs[0]
+        found = sweep(columns.binned, (("", operator, value),), values, queue=columns.queue, reproducible=reproducible)
+        return {name: found}
+    if reproducible:
+        return {each[0]: _swept(columns, (each,), values, True)[each[0]] for each in outputs}
+    return sweep(columns.binned, outputs, values, queue=columns.queue)
+
+
+def _check_precision(columns: Columns, outputs: tuple[_Output, ...]) -> None:
+    device = columns.queue.device
+    if any(operator.needs_fp64 for _, operator, _ in outputs) and not has_fp64(device):
+        raise UnsupportedError(
+            f"storage: sums of weights and samples need double precision, which {device.name.strip()} has not"
+        )
+
+
+def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:
+    """Return sums of weights and of samples, then those of squared deviations from the mean of each bin."""
+    weight, sample, queue = columns.weight, columns.sample, columns.queue
+    found = _swept(columns, outputs, values, reproducible)
+    found = {name: _fetched(part, queue) for name, part in found.items()}
+    total = found["weight"] if is_column(weight) else found["count"].astype(np.float64)
+    if is_column(sample):
+        with np.errstate(all="ignore"):
+            found["mean"] = found["sum"] / total
+        means = np.ascontiguousarray(found["mean"].reshape(-1))
+        x = f"((double)v{len(values) - 1}[i] - v{len(values)}[max(bin, 0)])"
+        squared = f"(double)v0[i] * {x} * {x}" if is_column(weight) else f"{x} * {x}"
+        given = *values, cl_array.to_device(queue, means) if columns.on_device else means
+        found |= _swept(columns, (("deviations", _sum(), squared),), given, reproducible)
+        found["deviations"] = _fetched(found["deviations"], queue)
+    else:
+        found["mean"] = np.where(total != 0, float(sample), 0.0)
+    if not is_column(weight):
+        scale = 1.0 if weight is None else float(weight)
+        found["weight"], found["square"] = total * scale, total * scale * scale
+        if "deviations" in found:
+            found["deviations"] = found["deviations"] * scale
+    return found
+
+
+def _cells(columns: Columns, num_cells: int, reproducible: bool) -> Any:
+    weight = columns.weight
+    _check_precision(columns, (("cells", _sum(), "v"),))
+    kernel = _cells_kernel(columns.queue.context, columns.binned.kind, weight.dtype, num_cells)
+    given = (*columns.binned.arguments(columns.queue), weight)
+    shape = (*columns.shape, num_cells)
+    return kernel(*given, num_bins=shape, size=columns.size, queue=columns.queue, reproducible=reproducible)
+
+
+@kept_by_context
+def _cells_kernel(context: cl.Context, kind: BinnedKind, weight: np.dtype, num_cells: int) -> HistogramKernel:
+    emits = f"""if (bin >= 0)
+    for (int cell = 0; cell < {num_cells}; ++cell)
+        EMIT((long)bin * {num_cells} + cell, (double)weights[(long)i * {num_cells} + cell]);"""
+    return HistogramKernel(
+        context,
+        _sum(),
+        arguments=", ".join([*kind.arguments(), f"const {c_name(weight)} *weights"]),
+        map="\n".join([kind.code(), emits]),
+        preamble=kind.functions(),
+        emits=num_cells,
+    )
+
+
+def _fetched(array: Any, queue: cl.CommandQueue) -> Array:
+    return array.get(queue) if is_device_array(array) else array
+
+
+def merge(h: Any, weight: Any, found: Mapping[str, Any], queue: cl.CommandQueue) -> None:
+    """Add the sums of a fill to a histogram.
+
+    Parameters
+    ----------
+    h : boost_histogram.Histogram
+        What is filled.
+    weight : array, float or None
+        As of `Columns`.
+    found : mapping of str to array
+        Of `sums_of`.
+    queue : pyopencl.CommandQueue
+        Of device arrays.
+    """
+    sums = {name: _fetched(part, queue).T for name, part in found.items()}
+    view, storage = h.view(flow=True), h.storage_type
+    plain = np.asarray(view)
+    if storage is bh.storage.MultiCell:
+        plain += sums["cells"]
+        h._variance_known = False
+    elif storage in MEANS:
+        join_means(plain, sums, _mean_fields(storage))
+    elif storage is bh.storage.Weight:
+        scale = 1.0 if weight is None or "weight" in sums else float(weight)
+        plain["value"] += sums["weight"] if "weight" in sums else sums["count"] * scale
+        plain["variance"] += sums["square"] if "square" in sums else sums["count"] * (scale * scale)
+    else:
+        if "weight" in sums:
+            plain += sums["weight"]
+        elif weight is None:
+            plain += sums["count"]
+        else:
+            plain += sums["count"] * (int(weight) if storage in _INTEGERS else float(weight))
+        if weight is not None:
+            h._variance_known = False
+
+
+def _mean_fields(storage: type) -> tuple[str, str | None, str]:
+    """Return the fields of the sum of weights, of their squares, and of the squared deviations."""
+    if storage is bh.storage.Mean:
+        return "count", None, "_sum_of_deltas_squared"
+    return "sum_of_weights", "sum_of_weights_squared", "_sum_of_weighted_deltas_squared"
+
+
+def join_means(held: Array, more: Mapping[str, Array], fields: tuple[str, str | None, str]) -> None:
+    """Join means and squared deviations with more of them (Chan, Golub, LeVeque 1979)."""
+    total, squares, spread = fields
+    n1, n2 = held[total], more["weight"]
+    before, after = held["value"], more["mean"]
+    filled = n2 != 0
+    with np.errstate(all="ignore"):
+        both = n1 + n2
+        value = np.where(n1 == 0, after, (n1 * before + n2 * after) / both)
+        between = np.where(n1 == 0, 0.0, n1 * (value - before) ** 2) + np.where(n1 == 0, 0.0, n2 * (value - after) ** 2)
+        deviations = held[spread] + more.get("deviations", 0.0) + between
+    held["value"] = np.where(filled, value, before)
+    held[spread] = np.where(filled, deviations, held[spread])
+    held[total] = both
+    if squares is not None:
+        held[squares] += more["square"]

@@ -1,0 +1,288 @@
+"""`clhist hist --axis`: a histogram object of hist, filled from files and written as UHI has it."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+from clhist.cli.hist.condition import Condition
+from clhist.cli.hist.tables import Chunk, Table, TableError, rows_of
+
+Array = npt.NDArray[Any]
+
+EXAMPLES = "pt=reg(100,0,200), pt=reg(50,1,1000,log), eta=var(-2.5,0,2.5), n=int(0,8), id=cat(11,13), run=str(a,b)"
+STORAGES = ("int64", "atomic_int64", "double", "unlimited", "weight", "mean", "weighted_mean")
+ENDINGS = (".json", ".zip", ".h5", ".hdf5", ".root")
+
+_SPEC = re.compile(r"\s*(?P<name>.+?)\s*=\s*(?P<kind>reg|var|int|cat|str|bool)\s*\((?P<given>[^()]*)\)\s*")
+_NUMBERS = {"reg": 3, "int": 2, "bool": 0}
+_FLAGS = {
+    "reg": ("log", "sqrt", "circular", "growth", "no_underflow", "no_overflow"),
+    "var": ("circular", "growth", "no_underflow", "no_overflow"),
+    "int": ("circular", "growth", "no_underflow", "no_overflow"),
+    "cat": ("growth", "no_overflow"),
+    "str": ("growth", "no_overflow"),
+    "bool": (),
+}
+
+
+@dataclass(frozen=True)
+class AxisSpec:
+    """An axis as the command line has it.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    kind : str
+        "reg", "var", "int", "cat", "str" or "bool".
+    values : tuple
+        Numbers, or categories.
+    flags : frozenset of str
+        Options of the axis.
+    """
+
+    name: str
+    kind: str
+    values: tuple[Any, ...]
+    flags: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> AxisSpec:
+        """Return the axis that `text` says.
+
+        Raises
+        ------
+        ValueError
+            If it says none.
+        """
+        found = _SPEC.fullmatch(text)
+        if found is None:
+            raise ValueError(f"expected NAME=KIND(...) such as {EXAMPLES}; got {text!r}")
+        kind = found["kind"]
+        given = [each.strip() for each in found["given"].split(",") if each.strip()]
+        flags = frozenset(each for each in given if each in _FLAGS[kind])
+        rest = [each for each in given if each not in flags]
+        number: Callable[[str], Any] = {"cat": int, "int": int, "str": str}.get(kind, float)
+        try:
+            values = tuple(number(each) for each in rest)
+        except ValueError:
+            options = ", ".join(_FLAGS[kind]) or "no option"
+            raise ValueError(f"expected numbers and {options} in {kind}(...), got {text!r}") from None
+        if len(values) != _NUMBERS.get(kind, len(values)):
+            raise ValueError(f"expected {_NUMBERS[kind]} numbers in {kind}(...), got {text!r}")
+        if kind == "var" and len(values) < 2:
+            raise ValueError(f"expected two or more numbers in {kind}(...), got {text!r}")
+        if kind in ("cat", "str") and not values:
+            flags |= {"growth"}
+        return cls(found["name"], kind, values, flags)
+
+    def axis(self) -> Any:
+        """Return the axis of hist.
+
+        Raises
+        ------
+        ValueError
+            As the axis does.
+        """
+        hist, bh = import_module("hist"), import_module("boost_histogram")
+        options: dict[str, Any] = {flag: True for flag in ("circular", "growth") if flag in self.flags}
+        for side in ("underflow", "overflow"):
+            if f"no_{side}" in self.flags:
+                options[side] = False
+        if "log" in self.flags or "sqrt" in self.flags:
+            transforms = bh.axis.transform
+            options["transform"] = transforms.log if "log" in self.flags else transforms.sqrt
+        try:
+            if self.kind == "reg":
+                return hist.axis.Regular(int(self.values[0]), *self.values[1:], name=self.name, **options)
+            if self.kind == "int":
+                return hist.axis.Integer(*self.values, name=self.name, **options)
+            if self.kind == "bool":
+                return hist.axis.Boolean(name=self.name)
+            kind = {"var": hist.axis.Variable, "cat": hist.axis.IntCategory, "str": hist.axis.StrCategory}[self.kind]
+            return kind(list(self.values), name=self.name, **options)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{self.name}: {error}") from error
+
+
+def filled(
+    tables: Sequence[Table],
+    specs: Sequence[AxisSpec],
+    storage: str,
+    weight: str | None,
+    sample: str | None,
+    condition: Condition | None,
+    progress: Callable[[float], None],
+) -> tuple[Any, int]:
+    """Return the histogram of all rows, and how many rows were left out because one of their columns is missing.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        Of the same columns.
+    specs : sequence of AxisSpec
+        The axes.
+    storage : str
+        Of `STORAGES`.
+    weight, sample : str or None
+        Columns.
+    condition : Condition or None
+        Which rows count.
+    progress : callable
+        Called with the part of all files that has been read.
+
+    Raises
+    ------
+    TableError, ValueError
+        If a column is no such one, or an axis cannot be.
+    """
+    hist, objects = import_module("hist"), import_module("clhist.hist")
+    kinds = {name.replace("_", ""): name for name in dir(hist.storage)}
+    of_storage = next(kind for name, kind in kinds.items() if name.lower() == storage.replace("_", ""))
+    h = hist.Hist(*(spec.axis() for spec in specs), storage=getattr(hist.storage, of_storage)())
+    grows = any(spec.kind in ("reg", "var") and "growth" in spec.flags for spec in specs)
+    filler = objects.Hist(h) if grows else objects.Filler(h)
+    missing = 0
+    for columns, rows in _columns(tables, specs, weight, sample, condition, progress):
+        missing += rows
+        args = [_as_column(columns[spec.name], spec) for spec in specs]
+        options = {name: columns[column] for name, column in (("weight", weight), ("sample", sample)) if column}
+        if len(args[0]):
+            filler.fill(*args, **options)
+    return (filler if grows else filler.result()), missing
+
+
+def _columns(
+    tables: Sequence[Table],
+    specs: Sequence[AxisSpec],
+    weight: str | None,
+    sample: str | None,
+    condition: Condition | None,
+    progress: Callable[[float], None],
+) -> Iterator[tuple[dict[str, Array], int]]:
+    """Yield the columns of the rows that count, and the number of rows with something missing."""
+    keys = tuple(dict.fromkeys(spec.name for spec in specs if spec.kind == "str"))
+    wanted = [*(spec.name for spec in specs if spec.kind != "str"), weight, sample]
+    wanted += condition.names if condition else ()
+    numbers = tuple(dict.fromkeys(name for name in wanted if name is not None))
+    seen = 0
+    for n, table in enumerate(tables):
+        for chunk in table.chunks(numbers, keys):
+            seen += rows_of(chunk)
+            yield _counted(chunk, condition)
+            progress((n + chunk.done) / len(tables))
+    if not seen:
+        raise TableError(f"{', '.join(str(table.path) for table in tables)}: expected rows, got none")
+
+
+def _counted(chunk: Chunk, condition: Condition | None) -> tuple[dict[str, Array], int]:
+    there = np.ones(rows_of(chunk), bool) if chunk.valid is None else chunk.valid.copy()
+    for array in chunk.columns.values():
+        if array.dtype.kind == "f":
+            there &= ~np.isnan(array)
+    missing = len(there) - int(np.count_nonzero(there))
+    if condition is not None:
+        there = there & np.broadcast_to(condition(chunk.columns), there.shape)
+    if there.all():
+        return chunk.columns, missing
+    return {name: array[there] for name, array in chunk.columns.items()}, missing
+
+
+def _as_column(array: Array, spec: AxisSpec) -> Array:
+    """Return a column as its axis takes it: text files have floats for integers."""
+    if spec.kind == "str":
+        return array.astype(str)
+    if spec.kind in ("reg", "var") or array.dtype.kind != "f":
+        return array
+    with np.errstate(invalid="ignore"):
+        whole = array.astype(np.int64)
+    if not np.array_equal(whole, array):
+        raise TableError(f"{spec.name}: expected integers for {spec.kind}(...), got other numbers")
+    return whole
+
+
+def write(h: Any, path: Path) -> None:
+    """Write a histogram as UHI has it, in the format that the ending of the file says.
+
+    Raises
+    ------
+    ImportError
+        If a library that the format needs is not installed.
+    """
+    ending = path.suffix.lower()
+    io = {".json": "json", ".zip": "zip", ".root": "root"}.get(ending, "hdf5")
+    if io == "root":
+        try:
+            module, uproot = import_module("uhi.io.uproot"), import_module("uproot")
+        except ImportError as error:
+            raise ImportError(f"{path}: needs {error.name}; pip install 'uhi[uproot]'") from error
+        with uproot.recreate(path) as file:
+            module.write(file, "histogram", h)
+        return
+    try:
+        module = import_module(f"uhi.io.{io}")
+    except ImportError as error:
+        raise ImportError(f"{path}: needs {error.name}; pip install {error.name}") from error
+    if io == "json":
+        path.write_text(as_json(h) + "\n", encoding="utf-8")
+    elif io == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            module.write(archive, "histogram", h)
+    else:
+        with import_module("h5py").File(path, "w") as file:
+            module.write(file.create_group("histogram"), h)
+
+
+def as_json(h: Any) -> str:
+    """Return a histogram as JSON, as UHI has it."""
+    return json.dumps(h, default=import_module("uhi.io.json").default, indent=1)
+
+
+def report(h: Any, missing: int) -> str:
+    """Return the histogram in words, and drawn with characters if it is of one dimension."""
+    lines = [
+        repr(h) if h.ndim == 1 else "\n".join([*(repr(ax) for ax in h.axes), f"storage: {h.storage_type.__name__}"])
+    ]
+    if missing:
+        lines.append(f"{missing:,} rows left out, in which something is missing")
+    return "\n".join(lines)
+
+
+def draw(h: Any, path: Path) -> None:
+    """Write a plot of one or two dimensions, by mplhep where it is installed.
+
+    Raises
+    ------
+    click.UsageError
+        If the histogram has more dimensions.
+    """
+    from clhist.cli.cases.options import figure
+
+    if h.ndim > 2:
+        raise click.UsageError(f"--plot: expected one or two --axis, got {h.ndim}")
+    names = [ax.name or ax.label for ax in h.axes]
+    with figure(path, figsize=(8, 5)) as drawing:
+        ax = drawing.subplots()
+        values = h.values()
+        if h.ndim == 1:
+            try:
+                import_module("mplhep").histplot(h, ax=ax)
+            except ImportError:
+                ax.stairs(values, h.axes[0].edges)
+            ax.set_ylabel("count" if h.kind == "COUNT" else "mean")
+        else:
+            mesh = ax.pcolormesh(h.axes[0].edges, h.axes[1].edges, values.T)
+            drawing.colorbar(mesh)
+            ax.set_ylabel(names[1])
+        ax.set_xlabel(names[0])

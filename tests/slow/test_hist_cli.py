@@ -1,0 +1,154 @@
+"""`clhist hist --axis`: histogram objects from files, against boost-histogram on the whole columns."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+import pandas
+import pytest
+from click.testing import CliRunner
+
+bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
+hist = pytest.importorskip("hist", reason="hist is not installed")
+
+import uhi.io.json  # noqa: E402
+import uhi.io.zip  # noqa: E402
+from hist_objects import assert_same  # noqa: E402
+
+from clhist.cli.hist import tables  # noqa: E402
+from clhist.cli.hist.objects import AxisSpec  # noqa: E402
+from clhist.cli.main import main  # noqa: E402
+
+SIZE = 5003
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(5)
+    found = {
+        "pt": rng.exponential(40, SIZE),
+        "eta": rng.normal(size=SIZE),
+        "n": rng.integers(-2, 9, SIZE),
+        "w": rng.random(SIZE),
+        "run": rng.choice(["a", "b", "cc"], SIZE),
+    }
+    found["pt"][::50] = np.nan
+    return pandas.DataFrame(found)
+
+
+@pytest.fixture(scope="module", params=["csv", "parquet"])
+def file(request, frame, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tables") / f"table.{request.param}"
+    if request.param == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+        frame.to_parquet(path, row_group_size=600)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 1000)
+    monkeypatch.setattr(tables, "_CSV_ROWS", 700)
+    monkeypatch.setattr("clhist.hist.columns.SMALL", 0)
+
+
+def run(*args, code=0):
+    outcome = CliRunner().invoke(main, ["hist", *map(str, args)], catch_exceptions=False)
+    assert outcome.exit_code == code, outcome.output
+    return outcome
+
+
+def read(path):
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return hist.Hist(uhi.io.zip.read(archive, "histogram"))
+    return hist.Hist(json.loads(path.read_text(), object_hook=uhi.io.json.object_hook))
+
+
+CASES = {
+    "weights": (
+        ["-a", "pt=reg(100,0,200)", "-a", "eta=var(-2.5,-1,0,1,2.5)", "--weight", "w", "--storage", "weight"],
+        lambda: [hist.axis.Regular(100, 0, 200, name="pt"), hist.axis.Variable([-2.5, -1, 0, 1, 2.5], name="eta")],
+        bh.storage.Weight(),
+        {"weight": "w"},
+    ),
+    "logarithms and labels": (
+        ["-a", "pt=reg(10, 1, 200, log)", "-a", "run=str()", "--storage", "int64"],
+        lambda: [
+            hist.axis.Regular(10, 1, 200, transform=bh.axis.transform.log, name="pt"),
+            hist.axis.StrCategory([], growth=True, name="run"),
+        ],
+        bh.storage.Int64(),
+        {},
+    ),
+    "means": (
+        ["-a", "n=int(0,5)", "--storage", "weighted_mean", "--sample", "eta", "--weight", "w"],
+        lambda: [hist.axis.Integer(0, 5, name="n")],
+        bh.storage.WeightedMean(),
+        {"sample": "eta", "weight": "w"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ["weights", "means"])
+@pytest.mark.parametrize("ending", [".json", ".zip"])
+def test_files(file, frame, tmp_path, case, ending):
+    args, axes, storage, options = CASES[case]
+    path = tmp_path / f"h{ending}"
+    outcome = run(file, *args, "--output", path)
+    assert "storage" in outcome.output.lower()
+    expected = hist.Hist(*axes(), storage=storage)
+    whole = frame[[*(ax.name for ax in expected.axes), *options.values()]].dropna()
+    expected.fill(*(whole[ax.name] for ax in expected.axes), **{name: whole[each] for name, each in options.items()})
+    assert ("101 rows left out" in outcome.output) == (case == "weights")
+    assert_same(read(path), expected)
+
+
+def test_labels_and_transforms(file, frame, tmp_path):
+    args, axes, storage, _ = CASES["logarithms and labels"]
+    run(file, *args, "--where", "eta > 0", "--output", tmp_path / "h.json")
+    chosen = frame[frame.eta > 0].dropna()
+    expected = hist.Hist(*axes(), storage=storage).fill(chosen.pt, chosen.run)
+    found = read(tmp_path / "h.json")
+    assert list(found.axes[1]) == list(expected.axes[1])
+    np.testing.assert_array_equal(found.view(flow=True), expected.view(flow=True))
+
+
+def test_plots(file, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    run(file, "-a", "pt=reg(10,0,100)", "--plot", tmp_path / "one.png")
+    run(file, "-a", "pt=reg(10,0,100)", "-a", "eta=reg(5,-1,1)", "--plot", tmp_path / "two.svg")
+    assert all(path.stat().st_size > 1000 for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["-a", "pt=foo(1)"], "expected NAME=KIND"),
+        (["-a", "pt=reg(1,2)"], "expected 3 numbers in reg"),
+        (["-a", "pt=var(1)"], "two or more"),
+        (["-a", "pt=reg(10,0,x)"], "expected numbers and log"),
+        (["-a", "pt=reg(10,5,5)"], "range of axis is zero"),
+        (["-a", "pt=int(0,9)"], "expected integers for int"),
+        (["-a", "zz=reg(10,0,1)"], "expected a column among"),
+        (["-a", "pt=reg(10,0,1)", "--bins", "5"], "--bins: expected none beside --axis"),
+        (["-a", "pt=reg(10,0,1)", "--storage", "mean"], "--sample: expected a column"),
+        (["-a", "pt=reg(10,0,1)", "--sample", "w"], "expected --storage mean"),
+        (["-c", "pt", "--storage", "weight"], "--storage: expected --axis as well"),
+        (["-a", "pt=reg(10,0,1)", "--output", "h.txt"], "expected a file .json"),
+    ],
+)
+def test_bad_input(file, args, expected):
+    assert expected in run(file, *args, code=2).output
+
+
+def test_specs():
+    spec = AxisSpec.of(" pt = reg( 10, -1, 1e3, sqrt, no_overflow ) ")
+    assert spec == AxisSpec("pt", "reg", (10.0, -1.0, 1000.0), frozenset({"sqrt", "no_overflow"}))
+    assert AxisSpec.of("run=str()").axis().traits.growth
+    assert AxisSpec.of("b=bool()").axis().size == 2
+    assert AxisSpec.of("phi=reg(8,0,6.3,circular)").axis().traits.circular

@@ -1,0 +1,180 @@
+"""`Histogram` and `Hist` as citizens of their libraries: errors, slicing, serialisation, plots, shortcuts, imports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
+hist = pytest.importorskip("hist", reason="hist is not installed")
+indexing = pytest.importorskip("uhi.testing.indexing", reason="uhi is not installed")
+
+import uhi.io.json  # noqa: E402
+from hist_objects import assert_same  # noqa: E402
+from uhi.typing.plottable import PlottableHistogram  # noqa: E402
+
+import clhist.hist  # noqa: E402
+
+Histogram, Hist = clhist.hist.Histogram, clhist.hist.Hist
+X = np.random.default_rng(0).normal(size=20_000)
+K = np.random.default_rng(1).integers(0, 4, 20_000)
+
+
+@pytest.fixture(autouse=True)
+def on_the_device(monkeypatch):
+    """Leave nothing to boost-histogram because it is small."""
+    monkeypatch.setattr("clhist.hist.columns.SMALL", 0)
+
+
+def entries_of(uhi):
+    """Return a histogram of our class that was filled with one entry for each count of `uhi`."""
+    reference = bh.Histogram(uhi)
+    counts = np.asarray(reference.view(flow=True)).astype(int)
+    # A value within each bin, the ones for what lies outside included.
+    inside = [np.concatenate([[ax.edges[0] - 1], ax.centers, [ax.edges[-1] + 1]]) for ax in reference.axes]
+    grid = np.meshgrid(*inside, indexing="ij")
+    return Histogram(*reference.axes).fill(*(np.repeat(each.ravel(), counts.ravel()) for each in grid))
+
+
+class Common:
+    tag = bh
+
+    @classmethod
+    def make_histogram(cls):
+        return entries_of(cls.get_uhi())
+
+
+class TestIndexing1D(Common, indexing.Indexing1D[bh.Histogram]):
+    pass
+
+
+class TestIndexing2D(Common, indexing.Indexing2D[bh.Histogram]):
+    pass
+
+
+class TestIndexing3D(Common, indexing.Indexing3D[bh.Histogram]):
+    pass
+
+
+def test_what_is_derived_keeps_the_class():
+    h = Histogram(bh.axis.Regular(10, -3, 3), bh.axis.Integer(0, 4), storage=bh.storage.Weight()).fill(X, K, weight=X)
+    for each in (h[2:5, :], h.project(0), h[:: bh.rebin(2), sum], h + h, h * 2):
+        assert isinstance(each, Histogram)
+
+
+def test_errors_are_boost_histograms():
+    h = Histogram(bh.axis.Regular(10, -3, 3), bh.axis.Integer(0, 4))
+    mean = Histogram(bh.axis.Regular(10, -3, 3), storage=bh.storage.Mean())
+    calls = {
+        "one column": (h, (X,), {}),
+        "lengths": (h, (X, K[1:]), {}),
+        "weights": (h, (X, K), {"weight": X[1:]}),
+        "two dimensions": (h, (X.reshape(2, -1), K), {}),
+        "floats for integers": (h, (X, X), {}),
+        "beyond 32 bits": (h, (X, K + 2**40), {}),
+        "sample": (h, (X, K), {"sample": X}),
+        "no sample": (mean, (X,), {}),
+        "strings": (h, (X, K.astype(str)), {}),
+        "threads of means": (mean, (X,), {"sample": X, "threads": 2}),
+    }
+    for what, (of, args, options) in calls.items():
+        with pytest.raises(Exception) as theirs:  # noqa: PT011
+            bh.Histogram(of).fill(*args, **options)
+        with pytest.raises(type(theirs.value)) as ours:
+            of.fill(*args, **options)
+        assert str(ours.value) == str(theirs.value), what
+        assert not np.asarray(of.view(flow=True)).view(np.float64).any(), what
+
+
+def test_mixed_arrays(queue):
+    import pyopencl.array as cl_array
+
+    h = Histogram(bh.axis.Regular(10, -3, 3), bh.axis.Integer(0, 4))
+    with pytest.raises(TypeError, match=r"args\[1\]: expected a PyOpenCL array"):
+        h.fill(cl_array.to_device(queue, X), K)
+
+
+def test_a_device_without_room(queue, monkeypatch):
+    class Small:
+        global_mem_size, name = 1000, "a small device"
+        extensions = "cl_khr_fp64"
+
+    h = Histogram(bh.axis.Regular(100, -3, 3), storage=bh.storage.Weight())
+    columns = clhist.hist.filling.columns_of(h, [X], None, None, queue)
+
+    class Queue:
+        device = Small
+
+    object.__setattr__(columns, "queue", Queue)
+    with pytest.raises(MemoryError, match="needs 1,632 bytes for 102 bins; a small device has 1,000"):
+        clhist.hist.filling.check_room(h, columns)
+
+
+def test_uhi_and_plots():
+    h = Histogram(bh.axis.Regular(10, -3, 3), storage=bh.storage.Weight()).fill(X, weight=X)
+    assert isinstance(h, PlottableHistogram)
+    text = json.dumps(h, default=uhi.io.json.default)
+    back = Histogram(json.loads(text, object_hook=uhi.io.json.object_hook))
+    assert_same(back, h, exact=True)
+
+
+def test_numpys_functions_of_boost_histogram():
+    found = bh.numpy.histogram(X, bins=50, range=(-3, 3), histogram=Histogram)
+    assert isinstance(found, Histogram)
+    np.testing.assert_array_equal(found.to_numpy()[0], np.histogram(X, bins=50, range=(-3, 3))[0])
+
+
+def test_hist_by_names_and_shortcuts():
+    h = Hist.new.Reg(10, -3, 3, name="x").IntCat([0, 1, 2], name="k").Weight()
+    reference = hist.Hist.new.Reg(10, -3, 3, name="x").IntCat([0, 1, 2], name="k").Weight()
+    assert isinstance(h, Hist)
+    assert_same(h.fill(k=K, x=X, weight=X), reference.fill(k=K, x=X, weight=X))
+    assert_same(h.fill(X, k=K), reference.fill(X, k=K))
+    assert_same(clhist.hist.fill(reference.copy(), x=X, k=K), reference.copy().fill(x=X, k=K))
+    assert isinstance(h[{"k": 1j}], Hist)
+    with pytest.raises(TypeError, match="Missing values"):
+        h.fill(x=X)
+    with pytest.raises(TypeError, match="Missing values"):
+        clhist.hist.fill(reference, x=X)
+    means = Hist.new.Reg(10, -3, 3, name="x").Mean()
+    with pytest.raises(TypeError, match="sample"):
+        means.fill(x=X)
+
+
+def test_growing_axes_keep_their_names():
+    h = Hist.new.StrCat(["a"], growth=True, name="s", label="label").Int64()
+    h.fill(s=np.array(["b", "a", "c", "b"]))
+    assert (h.axes[0].name, h.axes[0].label, list(h.axes[0])) == ("s", "label", ["a", "b", "c"])
+    np.testing.assert_array_equal(h.values(), [1, 2, 1])
+
+
+def test_filler_of_an_axis_that_grows_in_value():
+    h = bh.Histogram(bh.axis.Regular(10, 0, 1, growth=True))
+    with pytest.raises(ValueError, match=r"axes that do not grow, got axes\[0\]"):
+        clhist.hist.Filler(h)
+
+
+def test_plans(queue):
+    filler = clhist.hist.Filler(Histogram(bh.axis.Regular(100, -3, 3), storage=bh.storage.Weight()), queue=queue)
+    assert [plan.num_elements for plan in filler.plan(10**6, weight=np.float32)] == [10**6]
+
+
+@pytest.mark.parametrize("missing", ["boost_histogram", "hist"])
+def test_imports_without(missing):
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+import clhist, clhist.hist
+try:
+    clhist.hist.Hist
+except ImportError as error:
+    assert "pip install 'clhist[hist]'" in str(error), error
+else:
+    raise AssertionError("imported")
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
