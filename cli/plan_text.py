@@ -10,8 +10,8 @@ from clhist.hardware.profile import Profile
 from clhist.hardware.profile_files import PARAMETERS
 from clhist.planning import global_memory
 from clhist.planning.batch import BatchedPlan
-from clhist.planning.choose import PREDICTED
 from clhist.planning.bucketed import BucketedPlan
+from clhist.planning.choose import PREDICTED
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan, Step
 from clhist.planning.sort import sort_bytes
