@@ -80,7 +80,7 @@ def is_worth_buckets(load: Workload) -> bool:
     """Whether buckets are predicted, by measured rates, to be faster than updates of bins wherever they are."""
     if cannot_fill_buckets(load) or load.max_pairs is None:
         return False
-    rates = PrivateRates.of(load.profile.rates, load.counts, load.bin_bytes[0])
+    rates = PrivateRates.of(load.profile.rates, not load.value_bytes, load.bin_bytes[0])
     if rates is None or not rates.buckets or load.num_bins <= 2**PLACE_BITS:
         return False
     pairs = load.pairs / load.threads / ceil(load.num_bins / 2**PLACE_BITS)

@@ -25,8 +25,12 @@ def buckets_name(kind: str) -> str:
 
 
 def kind_of(counts: bool, bin_bytes: int) -> str:
-    """Return which of `KINDS` accumulators of `bin_bytes` are."""
-    return COUNT if counts else next((f"{size} bytes" for size in (4, 8) if bin_bytes <= size), KINDS[-1])
+    """Return which of `KINDS` accumulators of `bin_bytes` are; `counts` says that no values are read."""
+    return (
+        COUNT
+        if counts and bin_bytes <= 4
+        else next((f"{size} bytes" for size in (4, 8) if bin_bytes <= size), KINDS[-1])
+    )
 
 
 @dataclass(frozen=True)
