@@ -19,7 +19,7 @@ from clhist.engine.given import Call, LargestBin, queue_for, queue_of
 from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import PairSpec, checked_values, counting_spec, native, pair_engine
-from clhist.engine.samples import evenly_spread, largest_bin
+from clhist.engine.samples import evenly_spread, found_words
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, beginning, check_array, check_context, common_kind, is_device_array
 from clhist.opencl.device import device_kind
@@ -231,17 +231,21 @@ def _count(
     if used:
         guessed, known = _guess(x, queue)
         room = max(minlength, 1, guessed + 1 + guessed // _SAMPLE_MARGIN)
-        every, guard = _every(x), "checked"
-        if every is not None and device_kind(queue.device) == "cpu":
-            room, guard = max(room, every), "covered"
+        # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
+        on_cpu, every = device_kind(queue.device) == "cpu", _every(x)
+        is_summed = on_cpu and used == _HAS_COUNTS
+        if on_cpu and every is not None:
+            room = max(room, every)
+        guard = "covered" if is_summed or (on_cpu and every is not None) else "checked"
         if guessed >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
             engine = pair_engine(queue.context, spec(guarded=guard))
             known = max(known, minlength - 1)
-            with largest_bin(queue, on_device=is_device_array(x)) as word:
+            with found_words(queue, on_device=is_device_array(x)) as words:
                 call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
-                (result,) = engine.run([x, values, room, word.array], call).results
-                last = max(known, word.read())
-            if last < room:
+                (result,) = engine.run([x, values, room, words.array], call).results
+                largest_found, summed = words.read()
+            last = max(known, largest_found)
+            if last < room and (not is_summed or summed == x.size):
                 _note(x, last)
                 return beginning(result, last + 1)
     largest, smallest = (

@@ -19,6 +19,10 @@ from flox.aggregations import AGGREGATIONS, Aggregation
 
 from clhist.groupby import group_by
 
+__all__ = [
+    "all", "any", "count", "max", "mean", "min", "nanmax", "nanmean", "nanmin", "nanprod", "nansum", "prod", "sum",
+]  # fmt: skip
+
 # What flox calls the reductions of one array, and how `clhist.GroupBy` computes them.
 _STATISTICS = {
     **{name: (name, False) for name in ("sum", "prod", "mean", "min", "max", "any", "all")},

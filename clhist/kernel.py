@@ -222,7 +222,7 @@ class HistogramKernel(KernelCalls[K]):
                 Force the update; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4).
             memory : {"local", "global", "partitioned"}, optional
                 Force the memory of the copies; "partitioned" groups the pairs by ranges of bins that fit local memory
-                first, for maps that emit one value per element.
+                first, for maps that emit one value per element; with ``update="private"`` a CPU does so in its caches.
             copies, passes, work_group_size : int, optional
                 Force M, S and B; with ``memory="partitioned"``, `passes` is the minimum number of partitions. A
                 UserWarning says once if the work-items or `memory_budget` allow fewer copies.

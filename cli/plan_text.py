@@ -10,6 +10,7 @@ from clhist.hardware.profile import Profile
 from clhist.hardware.profile_files import PARAMETERS
 from clhist.planning import global_memory
 from clhist.planning.batch import BatchedPlan
+from clhist.planning.bucketed import BucketedPlan
 from clhist.planning.choose import PREDICTED
 from clhist.planning.packed import WORD_BITS, PackedPlan
 from clhist.planning.partition import PartitionedPlan
@@ -152,6 +153,7 @@ def _stages(chosen: Plan) -> list[tuple[str, list[Step]]]:
     if steps[after:]:
         how = {"private": " (private copies)", "sort": " (sorted pairs)"}.get(chosen.update, "")
         how = " (partitioned pairs)" if isinstance(chosen, PartitionedPlan) else how
+        how = " (private copies by way of buckets)" if isinstance(chosen, BucketedPlan) else how
         stages.append((f"In {chosen.memory} memory{how}", steps[after:]))
     return [*stages, *([("Predicted, in µs", predicted)] if predicted else [])]
 

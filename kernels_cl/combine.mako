@@ -120,7 +120,7 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
 ${packed.combine(given, store, place, held, stride)}
 % elif spec.order == "blocked":
 % if spec.used:
-    uint largest = 0;
+    uint largest = 0${", sum = 0" if spec.sums_counts else ""};
 % endif
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
@@ -134,10 +134,16 @@ ${without_copies()}
         if (k > clhist_known && ${spec.used})
             largest = k;
 % endif
+% if spec.sums_counts:
+        sum += total;
+% endif
     }
 % if spec.used:
     if (largest)
         atomic_max(clhist_found, largest);
+% endif
+% if spec.sums_counts:
+    atomic_add(clhist_found + 1, sum);
 % endif
 % else:
     const uint row = get_local_id(0) / ${spec.columns};

@@ -11,6 +11,7 @@
 <%namespace name="partitioned" file="partitioned.mako"/>
 <%namespace name="hot_bin" file="hot_bin.mako"/>
 <%namespace name="packed" file="packed.mako"/>
+<%namespace name="buckets" file="buckets.mako"/>
 <%
     known = {}  # structured types that have a C name already
 %>
@@ -71,6 +72,9 @@ void clhist_update_bin${s}(const clhist_bin_t bin, const accumulator${s}_t lifte
 % if spec.hot_bin:
 ${hot_bin.accumulate(s)}
 % endif
+% if spec.bucketed:
+${buckets.emptied(s, bins_are_computed)}
+% endif
 void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state.declared})
 {
 % if spec.covered:
@@ -83,7 +87,9 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
     if (bin < clhist_count${s}) {
 % endif
-% if spec.hot_bin:
+% if spec.bucketed:
+${buckets.append(s, bins_are_computed)}
+% elif spec.hot_bin:
         clhist_accumulate(bin, clhist_lift${s}(value), ${state.passed});
 % else:
         clhist_update_bin${s}(bin, clhist_lift${s}(value), ${state.passed});
@@ -159,6 +165,9 @@ ${copies.cells_and_locks()}
 
 ${copies.initialise()}
 
+% if spec.bucketed:
+${buckets.start(spec.outputs[0].suffix)}
+% endif
 % if spec.hot_bin and not state.is_partitioned:
 ${hot_bin.start()}
 % endif
@@ -168,6 +177,9 @@ ${partitioned.walk()}
 ${walk.blocked()}
 % else:
 ${walk.striped()}
+% endif
+% if spec.bucketed:
+${buckets.finish(spec.outputs[0].suffix)}
 % endif
 % if spec.hot_bin:
 ${hot_bin.finish()}

@@ -104,7 +104,7 @@ ${spec.preamble}
 
 % if "CLHIST_IN_PASS" in spec.map:
 ## What an update of private copies asks anyway; elsewhere whether the bin exists.
-#define CLHIST_IN_PASS(bin) (${"CLHIST_BIN(bin) - clhist_first < clhist_count" if spec.unrolled > 1 else "(uint)CLHIST_BIN(bin) < limit"})
+#define CLHIST_IN_PASS(bin) (${"CLHIST_BIN(bin) - clhist_first < clhist_count" if spec.unrolled > 1 or spec.bucketed else "(uint)CLHIST_BIN(bin) < limit"})
 % endif
 % for output in spec.ignored:
 #define EMIT${output.suffix}(bin, value) ((void)(bin), (void)(value))

@@ -12,7 +12,7 @@ from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
 from clhist.hardware.profile import Profile
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
-from clhist.planning.private_rates import GRID, KINDS, cells_name
+from clhist.planning.private_rates import GRID, KINDS, buckets_name, cells_name
 from clhist.planning.times import CELLS
 
 _FEW_ELEMENTS = 1024
@@ -58,14 +58,19 @@ def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
             profile=profile,
         )
         timed = partial(kernel.timed, queue=bench.queue, update="private", copies=profile.hardware_threads)
+        direct = "a copy for each work-item"
         if CELLS not in found:
             found[CELLS] = _filling(bench, profile, timed, inputs[GRID[-1]], values)
-        for cells, bins in inputs.items():
+        ways: list[tuple[str, int, str, dict[str, Any]]] = [
+            (cells_name(kind, cells), cells, direct, {}) for cells in GRID
+        ]
+        ways.append((buckets_name(kind), GRID[-1], f"{direct}, in buckets", {"memory": "partitioned"}))
+        for name, cells, how, choices in ways:
             filling = profile.hardware_threads * cells * operator.bin_bytes / 4 / found[CELLS].value
-            runs = [sum(timed(bins, values, num_bins=cells)[1].values()) * 1e9 for _ in range(bench.runs)]
-            samples = [size / max(run - filling, run / 10) for run in runs]
-            method = f"{size} elements, {cells} uniform bins, a copy for each work-item"
-            found[cells_name(kind, cells)] = Measurement(max(samples), "G/s", spread_of(samples), method)
+            every = [timed(inputs[cells], values, num_bins=cells, **choices)[1].values() for _ in range(bench.runs)]
+            samples = [size / max(run - filling, run / 10) for run in (sum(each) * 1e9 for each in every)]
+            method = f"{size} elements, {cells} uniform bins, {how}"
+            found[name] = Measurement(max(samples), "G/s", spread_of(samples), method)
     return found
 
 

@@ -13,6 +13,7 @@ from clhist.codegen.specs import CombineSpec, PartitionSpec, SweepSpec
 from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
+from clhist.planning.bucketed import BucketedPlan
 from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import (
     FEW_PARTITIONS,
@@ -76,6 +77,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         in_turn=isinstance(plan, PrivatePlan) and plan.may_take_turns,
         covered=_is_covered(plan, source, profile),
         is_dealt=plan.is_dealt,
+        bucketed=isinstance(plan, BucketedPlan),
+        value=source.values[plan.output_indices[0]] if isinstance(plan, BucketedPlan) else None,
     )
 
 
@@ -101,7 +104,7 @@ def _appended(plan: Plan, source: Source, profile: Profile, used: str) -> Combin
 
     None where the caller's macros or options would apply to it, or where it has the types of several operators.
     """
-    is_plain = plan.strategy == "private" and source.suffixes == ("",) and not source.preamble and not source.options
+    is_plain = isinstance(plan, PrivatePlan) and source.suffixes == ("",) and not source.preamble and not source.options
     if order_of(profile) != "blocked" or not is_plain:
         return None
     return CombineSpec(plan.outputs[0].operator, "blocked", used=used)

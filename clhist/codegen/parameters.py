@@ -31,6 +31,12 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
             found.append(Parameter("const ulong", "clhist_lock_mask", _ULONG))
         else:
             found.append(Parameter("const uint", "clhist_lock_mask", _UINT))
+    if spec.bucketed:
+        found.append(Parameter("__global char *", "clhist_waiting", None))
+        found += [
+            Parameter("const uint", f"clhist_{name}", _UINT) for name in ("buckets", "bucket_bits", "bucket_room")
+        ]
+        found += [Parameter("const ulong", f"clhist_waiting_{name}", _ULONG) for name in ("places", "values", "stride")]
     if spec.batch in ("equal", "ragged"):
         found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
     if spec.is_dealt:

@@ -75,6 +75,10 @@ class SweepSpec:
         Whether bins are dealt out among the passes one by one, rather than in ranges of neighbours.
     in_turn : bool
         Whether a work-item may have several copies, to which neighbouring elements go in turn.
+    bucketed : bool
+        Whether pairs wait in buckets, by ranges of bins, until their work-item updates its copy.
+    value : str or None
+        Of bucketed pairs: C expression of the value that all share, None if each has its own.
     covered : bool
         Whether no bin that is emitted can be outside: there is a bin for each value of its narrow type.
     """
@@ -101,6 +105,8 @@ class SweepSpec:
     in_turn: bool = False
     covered: bool = False
     is_dealt: bool = False
+    bucketed: bool = False
+    value: str | None = None
 
     @property
     def update(self) -> str:
@@ -178,6 +184,8 @@ class SweepSpec:
     @property
     def unrolled(self) -> int:
         """Elements of one round of a CPU's loop: several updates are then under way (docs/notebook/performance.md)."""
+        if self.bucketed:
+            return 1  # the loop that empties a bucket is
         is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
         return _ELEMENTS_OF_A_ROUND if is_plain and len(self.map) <= _LONGEST_UNROLLED_MAP else 1
 
@@ -310,3 +318,8 @@ class CombineSpec:
     def has_flag(self) -> bool:
         """Whether copies of whole bins take the place of packed counters that raised their flag."""
         return 0 < self.counter_bits < FLAGLESS_BITS
+
+    @property
+    def sums_counts(self) -> bool:
+        """Whether the sum of all counts is reported, too: it is N unless some element was outside."""
+        return bool(self.used) and self.order == "blocked" and self.operator.name == "count"

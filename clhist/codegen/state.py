@@ -102,6 +102,11 @@ class SweepState:
             found += [("clhist_bin_t *", "clhist_hot_bin")]
             found += [(f"accumulator{output.suffix}_t *", "clhist_hot_value") for output in spec.outputs]
             found += [] if self.is_local else [("uint *", "clhist_votes")]
+        if spec.bucketed:
+            found += [("const uint", f"clhist_bucket_{name}") for name in ("bits", "room")]
+            found += [("__global uint *", "clhist_bucket_ends"), ("__global ushort *", "clhist_bucket_places")]
+            if spec.value is None:
+                found.append((f"__global value{spec.outputs[0].suffix}_t *", "clhist_bucket_values"))
         if self.is_flat:
             found += [(f"const {self.bin_type}", f"clhist_bins_each{output.suffix}") for output in spec.outputs]
         return tuple(found)

@@ -16,6 +16,7 @@ from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
 from clhist.codegen.render import render_partition, render_sort_pairs, render_sweep
 from clhist.codegen.source import Source
 from clhist.codegen.specs import SweepSpec
+from clhist.engine.bucketed import BucketedSweep
 from clhist.engine.caution import warn_of_fewer_copies
 from clhist.engine.packed import PackedSweep
 from clhist.engine.partition import partitioned_sweep
@@ -24,6 +25,7 @@ from clhist.engine.stages import Sweep, sweep_kernel
 from clhist.errors import BuildError, UnsupportedError
 from clhist.hardware.profile import Profile
 from clhist.opencl.device import checked_profile, device_features, device_profile, memory_budget, profile_names
+from clhist.planning.bucketed import BucketedPlan
 from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Output, Plan
@@ -163,6 +165,8 @@ class Builder:
             room = profile.local_memory
             return partitioned_sweep(self.context, plan, spec, options, value=histogram.value, local_memory=room)
         kernel = sweep_kernel(self.context, spec, options)
+        if isinstance(plan, BucketedPlan):
+            return BucketedSweep(plan=plan, spec=spec, kernel=kernel)
         if isinstance(plan, PackedPlan):
             packed = PackedSweep(plan=plan, spec=spec, kernel=kernel)
             if plan.robust is None:

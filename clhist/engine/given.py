@@ -33,7 +33,8 @@ class LargestBin:
     used : str
         C condition that an accumulator `total` meets if and only if its bin got a value.
     argument : str
-        The map's argument that gets it: an array of one uint32, which the call never lowers.
+        The map's argument that gets it, an array of two uint32: the bin, which the call never lowers, and on a CPU, of
+        `operators.count`, what is added to the second: the sum of all counts, modulo 2^32.
     known : int
         A bin that is known to have a value; only larger ones are looked at and reported.
     """

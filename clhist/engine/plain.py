@@ -39,8 +39,8 @@ class PairSpec:
     from_first : bool
         Whether positions begin at the last argument, a scalar called `first`, rather than at 0.
     guarded : {"", "checked", "covered"}
-        Whether there are two further arguments, `limit` and an array of one element, `found`. Of "checked" indices one
-        that is not below `limit` is reported: `found` is then 2^32 - 1. "covered" ones never are.
+        Whether there are two further arguments, `limit` and an array, `found`. Of "checked" indices one
+        that is not below `limit` is reported: `found` is then 2^32 - 1. "covered" ones are not looked at.
     """
 
     operator: Operator

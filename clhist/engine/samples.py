@@ -1,4 +1,4 @@
-"""Some elements of an array, for guesses that the computation itself then checks, and the word where it says so."""
+"""Some elements of an array, for guesses that the computation itself then checks, and the words where it says so."""
 
 from __future__ import annotations
 
@@ -37,49 +37,50 @@ def evenly_spread(x: Array, queue: cl.CommandQueue) -> np.ndarray:
     return found
 
 
-_ZERO = np.zeros(1, np.uint32)
+_ZEROS = np.zeros(2, np.uint32)
 
 
-class Word:
-    """An array of one uint32, 0 at first; it is read when the queue has come to the end."""
+class Words:
+    """An array of two uint32, 0 at first; they are read when the queue has come to the end."""
 
     def __init__(self, queue: cl.CommandQueue, *, on_device: bool) -> None:
-        self.array: Array = cl_array.zeros(queue, 1, np.uint32) if on_device else np.zeros(1, np.uint32)
-        self._queue, self._read = queue, 0
+        self.array: Array = cl_array.zeros(queue, 2, np.uint32) if on_device else _ZEROS.copy()
+        self._queue, self._are_zero = queue, True
 
-    def read(self) -> int:
-        """Return its number, once all is done that writes it."""
-        if not is_device_array(self.array):
-            return int(self.array[0])
-        found = np.empty(1, np.uint32)
-        try:
-            cl.enqueue_copy(self._queue, found, self.array.base_data, wait_for=self.array.events)
-        except cl.Error as error:
-            lost.settle(self._queue, error)
-            raise
-        self._read = int(found[0])
-        return self._read
+    def read(self) -> tuple[int, int]:
+        """Return both, once all is done that writes them."""
+        found = self.array
+        if is_device_array(found):
+            found = np.empty(2, np.uint32)
+            try:
+                cl.enqueue_copy(self._queue, found, self.array.base_data, wait_for=self.array.events)
+            except cl.Error as error:
+                lost.settle(self._queue, error)
+                raise
+        first, second = found.tolist()
+        self._are_zero = first == second == 0
+        return first, second
 
     def clear(self, queue: cl.CommandQueue) -> None:
-        """Set it to 0 again, for use on `queue`."""
-        if self._read:
-            self.array.events[:] = [cl.enqueue_copy(queue, self.array.base_data, _ZERO, is_blocking=False)]
-        self._queue, self._read = queue, 0
+        """Set them to 0 again, for use on `queue`."""
+        if not self._are_zero:
+            self.array.events[:] = [cl.enqueue_copy(queue, self.array.base_data, _ZEROS, is_blocking=False)]
+        self._queue, self._are_zero = queue, True
 
 
 @contextmanager
-def largest_bin(queue: cl.CommandQueue, *, on_device: bool) -> Iterator[Word]:
-    """Give a word for `clhist.engine.given.LargestBin`; of a device it is kept, since to make one takes 150 us."""
+def found_words(queue: cl.CommandQueue, *, on_device: bool) -> Iterator[Words]:
+    """Give words for `clhist.engine.given.LargestBin`; of a device they are kept, since to make them takes 150 us."""
     if not on_device:
-        yield Word(queue, on_device=False)
+        yield Words(queue, on_device=False)
         return
-    kept = _words(queue.context)
-    word = kept.__dict__.pop("word", None) or Word(queue, on_device=True)
-    word.clear(queue)
-    yield word
-    kept.word = word  # and not if anything was raised: it may still be written then
+    kept = _kept(queue.context)
+    words = kept.__dict__.pop("words", None) or Words(queue, on_device=True)
+    words.clear(queue)
+    yield words
+    kept.words = words  # and not if anything was raised: they may still be written then
 
 
 @kept_by_context
-def _words(context: cl.Context) -> threading.local:
+def _kept(context: cl.Context) -> threading.local:
     return threading.local()

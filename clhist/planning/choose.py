@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from clhist.planning.batch import BatchedPlan, FlattenedPlan, batched
+from clhist.planning.bucketed import BucketedPlan, bucketed, is_worth_buckets
 from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import LocalPlan, local_copies, needs_passes
 from clhist.planning.packed import (
@@ -34,6 +35,7 @@ STRATEGIES: dict[str, type[Plan]] = {
     kind.strategy: kind
     for kind in (
         PrivatePlan,
+        BucketedPlan,
         LocalPlan,
         PackedPlan,
         PartitionedPlan,
@@ -97,11 +99,11 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
     if load.num_histograms is not None and choices.memory != "partitioned":
         return batched(load, local_update, global_update)
     if choices.memory == "partitioned":
-        return partitioned(load, local_update)
+        return bucketed(load) if choices.update == "private" else partitioned(load, local_update)
     if choices.memory == "local":
         return _local(load, local_update)
     if choices.update == "private" or (choices.update is None and choices.copies is None and load.on_cpu):
-        return private_copies(load)
+        return _private(load)
     tried = Trace()
     if choices.memory is None:
         free = replace(choices, update=None, locks=None) == FREE and not load.on_cpu
@@ -112,6 +114,15 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
         if fastest is not None:
             tried.extend(step for step in fastest.steps if step.symbol in PREDICTED)
     return after(tried.steps, global_or_sorted(load, global_update))
+
+
+def _private(load: Workload) -> Plan:
+    if load.on_cpu and load.choices == FREE and is_worth_buckets(load):
+        try:
+            return bucketed(load)
+        except MemoryError:
+            pass
+    return private_copies(load)
 
 
 def _local(load: Workload, update: str) -> Plan:

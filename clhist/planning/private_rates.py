@@ -19,9 +19,18 @@ def cells_name(kind: str, cells: int) -> str:
     return f"{kind}, private, {cells} cells"
 
 
+def buckets_name(kind: str) -> str:
+    """Return the name of the rate of `clhist.planning.bucketed`."""
+    return f"{kind}, private, in buckets"
+
+
 def kind_of(counts: bool, bin_bytes: int) -> str:
-    """Return which of `KINDS` accumulators of `bin_bytes` are."""
-    return COUNT if counts else next((f"{size} bytes" for size in (4, 8) if bin_bytes <= size), KINDS[-1])
+    """Return which of `KINDS` accumulators of `bin_bytes` are; `counts` says that no values are read."""
+    return (
+        COUNT
+        if counts and bin_bytes <= 4
+        else next((f"{size} bytes" for size in (4, 8) if bin_bytes <= size), KINDS[-1])
+    )
 
 
 @dataclass(frozen=True)
@@ -36,11 +45,14 @@ class PrivateRates:
         Cells of 4 bytes that the device initialises and combines in a nanosecond.
     cell_bytes : int
         Of a cell.
+    buckets : float
+        Updates in a nanosecond of many cells, by way of buckets; 0 if not known.
     """
 
     updates: tuple[tuple[int, float], ...]
     filling: float
     cell_bytes: int
+    buckets: float = 0.0
 
     @classmethod
     def of(cls, rates: Mapping[str, float], counts: bool, bin_bytes: int) -> PrivateRates | None:
@@ -48,7 +60,8 @@ class PrivateRates:
         kind = kind_of(counts, bin_bytes)
         found = tuple((cells, rates.get(cells_name(kind, cells), 0.0)) for cells in GRID)
         filling = rates.get(CELLS, 0.0)
-        return cls(found, filling, bin_bytes) if filling and all(rate for _, rate in found) else None
+        buckets = rates.get(buckets_name(kind), 0.0)
+        return cls(found, filling, bin_bytes, buckets) if filling and all(rate for _, rate in found) else None
 
     def rate(self, cells: int) -> float:
         """Return the updates in a nanosecond with so many cells, between the measured ones."""

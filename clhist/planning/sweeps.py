@@ -136,8 +136,8 @@ def _forms(histogram: Histogram, size: int) -> Iterator[Operator]:
 
 
 def _joined(first: Plan, second: Plan, problem: Problem, profile: Profile) -> Plan | None:
-    """Return the two as one sweep if that pays; pairs that are sorted or partitioned are those of one histogram."""
-    if not {first.strategy, second.strategy}.isdisjoint(("sort", "partitioned")):
+    """Return the two as one sweep if that pays; sorted, partitioned or bucketed pairs are those of one."""
+    if not {first.strategy, second.strategy}.isdisjoint(("sort", "partitioned", "bucketed")):
         return None
     indices = first.output_indices + second.output_indices
     try:

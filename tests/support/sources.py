@@ -118,11 +118,18 @@ def strategy(call: Call, profile: Profile) -> str:
     """Return in a few letters how a call is computed, with the number of passes where there are several."""
     (plan, *others) = _planned(call, profile)
     assert not others
-    word = f"private {plan.memory}" if plan.update == "private" else _WORDS.get(plan.strategy, plan.memory)
+    is_private = plan.update == "private" and plan.strategy not in _WORDS
+    word = f"private {plan.memory}" if is_private else _WORDS.get(plan.strategy, plan.memory)
     return word if plan.passes == 1 else f"{word} /{plan.passes}"
 
 
-_WORDS = {"sort": "sort", "partitioned": "partitioned", "packed": "packed", "flattened": "flat global"}
+_WORDS = {
+    "sort": "sort",
+    "partitioned": "partitioned",
+    "bucketed": "bucketed",
+    "packed": "packed",
+    "flattened": "flat global",
+}
 
 
 def _declared(call: Call) -> str:

@@ -71,6 +71,7 @@ def private() -> dict[str, tuple[str, Call]]:
 
 
 PARTITIONED = {"memory": "partitioned"}
+BUCKETED = {**PARTITIONED, "update": "private"}
 STRATEGIES = {
     "private": private(),
     "local": shared("local"),
@@ -98,6 +99,10 @@ STRATEGIES = {
             "amd",
             Call(WIDE, "EMIT(x[i], c)", more="const long c", bins=50_000, choices=PARTITIONED),
         ),
+    },
+    "bucketed": {
+        "cpu, counts": ("cpu", Call(COUNTS, bins=100_000, choices=BUCKETED)),
+        "cpu, argmax int64": ("cpu", Call(ARGMAX, FIRST, bins=100_000, choices=BUCKETED)),
     },
     "sort": {
         "nvidia, add float32": ("nvidia", Call(SUM, WEIGHT, choices={"update": "sort"})),
@@ -167,7 +172,7 @@ def test_sources_of_combining(update_golden):
 
 def test_the_sources_of_strategies_are_theirs():
     """Each file has what its name says, so that none of its calls has quietly become another strategy."""
-    for name in ("packed", "partitioned", "sort", "private", "local", "global"):
+    for name in ("packed", "partitioned", "bucketed", "sort", "private", "local", "global"):
         for vendor, call in STRATEGIES[name].values():
             assert name in strategy(call, device(vendor)), (name, vendor, call)
     assert "flat" in strategy(STRATEGIES["batches"]["nvidia, flattened"][1], device("nvidia"))
