@@ -273,20 +273,20 @@ class Accumulator:
         self._has_positions = position is not None
 
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
-        """Return the arguments of `add`, checked; `position` is that of the first element if it is not the next."""
+        """Return what `add` gets, checked, for elements from `position` on; another thread may `feed` meanwhile."""
         self._check_device()
-        self._position = self._position if position is None else position
+        position = self._position if position is None else position
         if self._engine is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
-            return self._pairs(*args)
+            return self._pairs(*args, position)
         given, first, arguments = list(args), self._first, self._engine.arguments
         if first is not None:
             if len(args) != len(arguments) - 1:
                 names = ", ".join(a.name for a in arguments if a != first)
                 raise TypeError(f"add: expected {len(arguments) - 1} arguments ({names}), got {len(args)}")
             given.insert(arguments.index(first), 0)
-        return self._chunks.check(self._engine, given, size, first, self._position)
+        return self._chunks.check(self._engine, given, size, first, position)
 
     def feed(self, piece: Piece) -> None:
         """Add what `piece` returned, here or in an accumulator of the same arguments on another device."""
@@ -307,7 +307,7 @@ class Accumulator:
         check_process()
         lost.check_queue(self.queue)
 
-    def _pairs(self, indices: Any, values: Any) -> Piece:
+    def _pairs(self, indices: Any, values: Any, position: int) -> Piece:
         """Return (index, value) pairs, checked."""
         of_indices, of_values = mask_of(indices), mask_of_values(values)
         indices = as_indices(indices)
@@ -321,12 +321,12 @@ class Accumulator:
         spec = pair_spec(self._forms[0], indices, values, 1, self.queue.device, with_position)
         engine = pair_engine(self.queue.context, replace(spec, from_first=with_position))
         given = list(arguments_of(spec, indices, values, 0))
-        if with_position and self._position + indices.size - 1 > np.iinfo(spec.operator.dtype["index"]).max:
-            last = self._position + indices.size - 1
+        if with_position and position + indices.size - 1 > np.iinfo(spec.operator.dtype["index"]).max:
+            last = position + indices.size - 1
             raise ValueError(f"indices: the position {last} does not fit {spec.operator.dtype['index']} of the index")
         first = engine.arguments[-1] if with_position else None
         given += [0] if with_position else []
-        return self._chunks.check(engine, given, indices.size, first, self._position)
+        return self._chunks.check(engine, given, indices.size, first, position)
 
     def _continue(self, engine: Engine, given: Mapping[str, Any], size: int) -> list[cl.Event]:
         """Enqueue the histogram of one chunk, combined with what there is."""
