@@ -99,7 +99,7 @@ def uses_position(elementwise: Collection[Argument], code: str, preamble: str = 
 def read_ahead(code: str, streamed: Collection[Argument]) -> str:
     """Return the map `code` with the elements of `streamed` arrays as variables, loaded before."""
     for argument in streamed:
-        code = re.sub(_element(argument), f"clhist_{argument.name}", code)
+        code = re.sub(_element(argument), f"clhist_element_{argument.name}", code)
     return code
 
 

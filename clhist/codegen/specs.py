@@ -167,7 +167,7 @@ class SweepSpec:
     def map_parameters(self) -> list[str]:
         """Return the parameters of the map function: a streamed array passes one element."""
         streamed = self.streamed
-        return [f"const {a.c_type} clhist_{a.name}" if a in streamed else a.parameter for a in self.arguments]
+        return [f"const {a.c_type} clhist_element_{a.name}" if a in streamed else a.parameter for a in self.arguments]
 
     def map_arguments(self, element: Callable[[Argument], str]) -> list[str]:
         """Return the arguments of a call of it; `element` gives the C of a streamed array's element."""

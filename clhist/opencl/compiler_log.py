@@ -66,8 +66,8 @@ def _user_line(lines: list[str], number: int, column: int) -> tuple[str, str, in
         return "before the kernel (is a brace or a semicolon missing in your C?)", *_stripped(text, column)
     if part is None:
         return "preamble", *_stripped(text, column)
-    if part == "map":  # x[i] is rendered as clhist_x
-        before, after = (re.sub(r"\bclhist_(\w+)\b", r"\1[i]", side) for side in (text[:column], text[column:]))
+    if part == "map":  # x[i] is rendered as clhist_element_x
+        before, after = (re.sub(r"\bclhist_element_(\w+)\b", r"\1[i]", side) for side in (text[:column], text[column:]))
         line, place = _stripped(before + after, len(before))
         return f"map, line {number - header - 1}", line.removesuffix(";"), place
     inner = re.sub(r"^\s*return |;\s*$", lambda match: " " * len(match[0]), text)

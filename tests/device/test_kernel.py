@@ -68,6 +68,9 @@ def test_names_of_arguments_are_the_callers(profile):
         "tile",
         "lane",
         "mine",
+        "first",
+        "count",
+        "cells0",
     ]
     numbers = np.arange(1, len(names) + 1)
     scalars = kernel_of(

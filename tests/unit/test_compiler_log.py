@@ -16,10 +16,10 @@ part0_t clhist_combine0(const part0_t a, const part0_t b)
 {
     return a +* b;
 }
-void clhist_map(const float clhist_weight, __global const float *x, const int i)
+void clhist_map(const float clhist_element_weight, __global const float *x, const int i)
 {
     int bin = x[i + 1];
-  EMIT(bin, clhist_weight * clhist_weight * scale);
+  EMIT(bin, clhist_element_weight * clhist_element_weight * scale);
 }
 value_t clhist_finish(const accumulator_t a)
 {
@@ -40,7 +40,7 @@ EMITS = "EMIT(bin, weight[i] * weight[i] * scale)"
         (6, 16, ["lift: oh", "    v * none", "        ^"]),
         (10, 15, ["combine: oh", "    a +* b", "       ^"]),
         (14, 15, ["map, line 1: oh", "    int bin = x[i + 1]", "              ^"]),
-        (15, 45, ["map, line 2: oh", f"    {EMITS}", " " * 38 + "^"]),
+        (15, 61, ["map, line 2: oh", f"    {EMITS}", " " * 38 + "^"]),
         (15, 13, ["map, line 2: oh", f"    {EMITS}", " " * 14 + "^"]),
         (19, 13, ["finish: oh", "    a.none", "     ^"]),
         (23, 5, ["generated code: oh", "    clhist_none(n);", "    ^"]),
