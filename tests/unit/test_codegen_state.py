@@ -117,7 +117,8 @@ def test_layouts_of_a_batch(batch, tasks, flat, partitioned):
 def test_calls_of_the_map():
     of = state(output(COUNTS, "cas"))
     assert of.map_parameters == (
-        "const int clhist_element_x, const short clhist_element_y, const float scale, __global int *z, const clhist_index_t i"
+        "const int clhist_element_x, const short clhist_element_y, const float scale, __global int *z, "
+        "const clhist_index_t i"
     )
     assert of.next_element == "x[i], y[i], scale, z, i"
     assert of.map_arguments(lambda a: f"clhist_{a.name}_2", "at + 2") == "clhist_x_2, clhist_y_2, scale, z, at + 2"
