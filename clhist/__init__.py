@@ -3,7 +3,9 @@
 ``dest[i] = dest[i] ⊕ v`` over a stream of (bin, value) pairs, for any associative and commutative ⊕.
 """
 
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 if not (Path(__file__).parent / "kernels_cl").is_dir():
     # In a checkout, which hides what is installed, the other parts of the package lie beside this folder.
@@ -36,6 +38,15 @@ from clhist.planning.sweeps import plan, plan_sweeps
 from clhist.race_factor import RaceFactor
 from clhist.reduce import reduce_by_index
 from clhist.spec import Spec
+
+_EXTRAS = ("dask", "flox", "hist")  # which need other libraries, and are imported when used
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _EXTRAS:
+        return import_module(f"clhist.{name}")
+    raise AttributeError(f"module 'clhist' has no attribute {name!r}")
+
 
 __all__ = [
     "Accumulator",

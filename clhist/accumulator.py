@@ -279,7 +279,7 @@ class Accumulator:
         if self._engine is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
-            return self._pairs(*args, position)
+            return self._pairs(args[0], args[1], position)
         given, first, arguments = list(args), self._first, self._engine.arguments
         if first is not None:
             if len(args) != len(arguments) - 1:

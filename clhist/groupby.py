@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from clhist.codegen.arguments import integer
 from clhist.engine.lazy import is_lazy, lazily
 from clhist.engine.plain import as_array, native
-from clhist.grouping.keys import number_of_groups, numbered
+from clhist.grouping.keys import has_missing, number_of_groups, numbered
 from clhist.grouping.median import group_medians
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.statistics import Column, Numbers, column_of
@@ -21,6 +21,7 @@ from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.opencl.arrays import Array, check_context, empty, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.typing import DeviceArray, HostArray
 
@@ -64,6 +65,7 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
     >>> pandas.DataFrame(found["x"], index=groups.keys)                                     # doctest: +SKIP
     """
     check_process()
+    check_unmasked("keys", keys)
     if is_lazy(keys):
         return lazily("group_by", keys, num_groups, refused={"queue": queue})
     if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
@@ -71,6 +73,8 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
     labels = None
     if hasattr(keys, "codes") and hasattr(keys, "categories"):
         keys, labels = np.asarray(keys.codes), keys.categories
+    elif has_missing(keys):
+        keys, labels = keys.factorize(sort=True)  # pandas knows which are
     else:
         keys = as_array("keys", keys)
         if is_device_array(keys):
@@ -339,6 +343,7 @@ class GroupBy(Generic[A]):
 
     def _array(self, name: str, x: Any) -> Array:
         """Return an array of the caller's, checked."""
+        check_unmasked(name, x)
         array = as_array(name, x)
         if is_device_array(array) != self._on_device:
             kinds = ("PyOpenCL", "NumPy") if self._on_device else ("NumPy", "PyOpenCL")

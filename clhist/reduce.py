@@ -34,7 +34,7 @@ from clhist.opencl.arrays import Array, common_kind, is_array, is_device_array
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import supported_dtype
-from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
+from clhist.operators.names import COUNT, PAIRS, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 from clhist.planning.problem import CHOICES
@@ -353,6 +353,9 @@ def _operator_of_values(op: Operator | np.ufunc | str, values: Any) -> Operator:
     """Return the operator where there is no `dest` to say on which dtype."""
     if isinstance(op, Operator):
         return op
+    if op in PAIRS and isinstance(values, tuple) and len(values) == 2:
+        dtype, index = (as_array("values", array).dtype for array in values)
+        return operator_on_values(op, dtype, index=index)
     dtype = values.dtype if is_array(values) else np.asarray(values).dtype
     return operator_on_values(op, dtype)
 

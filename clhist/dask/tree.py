@@ -51,6 +51,15 @@ def blocks_of(**collections: Any) -> Blocks:
         If there is no collection, or they do not fit; they are named.
     """
     given = dict(collections)
+    lazy = next(((name, value) for name, value in given.items() if isinstance(value, da.Array)), None)
+    for name, value in given.items():
+        if _delayed(value) is None and np.ndim(value) > 0:  # NumPy's, which are cut as the others are
+            plain = np.asarray(value)
+            if lazy is None:
+                raise TypeError(f"{name}: expected a Dask collection as the others are, got an array of {plain.dtype}")
+            if not _same_shape(lazy[1].shape, plain.shape):
+                raise ValueError(f"{name}: expected shape {lazy[1].shape} as of {lazy[0]}, got {plain.shape}")
+            given[name] = da.from_array(plain, chunks=plain.shape)
     arrays = {name: value for name, value in given.items() if isinstance(value, da.Array)}
     if len(arrays) > 1:
         first, (shape, *others) = next(iter(arrays)), [array.shape for array in arrays.values()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
@@ -12,6 +14,11 @@ from clhist.opencl.arrays import Array, is_device_array
 # the numbers of groups, each of which has a place in every result.
 _MOST_UNASKED = 1 << 24
 _SPARSE = 16
+
+
+def has_missing(keys: Any) -> bool:
+    """Whether `keys` are of pandas, and some of them None or NA, which NumPy cannot sort."""
+    return hasattr(keys, "factorize") and not hasattr(keys, "levels") and bool(np.any(keys.isna()))
 
 
 def numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -67,6 +67,8 @@ def fill(
     Bins are boost-histogram's for each number, counts are exact, and sums are float64. boost-histogram itself takes
     small NumPy arrays, axes of numbers that grow, and fractions as weights of integer storages.
     """
+    if not isinstance(h, BoostHistogram):
+        raise TypeError(f"h: expected a boost_histogram.Histogram, got {type(h).__name__}; the histogram comes first")
     rest = positions(h, args, named)
     if rest is None:
         return type(h).fill(h, *args, weight=weight, sample=sample, threads=threads, **named)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 _NOISE = ("(options:", "Build on ", "clBuildProgram failed", "Compilation started", "Compilation failed")
 # clang names the source as the runtime likes: "3:52:20: error:", "<kernel>:52:20: error:", "error: /tmp/x:52:20:".
 _CLANG = re.compile(r"(?:^|[\s:>])(?P<line>\d+):(?P<column>\d+):\s*(?:(?:fatal )?error:\s*)(?P<says>.+)$")
-_POCL = re.compile(r"error:\s*\S*?:(?P<line>\d+):(?P<column>\d+):\s*(?P<says>.+)$")
+_POCL = re.compile(r"error:\s*\S*?:(?P<line>\d+):(?P<column>\d+)(?: <Spelling=[^>]*>)?:\s*(?P<says>.+)$")
 _FUNCTION = re.compile(r"[A-Za-z_][^;={}]*?\b(?P<name>[A-Za-z_]\w*)\s*\([^;]*$")
 _PARTS = {"map": "map", "lift": "lift", "combine": "combine", "finish": "finish"}
 

@@ -27,7 +27,7 @@ _REAL: dict[str, Callable[[DTypeLike], Operator]] = {
     "var": operators.variance,
     "std": operators.standard_deviation,
 }
-_PAIRS: dict[str, Callable[..., Operator]] = {
+PAIRS: dict[str, Callable[..., Operator]] = {
     "argmin": operators.argmin,
     "argmax": operators.argmax,
     "first": operators.first,
@@ -35,7 +35,7 @@ _PAIRS: dict[str, Callable[..., Operator]] = {
 }
 COUNT = "count"
 
-NAMES = (*_PER_FIELD, *_REAL, *_PAIRS, COUNT)
+NAMES = (*_PER_FIELD, *_REAL, *PAIRS, COUNT)
 
 
 def operator_on_bins(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
@@ -60,10 +60,10 @@ def operator_on_bins(op: object, dtype: DTypeLike, argument: str = "op") -> Oper
         return _unnamed(op, dtype, argument)
     found = supported_dtype(dtype)
     try:
-        if op in _PAIRS:
+        if op in PAIRS:
             if found.names != ("value", "index"):
                 raise TypeError(f"expected bins with the fields value and index for {op!r}, got {found}")
-            return operators.as_operator(_PAIRS[op](found["value"], found["index"]), found)
+            return operators.as_operator(PAIRS[op](found["value"], found["index"]), found)
         if found.names is not None and op in _PER_FIELD:
             return operators.product({field: _PER_FIELD[op](found[field]) for field in found.names}, found)
         return operators.add(found) if op == COUNT else (_PER_FIELD | _REAL)[op](found)
@@ -71,20 +71,20 @@ def operator_on_bins(op: object, dtype: DTypeLike, argument: str = "op") -> Oper
         raise TypeError(f"{argument}: {error}") from error
 
 
-def operator_on_values(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
+def operator_on_values(op: object, dtype: DTypeLike, argument: str = "op", index: DTypeLike = np.int32) -> Operator:
     """Return the operator that `op` stands for where values of `dtype` are given, and no bins.
 
     Integers have their ``"mean"``, ``"var"`` and ``"std"`` in float64; ``"count"`` is an int64; ``"argmax"`` and the
-    like are on pairs of a value and an int32 index. All else is as in `operator_on_bins`.
+    like are on pairs of a value and an index of type `index`. All else is as in `operator_on_bins`.
     """
     if not isinstance(op, str) or op not in NAMES:
         return _unnamed(op, dtype, argument)
     if op == COUNT:
         return operators.count(np.int64)
     found = supported_dtype(dtype)
-    if op in _PAIRS:
+    if op in PAIRS:
         try:
-            return _PAIRS[op](found)
+            return PAIRS[op](found, index)
         except TypeError as error:
             raise TypeError(f"{argument}: {error}") from error
     return operator_on_bins(op, np.float64 if op in _REAL and found.kind in "biu" else found, argument)

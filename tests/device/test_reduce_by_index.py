@@ -255,3 +255,13 @@ def test_dest_is_combined_without_elements_too(update):
     nothing, dest = np.zeros(0, np.int32), np.array([0.5, 5.0, 1.0])
     result = reduce_by_index(dest, operator, nothing, np.zeros(0), update=update)
     np.testing.assert_array_equal(result, [0.5, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_argmax_of_indices_of_ones_own(dtype):
+    x, own = np.array([1, 3, 2], np.float32), np.array([5, 6, 7], dtype)
+    own[1] = np.iinfo(dtype).max
+    found = reduce_by_index(2, "argmax", [0, 0, 1], (x, own))
+    assert found.dtype["value"] == np.float32
+    assert found["index"].dtype == dtype
+    assert found.tolist() == [(3, np.iinfo(dtype).max), (2, 7)]

@@ -193,6 +193,17 @@ def test_a_spec_of_ones_own(arrays, lazy):
     same(found["top"]["index"], [each[arrays[1][each].argmax()] for each in where])
 
 
+def test_arrays_of_numpy_beside_collections():
+    k, w = np.array([0, 1, 2, 0, 1]), np.array([1.0, 10.0, 5.0, 7.0, 2.0])
+    blocks = da.from_array(k, chunks=2)
+    np.testing.assert_array_equal(clhist.bincount(blocks, weights=w, minlength=3), [8, 12, 5])
+    np.testing.assert_array_equal(clhist.reduce_by_index(3, np.maximum, blocks, w), [7, 10, 5])
+    counts, _, _ = clhist.histogram2d(blocks, w, bins=(3, 2), range=((0, 3), (0, 11)))
+    np.testing.assert_array_equal(counts, np.histogram2d(k, w, bins=(3, 2), range=((0, 3), (0, 11)))[0])
+    with pytest.raises(ValueError, match=r"^weights: expected shape \(5,\) as of x, got \(2,\)"):
+        clhist.bincount(blocks, weights=w[:2], minlength=3)
+
+
 def test_bad_input(arrays, lazy):
     dx, dw, df = lazy
     unknown = dx[dx > 3]

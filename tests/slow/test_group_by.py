@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
@@ -147,6 +148,22 @@ def test_variances_do_not_cancel():
     check(clhist.group_by(keys).var(x), keys, x, "var", groups=10, rtol=1e-9)
     x = np.where(keys < 5, 0.1, np.inf)
     np.testing.assert_array_equal(clhist.group_by(keys).std(x), [0.0] * 5 + [np.nan] * 5)
+
+
+@pytest.mark.parametrize("dtype", [object, "string", "category"])
+def test_keys_of_pandas_that_are_missing(dtype):
+    keys = pandas.Series(["b", "a", None, "b"], dtype=dtype)
+    groups = clhist.group_by(keys)
+    assert list(groups.keys) == ["a", "b"]
+    assert groups.sum(np.array([1.0, 2.0, 4.0, 8.0])).tolist() == [2, 9]
+
+
+def test_masked_arrays_are_refused():
+    masked = np.ma.masked_equal([1.0, 99.0, 4.0], 99.0)
+    with pytest.raises(ValueError, match=r"^x: expected an array without masked elements"):
+        clhist.group_by([0, 0, 1]).agg(x=(masked, "sum"))
+    with pytest.raises(ValueError, match=r"^keys: expected an array without masked elements"):
+        clhist.group_by(np.ma.masked_equal([0, 1, 1], 0))
 
 
 @pytest.mark.parametrize("sizes", [[1] * 9, [2] * 9, [0, 1, 2, 3, 4, 5, 1000]])
