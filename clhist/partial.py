@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pyopencl as cl
@@ -128,8 +129,8 @@ class Partial:
             with np.load(file, allow_pickle=False) as archive:
                 described = json.loads(str(archive["description"]))
                 found = [archive[f"accumulators{k}"] for k in range(len(archive.files) - 1)]
-        except (KeyError, ValueError, EOFError) as error:
-            raise ValueError(f"{file}: expected what clhist.Partial.save wrote: {error}") from error
+        except (KeyError, ValueError, EOFError, BadZipFile) as error:
+            raise ValueError(f"{file}: expected what clhist.Partial.save wrote") from error
         if described.get("format") != FORMAT:
             raise ValueError(
                 f"{file}: expected format {FORMAT} of partial results, got {described.get('format')} "
@@ -147,6 +148,9 @@ class Partial:
                     f"{file}: expected accumulators{label} of {operator}, got those of {each['operator']}, "
                     f"written by clhist {described.get('clhist')}"
                 )
+            if array.dtype != operator.accumulator:
+                expected = f"accumulators{label} of {operator.accumulator}"
+                raise ValueError(f"{file}: expected {expected}, got {array.dtype}: it was not written by clhist")
             arrays.append(np.require(array.astype(operator.accumulator, copy=False), requirements=["C", "W"]))
         positions = described["positions"]
         ranges = None if positions is None else tuple((int(low), int(high)) for low, high in positions)
@@ -195,6 +199,8 @@ def merge(partials: Iterable[Partial]) -> Partial:
     Operations that NumPy has are done on the host, others on the default device. Which partial results are merged in
     which order changes nothing but the rounding of floats.
     """
+    if isinstance(partials, Partial):
+        raise TypeError("partials: expected an iterable of Partial, got a single one")
     whole, owned = None, False
     for k, partial in enumerate(partials):
         if not isinstance(partial, Partial):

@@ -45,7 +45,7 @@ class Seen:
 
     def is_still(self, value: Any) -> bool:
         """Whether `value` is the array, unchanged but for its content."""
-        return self.reference() is value and self.is_same(value)
+        return value is not None and self.reference() is value and self.is_same(value)
 
     def is_same(self, array: Array) -> bool:
         """Whether the array, which it is, has not changed but for its content."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import pyopencl as cl
@@ -96,14 +96,14 @@ class Pool(Generic[P, R]):
         """
         self._closed = self._ended = False
         self._error, self._unfinished, failed = None, 0, len(self.failed)
+        wrong: list[Exception] = []  # what the iterable raised
         self._ready.clear()
         threads = [threading.Thread(target=self._work, args=(worker,), daemon=True) for worker in self.alive]
         for thread in threads:
             thread.start()
         try:
-            for piece in pieces:
+            for piece in self._checked(pieces, wrong):
                 with self._changed:
-                    self._check(piece)
                     self._unfinished += 1
                     self._ready.append(piece)
                     self._changed.notify_all()
@@ -113,7 +113,7 @@ class Pool(Generic[P, R]):
                 self._closed = True
                 self._changed.notify_all()
                 self._wait(lambda: self._unfinished == 0)
-        except BaseException as error:  # of the iterable, or Ctrl-C: what waits is left out, what was begun is finished
+        except BaseException as error:  # of a piece, or Ctrl-C: what waits is left out, what was begun is finished
             with self._changed:
                 self._unfinished -= len(self._ready)
                 self._ready.clear()
@@ -129,6 +129,23 @@ class Pool(Generic[P, R]):
             others = f"{len(self.alive)} other device{'s' * (len(self.alive) != 1)}"
             text = f"{worker.name} failed and is not used any more; {others} did its work: {reason}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
+        if wrong:
+            raise wrong[0]
+
+    def _checked(self, pieces: Iterable[P], wrong: list[Exception]) -> Iterator[P]:
+        """Yield pieces that some worker takes, until the iterable raises or one is wrong; note that in `wrong`."""
+        iterator = iter(pieces)
+        while True:
+            try:
+                piece = next(iterator)
+                with self._changed:
+                    self._check(piece)
+            except StopIteration:
+                return
+            except Exception as error:
+                wrong.append(error)
+                return
+            yield piece
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         """Wait in the thread that runs the pool, which Ctrl-C can end."""

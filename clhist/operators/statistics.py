@@ -70,6 +70,7 @@ def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float6
         raise ValueError(f"ddof: expected a non-negative integer, got {ddof!r}")
     held = np.dtype([("number", np.uint64), ("mean", real_dtype), ("deviations", real_dtype)], align=True)
     real, function = c_name(real_dtype), f"combine_variances_{real_dtype.name}"
+    nan = literal(np.nan, real_dtype)
     return Operator(
         found,
         f"{function}(a, b)",
@@ -77,7 +78,8 @@ def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float6
         "variance",
         accumulator=held,
         lift="(accumulator_t){1, v, 0}",
-        finish=f"a.number > {ddof} ? a.deviations / (a.number - {ddof}) : {literal(np.nan, real_dtype)}",
+        # A mean that is infinite has no deviations, whatever those are that came before it.
+        finish=f"a.number > {ddof} && !isinf(a.mean) ? a.deviations / (a.number - {ddof}) : {nan}",
         preamble=f"""accumulator_t {function}(const accumulator_t a, const accumulator_t b)
 {{
     const ulong number = a.number + b.number;

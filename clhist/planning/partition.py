@@ -80,9 +80,10 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
     if 2 * size + RANGE_BYTES > load.local_memory(update):
         return ValueError(f"memory: 'partitioned' needs local memory for 2 bins of {size:g} bytes")
     if partition_count(load, update) > work_items(load):
+        hint = "; update='private' makes as many as it takes" if load.profile.kind == "cpu" else ""
         return ValueError(
             f"memory: 'partitioned' makes at most {work_items(load)} partitions, "
-            f"{load.num_bins} bins need {partition_count(load, update)}"
+            f"{load.num_bins} bins need {partition_count(load, update)}{hint}"
         )
     if least_tile_bytes(load, update) > load.profile.local_memory:
         return ValueError(

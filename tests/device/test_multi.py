@@ -99,6 +99,24 @@ def test_the_last_device_raises_and_what_was_finished_stays(queues, pairs, share
         accumulator.add(indices, values)
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_came_before_an_iterable_raises_stays(number, queues, pairs):
+    indices, values, expected = pairs
+
+    def chunks():
+        for _ in range(3):
+            yield indices, values
+        raise OSError("disk")
+
+    accumulator = MultiAccumulator(SUM, 40, queues=queues[:number], chunk_bytes=4096)
+    with pytest.raises(OSError, match="disk"):
+        accumulator.extend(chunks())
+    with pytest.raises(TypeError, match=r"^indices"):
+        accumulator.extend([(indices, values), (indices.astype(float), values), (indices, values)])
+    assert accumulator.size == 4 * 30_001
+    np.testing.assert_array_equal(accumulator.result(), 4 * expected, strict=True)
+
+
 def test_device_arrays_go_where_they_are(queues, pairs, shares):
     indices, values, expected = pairs
     accumulator = MultiAccumulator(SUM, 40, queues=queues)

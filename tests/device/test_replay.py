@@ -181,3 +181,16 @@ def test_structs_as_arguments(queue, rng):
     for _ in range(3):
         np.testing.assert_array_equal(bound().get(), 7 * counts_of(x + 3, BINS + 3))
         np.testing.assert_array_equal(kernel(data, value, num_bins=BINS + 3).get(), 7 * counts_of(x + 3, BINS + 3))
+
+
+@pytest.mark.parametrize("with_dest", [False, True])
+def test_arrays_of_the_call_before_may_be_gone(with_dest, queue):
+    add = operators.add(np.int32)
+    kernel = HistogramKernel(queue.context, add, arguments="const int *b", map="EMIT(b[i], 1)")
+    b = cl_array.to_device(queue, np.array([0, 1, 1, 3], np.int32))
+    for _ in range(3):
+        gone = cl_array.zeros(queue, 4, kernel.operator.dtype)
+        found = kernel(b, num_bins=4, **({"dest": gone} if with_dest else {"out": gone}))
+        assert found.get().tolist() == [1, 2, 0, 1]
+        del gone, found
+        assert kernel(b, num_bins=4).get().tolist() == [1, 2, 0, 1]

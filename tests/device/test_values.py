@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from covering import mostly_slow
 
+import clhist
 from clhist import operators
 from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.cases import neutral_of, pair_kernel, random_values
@@ -106,3 +107,10 @@ def test_truth_of_numbers(ufunc, dtype, gpu_like, rng):
     kernel = pair_kernel(operators.as_operator(ufunc, dtype), gpu_like)
     expected = [ufunc.reduce(np.array(group, dtype)) for group in groups_of(bins, values, 900)]
     np.testing.assert_array_equal(kernel(bins, values, num_bins=900), np.array(expected, dtype), strict=True)
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3, np.inf], [-np.inf, 1, 2, 3], [1, np.inf, np.inf], [np.inf, -np.inf]])
+def test_variances_of_infinities_are_nan(values):
+    given = np.array(values)
+    for op in ("var", "std"):
+        assert np.isnan(clhist.reduce_by_index(1, op, np.zeros(len(given), int), given)).all()
