@@ -252,7 +252,7 @@ def neutral_arrays(outputs: Outputs, shapes: Sequence[tuple[int, ...]]) -> tuple
 def fingerprint(operator: Operator) -> str:
     """Return what tells operators apart in files."""
     parts = [str(_layout(operator.dtype)), operator.combine, str(_layout(operator.accumulator)), operator.lift]
-    parts += [operator.finish, operator.preamble, np.asarray(operator.neutral, operator.accumulator).tobytes().hex()]
+    parts += [operator.finish, operator.preamble, repr(np.asarray(operator.neutral, operator.accumulator).tolist())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

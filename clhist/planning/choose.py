@@ -132,7 +132,10 @@ def _local(load: Workload, update: str) -> Plan:
         return packed_counters(load, update, forced)
     fitting = (bits for bits in WIDTHS if may_pack(load, update, bits) and packed_passes(load, bits) == 1)
     if needs_passes(load) and (bits := next(fitting, None)):
-        return packed_counters(load, update, bits)
+        try:
+            return packed_counters(load, update, bits)
+        except MemoryError:  # the budget has room for whole counters, but not for both
+            pass
     return local_copies(load, update)
 
 

@@ -76,7 +76,7 @@ class PackedPlan(Plan):
     @property
     def records(self) -> int:
         """Whole counters of what is beyond the packed ones, the flag being the last."""
-        return (self.num_bins + 15) // 8 * 8
+        return records_of(self.num_bins)
 
     @property
     def global_copies(self) -> int:
@@ -164,6 +164,7 @@ def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
     groups = groups_side_by_side(load, passes, groups)
     if passes > 1:
         trace.step("groups", groups, "", "of each pass, passes side by side")
+    behind = beside_counters(load, bits, groups)
     plan = make_plan(
         PackedPlan,
         load,
@@ -176,9 +177,30 @@ def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
         groups=groups,
         sharers=group,
         counter_bits=bits,
-        robust=robust_plan(load, update) if bits < FLAGLESS_BITS else None,
+        robust=robust_plan(behind, update) if bits < FLAGLESS_BITS else None,
     )
     return replace(plan, bins_per_pass=chunk, pass_order=SIDE_BY_SIDE if passes > 1 else plan.pass_order)
+
+
+def beside_counters(load: Workload, bits: int, groups: int) -> Workload:
+    """Return what may use the memory that packed counters of so many work-groups leave of the budget.
+
+    Raises
+    ------
+    MemoryError
+        If there is none.
+    """
+    if load.memory_budget is None:
+        return load
+    size = WORD_BITS // 8 * (records_of(load.num_bins) + groups * ceil(load.num_bins * bits / WORD_BITS))
+    if size >= load.memory_budget:
+        raise MemoryError(f"memory_budget: packed counters take {size} bytes, got {load.memory_budget} bytes")
+    return replace(load, memory_budget=load.memory_budget - size)
+
+
+def records_of(num_bins: int) -> int:
+    """Return the number of whole counters of what is beyond the packed ones, the flag being the last."""
+    return (num_bins + 15) // 8 * 8
 
 
 def robust_plan(load: Workload, update: str) -> Plan:
