@@ -83,7 +83,7 @@ NUMBER = Number()
     "dtypes",
     multiple=True,
     metavar="DTYPE",
-    help="Type of the values of --op. Repeat for several histograms. [default: int32]",
+    help="Type of the values of --op. Repeat for several histograms. [default: int32, or float32 where it must be]",
 )
 @click.option(
     "--update",
@@ -271,12 +271,22 @@ def _histograms(
 ) -> tuple[Histogram, ...]:
     """Return what a call with these operators asks for."""
     number = len(num_bins)
-    names, kinds = _each("--op", ops, number), _each("--dtype", dtypes or ("int32",), number)
+    names = _each("--op", ops, number)
+    kinds = _each("--dtype", dtypes, number) if dtypes else [_own_dtype(name) for name in names]
     suffixes = [f"{k}" if number > 1 else "" for k in range(number)]
     return tuple(
         Histogram(_operator(name, dtype), bins, suffix, 1, "1" if counts or name == "count" else None)
         for name, dtype, bins, suffix in zip(names, kinds, num_bins, suffixes, strict=True)
     )
+
+
+def _own_dtype(name: str) -> str:
+    """Return int32, or float32 for what integers do not have, such as means."""
+    try:
+        _operator(name, "int32")
+    except click.BadParameter:
+        return "float32"
+    return "int32"
 
 
 def _operator(name: str, dtype: str) -> Operator:
