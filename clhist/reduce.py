@@ -353,7 +353,7 @@ def _operator_of_values(op: Operator | np.ufunc | str, values: Any) -> Operator:
     """Return the operator where there is no `dest` to say on which dtype."""
     if isinstance(op, Operator):
         return op
-    if op in PAIRS and isinstance(values, tuple) and len(values) == 2:
+    if isinstance(op, str) and op in PAIRS and isinstance(values, tuple) and len(values) == 2:
         dtype, index = (as_array("values", array).dtype for array in values)
         return operator_on_values(op, dtype, index=index)
     dtype = values.dtype if is_array(values) else np.asarray(values).dtype
