@@ -73,8 +73,9 @@ def _grouped(
 def _on_device(name: str) -> Any:
     """Return flox's own aggregation, whose blocks are reduced by the device and combined as flox does."""
     found: Any = deepcopy(AGGREGATIONS[name])
-    found.numpy = tuple(partial(_grouped, each) if each in _STATISTICS else each for each in found.numpy)
-    found.chunk = tuple(partial(_grouped, each) if each in _STATISTICS else each for each in found.chunk)
+    for stage in ("numpy", "chunk"):
+        names = getattr(found, stage)
+        setattr(found, stage, tuple(partial(_grouped, each) if each in _STATISTICS else each for each in names))
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
+from clhist.accumulator import CHUNK_BYTES
 from clhist.bincount import bincount
 from clhist.binning.counts import densities
 from clhist.binning.host import numpy_edges
@@ -25,7 +26,6 @@ from clhist.partial import Partial, merge
 from clhist.spec import Spec
 
 _COUNT = operators.add(np.int64)
-_CHUNK_BYTES = 64 << 20
 
 
 def partial_of(operator: Operator, sums: np.ndarray, size: int) -> Partial:
@@ -153,7 +153,7 @@ def _over(
 
 def _chunks(arrays: Sequence[Any]) -> Iterator[Sequence[Any]]:
     size, widest = len(arrays[0]), max(array.itemsize for array in arrays if array is not None)
-    step = max(1, _CHUNK_BYTES // widest)
+    step = max(1, CHUNK_BYTES // widest)
     for begin in range(0, max(1, size), step):
         yield [None if array is None else array[begin : begin + step] for array in arrays]
 

@@ -11,6 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
+from clhist.accumulator import CHUNK_BYTES
 from clhist.codegen.arguments import integer
 from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
@@ -18,8 +19,6 @@ from clhist.hist.filling import check_room, on_host, positions
 from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sums_of, takes
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import default_queue, device_kind
-
-_CHUNK_BYTES = 64 << 20
 
 
 class Filler:
@@ -60,7 +59,7 @@ class Filler:
         h: Any,
         *,
         queue: cl.CommandQueue | None = None,
-        chunk_bytes: int = _CHUNK_BYTES,
+        chunk_bytes: int = CHUNK_BYTES,
         reproducible: bool = False,
     ) -> None:
         for n, ax in enumerate(h.axes):
