@@ -3,50 +3,108 @@
 ``dest[i] = dest[i] ⊕ v`` over a stream of (bin, value) pairs, for any associative and commutative ⊕.
 """
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if not (Path(__file__).parent / "kernels_cl").is_dir():
     # In a checkout, which hides what is installed, the other parts of the package lie beside this folder.
     __path__.append(str(Path(__file__).parents[1]))
 
+from clhist._version import __version__
 from clhist.opencl.caches import replace_caches, unwritable_caches
 
 if unwritable := unwritable_caches():
     replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
 
-from clhist import ndimage, operators, stats
-from clhist._version import __version__
-from clhist.accumulator import Accumulator
-from clhist.bincount import bincount
-from clhist.digitize import digitize
-from clhist.engine.bound import Bound
-from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
-from clhist.groupby import GroupBy, group_by
-from clhist.hardware.profile import Profile, named_profile
-from clhist.histogram import histogram, histogram2d, histogram_bin_edges, histogramdd
-from clhist.kernel import HistogramKernel
-from clhist.multi import MultiAccumulator
-from clhist.opencl.device import default_queue, device_profile
-from clhist.opencl.memory import free_scratch
-from clhist.operators.operator import Operator
-from clhist.partial import Partial, merge
-from clhist.planning.plan import Plan
-from clhist.planning.problem import Choices, Histogram, Problem
-from clhist.planning.sweeps import plan, plan_sweeps
-from clhist.race_factor import RaceFactor
-from clhist.reduce import reduce_by_index
-from clhist.spec import Spec
+if TYPE_CHECKING:
+    from clhist import errors as errors
+    from clhist import ndimage, operators, stats
+    from clhist import typing as typing
+    from clhist.accumulator import Accumulator
+    from clhist.bincount import bincount
+    from clhist.digitize import digitize
+    from clhist.engine.bound import Bound
+    from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
+    from clhist.groupby import GroupBy, group_by
+    from clhist.hardware.profile import Profile, named_profile
+    from clhist.histogram import histogram, histogram2d, histogram_bin_edges, histogramdd
+    from clhist.kernel import HistogramKernel
+    from clhist.multi import MultiAccumulator
+    from clhist.opencl.device import default_queue, device_profile
+    from clhist.opencl.memory import free_scratch
+    from clhist.operators.operator import Operator
+    from clhist.partial import Partial, merge
+    from clhist.planning.plan import Plan
+    from clhist.planning.problem import Choices, Histogram, Problem
+    from clhist.planning.sweeps import plan, plan_sweeps
+    from clhist.race_factor import RaceFactor
+    from clhist.reduce import reduce_by_index
+    from clhist.spec import Spec
 
-_EXTRAS = ("dask", "flox", "hist")  # which need other libraries, and are imported when used
+_SUBMODULES = ("dask", "errors", "flox", "hist", "ndimage", "operators", "stats", "typing")
+# Public names are imported when first used: all of them take 0.2 s, what one function needs half of it.
+_HOMES = {
+    "Accumulator": "accumulator",
+    "Bound": "engine.bound",
+    "BuildError": "errors",
+    "Choices": "planning.problem",
+    "DeviceLostError": "errors",
+    "GroupBy": "groupby",
+    "Histogram": "planning.problem",
+    "HistogramKernel": "kernel",
+    "MultiAccumulator": "multi",
+    "NoDeviceError": "errors",
+    "Operator": "operators.operator",
+    "Partial": "partial",
+    "Plan": "planning.plan",
+    "Problem": "planning.problem",
+    "Profile": "hardware.profile",
+    "ProfileError": "errors",
+    "RaceFactor": "race_factor",
+    "Spec": "spec",
+    "UnsupportedError": "errors",
+    "bincount": "bincount",
+    "default_queue": "opencl.device",
+    "device_profile": "opencl.device",
+    "digitize": "digitize",
+    "free_scratch": "opencl.memory",
+    "group_by": "groupby",
+    "histogram": "histogram",
+    "histogram2d": "histogram",
+    "histogram_bin_edges": "histogram",
+    "histogramdd": "histogram",
+    "merge": "partial",
+    "named_profile": "hardware.profile",
+    "plan": "planning.sweeps",
+    "plan_sweeps": "planning.sweeps",
+    "reduce_by_index": "reduce",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in _EXTRAS:
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
         return import_module(f"clhist.{name}")
-    raise AttributeError(f"module 'clhist' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'clhist' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"clhist.{_HOMES[name]}"), name)
+    return value
 
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES, *_HOMES})
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        # Import sets each submodule as an attribute of its package: `clhist.bincount` stays the function.
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 __all__ = [
     "Accumulator",

@@ -70,7 +70,7 @@ class PlannedSweep:
         plan = self.plan
         record: dict[str, object] = {"strategy": plan.strategy}
         record |= {each.name: getattr(plan, each.name) for each in fields(plan)}
-        record["steps"] = [vars(step) for step in plan.steps]
+        record["steps"] = [step._asdict() for step in plan.steps]
         if isinstance(plan, PackedPlan):
             record["robust"] = None if plan.robust is None else str(plan.robust)
         record["outputs"] = [

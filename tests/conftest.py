@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import covering
@@ -134,7 +135,7 @@ def cpu_like(gpu_like: clhist.Profile) -> clhist.Profile:
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_left_to_numpy() -> None:
     """Let kernels count small arrays too."""
-    sys.modules["clhist.bincount"].SMALL = 0  # type: ignore[attr-defined]
+    import_module("clhist.bincount").SMALL = 0  # type: ignore[attr-defined]
 
 
 @pytest.fixture(params=["blocked", "interleaved"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,7 @@ _HIDDEN_INDEX = re.compile(r"[\w*]\s+\**i\s*[=;,:)]|\bi\s*(=[^=]|\+\+|--|[-+*/%&
 _ULONG = np.dtype(np.uint64)
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of a kernel: its C type, its name, and its dtype, which is None for a buffer."""
 
     c_type: str
@@ -28,8 +27,7 @@ class Parameter:
         return f"{self.c_type} {self.name}"
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument of a map, as declared in C.
 
     Attributes

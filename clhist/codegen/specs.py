@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -205,8 +206,7 @@ class SweepSpec:
         return max(1, min(_LOADS_IN_FLIGHT, 32 // self.vector_width)) if self.vector_width > 1 else 1
 
 
-@dataclass(frozen=True)
-class SweepPart:
+class SweepPart(NamedTuple):
     """One part of an output's operator: its number in the sweep, its update, and the hardware atomic for it, if any."""
 
     n: int
@@ -216,8 +216,7 @@ class SweepPart:
     atomic: NativeAtomic | None
 
 
-@dataclass(frozen=True)
-class PartitionSpec:
+class PartitionSpec(NamedTuple):
     """Everything that the source of partitioning depends on.
 
     Attributes

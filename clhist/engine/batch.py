@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from clhist.opencl.arrays import is_device_array
 from clhist.planning.batch import BatchedPlan
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Which elements belong to which histogram.
 
     Attributes

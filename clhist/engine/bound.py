@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 import pyopencl as cl
@@ -28,8 +28,7 @@ from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import OutOfMemoryError
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A PyOpenCL array as it was; its type and shape are the same objects as long as nobody replaced them."""
 
     reference: Callable[[], Any]

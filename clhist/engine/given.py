@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyopencl as cl
 
@@ -24,8 +24,7 @@ from clhist.operators.operator import Operator
 from clhist.planning.problem import CHOICES, FREE, Choices
 
 
-@dataclass(frozen=True, slots=True)
-class LargestBin:
+class LargestBin(NamedTuple):
     """Asks for the largest bin that got a value, of one output with fewer than 2^32 bins.
 
     Attributes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyopencl as cl
 
@@ -19,8 +19,7 @@ from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_orde
 from clhist.operators.operator import Operator
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """Where the largest bin with a value goes, and which bins are looked at."""
 
     word: Operand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -166,8 +166,7 @@ class Sweep:
         return self._kept[key]
 
 
-@dataclass(frozen=True)
-class Combine:
+class Combine(NamedTuple):
     """The second stage, built: the kernels that clear and combine, and how many work-groups go over the bins."""
 
     spec: CombineSpec
@@ -269,8 +268,7 @@ class Enqueued:
         self.events.setdefault(stage, []).append(event)
 
 
-@dataclass(frozen=True)
-class Tasks:
+class Tasks(NamedTuple):
     """What the kernels of one sweep must know of a batch; `slots` are all copies where a table says whose they are."""
 
     kind: str = ""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from clhist.errors import ProfileError
 from clhist.hardware.atomics import native_table
@@ -66,8 +65,7 @@ class Profile:
         return hash((self.name, self.kind, *(getattr(self, key) for key in PARAMETERS)))
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What OpenCL reports of a device for its profile; 0 for a number that it does not report.
 
     Attributes
@@ -227,6 +225,8 @@ def named_profile(key: str, profiles: Iterable[ProfileFile] | None = None) -> Pr
             sources = {name: f"{profile.path}: {source}" for name, (_, _, source) in profile.values.items()}
             named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
             return replace(named, features=profile.features, rates=profile.rates)
+    from difflib import get_close_matches
+
     known = [p.key for p in complete]
     close = [k for k in known if len(key) > 2 and key.lower() in k] or get_close_matches(key.lower(), known, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(known)}"

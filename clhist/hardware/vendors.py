@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ _EXTENSIONS = {
 _WORK_GROUP_FENCE = "mem_fence(CLK_GLOBAL_MEM_FENCE)"
 
 
-@dataclass(frozen=True)
-class NativeAtomic:
+class NativeAtomic(NamedTuple):
     """One hardware atomic.
 
     Attributes
@@ -62,8 +61,7 @@ class NativeAtomic:
         return f"{self.path}:{self.operation}_{self.dtype}_{self.memory}" if self.guard else self.path
 
 
-@dataclass(frozen=True)
-class Driver:
+class Driver(NamedTuple):
     """What a driver reports of a device.
 
     Attributes
@@ -81,8 +79,7 @@ class Driver:
     c_version: int
 
 
-@dataclass(frozen=True)
-class VendorPath:
+class VendorPath(NamedTuple):
     """One way to atomics or fences beyond OpenCL 1.2.
 
     Attributes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -116,8 +116,7 @@ def check_context(named: Iterable[tuple[str, Array]], context: cl.Context) -> No
             raise ValueError(f"{name}: expected an array of the context {context}, got one of {array.context}")
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(NamedTuple):
     """What a call must know of all its arrays together: whether they are PyOpenCL's, all begin at multiples of so many
     bytes, what to wait for before their content is there, and the queue of the first that has one."""
 

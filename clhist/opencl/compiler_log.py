@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _NOISE = ("(options:", "Build on ", "clBuildProgram failed", "Compilation started", "Compilation failed")
 # clang names the source as the runtime likes: "3:52:20: error:", "<kernel>:52:20: error:", "error: /tmp/x:52:20:".
@@ -13,8 +13,7 @@ _FUNCTION = re.compile(r"[A-Za-z_][^;={}]*?\b(?P<name>[A-Za-z_]\w*)\s*\([^;]*$")
 _PARTS = {"map": "map", "lift": "lift", "combine": "combine", "finish": "finish"}
 
 
-@dataclass(frozen=True)
-class Complaint:
+class Complaint(NamedTuple):
     """One error: where it is in the generated source, and what the compiler says."""
 
     line: int

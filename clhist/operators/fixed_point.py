@@ -7,8 +7,8 @@ rounded once more, to a float. Conversions are of bits alone, so that no device'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import frexp
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ MOST_VALUES = 2**47 - 1  # then a limb takes 16 bits, and a total of four limbs 
 _NAN, _INFINITY, _NEGATIVE_INFINITY, _TOO_LARGE = 1, 2, 4, 8
 
 
-@dataclass(frozen=True)
-class _Format:
+class _Format(NamedTuple):
     """A floating-point format: the bits of a significand, the exponent of the least number, that of infinity, and the
     NaN that says that a value was larger than it may be."""
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -60,8 +60,7 @@ class Part:
         return c_alignment(self.dtype)
 
 
-@dataclass(frozen=True)
-class Lifted:
+class Lifted(NamedTuple):
     """Another operator with the same results, and how many values of one bin it can take before it goes wrong."""
 
     operator: Operator

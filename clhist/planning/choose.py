@@ -6,8 +6,9 @@ Pure functions of numbers. Every intermediate is kept, so that a person can read
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 from clhist.planning.batch import BatchedPlan, FlattenedPlan, batched
 from clhist.planning.bucketed import BucketedPlan, bucketed, is_worth_buckets
@@ -47,8 +48,7 @@ STRATEGIES: dict[str, type[Plan]] = {
 }
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A way that is compared by predicted time: the symbol of its time, and what plans it."""
 
     symbol: str

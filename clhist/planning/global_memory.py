@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, floor
 from typing import ClassVar
 
@@ -17,7 +16,6 @@ F_L2 = 0.4
 K_CT_MIN = 2
 
 
-@dataclass(frozen=True, kw_only=True)
 class GlobalPlan(Plan):
     """Copies in global memory."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any, ClassVar
 
@@ -12,7 +11,6 @@ from clhist.planning.times import ONE_PASS
 from clhist.planning.workload import Workload
 
 
-@dataclass(frozen=True, kw_only=True)
 class LocalPlan(Plan):
     """Copies in local memory."""
 

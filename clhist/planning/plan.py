@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from html import escape
 from math import ceil
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from clhist.operators.operator import Operator
 from clhist.planning.problem import IN_TURN, SIDE_BY_SIDE
@@ -15,8 +14,7 @@ from clhist.planning.workload import Workload
 GLOBAL_WORK_GROUP = 256  # section V-A: "block sizes 1024 and 256 for shared and global memory"
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One intermediate of a plan: its letter, its value, where the paper defines it, and the formula."""
 
     symbol: str
@@ -163,6 +161,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """Return the plan for a notebook: itself in words, and its steps as a table."""
+        from html import escape
+
         head = "".join(f"<th>{title}</th>" for title in ("", "value", "SC'20", "formula"))
         rows = (
             f"<tr><td>{escape(step.symbol)}</td><td>{step.value:,.6g}</td><td>{escape(step.equation)}</td>"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import log2
+from typing import NamedTuple
 
 from clhist.planning.times import CELLS, COUNT
 
@@ -33,8 +33,7 @@ def kind_of(counts: bool, bin_bytes: int) -> str:
     )
 
 
-@dataclass(frozen=True)
-class PrivateRates:
+class PrivateRates(NamedTuple):
     """What is known of one kind of cells on one CPU.
 
     Attributes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import ClassVar
 
@@ -23,7 +23,6 @@ MOST_SORTED_PAIRS = 2**30 - 1  # PyOpenCL's scans count in 32 bits, and beyond t
 MOST_SORTED_BINS = 2**31 - 1
 
 
-@dataclass(frozen=True, kw_only=True)
 class SortedPlan(Plan):
     """Pairs sorted by bin, those of each bin combined by a segmented scan."""
 

@@ -7,7 +7,7 @@ device has no rates. A rate is of whole kernels as they are planned, in elements
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from clhist.planning.plan import Plan
 from clhist.planning.problem import BIN_NUMBER_BYTES, MEMORIES, SIDE_BY_SIDE
@@ -37,8 +37,7 @@ def rate_name(kind: str, what: str) -> str:
     return f"{kind}, {what}"
 
 
-@dataclass(frozen=True)
-class Times:
+class Times(NamedTuple):
     """What is known of one kind of update on one device.
 
     Attributes

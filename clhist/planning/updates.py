@@ -7,14 +7,13 @@ HDW in the paper), ``cas`` (a loop of compare and exchange; CAS) and ``lock`` (a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from clhist.hardware.atomics import native_atomic
 from clhist.operators.operator import Operator, Part
 
 
-@dataclass(frozen=True)
-class Update:
+class Update(NamedTuple):
     """One way to update a bin, and what the model knows of it.
 
     Attributes

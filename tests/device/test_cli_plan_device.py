@@ -47,6 +47,6 @@ def test_the_plan_of_an_operator_is_that_of_a_call(op, ufunc, dtype, bins, monke
     np.testing.assert_array_equal(clhist.reduce_by_index(np.zeros(bins, dtype), ufunc, indices, values), expected)
     (call,) = executed
     found = plan("-n", str(size), "-H", str(bins), "--op", op, "--dtype", dtype)
-    assert found["steps"] == [vars(step) for step in call.steps]
+    assert found["steps"] == [step._asdict() for step in call.steps]
     for name in ("memory", "update", "copies", "passes", "bins_per_pass", "work_group_size", "work_groups", "seconds"):
         assert found[name] == getattr(call, name), name

@@ -121,7 +121,7 @@ def broken(monkeypatch):
     def breaks(*memories):
         for memory in memories:
             rows = atomics._BY_KEY["add", "int32", memory]
-            row = replace(rows[0], code="clhist_no_such_atomic(p, v);")
+            row = rows[0]._replace(code="clhist_no_such_atomic(p, v);")
             monkeypatch.setitem(atomics._BY_KEY, ("add", "int32", memory), [row])
 
     return breaks

@@ -71,7 +71,7 @@ def broken_atomic(monkeypatch, queue):
         pytest.fail("the tests need a device with 64-bit atomics")
     key = ("add", "uint64", "local")
     (row,) = atomics._BY_KEY[key]
-    monkeypatch.setitem(atomics._BY_KEY, key, [dataclasses.replace(row, code="atom_add(p, v + 1);")])
+    monkeypatch.setitem(atomics._BY_KEY, key, [row._replace(code="atom_add(p, v + 1);")])
     clhist.engine.stages.sweep_kernel.cache_clear()
     yield
     clhist.engine.stages.sweep_kernel.cache_clear()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import run_python
 
 import clhist
 
@@ -31,3 +33,30 @@ def test_no_opencl_below_the_engine(layer):
     code = ALONE.format(paths=list(clhist.__path__), names=names)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run.stderr
+
+
+def test_public_names_are_imported_when_used():
+    printed = run_python(
+        """
+        print(sorted(name for name in sys.modules if name.startswith("clhist.")))
+        from clhist import *  # noqa
+        import clhist.bincount, clhist.digitize, clhist.histogram  # functions have the names of their modules
+        print({type(clhist.__dict__[name]).__name__ for name in ("bincount", "digitize", "histogram")})
+        print(set(clhist.__all__) - set(dir(clhist)), [name for name in clhist.__all__ if name not in globals()])
+        """
+    )
+    assert printed == "['clhist._version', 'clhist.opencl', 'clhist.opencl.caches']\n{'function'}\nset() []\n"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        clhist.nothing  # noqa: B018
+
+
+def test_the_table_of_public_names_is_what_type_checkers_see():
+    tree = ast.parse(Path(clhist.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    homes = {each.name: node.module for node in block.body for each in node.names}
+    modules = {name for name, module in homes.items() if module == "clhist"}
+    assert modules | {"dask", "flox", "hist"} == set(clhist._SUBMODULES)  # which need extras
+    assert {name: f"clhist.{home}" for name, home in clhist._HOMES.items()} == {
+        name: module for name, module in homes.items() if name not in modules
+    }
+    assert {*homes, "__version__"} - {"errors", "typing"} == set(clhist.__all__)

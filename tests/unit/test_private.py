@@ -121,7 +121,7 @@ def test_rates_of_a_family_and_of_any_cpu():
 
 
 def test_rates_of_another_gpu_are_not_taken():
-    assert "rates" not in merge(replace(report(name="Unknown"), kind="gpu"), load_profiles()).sources
+    assert "rates" not in merge(report(name="Unknown")._replace(kind="gpu"), load_profiles()).sources
 
 
 def test_the_name_of_a_processor(tmp_path):
