@@ -14,17 +14,17 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.codegen.arguments import integer
-from clhist.engine.chunks import Chunks, Piece
+from clhist.engine.chunk_calls import ChunkCalls
+from clhist.engine.chunks import Chunks, Pattern, Piece
 from clhist.engine.engine import Engine, check_number
 from clhist.engine.given import Call, queue_for
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
 from clhist.engine.plain import arguments_of, as_indices, checked_values, pair_engine, pair_spec
 from clhist.engine.progress import Progress, reporter
-from clhist.engine.results import check_dest
-from clhist.engine.streams import first_argument, held_form, stream_operator
+from clhist.engine.streams import checked_dests, first_argument, held_form, stream_operator
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, check_context, common_kind, empty
+from clhist.opencl.arrays import Array, common_kind, empty
 from clhist.opencl.device import device_profile
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import leave_out, mask_of, mask_of_values
@@ -125,20 +125,20 @@ class Accumulator:
         self._forms = [held_form(each, cpu=self._profile.kind == "cpu") for each in self._outputs.operators]
         self._portable = portable_outputs(self._outputs)
         self._added: Partial | None = None  # what was merged, and counts that 32 bits could not go on with
-        self._engine, self._first = None, None
         self._emits = [emits or 1 for emits in engine.output_emits] if engine is not None else [1]
-        if engine is not None:
-            self._engine, self._first = engine.with_operators(self._forms), first_argument(engine, first_index)
-        elif first_index is not None:
+        self._engine = None if engine is None else engine.with_operators(self._forms)
+        self._first = None if engine is None else first_argument(engine, first_index)
+        if engine is None and first_index is not None:
             raise TypeError(f"first_index: expected none, since there is no map; got {first_index!r}")
-        elif len(self._shapes[0]) > 1:
+        if engine is None and len(self._shapes[0]) > 1:
             raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
-        dests = [None] * len(self._forms) if dest is None else self._checked_dest(dest)
+        self._pattern: Pattern | None = None
+        dests = checked_dests(self._outputs, self._forms, self._shapes, dest, self.queue.context)
         self._on_device = False
         self._held = self._empty()
         # A chunk is in all of several histograms or in none.
         self._spare = self._held if len(self._held) == 1 else self._empty()
-        self._chunks = Chunks(self.queue, chunk_bytes)
+        self._chunks, self._calls = Chunks(self.queue, chunk_bytes), ChunkCalls(self.queue)
         for form, given, held in zip(self._forms, dests, self._held, strict=True):
             self._combine(form, given, held, out_is_partial=True)
 
@@ -276,6 +276,15 @@ class Accumulator:
         """Return what `add` gets, checked, for elements from `position` on; another thread may `feed` meanwhile."""
         self._check_device()
         position = self._position if position is None else position
+        if self._pattern is not None and (piece := self._pattern.again((*args, size), position)) is not None:
+            return piece
+        piece = self._checked(args, size, position)
+        with_position = self._engine is None and piece.first is not None
+        last = np.iinfo(self._forms[0].dtype["index"]).max if with_position else None
+        self._pattern = Pattern.of((*args, size), piece, last)
+        return piece
+
+    def _checked(self, args: Sequence[Any], size: int | None, position: int) -> Piece:
         if self._engine is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
@@ -321,8 +330,8 @@ class Accumulator:
         spec = pair_spec(self._forms[0], indices, values, 1, self.queue.device, with_position)
         engine = pair_engine(self.queue.context, replace(spec, from_first=with_position))
         given = list(arguments_of(spec, indices, values, 0))
-        if with_position and position + indices.size - 1 > np.iinfo(spec.operator.dtype["index"]).max:
-            last = position + indices.size - 1
+        last = position + indices.size - 1
+        if with_position and last > np.iinfo(spec.operator.dtype["index"]).max:
             raise ValueError(f"indices: the position {last} does not fit {spec.operator.dtype['index']} of the index")
         first = engine.arguments[-1] if with_position else None
         given += [0] if with_position else []
@@ -346,13 +355,18 @@ class Accumulator:
             memory_budget=self._budget,
             partial=True,
         )
-        outcome = run(engine, [given[argument.name] for argument in engine.arguments], call)
+        args = [given[argument.name] for argument in engine.arguments]
+        if isinstance(self._race_factor, str):
+            event = run(engine, args, call).event
+        else:
+            event = self._calls.run(engine, args, call, self._held, self._spare)
         self._held, self._spare = self._spare, self._held
-        self._ranges.append((self._position, self._position + size))
+        begin = self._ranges.pop()[0] if self._ranges and self._ranges[-1][1] == self._position else self._position
+        self._ranges.append((begin, self._position + size))
         self._position += size
         self._size += size
         self._count += size
-        return [outcome.event]
+        return [event]
 
     def _combine(self, form: Operator, dest: Array | None, out: Array, **more: Any) -> None:
         combine_arrays(self.queue, self._profile, form, dest, out, **more)
@@ -384,16 +398,3 @@ class Accumulator:
     def _empty(self) -> list[Array]:
         pairs = zip(self._forms, self._shapes, strict=True)
         return [empty(self.queue, shape, form.accumulator, True) for form, shape in pairs]
-
-    def _checked_dest(self, given: Any) -> list[Any]:
-        """Return the initial contents of each output, checked; None where there are none."""
-        names = [f"dest{label}" for label in self._outputs.labels]
-        arrays = [given] if self._outputs.is_single else self._outputs.each("dest", given)
-        found = []
-        for name, form, array, shape in zip(names, self._forms, arrays, self._shapes, strict=True):
-            if array is not None:  # of several, some may have no dest
-                array = check_array(name, array, form.dtype, written=False, shape=shape)
-                check_dest(name, form)
-            found.append(array)
-        check_context(zip(names, found, strict=True), self.queue.context)
-        return found

@@ -91,6 +91,17 @@ def scalar(argument: Argument, value: object) -> np.generic:
     return same_value(value, argument.dtype, argument.name)  # type: ignore[return-value]
 
 
+def same_scalar(one: object, other: object) -> bool:
+    """Whether two values of one argument are the same to the bit: 0.0 and -0.0 are not."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.generic) and isinstance(other, np.generic):
+        return one.dtype == other.dtype and one.tobytes() == other.tobytes()
+    if isinstance(one, float | complex):
+        return repr(one) == repr(other)
+    return one == other
+
+
 def integer(name: str, value: object, least: int) -> int:
     """Return `value` as an int of at least `least`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import dask.array as da
@@ -10,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from clhist.codegen.arguments import integer
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
+from clhist.grouping.keys import number_up_to
 from clhist.grouping.parts import GroupSpec
 from clhist.grouping.statistics import column_of
 from clhist.partial import Partial, merge
@@ -30,19 +32,22 @@ _OF_ONE = (
     "any",
     "all",
 )
+_KEYS = "integers, the numbers of groups, or categories"
+_NUMBERED = '; columns have .astype("category").cat.as_known()'
 _POSITIONS = ("argmin", "argmax", "first", "last")
 
 
-def group_by(keys: Any, num_groups: int) -> GroupBy:
+def group_by(keys: Any, num_groups: int | None = None) -> GroupBy:
     """Group elements by equal keys: `clhist.group_by` of Dask collections.
 
     Parameters
     ----------
     keys : dask array of one dimension, dataframe column, or `Delayed`
         Number of the group of each element; those outside [0, num_groups) belong to none. A categorical column of known
-        categories has its codes.
-    num_groups : int
-        Number of groups; ``int(keys.max().compute()) + 1`` takes a pass over the data.
+        categories has a group per category.
+    num_groups : int, optional
+        Number of groups. Defaults to that of the categories or, of numbers, to the largest key plus one: a pass over
+        the keys finds it, and the length of results is unknown until they are computed.
 
     Returns
     -------
@@ -68,17 +73,44 @@ class GroupBy:
 
     Attributes
     ----------
-    num_groups : int
-        How many groups there are, empty ones included.
+    num_groups : int or None
+        How many groups there are, empty ones included; None if a pass over the keys is to find it.
     """
 
-    def __init__(self, keys: Any, num_groups: int) -> None:
-        categories = getattr(getattr(keys, "cat", None), "codes", None)
-        self._keys = keys if categories is None else categories
-        self._dtype = np.dtype(getattr(self._keys, "dtype", np.int64))
-        if self._dtype.kind not in "iu":
-            raise TypeError(f"keys: expected integers, the numbers of groups, got {self._dtype}")
-        self.num_groups = integer("num_groups", num_groups, 1)
+    def __init__(self, keys: Any, num_groups: int | None = None) -> None:
+        self._categories = None
+        if hasattr(keys, "cat"):
+            if not keys.cat.known:
+                raise ValueError(
+                    "keys: expected known categories, got unknown ones; keys.cat.as_known() takes a pass to find them"
+                )
+            self._categories, keys = keys.cat.categories, keys.cat.codes
+        self._keys = keys
+        self._dtype = _dtype_of_collection("keys", keys, np.dtype(np.int64), _KEYS, _NUMBERED)
+        if self._dtype.kind not in "iub":
+            raise TypeError(f"keys: expected {_KEYS}, got {self._dtype}{_NUMBERED}")
+        if self._dtype.kind == "b":
+            self._dtype = np.dtype(np.uint8)
+        if self._categories is not None:
+            number = len(self._categories)
+            if num_groups not in (None, number):
+                raise ValueError(f"num_groups: expected {number}, the categories of the keys; got {num_groups}")
+            num_groups = number
+        self.num_groups = None if num_groups is None else integer("num_groups", num_groups, 0)
+
+    def __repr__(self) -> str:
+        number = "unknown number" if self.num_groups is None else f"{self.num_groups:,}"
+        return f"<GroupBy {number} of groups by a Dask collection of {self._dtype}>"
+
+    @property
+    def keys(self) -> Any:
+        """The key of each group: numbers, or the categories; a Dask array if a pass over the data finds them."""
+        if self._categories is not None:
+            return self._categories
+        number = self._number(None)
+        if isinstance(number, int):
+            return np.arange(number)
+        return as_array(task(np.arange)(number), (np.nan,), np.dtype(np.int64))
 
     def agg(
         self,
@@ -121,25 +153,52 @@ class GroupBy:
                 raise TypeError(f"{name}: expected a tuple of a collection and its statistics, got {given!r}")
             collections[name], statistics = given[0], tuple(given[1:])
             if "median" in statistics:
-                raise ValueError(f"{name}: expected statistics that can be merged, got 'median'")
-            values = np.dtype(getattr(given[0], "dtype", np.float64))
+                raise ValueError(
+                    f"{name}: expected statistics that can be merged, got 'median', which blocks have no part of; "
+                    "clhist.group_by of NumPy arrays computes it"
+                )
+            if np.ndim(given[0]) == 0 and not hasattr(given[0], "dask"):
+                raise TypeError(f"{name}: expected a Dask collection, got {type(given[0]).__name__}")
+            values = _dtype_of_collection(name, given[0], np.dtype(np.float64))
             asked.append((name, column_of(name, values, statistics, np.dtype(np.float64), skipna, ddof, dtype)))
-        of_groups = GroupSpec(self._dtype, tuple(asked), self.num_groups)
-        of_groups.spec()  # raises what is wrong with it
-        blocks = blocks_of(keys=self._keys, **collections)
+        if not asked:
+            return {}
+        columns_asked = tuple(asked)
+        _spec_of(self._dtype, columns_asked, 1).spec()  # raises what is wrong with it
+        named = {"values of 'keys'" if name == "keys" else name: each for name, each in collections.items()}
+        blocks = blocks_of(keys=self._keys, **named)
         if blocks.starts is None and any(set(column.statistics) & set(_POSITIONS) for _, column in asked):
-            raise ValueError("keys: expected chunks of known sizes, since positions are asked for, got unknown ones")
+            if getattr(self._keys, "ndim", 1) != 1:
+                raise ValueError(f"keys: expected one dimension, since positions are asked for, got {self._keys.ndim}")
+            raise ValueError(
+                "keys: expected chunks of known sizes, since positions are asked for, got unknown ones; arrays have "
+                "compute_chunk_sizes(), columns to_dask_array(lengths=True)"
+            )
+        number = self._number(split_every)
+        lazy = not isinstance(number, int)
+        of_groups: Any = (task(_spec_of) if lazy else _spec_of)(self._dtype, columns_asked, number)
         starts = blocks.starts or [None] * len(blocks.rows)
         parts = [task(_partial)(of_groups, start, *row) for start, row in zip(starts, blocks.rows, strict=True)]
-        whole = task(of_groups.results)(tree(parts, merge, split_every))
-        shape = (self.num_groups,)
+        whole = task(_results)(of_groups, tree(parts, merge, split_every), number)
+        shape = (np.nan if lazy else number,)
         return {
             name: {each: as_array(whole[name][each], shape, _dtype_of(each, column)) for each in column.statistics}
             for name, column in asked
         }
 
+    def size(self, *, split_every: int | None = None) -> da.Array:
+        """Return how many elements each group has, as int64."""
+        return self.agg(keys=(self._keys, "count"), split_every=split_every)["keys"]["count"]
+
+    def _number(self, split_every: int | None) -> Any:
+        """Return the number of groups, or the task that finds it."""
+        if self.num_groups is not None:
+            return self.num_groups
+        blocks = blocks_of(keys=self._keys)
+        return task(_number_of)(tree([task(_extent)(*row) for row in blocks.rows], _joined, split_every))
+
     def __getattr__(self, name: str) -> Any:
-        if name not in _OF_ONE:
+        if name not in (*_OF_ONE, "median"):  # which `agg` refuses
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def statistic(x: Any, **options: Any) -> da.Array:
@@ -156,6 +215,42 @@ def _dtype_of(statistic: str, column: Any) -> np.dtype:
     if statistic in ("any", "all"):
         return np.dtype(bool)
     return np.dtype(column.result if statistic in ("mean", "var", "std") else column.dtype)
+
+
+def _dtype_of_collection(
+    name: str, collection: Any, otherwise: np.dtype, expected: str = "numbers", hint: str = ""
+) -> np.dtype:
+    """Return the dtype of an array or a column; `otherwise` of what has none."""
+    if hasattr(collection, "columns") and not hasattr(collection, "dtype"):
+        raise TypeError(f"{name}: expected a column, got a dataframe of {', '.join(map(str, collection.columns))}")
+    given = getattr(collection, "dtype", otherwise)
+    try:
+        return np.dtype(given)
+    except TypeError:  # of pandas alone
+        raise TypeError(f"{name}: expected {expected}, got {given}{hint}") from None
+
+
+def _spec_of(keys: np.dtype, columns: tuple[tuple[str, Any], ...], number: int) -> GroupSpec:
+    return GroupSpec(keys, columns, max(1, number))
+
+
+def _results(of_groups: GroupSpec, whole: Partial, number: int) -> dict[str, dict[str, np.ndarray]]:
+    found = of_groups.results(whole)
+    return {name: {each: array[:number] for each, array in column.items()} for name, column in found.items()}
+
+
+def _extent(keys: Any) -> tuple[int, int]:
+    """Return the largest key of a block, or -1, and their number."""
+    array = np.asarray(keys)
+    return (int(array.max()) if array.size else -1), array.size
+
+
+def _joined(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return max(largest for largest, _ in parts), sum(size for _, size in parts)
+
+
+def _number_of(extent: tuple[int, int]) -> int:
+    return number_up_to(*extent)
 
 
 def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -> Partial:

@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.codegen.arguments import integer
+from clhist.codegen.arguments import integer, same_scalar
 from clhist.codegen.maps import Argument
 from clhist.engine.build import Built
 from clhist.engine.given import Call, Given, Outcome
@@ -108,7 +108,7 @@ class Repeat:
             if isinstance(known, Seen):
                 if not known.is_still(value):
                     return False
-            elif known is not value and (type(known) is not type(value) or known != value):
+            elif known is not value and not same_scalar(known, value):
                 return False
         return True
 

@@ -67,7 +67,7 @@ class Recording:
         self.launches.clear()
         self.blocks.clear()
 
-    def replay(self, queue: cl.CommandQueue, memory: Sequence[Any]) -> Replay | None:
+    def replay(self, queue: cl.CommandQueue, memory: Sequence[Any], names: Sequence[str] = ()) -> Replay | None:
         """Return what repeats the call, or None if nothing can.
 
         Parameters
@@ -76,21 +76,27 @@ class Recording:
             Where it ran.
         memory : sequence of pyopencl.MemoryObject
             Buffers of the call in whose place each replay has others.
+        names : sequence of str
+            If each replay has other arguments of the map as well: all parameters of kernels for them, in order.
         """
         are_distinct = None not in memory and len({id(each) for each in memory}) == len(memory)
         if not self.is_whole or not are_distinct or not in_order(queue):
             return None
         changing = [id(each) for each in (*(block for _, block in self.blocks), *memory)]
-        launches = [
-            _Launch(
-                kernel.enqueue,
-                global_size,
-                local_size,
-                [None if id(value) in changing else value for value in arguments],
-                [(n, changing.index(id(value))) for n, value in enumerate(arguments) if id(value) in changing],
-            )
-            for kernel, global_size, local_size, arguments in self.launches
-        ]
+        launches = []
+        for kernel, global_size, local_size, arguments in self.launches:
+            kept, places = list(arguments), []
+            leading = len(names) if kernel.names[: len(names)] == tuple(names) else 0  # which kernels have in front
+            for n, value in enumerate(arguments):
+                if n < leading:
+                    place = len(changing) + n
+                elif id(value) in changing:
+                    place = changing.index(id(value))
+                else:
+                    continue
+                kept[n] = None
+                places.append((n, place))
+            launches.append(_Launch(kernel.enqueue, global_size, local_size, kept, places))
         return Replay(queue, launches, [size for size, _ in self.blocks])
 
 
@@ -140,7 +146,8 @@ class Replay:
         Parameters
         ----------
         memory : sequence of pyopencl.MemoryObject
-            In the place of that which the recording was said to have.
+            In the place of that which the recording was said to have; then the arguments for its `names`, if it has
+            any, scalars as NumPy's.
         arrays, written : sequence of pyopencl.array.Array
             Whose events are waited for, and who get the last one.
         wait_for : sequence of pyopencl.Event

@@ -39,10 +39,15 @@ def number_of_groups(keys: Array, queue: cl.CommandQueue) -> int:
     """Return one more than the largest key; raise ValueError if keys look like identifiers."""
     if not keys.size:
         return 0
-    largest = int(cl_array.max(keys, queue).get() if is_device_array(keys) else keys.max())
-    if largest >= max(_MOST_UNASKED, _SPARSE * keys.size):
+    largest = cl_array.max(keys, queue).get() if is_device_array(keys) else keys.max()
+    return number_up_to(int(largest), keys.size)
+
+
+def number_up_to(largest: int, size: int) -> int:
+    """Return the same of `size` keys, the largest of which is known."""
+    if largest >= max(_MOST_UNASKED, _SPARSE * size):
         raise ValueError(
-            f"keys: expected numbers of groups, got {largest} among {keys.size}; give num_groups= if that is one, or "
+            f"keys: expected numbers of groups, got {largest} among {size}; give num_groups= if that is one, or "
             "number the keys by numpy.unique(keys, return_inverse=True)"
         )
     return max(0, largest + 1)

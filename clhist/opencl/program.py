@@ -76,7 +76,7 @@ class Kernel:
         self._lock, self._token = threading.Lock(), 0
         self.context, self.program = program.context, program
         self._parameters = tuple(parameters)
-        self._names = tuple(parameter.name for parameter in parameters)
+        self.names = tuple(parameter.name for parameter in parameters)
         dtypes = [parameter.dtype for parameter in parameters]
         self._convert = any(dtype is not None and dtype.names for dtype in dtypes)
         with _lock:  # PyOpenCL writes code for each kernel, and cannot for two at once
@@ -86,7 +86,7 @@ class Kernel:
 
     def ordered(self, arguments: Mapping[str, object]) -> list[object]:
         """Return arguments that are given by name in the order of the parameters, scalars of the types of theirs."""
-        given = [arguments[name] for name in self._names]
+        given = [arguments[name] for name in self.names]
         if self._convert:
             given = [
                 value if p.dtype is None or p.dtype.names else p.dtype.type(value)

@@ -196,3 +196,12 @@ def test_reduce_by_index_with_something_else(queue, rng, long_ways):
         reduce_by_index(dest, np.maximum, *given)
     given[1].dtype = np.dtype(np.uint32)
     np.testing.assert_array_equal(reduce_by_index(dest, np.maximum, *given).get(), expected)
+
+
+def test_zeros_have_signs(queue):
+    x = cl_array.to_device(queue, np.zeros(3, np.int32))
+    kernel = HistogramKernel(
+        None, operators.add(np.float32), arguments="const int *x, float s", map="EMIT(x[i], copysign(1.0f, s))"
+    )
+    for s in (0.0, 0.0, 0.0, -0.0, -0.0, np.float32(0), np.float32(-0.0)):
+        assert kernel(x, s, num_bins=1).get() == [np.copysign(3, s)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 from allocators import Limited
 
 import clhist
-from clhist import HistogramKernel, operators
+from clhist import Accumulator, HistogramKernel, operators
 from clhist.engine.engine import Engine
-from clhist.selftest.reference import counts_of
+from clhist.engine.replay import Replay
+from clhist.opencl.memory import OutOfMemoryError
+from clhist.selftest.reference import counts_of, groups_of
 
 BINS = 50
 
@@ -194,3 +197,117 @@ def test_arrays_of_the_call_before_may_be_gone(with_dest, queue):
         assert found.get().tolist() == [1, 2, 0, 1]
         del gone, found
         assert kernel(b, num_bins=4).get().tolist() == [1, 2, 0, 1]
+
+
+# Streams: chunks of a number of elements that came before.
+
+SIZES = [500, 500, 500, 0, 500, 499, 499, 500, 499, 1, 500]
+ANEW = 2 + 2 + 1  # the first two of each size; of no elements nothing is enqueued
+
+
+@pytest.fixture(params=["device", "in place", "staged"])
+def as_given(request, queue, monkeypatch):
+    """Return what makes what is added of a NumPy array; only device arrays may be at an odd address."""
+    if request.param == "staged":
+        monkeypatch.setattr("clhist.engine.chunks.shares_memory", lambda device: False)
+
+    def given(array, before=0):
+        if request.param != "device":
+            return array.copy()
+        room = cl_array.empty(queue, len(array) + before, array.dtype)
+        room[before:].set(array)
+        return room[before:]
+
+    return given
+
+
+def test_chunks_of_a_stream(as_given, long_ways, rng):
+    """Each array is another one, which is gone or has been changed when the next one comes."""
+    total = sum(SIZES)
+    k, x = rng.integers(-2, BINS + 2, total, np.int32), rng.integers(-9, 9, total).astype(np.float32)
+    code = "EMIT_best(k[i], ((value_best_t){x[i], first + i})); EMIT_sum(k[i], scale * n)"
+    best, add = operators.argmax(np.float32, np.int64), operators.add(np.float64)
+    arguments = "const int *k, const float *x, long first, double scale, int n"
+    kernel = HistogramKernel(None, {"best": best, "sum": add}, arguments=arguments, map=code)
+    accumulator = Accumulator(kernel, BINS, first_index="first", start=7)
+    expected, begin = np.zeros(BINS), 0
+    del long_ways[:]
+    for n, size in enumerate(SIZES):
+        part = slice(begin, begin + size)
+        keys, values = as_given(k[part]), as_given(x[part])
+        scale = [0.5, -0.0, 0.0, 3.0][n % 4]
+        accumulator.add(keys, values, scale, n)
+        expected += scale * n * counts_of(k[part], BINS)
+        if isinstance(keys, np.ndarray):
+            keys[:], values[:] = 0, 99
+        begin += size
+        if n == 4:
+            with pytest.raises(TypeError, match=r"^x: "):
+                accumulator.add(as_given(k[part]), as_given(x[part].astype(np.float64)), 1.0, 1)
+            with pytest.raises(ValueError, match=r"^x: expected at least 500 elements, got 499$"):
+                accumulator.add(as_given(k[part]), as_given(x[part][1:]), 1.0, 1)
+            with pytest.raises(ValueError, match=r"^n: "):
+                accumulator.add(as_given(k[part]), as_given(x[part]), 1.0, 2**31)
+    found = accumulator.result()
+    on_host = {name: array.get() if isinstance(array, cl_array.Array) else array for name, array in found.items()}
+    np.testing.assert_array_equal(on_host["sum"], expected)
+    groups = groups_of(k, np.arange(total), BINS)
+    np.testing.assert_array_equal(on_host["best"]["index"], [7 + max(g, key=lambda j: (x[j], -j)) for g in groups])
+    assert len(long_ways) == ANEW
+    partial = accumulator.partial()
+    assert (partial.size, partial.positions) == (total, ((7, 7 + total),))
+
+
+def test_streams_of_other_dtypes_alignments_and_positions(as_given, queue, rng):
+    """Each change is one of the text of the kernels; positions that no longer fit are refused as before."""
+    x = rng.integers(-9, 9, 300).astype(np.float32)
+    accumulator = Accumulator(operators.argmax(np.float32, np.int16), 9, start=0)
+    keys = rng.integers(0, 9, 300, np.int32)
+    order = [np.int32] * 3 + [np.int64, np.uint8] * 3 + [np.int32] * 3
+    for n, dtype in enumerate(order):
+        accumulator.add(as_given(keys.astype(dtype), n % 4), as_given(x + n // 5, n % 3))
+    whole_k, whole_x = np.tile(keys, len(order)), np.concatenate([x + n // 5 for n in range(len(order))])
+    found = accumulator.result()
+    found = found.get() if isinstance(found, cl_array.Array) else found
+    groups = groups_of(whole_k, np.arange(len(whole_k)), 9)
+    np.testing.assert_array_equal(found["index"], [max(g, key=lambda j: (whole_x[j], -j)) for g in groups])
+    late = Accumulator(operators.argmax(np.float32, np.int16), 9, start=2**15 - 1000)
+    for _ in range(3):
+        late.add(as_given(keys), as_given(x))
+    with pytest.raises(ValueError, match=r"^indices: the position 32967 does not fit int16 of the index$"):
+        late.add(as_given(keys), as_given(x))
+    assert late.size == 900
+
+
+def test_threads_with_a_stream_each(queue, other_queue, rng):
+    """They share nothing but the code: what the one enqueues does not wait for the other."""
+    x = rng.integers(-2, BINS + 2, 20_000, np.int32)
+    ready = threading.Barrier(2)
+
+    def work(own):
+        array, accumulator = cl_array.to_device(own, x), Accumulator("count", BINS, queue=own)
+        for n in range(60):
+            if n % 20 == 0:
+                ready.wait(60)
+            accumulator.add(array, 1)
+        return accumulator.result().get()
+
+    with ThreadPoolExecutor(2) as executor:
+        for found in executor.map(work, (queue, other_queue)):
+            np.testing.assert_array_equal(found, 60 * counts_of(x, BINS))
+
+
+def test_no_scratch_memory_for_a_stream_any_more(given, gpu_like, monkeypatch):
+    (x, counts), *_ = given
+    kernel = kernel_of(gpu_like)
+    accumulator = Accumulator(kernel, BINS, memory="global", copies=3)
+    for _ in range(3):
+        accumulator.add(x, 1)
+
+    def refuse(*args):
+        raise OutOfMemoryError("no more", 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Replay, "enqueue", refuse)
+        accumulator.add(x, 1)  # the call as a whole, which may do with less
+    np.testing.assert_array_equal(accumulator.result().get(), 4 * counts)

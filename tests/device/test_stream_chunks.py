@@ -14,7 +14,8 @@ from streams import SUM, every_path, pieces_of
 
 import clhist
 from clhist import Accumulator, HistogramKernel, operators
-from clhist.engine.engine import Engine
+from clhist.engine import replay
+from clhist.engine.replay import Replay
 from clhist.engine.stages import Combine
 from clhist.opencl.arrays import shares_memory
 from clhist.opencl.staging import InPlace, Staging
@@ -292,16 +293,13 @@ def test_what_an_iterator_raises_leaves_what_came_before(path, example):
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_a_chunk_that_fails_is_not_added(error, path, monkeypatch, example):
     indices, values, expected = example
-    accumulator, run, chunks = Accumulator(SUM, 40, chunk_bytes=4096), Engine.run, []
+    accumulator = Accumulator(SUM, 40, chunk_bytes=4096)
 
-    def fails_once(self, *args):
-        chunks.append(args)
-        if len(chunks) == 3:
-            raise error("no more")
-        return run(self, *args)
+    def fails(self, *args):
+        raise error("no more")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "run", fails_once)
+        patch.setattr(Replay, "enqueue", fails)  # which the third of its size is the first to take
         with pytest.raises(error):
             accumulator.add(indices, values)
     assert accumulator.size == 1024
@@ -315,21 +313,22 @@ def test_a_chunk_that_fails_is_not_added(error, path, monkeypatch, example):
 def test_a_chunk_is_in_all_of_several_histograms_or_in_none(path, monkeypatch, rng):
     x = rng.integers(0, 9, 500, np.int32)
     kernel = HistogramKernel(None, (SUM, SUM), arguments="const int *x", map="EMIT0(x[i], 1); EMIT1(x[i], 2)")
-    accumulator, combine, calls = kernel.accumulator(9), Combine.enqueue, []
-    accumulator.add(x)
+    accumulator, counts = kernel.accumulator(9), counts_of(x, 9)
+    # The second one is recorded, and those after it are enqueued again: a combination is the last of either.
+    for added, where, method in ((1, Combine, "enqueue"), (2, replay._Launch, "run"), (3, replay._Launch, "run")):
+        accumulator.add(x)
+        original, calls = getattr(where, method), []
 
-    def fails_at_the_second(self, *args):
-        calls.append(args)
-        if len(calls) == 2:
-            raise MemoryError("no more")
-        return combine(self, *args)
+        def fails_at_the_second(self, *args, original=original, calls=calls):
+            calls.append(args)
+            if len(calls) == 2:
+                raise MemoryError("no more")
+            return original(self, *args)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Combine, "enqueue", fails_at_the_second)
-        with pytest.raises(MemoryError):
-            accumulator.add(x)
-    first, second = accumulator.result()
-    np.testing.assert_array_equal(first, counts_of(x, 9))
-    np.testing.assert_array_equal(second, 2 * first)
-    accumulator.add(x)
-    np.testing.assert_array_equal(accumulator.result()[1], 4 * first)
+        with monkeypatch.context() as patch:
+            patch.setattr(where, method, fails_at_the_second)
+            with pytest.raises(MemoryError):
+                accumulator.add(x)
+        first, second = accumulator.result()
+        np.testing.assert_array_equal(first, added * counts)
+        np.testing.assert_array_equal(second, 2 * first)

@@ -179,6 +179,29 @@ def test_group_by(arrays, lazy):
         found.agg(f=(df, "median"))
 
 
+@pytest.mark.parametrize("keys", [slice(None), slice(0), "none", "bool", "square"], ids=str)
+def test_groups_that_a_pass_finds(keys, arrays):
+    (k, w, _), number = arrays, 7
+    if isinstance(keys, slice):
+        k, w = k[keys], w[keys]
+    elif keys == "square":
+        k, w = k.reshape(250, 200), w.reshape(250, 200)
+    else:
+        k = np.full_like(k, -2) if keys == "none" else k > 50
+    lazy_k, lazy_w = (da.from_array(each, chunks=max(1, len(k) // number)) for each in (k, w))
+    found, expected = clhist.group_by(lazy_k), clhist.group_by(k)
+    assert found.num_groups is None
+    same(found.keys.compute(), expected.keys, strict=True)
+    same(found.size().compute(), expected.size(), strict=True)
+    result = found.agg(keys=(lazy_w, "mean", "var"), split_every=2)["keys"]
+    assert np.isnan(result["mean"].shape[0])
+    for name, array in expected.agg(keys=(w, "mean", "var"))["keys"].items():
+        np.testing.assert_allclose(result[name].compute(), array, rtol=1e-12, atol=0)
+    identifiers = da.from_array(np.array([1, 2**40]), chunks=1)
+    with pytest.raises(ValueError, match=r"^keys: expected numbers of groups, got 1099511627776 among 2; give num_gr"):
+        clhist.group_by(identifiers).sum(identifiers).compute()
+
+
 def test_a_spec_of_ones_own(arrays, lazy):
     spec = clhist.Spec(
         {"n": operators.count(), "top": operators.argmax(np.float64, np.int64)},
@@ -262,10 +285,29 @@ def test_dataframes_and_delayed(arrays):
         pytest.skip("dask.dataframe needs more than is installed")
     import pandas as pd
 
-    frame = dd.from_pandas(pd.DataFrame({"x": x, "w": w}), npartitions=5)
+    table = pd.DataFrame({"x": x, "w": w})
+    frame = dd.from_pandas(table, npartitions=5)
     same(clhist.bincount(frame["x"]).compute(), np.bincount(x))
     np.testing.assert_allclose(clhist.bincount(frame["x"], frame["w"]).compute(), np.bincount(x, w))
     np.testing.assert_allclose(on_dask.group_by(frame["x"], 100).mean(frame["w"]).compute(), clhist.group_by(x).mean(w))
+    table["c"] = pd.Categorical.from_codes(x % 3, ["c", "a", "b"])
+    table["t"] = table["c"].astype(str)
+    frame = dd.from_pandas(table, npartitions=5)
+    groups, expected = clhist.group_by(frame["c"]), clhist.group_by(table["c"])
+    assert list(groups.keys) == list(expected.keys) == ["c", "a", "b"]
+    np.testing.assert_allclose(groups.mean(frame["w"]).compute(), expected.mean(w))
+    for given, error, message in (
+        (lambda: clhist.group_by(frame["c"], 4), ValueError, "num_groups: expected 3, the categories of the keys"),
+        (lambda: clhist.group_by(frame["t"].astype("category")), ValueError, "keys: expected known categories"),
+        (lambda: clhist.group_by(frame["t"]), TypeError, "keys: expected integers, the numbers of groups, or cat"),
+        (lambda: clhist.group_by(frame), TypeError, "keys: expected a column, got a dataframe of x, w, c, t"),
+        (lambda: groups.mean(frame["t"]), TypeError, "x: expected numbers, got"),
+        (lambda: groups.mean(2.0), TypeError, "x: expected a Dask collection, got float"),
+        (lambda: groups.median(frame["w"]), ValueError, "x: expected statistics that can be merged"),
+        (lambda: groups.argmax(frame["w"]), ValueError, "keys: expected chunks of known sizes"),
+    ):
+        with pytest.raises(error, match=f"^{message}"):
+            given()
 
 
 def _slow(block):
