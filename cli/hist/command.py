@@ -168,7 +168,7 @@ def hist(
         return
     check_no_object(storage=storage, sample=sample, output=output)
     _check(columns, bins, ranges, statistics, weights, values, by, density)
-    _check_several(devices, scheduler, bins, ranges, statistics, by)
+    _check_several(devices, scheduler, bins, statistics)
     with input_errors():
         tables = [open_table(path) for path in files]
         columns = columns or (_only_column(tables[0]),)
@@ -176,8 +176,8 @@ def hist(
         with console.progress("reading", 1.0) as line:
             condition = Condition(where) if where else None
             rows = Rows(tables, columns, weights, values, by, condition, lambda part: line.update(part - line.done))
-            count = _counting(rows, devices, scheduler)
-            found = compute(rows, asked, statistics, density=density, by_bin=values is not None, count=count)
+            counting = _counting(rows, devices, scheduler)
+            found = compute(rows, asked, statistics, density=density, by_bin=values is not None, **counting)
     if plot is not None:
         from clhist.cli.hist.plot import draw
 
@@ -218,9 +218,7 @@ def _check_several(
     devices: str | None,
     scheduler: str | None,
     bins: tuple[Any, ...],
-    ranges: tuple[tuple[float, float], ...],
     statistics: tuple[str, ...],
-    by: str | None,
 ) -> None:
     """Raise the usage error of what several devices, or workers, do not compute."""
     name = "--devices" if devices is not None else "--scheduler"
@@ -228,23 +226,21 @@ def _check_several(
         raise click.UsageError("--devices: expected no --scheduler beside it")
     if (devices is not None or scheduler is not None) and statistics:
         raise click.UsageError(f"{name}: expected counts or sums of weights, got --stat")
-    if scheduler is not None:
-        if by is not None:
-            raise click.UsageError("--scheduler: expected no --by beside it")
-        if not ranges and not all(isinstance(each, tuple) for each in bins or ("",)):
-            raise click.UsageError("--scheduler: expected --range, or edges as --bins")
+    rule = next((each for each in bins if isinstance(each, str)), None)
+    if scheduler is not None and rule is not None:
+        raise click.UsageError(f"--scheduler: expected a number or edges as --bins, got {rule}, which needs all rows")
 
 
-def _counting(rows: Rows, devices: str | None, scheduler: str | None) -> Any:
-    """Return what counts the rows, if not this process by one device."""
+def _counting(rows: Rows, devices: str | None, scheduler: str | None) -> dict[str, Any]:
+    """Return what counts the rows, if not this process by one device, as `compute` takes it."""
     if devices is None and scheduler is None:
-        return None
+        return {}
     from clhist.cli.hist import several
 
     if devices is not None:
-        return partial(several.count_by_devices, queues_of(devices))
-    client = several.connect(scheduler or "")
-    return lambda counts, pieces: several.count_by_workers(client, rows, counts)
+        return {"count": partial(several.count_by_devices, queues_of(devices))}
+    workers = several.Workers(several.connect(scheduler or ""))
+    return {"count": lambda counts, pieces: workers.count(rows, counts), "extents": workers.extents}
 
 
 def _bins(count: int, bins: tuple[Any, ...], ranges: tuple[tuple[float, float], ...], is_log: bool) -> list[Bins]:

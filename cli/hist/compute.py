@@ -71,26 +71,24 @@ class Found:
     outside: int
 
 
-def found_ranges(rows: Rows, bins: Sequence[Bins]) -> list[Range | None]:
-    """Return the least and the greatest finite number of each column, above 0 for logarithmic bins.
+Extents = list[tuple[Any, Any] | None]  # of each column
 
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
-    ends: list[tuple[Any, Any] | None] = [None] * len(bins)
+
+def extents_of(rows: Rows, bins: Sequence[Bins]) -> Extents:
+    """Return the least and the greatest finite number of each column, above 0 for logarithmic bins."""
+    ends: Extents = [None] * len(bins)
     for piece in rows.pieces(keep=True):
-        for n, (column, each) in enumerate(zip(piece.columns, bins, strict=True)):
-            here = _extent(column, positive=each.is_log)
-            before = ends[n]
-            if here is not None:
-                ends[n] = here if before is None else (min(before[0], here[0]), max(before[1], here[1]))
-    for name, found, each in zip(rows.columns, ends, bins, strict=True):
-        if found is None:
-            above = " above 0" if each.is_log else ""
-            raise ValueError(f"{name}: expected a finite number{above} in some row, got none; give --range")
-    return list(ends)
+        here = [_extent(column, positive=each.is_log) for column, each in zip(piece.columns, bins, strict=True)]
+        ends = joined_extents(ends, here)
+    return ends
+
+
+def joined_extents(one: Extents, other: Extents) -> Extents:
+    """Return the extents of two parts of the rows together."""
+    return [
+        b if a is None else a if b is None else (min(a[0], b[0]), max(a[1], b[1]))
+        for a, b in zip(one, other, strict=True)
+    ]
 
 
 def _extent(column: Array, *, positive: bool) -> tuple[Any, Any] | None:
@@ -105,10 +103,22 @@ def _extent(column: Array, *, positive: bool) -> tuple[Any, Any] | None:
     return low, high
 
 
-def edges_of(rows: Rows, bins: Sequence[Bins]) -> tuple[tuple[Array, ...], list[Any]]:
-    """Return NumPy's edges of each column, and what `clhist.histogram` takes for its bins and range."""
+def edges_of(
+    rows: Rows, bins: Sequence[Bins], extents: Callable[[Rows, Sequence[Bins]], Extents] = extents_of
+) -> tuple[tuple[Array, ...], list[Any]]:
+    """Return NumPy's edges of each column, and what `clhist.histogram` takes for its bins and range.
+
+    Raises
+    ------
+    ValueError
+        If a column has no number that bins could begin or end at, or logarithmic bins begin at 0 or below.
+    """
     needs_range = [not isinstance(each.bins, tuple) and each.range is None for each in bins]
-    ranges = found_ranges(rows, bins) if any(needs_range) else [None] * len(bins)
+    ranges: Extents = extents(rows, bins) if any(needs_range) else [None] * len(bins)
+    for name, missing, found, each in zip(rows.columns, needs_range, ranges, bins, strict=True):
+        if missing and found is None:
+            above = " above 0" if each.is_log else ""
+            raise ValueError(f"{name}: expected a finite number{above} in some row, got none; give --range")
     edges: list[Array] = []
     given: list[Any] = []
     for n, each in enumerate(bins):
@@ -154,10 +164,13 @@ class Counts:
         """Return one of the same bins without rows."""
         return Counts(self.edges, self._given, self.total.dtype)
 
-    def join(self, total: Array) -> None:
-        """Add what another one of the same bins has counted."""
-        groups = max(len(self.total), len(total))
-        self.total = _grown(self.total, groups, 0) + _grown(total, groups, 0)
+    def join(self, total: Array, groups: Array | None = None) -> None:
+        """Add what another one of the same bins has counted; `groups` are the numbers here of its groups."""
+        groups = np.arange(len(total)) if groups is None else groups
+        number = int(groups.max(initial=-1)) + 1
+        _check_size(number, self._shape)
+        self.total = _grown(self.total, max(number, len(self.total)), 0)
+        self.total[groups] += total
 
     def add(self, piece: Piece, groups: int, queue: Any = None) -> None:
         """Count some rows; `groups` is how many groups there are by now."""
@@ -285,6 +298,7 @@ def compute(
     density: bool,
     by_bin: bool,
     count: Callable[[Counts, Iterator[tuple[Piece, int]]], int | None] | None = None,
+    extents: Callable[[Rows, Sequence[Bins]], Extents] = extents_of,
 ) -> Found:
     """Read all rows and return what is asked of them.
 
@@ -303,8 +317,10 @@ def compute(
     count : callable, optional
         What counts the rows if no statistics are asked for: it gets where they are counted, and the rows with the
         number of groups there are by then, and may return how many are in bins if it does not draw these.
+    extents : callable
+        Finds what the bins must cover where that is not given.
     """
-    edges, given = ((), []) if bins is None else edges_of(rows, bins)
+    edges, given = ((), []) if bins is None else edges_of(rows, bins, extents)
     weighted = rows.weights is not None
     counts = None if bins is None or by_bin else Counts(edges, given, np.dtype(np.float64 if weighted else np.int64))
     found = Statistics(statistics, edges if by_bin else ()) if statistics else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ Array = npt.NDArray[Any]
 
 _KEPT_BYTES = 1 << 28  # chunks that the second pass need not read again
 _MOST_GROUPS = 1 << 16
+_MOST_FRACTIONS = 1000  # more of these are measurements rather than names
 _DIRECT = 1 << 20  # integer keys in a range so large are numbered by a table
 
 
@@ -48,6 +49,11 @@ class Groups:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    @property
+    def labels(self) -> list[Any]:
+        """The values by their numbers."""
+        return list(self._numbers)
+
     def numbers(self, keys: Array) -> Array:
         """Return the number of each key; new ones get the next."""
         if keys.dtype == object:
@@ -57,13 +63,19 @@ class Groups:
             steps = np.subtract(keys, low, dtype=np.int64)
             there = np.flatnonzero(np.bincount(steps))
             table = np.zeros(int(there[-1]) + 1, np.int32)
-            table[there] = self._of((there + low).astype(keys.dtype))
+            table[there] = self.of((there + low).astype(keys.dtype).tolist())
             return table[steps]
         labels, places = np.unique(keys, return_inverse=True)
-        return self._of(labels)[places]
+        return self.of(labels.tolist())[places]
 
-    def _of(self, labels: Array) -> Array:
-        found = [self._numbers.setdefault(label, len(self._numbers)) for label in labels.tolist()]
+    def of(self, labels: Iterable[Any]) -> Array:
+        """Return the number of each label; new ones get the next."""
+        found = [self._numbers.setdefault(label, len(self._numbers)) for label in labels]
+        if len(self._numbers) > _MOST_FRACTIONS and any(type(label) is float and label % 1 for label in self._numbers):
+            raise ValueError(
+                f"--by: expected at most {_MOST_FRACTIONS:,} different values with fractions, got more; a second "
+                "--column bins them"
+            )
         if len(self._numbers) > _MOST_GROUPS:
             raise ValueError(f"--by: expected at most {_MOST_GROUPS:,} different values, got more")
         return np.array(found, np.int32)
@@ -103,6 +115,8 @@ class Rows:
         Which rows count.
     progress : callable
         Called with the part of all files that has been read.
+    is_part : bool
+        Whether there may be none.
     total, missing, cut : int
         Rows read, those in which a number is missing, and those that the condition leaves out.
     """
@@ -115,6 +129,7 @@ class Rows:
     condition: Condition | None
     progress: Callable[[float], None]
     groups: Groups = field(default_factory=Groups)
+    is_part: bool = False
     total: int = 0
     missing: int = 0
     cut: int = 0
@@ -146,6 +161,11 @@ class Rows:
             for chunk in table.chunks(names, keys):
                 yield self._piece(chunk)
                 self.progress((n + chunk.done) / len(self.tables))
+        if not self.is_part:
+            self.check_not_empty()
+
+    def check_not_empty(self) -> None:
+        """Raise TableError if no rows were read."""
         if not self.total:
             raise TableError(f"{', '.join(str(table.path) for table in self.tables)}: expected rows, got none")
 

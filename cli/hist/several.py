@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from clhist.cli.hist.compute import Counts, within
+from clhist.cli.hist.compute import Bins, Counts, Extents, extents_of, joined_extents, within
 from clhist.cli.hist.rows import Piece, Rows
 from clhist.cli.hist.tables import open_table
 from clhist.engine.pool import Pool
@@ -44,33 +44,41 @@ def count_by_devices(queues: Sequence[cl.CommandQueue], counts: Counts, pieces: 
     pool.run(pieces)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What a worker counted of one file: the bins, and rows in all, missing, left out by the condition, and in bins."""
+class Workers:
+    """The workers of a Dask cluster, which open the files by the same paths: a task for each."""
 
-    total: Array
-    rows: Array
+    def __init__(self, client: Any) -> None:
+        self._client = client
 
+    def extents(self, rows: Rows, bins: Sequence[Bins]) -> Extents:
+        """Return what `extents_of` does."""
+        found: Extents = [None] * len(bins)
+        for here in self._each(rows, _extents, tuple(bins)):
+            found = joined_extents(found, here)
+        return found
 
-def count_by_workers(client: Any, rows: Rows, counts: Counts) -> int:
-    """Add the rows of all files, a task for each, to `counts`; return how many lie in bins.
+    def count(self, rows: Rows, counts: Counts) -> int:
+        """Add the rows of all files to `counts`; return how many lie in bins."""
+        rows.total = rows.missing = rows.cut = inside = 0
+        for part in self._each(rows, _count, counts.empty()):
+            counts.join(part.total, None if rows.by is None else rows.groups.of(part.labels))
+            rows.total, rows.missing, rows.cut = (
+                int(n) for n in np.array([rows.total, rows.missing, rows.cut]) + part.rows[:3]
+            )
+            inside += int(part.rows[3])
+        rows.check_not_empty()
+        return inside
 
-    Workers open the files by the same paths.
-    """
-    asked = rows.columns, rows.weights, rows.condition, rows.dtypes
-    futures = [
-        client.submit(_count, asked, str(table.path.absolute()), counts.empty(), pure=False) for table in rows.tables
-    ]
-    rows.total = rows.missing = rows.cut = inside = 0
-    for done, future in enumerate(_in_turn(client, futures)):
-        part = future.result()
-        counts.join(part.total)
-        rows.total, rows.missing, rows.cut = (
-            int(n) for n in np.array([rows.total, rows.missing, rows.cut]) + part.rows[:3]
-        )
-        inside += int(part.rows[3])
-        rows.progress((done + 1) / len(futures))
-    return inside
+    def _each(self, rows: Rows, function: Callable[..., Any], *args: Any) -> Iterator[Any]:
+        """Yield what `function` returns for each file, in any order."""
+        from distributed import as_completed
+
+        asked = rows.columns, rows.weights, rows.by, rows.condition, rows.dtypes
+        submit = self._client.submit
+        futures = [submit(function, asked, str(t.path.absolute()), *args, pure=False) for t in rows.tables]
+        for done, future in enumerate(as_completed(futures, loop=self._client.loop)):
+            yield future.result()
+            rows.progress((done + 1) / len(futures))
 
 
 def connect(address: str) -> Any:
@@ -91,19 +99,33 @@ def connect(address: str) -> Any:
         raise ValueError(f"--scheduler: expected a Dask scheduler at {address}, got no answer: {error}") from error
 
 
-def _in_turn(client: Any, futures: Sequence[Any]) -> Iterator[Any]:
-    from distributed import as_completed
+@dataclass(frozen=True)
+class _Part:
+    """What a worker counted of one file: the bins, the labels of its groups by their numbers, and how many rows there
+    are in all, missing, left out by the condition, and in bins."""
 
-    yield from as_completed(futures, loop=client.loop)
+    total: Array
+    labels: list[Any]
+    rows: Array
+
+
+def _rows(asked: tuple[Any, ...], path: str) -> Rows:
+    columns, weights, by, condition, dtypes = asked
+    table = open_table(Path(path))
+    rows = Rows((table,), columns, weights, None, by, condition, lambda part: None, is_part=True)
+    rows.dtypes = dtypes
+    return rows
+
+
+def _extents(asked: tuple[Any, ...], path: str, bins: Sequence[Bins]) -> Extents:
+    """Return the extents of one file, in a worker."""
+    return extents_of(_rows(asked, path), bins)
 
 
 def _count(asked: tuple[Any, ...], path: str, counts: Counts) -> _Part:
     """Count one file, in a worker."""
-    columns, weights, condition, dtypes = asked
-    rows = Rows((open_table(Path(path)),), columns, weights, None, None, condition, lambda part: None)
-    rows.dtypes = dtypes
-    inside = 0
+    rows, inside = _rows(asked, path), 0
     for piece in rows.pieces():
-        counts.add(piece, 1)
+        counts.add(piece, 1 if rows.by is None else len(rows.groups))
         inside += int(np.count_nonzero(within(piece, counts.edges)))
-    return _Part(counts.total, np.array([rows.total, rows.missing, rows.cut, inside]))
+    return _Part(counts.total, rows.groups.labels, np.array([rows.total, rows.missing, rows.cut, inside]))

@@ -250,6 +250,7 @@ def test_plots(given, files, tmp_path):
         (["-c", "pt", "-s", "mean", "--weights", "eta"], "expected no --weights"),
         (["-c", "pt", "-c", "eta", "-s", "mean"], "expected one --column, or --values"),
         (["-c", "pt", "-c", "eta", "-c", "pt"], "expected one or two, got 3"),
+        (["-c", "pt", "--by", "weight"], "--by: expected at most 1,000 different values with fractions, got more"),
         (["-c", "pt", "-b", 3, "-b", 4], "at most one for each column"),
         (["-c", "pt", "-s", "mode"], "'mode' is not one of"),
     ],

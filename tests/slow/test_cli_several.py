@@ -19,7 +19,12 @@ def files(tmp_path):
     for k in range(4):
         x = rng.normal(size=3000).astype(np.float32)
         x[::50] = np.nan
-        np.savez(tmp_path / f"{k}.npz", x=x, w=rng.random(3000), g=rng.integers(0, 3, 3000))
+        names = np.array(["z", "b", "aa", "only here"][: 3 + (k == 2)])  # which are met in another order in each file
+        np.savez(
+            tmp_path / f"{k}.npz", x=x, w=rng.random(3000), g=rng.integers(k - 1, 3, 3000), name=rng.choice(names, 3000)
+        )
+    nothing = np.zeros(0, np.float32)
+    np.savez(tmp_path / "none.npz", x=nothing, w=np.zeros(0), g=np.zeros(0, int), name=np.zeros(0, "U2"))
     return tmp_path
 
 
@@ -35,6 +40,8 @@ def found(*arguments):
         ("--column", "x", "--range", -1, 1),
         ("--column", "x", "--bins", "-1,0,2", "--weights", "w"),
         ("--column", "x", "--column", "w", "--range", 0, 1, "--where", "g < 2"),
+        ("--column", "x", "--by", "name", "--bins", 7, "--where", "w > 0.1"),
+        ("--column", "x", "--by", "g", "--weights", "w", "--log"),
     ],
     ids=str,
 )
@@ -42,8 +49,8 @@ def test_devices_and_workers_count_the_same(options, files):
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
     expected = found(*sorted(files.glob("*.npz")), *options)
     one = found(files / "*.npz", *options)
-    for key in ("counts", "edges", "rows", "missing", "outside", "inside"):
-        assert one[key] == expected[key]
+    for key in ("counts", "edges", "rows", "missing", "outside", "inside", "groups"):
+        assert one.get(key) == expected.get(key)
     several = found(files / "*.npz", *options, "--devices", "all")
     np.testing.assert_allclose(several["counts"], expected["counts"])
     with distributed.LocalCluster(
@@ -51,8 +58,8 @@ def test_devices_and_workers_count_the_same(options, files):
     ) as cluster:
         workers = found(files / "*.npz", *options, "--scheduler", cluster.scheduler_address)
     np.testing.assert_allclose(workers["counts"], expected["counts"])
-    for key in ("rows", "missing", "outside", "inside"):
-        assert workers[key] == several[key] == expected[key]
+    for key in ("rows", "missing", "outside", "inside", "edges", "groups"):
+        assert workers.get(key) == several.get(key) == expected.get(key)
 
 
 def test_groups_by_several_devices(files):
@@ -68,9 +75,8 @@ def test_groups_by_several_devices(files):
             ("--column", "x", "--scheduler", "tcp://127.0.0.1:1", "--range", "0", "1"),
             "expected a Dask scheduler at tcp",
         ),
-        (("--column", "x", "--scheduler", "tcp://127.0.0.1:1"), "--scheduler: expected --range, or edges as --bins"),
+        (("--column", "x", "--scheduler", "a", "--bins", "auto"), "--scheduler: expected a number or edges as --bins"),
         (("--column", "x", "--devices", "all", "--stat", "mean"), "--devices: expected counts or sums of weights"),
-        (("--column", "x", "--scheduler", "a", "--by", "g", "--range", "0", "1"), "--scheduler: expected no --by"),
         (("--column", "x", "--devices", "all", "--scheduler", "a"), "--devices: expected no --scheduler"),
     ],
 )
