@@ -20,7 +20,7 @@ from clhist.engine.engine import Engine, check_number
 from clhist.engine.given import Call, queue_for
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
-from clhist.engine.plain import arguments_of, as_indices, checked_values, pair_engine, pair_spec
+from clhist.engine.plain import arguments_of, as_indices, checked_values, ones, pair_engine, pair_spec
 from clhist.engine.progress import Progress, reporter
 from clhist.engine.streams import checked_dests, first_argument, held_form, stream_operator
 from clhist.opencl import lost
@@ -321,7 +321,7 @@ class Accumulator:
         of_indices, of_values = mask_of(indices), mask_of_values(values)
         indices = as_indices(indices)
         if self._counts:
-            values = 1
+            values = ones(values, indices.shape)
         values, with_position = checked_values(values, self._outputs.operators[0], indices.shape, ())
         if of_indices is not None or of_values is not None:
             arrays = values if isinstance(values, tuple) else ()

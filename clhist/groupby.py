@@ -116,6 +116,10 @@ class GroupBy(Generic[A]):
         self._keys = self._placed(keys)
         self._numbers = Numbers.of(int(prod(self._shape)), bool(queue.device.double_fp_config))
 
+    def __repr__(self) -> str:
+        size, dtype, device = prod(self._shape), self._keys.dtype, self._queue.device.name.strip()
+        return f"<GroupBy {self.num_groups:,} groups of {size:,} elements by {dtype}, on {device}>"
+
     @property
     def keys(self) -> Any:
         """The key of each group: numbers, sorted values of the keys, or the categories."""

@@ -32,8 +32,8 @@ class MultiAccumulator:
         As of `Accumulator`. A kernel is built for each device.
     num_bins : int, or tuple of int
         H, as in `HistogramKernel.__call__`.
-    devices : "all", or sequence of pyopencl.Device
-        "all" is every GPU or, where there is none, the default device.
+    devices : "all", or sequence of pyopencl.Device, optional
+        "all", the default, is every GPU or, where there is none, the default device.
     queues : sequence of pyopencl.CommandQueue, optional
         Instead of `devices`; each device or context should occur once.
     dtype, dest, chunk_bytes, first_index, start, **options
@@ -56,7 +56,7 @@ class MultiAccumulator:
         operator: Any,
         num_bins: NumBins,
         *,
-        devices: Any = "all",
+        devices: Any = None,
         queues: Sequence[cl.CommandQueue] | None = None,
         dtype: Any = None,
         dest: Any = None,
@@ -66,7 +66,9 @@ class MultiAccumulator:
         **options: Any,
     ) -> None:
         check_process()
-        found = queues_of(devices) if queues is None else queues_of(queues, "queues")
+        if devices is not None and queues is not None:
+            raise TypeError(f"devices: expected none beside queues, got {devices!r}")
+        found = queues_of("all" if devices is None else devices) if queues is None else queues_of(queues, "queues")
         engine = getattr(operator, "engine", None)  # of a kernel
         options |= {"dtype": dtype, "chunk_bytes": chunk_bytes, "first_index": first_index, "start": start}
         held = [operator if engine is None else engine.on(queue.context) for queue in found]

@@ -21,6 +21,7 @@ from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
 from clhist.opencl.device import default_queue, device_profile
 from clhist.operators.fixed_point import check_range
+from clhist.operators.names import COUNT
 from clhist.operators.operator import Operator
 
 FORMAT = 1  # of what is pickled and saved; another one is refused
@@ -122,7 +123,7 @@ class Partial:
         Raises
         ------
         ValueError
-            If it is no such file, was written in another format, or is of other operators; what differs is named.
+            If it is no such file, is of another format or other operators, or contradicts itself; it says how.
         """
         outputs = portable_outputs(outputs_of(operator))
         try:
@@ -131,18 +132,19 @@ class Partial:
                 found = [archive[f"accumulators{k}"] for k in range(len(archive.files) - 1)]
         except (KeyError, ValueError, EOFError, BadZipFile) as error:
             raise ValueError(f"{file}: expected what clhist.Partial.save wrote") from error
+        if not isinstance(described, dict):
+            raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description")
         if described.get("format") != FORMAT:
             raise ValueError(
                 f"{file}: expected format {FORMAT} of partial results, got {described.get('format')} "
                 f"of clhist {described.get('clhist')}; this is clhist {__version__}"
             )
-        names = [each["name"] for each in described["outputs"]]
+        size, values, ranges, each_output = _described(file, described)
+        names = [each["name"] for each in each_output]
         if names != list(outputs.names or outputs.suffixes):
             raise ValueError(f"{file}: expected histograms {_listed(outputs)}, got {', '.join(map(str, names))}")
         arrays = []
-        for label, operator, array, each in zip(
-            outputs.labels, outputs.operators, found, described["outputs"], strict=True
-        ):
+        for label, operator, array, each in zip(outputs.labels, outputs.operators, found, each_output, strict=True):
             if each["fingerprint"] != fingerprint(operator):
                 raise ValueError(
                     f"{file}: expected accumulators{label} of {operator}, got those of {each['operator']}, "
@@ -151,10 +153,10 @@ class Partial:
             if array.dtype != operator.accumulator:
                 expected = f"accumulators{label} of {operator.accumulator}"
                 raise ValueError(f"{file}: expected {expected}, got {array.dtype}: it was not written by clhist")
+            if list(array.shape) != each["num_bins"]:
+                raise ValueError(f"{file}: expected {each['num_bins']} accumulators{label}, got {list(array.shape)}")
             arrays.append(np.require(array.astype(operator.accumulator, copy=False), requirements=["C", "W"]))
-        positions = described["positions"]
-        ranges = None if positions is None else tuple((int(low), int(high)) for low, high in positions)
-        return cls(outputs, tuple(arrays), int(described["size"]), int(described["values"]), ranges)
+        return cls(outputs, tuple(arrays), size, values, ranges)
 
     def check(self, outputs: Outputs, shapes: Sequence[tuple[int, ...]], argument: str = "partial") -> None:
         """Raise ValueError if it is of other operators than `outputs`, in their portable form, or of other shapes."""
@@ -225,6 +227,8 @@ def combined(own: Partial, other: Partial, argument: str, *, in_place: bool = Fa
         if operator.most_values is not None and values > operator.most_values:
             most = f"{operator.most_values} values for {operator.name} in all"
             raise OverflowError(f"{argument}: expected at most {most}, got {values}")
+    for operator, held, more in zip(own.outputs.operators, own.arrays, other.arrays, strict=True):
+        _check_counts(operator, held, more, values, argument)
     arrays = own.arrays if in_place else tuple(array.copy() for array in own.arrays)
     for operator, into, more in zip(own.outputs.operators, arrays, other.arrays, strict=True):
         _combine(operator, into, more)
@@ -264,6 +268,27 @@ def _layout(dtype: np.dtype) -> Any:
     return [(name, _layout(fields[name][0]), fields[name][1]) for name in dtype.names or ()], dtype.itemsize
 
 
+def _described(
+    file: Any, described: Mapping[str, Any]
+) -> tuple[int, int, tuple[tuple[int, int], ...] | None, Sequence[Mapping[str, Any]]]:
+    """Return size, values, positions and outputs as a file describes them; raise ValueError if they cannot be."""
+    try:
+        size, values, outputs = described["size"], described["values"], described["outputs"]
+        positions = described["positions"]
+        ranges = None if positions is None else tuple((low, high) for low, high in positions)
+        lacking = [{"name", "operator", "fingerprint", "num_bins"} - set(each) for each in outputs]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description") from error
+    numbers = [size, values, *(end for each in ranges or () for end in each)]
+    if any(map(bool, lacking)) or any(type(n) is not int or n < 0 for n in numbers):
+        raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description")
+    if ranges is not None:
+        ends = [end for each in ranges for end in each]
+        if sorted(set(ends)) != ends or sum(high - low for low, high in ranges) != size:
+            raise ValueError(f"{file}: expected positions of {size} elements that rise, got {list(map(list, ranges))}")
+    return size, values, ranges, outputs
+
+
 def _restored(form: int, version: str, *state: Any) -> Partial:
     if form != FORMAT:
         raise ValueError(
@@ -280,6 +305,15 @@ def _finished(label: str, operator: Operator, array: np.ndarray, queue: cl.Comma
     combine_arrays(queue, device_profile(queue.device), operator, array, found, dest_is_partial=True)
     check_range(label, operator, found)
     return found
+
+
+def _check_counts(operator: Operator, held: np.ndarray, more: np.ndarray, values: int, argument: str) -> None:
+    """Raise OverflowError if the count of a bin would be beyond its integers; `values` is the most that one has."""
+    if operator.name != COUNT or operator.accumulator.kind not in "iu":
+        return
+    most = np.iinfo(operator.accumulator).max
+    if values > most and (held > most - more).any():
+        raise OverflowError(f"{argument}: expected counts of at most {most} in all, got a bin with more")
 
 
 def _combine(operator: Operator, into: np.ndarray, more: np.ndarray) -> None:

@@ -25,6 +25,7 @@ from clhist.engine.plain import (
     as_indices,
     checked_values,
     elements,
+    ones,
     pair_engine,
     pair_spec,
     row_shape,
@@ -237,7 +238,7 @@ def reduce_by_index(
         _check_batched(shape, indices, offsets)
     row = row_shape(shape, batched)
     if isinstance(op, str) and op == COUNT:
-        values = _ones(values, indices.shape + row)
+        values = ones(values, indices.shape + row)
     values, with_position = checked_values(values, operator, indices.shape, row)
     arrays = values if isinstance(values, tuple) else ()
     named = [("dest", array) for array in dests] + [("indices", indices)] + [("values", array) for array in arrays]
@@ -309,14 +310,6 @@ def _again(
     call = Call(latest.shape, latest.size, dest, out, queue or dest.queue)
     outcome = latest.engine.run_again((indices, values), call)
     return None if outcome is None else outcome.results[0]
-
-
-def _ones(values: Any, shape: tuple[int, ...]) -> Any:
-    """Return the value that counts each of `values` once, whose shape is checked."""
-    given = values.shape if is_array(values) else np.shape(values)
-    if given not in ((), shape):
-        raise ValueError(f"values: expected shape {shape} as of indices, got {given}")
-    return 1
 
 
 def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndarray | None:

@@ -250,7 +250,7 @@ def plan(
             return joint if is_worth_joining(joint.plan, first.plan, second.plan) else None
 
         sweeps = join_sweeps([sweep_of((k,)) for k in range(len(num_bins))], join)
-        title = f"update {update or 'native'}"
+        title = "update " + " and ".join(dict.fromkeys(sweep.plan.update for sweep in sweeps))
     console.report(
         _document(sweeps, budget),
         lambda: show(sweeps, num_elements, num_bins, histograms, race_factor, device, title),

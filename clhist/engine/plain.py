@@ -162,6 +162,14 @@ def checked_values(
     return tuple(converted), with_position
 
 
+def ones(values: Any, shape: tuple[int, ...]) -> int:
+    """Return the value that counts each of `values` once, whose shape is checked."""
+    given = values.shape if is_array(values) else np.shape(values)
+    if given not in ((), shape):
+        raise ValueError(f"values: expected shape {shape} as of indices, got {given}")
+    return 1
+
+
 def arguments_of(spec: PairSpec, indices: Array, values: Any, dest_rows: int) -> tuple[Any, ...]:
     """Return what the engine of `spec` takes."""
     given = values if isinstance(values, tuple) else (values,)

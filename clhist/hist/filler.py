@@ -75,6 +75,10 @@ class Filler:
         self._held: dict[Any, dict[str, Any]] = {}
         self._of: cl.CommandQueue | None = None
 
+    def __repr__(self) -> str:
+        axes = ", ".join(map(repr, self._first.axes))
+        return f"<Filler of {type(self._first).__name__}({axes}, storage={self._storage.__name__}())>"
+
     def fill(
         self, *args: Any, weight: Any = None, sample: Any = None, threads: int | None = None, **named: Any
     ) -> Filler:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import partial
 from glob import glob, has_magic
@@ -182,9 +181,8 @@ def hist(
         from clhist.cli.hist.plot import draw
 
         draw(rows, found, plot, density=density, is_log=is_log)
-    unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
     document = report.document(rows, found, density=density) if console.json is not None else None
-    console.report(document, lambda: report.text(rows, found, density=density, unicode=unicode))
+    console.report(document, lambda: report.text(rows, found, density=density))
 
 
 def _check(

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clhist.cli.hist.condition import Condition
+from clhist.cli.hist.report import bars, labelled_bars, picture, shows_unicode
 from clhist.cli.hist.tables import Chunk, Table, TableError, rows_of
 
 Array = npt.NDArray[Any]
@@ -251,13 +252,32 @@ def as_json(h: Any) -> str:
 
 
 def report(h: Any, missing: int) -> str:
-    """Return the histogram in words, and drawn with characters if it is of one dimension."""
-    lines = [
-        repr(h) if h.ndim == 1 else "\n".join([*(repr(ax) for ax in h.axes), f"storage: {h.storage_type.__name__}"])
-    ]
+    """Return the histogram in words, and its bins if it is of one dimension or of two of numbers."""
+    lines = [*map(repr, h.axes), f"storage: {h.storage_type.__name__}"]
     if missing:
         lines.append(f"{missing:,} rows left out, in which something is missing")
+    values, edges = h.values(), [None if _has_labels(ax) else np.asarray(ax.edges) for ax in h.axes]
+    if h.ndim > 2 or not values.size:
+        return "\n".join(lines)
+    names, what = [ax.name for ax in h.axes], "count" if h.kind == "COUNT" else "mean"
+    if h.ndim == 2:
+        if edges[0] is not None and edges[1] is not None:
+            lines += ["", f"{what} by {names[0]} (down) and {names[1]} (right)", *picture(edges, values)]
+        return "\n".join(lines)
+    lines += ["", f"{what} by {names[0]}"]
+    if edges[0] is None:
+        lines += labelled_bars([str(label) for label in h.axes[0]], values, unicode=shows_unicode())
+    else:
+        lines += bars(edges[0], values, unicode=shows_unicode(), add=h.kind == "COUNT")
+    flow = h.values(flow=True)
+    sides = [("below", flow[0])] * h.axes[0].traits.underflow + [("above or NaN", flow[-1])] * h.axes[0].traits.overflow
+    if h.kind == "COUNT" and any(value for _, value in sides):
+        lines.append(", ".join(f"{value:,.6g} {side}" for side, value in sides))
     return "\n".join(lines)
+
+
+def _has_labels(ax: Any) -> bool:
+    return not ax.traits.continuous and not ax.traits.ordered
 
 
 def draw(h: Any, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ def _plain(array: Array) -> Any:
     return array.tolist()
 
 
-def text(rows: Rows, found: Found, *, density: bool, unicode: bool) -> str:
+def text(rows: Rows, found: Found, *, density: bool) -> str:
     """Return the results for a terminal."""
     facts = [f"{rows.total:,} rows"]
     facts += [f"{number:,} {what}" for number, what in _losses(rows, found) if number]
@@ -72,9 +73,9 @@ def text(rows: Rows, found: Found, *, density: bool, unicode: bool) -> str:
         for name, each in ((name, every[g]) for name, every in shown.items() if every is not None):
             lines += [f"{name} of {rows.values}"] if by_bin else []
             if len(found.edges) == 2:
-                lines += _picture(found.edges, each)
+                lines += picture(found.edges, each)
             else:
-                lines += _bars(found.edges[0], each, unicode=unicode, add=not by_bin and not density)
+                lines += bars(found.edges[0], each, unicode=shows_unicode(), add=not by_bin and not density)
     if found.statistics and not by_bin:
         lines += ["", *_table(rows, found)]
     return "\n".join(lines)
@@ -98,28 +99,40 @@ def _number(value: Any) -> str:
     return "-" if np.isnan(value) else f"{float(value):.6g}"
 
 
-def _bars(edges: Array, values: Array, *, unicode: bool, add: bool) -> list[str]:
+def bars(edges: Array, values: Array, *, unicode: bool, add: bool) -> list[str]:
     """Return a line for each bin, or for so many bins as fit on the lines, whose counts are added."""
     together = -(-len(values) // _MOST_LINES) if add else 1
     starts = np.arange(0, len(values), together)
     values = np.add.reduceat(values, starts) if together > 1 else values
     lows = [f"{edge:.6g}" for edge in edges[starts]]
     highs = [*lows[1:], f"{edges[-1]:.6g}"]
+    widths = [max(map(len, column)) for column in (lows, highs)]
+    ends = [f"{low:>{widths[0]}} .. {high:>{widths[1]}}" for low, high in zip(lows, highs, strict=True)]
+    lines = labelled_bars(ends, values, unicode=unicode)
+    if together > 1:
+        lines.append(f"(each line has {together} of {len(edges) - 1:,} bins)")
+    return lines
+
+
+def labelled_bars(labels: Sequence[str], values: Array, *, unicode: bool) -> list[str]:
+    """Return a line for each value."""
     numbers = [_number(value) for value in values]
-    widths = [max(map(len, column)) for column in (lows, highs, numbers)]
-    room = max(10, min(shutil.get_terminal_size().columns, 100) - sum(widths) - 8)
+    widths = [max(map(len, column), default=0) for column in (labels, numbers)]
+    room = max(10, min(shutil.get_terminal_size().columns, 100) - sum(widths) - 4)
     finite = values[np.isfinite(values)]
     # Bars of values that may be negative begin at the least.
     least = min(0.0, float(finite.min())) if finite.size else 0.0
     largest = float(finite.max()) - least if finite.size else 0.0
     lines = []
-    for low, high, number, value in zip(lows, highs, numbers, values, strict=True):
+    for label, number, value in zip(labels, numbers, values, strict=True):
         part = (float(value) - least) / largest if largest > 0 and np.isfinite(value) else 0.0
-        ends = f"{low:>{widths[0]}} .. {high:>{widths[1]}}"
-        lines.append(f"{ends}  {number:>{widths[2]}}  {_bar(part * room, unicode)}".rstrip())
-    if together > 1:
-        lines.append(f"(each line has {together} of {len(edges) - 1:,} bins)")
+        lines.append(f"{label:>{widths[0]}}  {number:>{widths[1]}}  {_bar(part * room, unicode)}".rstrip())
     return lines
+
+
+def shows_unicode() -> bool:
+    """Whether the standard output takes characters beyond ASCII."""
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
 def _bar(length: float, unicode: bool) -> str:
@@ -129,8 +142,8 @@ def _bar(length: float, unicode: bool) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def _picture(edges: Sequence[Array], values: Array) -> list[str]:
-    """Return the values of two dimensions as shades, the first column downwards."""
+def picture(edges: Sequence[Array], values: Array) -> list[str]:
+    """Return the values of two dimensions as shades, the first column downwards, and what the shades are."""
     steps = [-(-n // most) for n, most in zip(values.shape, _MOST_CELLS, strict=True)]
     coarse = np.nan_to_num(values)
     for axis, step in enumerate(steps):
@@ -145,6 +158,9 @@ def _picture(edges: Sequence[Array], values: Array) -> list[str]:
         lines.append(f"{low:>{width}}  {''.join(_SHADES[n] for n in shades)}|")
     ends = f"{edges[1][0]:.6g}", f"{edges[1][-1]:.6g}"
     lines.append(" " * (width + 2) + ends[0] + ends[1].rjust(max(len(ends[1]) + 1, len(coarse[0]) - len(ends[0]))))
+    if largest > 0:
+        each = f", {steps[0]} x {steps[1]} bins each" if max(steps) > 1 else ""
+        lines.append(f"shades: ' ' up to 0, '{_SHADES[1:]}' in equal steps up to {_number(largest)}{each}")
     return lines
 
 

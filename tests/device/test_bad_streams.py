@@ -49,6 +49,16 @@ def test_bad_first_index(name):
         kernel.accumulator(3, dtype=np.int32)
 
 
+@pytest.mark.parametrize("values", [np.ones(3), np.ones((2, 2)), [1, 2, 3]], ids=str)
+def test_counts_check_the_shape_of_values(values):
+    counts = Accumulator("count", 3)
+    with pytest.raises(ValueError, match=r"^values: expected shape \(4,\) as of indices, got \("):
+        counts.add(INDICES, values)
+    for one in (1, None, 2.5, VALUES, VALUES.tolist()):
+        counts.add(INDICES, one)
+    assert counts.result().tolist() == [20, 0, 0]
+
+
 INDICES, VALUES = np.zeros(4, np.int32), np.ones(4, np.int64)
 
 

@@ -184,4 +184,6 @@ def test_merge_and_devices(queues, pairs):
     ):
         with pytest.raises(error, match=f"^{message}"):
             MultiAccumulator(SUM, 40, devices=given)
+    with pytest.raises(TypeError, match=r"^devices: expected none beside queues, got 'all'$"):
+        MultiAccumulator(SUM, 40, devices="all", queues=queues)
     assert repr(accumulator).startswith("<MultiAccumulator <Operator add on int64")

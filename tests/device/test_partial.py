@@ -114,6 +114,25 @@ def test_bad_input(tmp_path):
     np.savez(tmp_path / "b.npz", **arrays | {"description": np.array(json.dumps(described))})
     with pytest.raises(ValueError, match=rf"b.npz: expected format {FORMAT} of partial results, got {FORMAT + 1}"):
         SUMS.load(tmp_path / "b.npz")
+    part(start=7).save(tmp_path / "c.npz")
+    with np.load(tmp_path / "c.npz") as archive:
+        arrays = dict(archive)
+    described = json.loads(str(arrays["description"]))
+    for changed, message in (
+        ({"size": 6}, r"positions of 6 elements that rise, got \[\[7, 12\]\]"),
+        ({"positions": [[7, 9], [8, 11]]}, r"positions of 5 elements that rise, got \[\[7, 9\], \[8, 11\]\]"),
+        ({"positions": [[12, 7]]}, "positions of 5 elements that rise"),
+        *(({name: value}, "what clhist.Partial.save wrote, got another description") for name, value in (
+            ("positions", [[-5, 0]]), ("positions", 3), ("size", -5), ("size", 5.5), ("outputs", [{}]),
+        )),
+        ({"outputs": [described["outputs"][0] | {"num_bins": [6]}]}, r"\[6\] accumulators, got \[5\]"),
+    ):  # fmt: skip
+        np.savez(tmp_path / "c.npz", **arrays | {"description": np.array(json.dumps(described | changed))})
+        with pytest.raises(ValueError, match=f"c.npz: expected {message}"):
+            SUMS.load(tmp_path / "c.npz")
+    np.savez(tmp_path / "c.npz", **arrays | {"description": np.array("[1]")})
+    with pytest.raises(ValueError, match=r"c.npz: expected what clhist.Partial.save wrote"):
+        SUMS.load(tmp_path / "c.npz")
     restore, (_, *state) = part().__reduce__()
     with pytest.raises(ValueError, match=rf"^partial: expected format {FORMAT}, got {FORMAT + 1} of clhist"):
         restore(FORMAT + 1, *state)
@@ -135,6 +154,12 @@ def test_counts_of_eight_billion_elements():
     full = Partial(one.outputs, (one.arrays[0] * 2**30,), 2**31, 2**31)  # as if so many had been counted
     whole = clhist.merge([full] * 4)
     assert (whole.size, spec.result(whole).tolist()) == (2**33, [2**33, 0, 0])
+    most = Partial(one.outputs, (one.arrays[0] * 2**60 * 3,), 3 * 2**61, 3 * 2**61)
+    other = Partial(one.outputs, (one.arrays[0][::-1] * 2**60 * 3,), 3 * 2**61, 3 * 2**61)
+    assert spec.result(clhist.merge([most, other])).tolist() == [3 * 2**61, 0, 3 * 2**61]
+    with pytest.raises(OverflowError, match=rf"^partials\[1\]: expected counts of at most {2**63 - 1} in all, got a"):
+        clhist.merge([most, most])
+    assert most.accumulators.tolist() == [3 * 2**61, 0, 0]
 
 
 @pytest.mark.slow

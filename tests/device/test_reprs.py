@@ -36,6 +36,12 @@ def test_kernels_and_streams_say_what_they_are():
     assert repr(stream) == f"<Accumulator <Operator add on float32: a + b>: ((10,),) bins, 10 added, on {device}>"
 
 
+def test_groups_say_what_they_are():
+    device = clhist.default_queue().device.name.strip()
+    groups = clhist.group_by(np.array([[0, 2], [2, 7]], np.int16))
+    assert repr(groups) == f"<GroupBy 8 groups of 4 elements by int16, on {device}>"
+
+
 def test_plans_are_tables_in_notebooks():
     kernel = clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *b", map="EMIT(b[i], 1)")
     plan = kernel.plan(1_000_000, 300)

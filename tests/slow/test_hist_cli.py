@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 import zipfile
 
@@ -142,6 +143,17 @@ def test_formats_without_their_libraries(file, tmp_path, monkeypatch, ending, li
     outcome = run(file, "-a", "pt=reg(10,0,100)", "--output", tmp_path / f"h{ending}", code=2)
     assert library in outcome.output
     assert "pip install" in outcome.output
+
+
+def test_bins_in_the_terminal(file, frame):
+    shown = run(file, "-a", "pt=reg(3,0,60)").stdout.splitlines()
+    counts, _ = np.histogram(frame.pt.dropna(), 3, (0, 60))
+    assert [int(line.split()[3].replace(",", "")) for line in shown if " .. " in line] == counts.tolist()
+    assert f"{np.count_nonzero(frame.pt >= 60):,} above or NaN" in shown[-1]
+    shown = run(file, "-a", "run=str()").stdout
+    for name, number in frame.run.value_counts().items():
+        assert re.search(rf"^ *{name} +{number} ", shown, re.MULTILINE)
+    assert "shades: " in run(file, "-a", "pt=reg(3,0,60)", "-a", "w=reg(4,0,1)").stdout
 
 
 @pytest.mark.parametrize(
