@@ -1,6 +1,5 @@
 ## Before and after the sweep: one kernel sets shared copies to the neutral element, the other combines all copies.
 <%namespace name="types" file="types.mako"/>
-<%namespace name="packed" file="packed.mako"/>
 <%
     operator = spec.operator
     dest_t = "accumulator_t" if spec.dest_is_partial else "value_t"
@@ -117,7 +116,7 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
     volatile __global uint *clhist_found = (volatile __global uint *)(clhist_found_base + clhist_found_offset);
 % endif
 % if spec.counter_bits:
-${packed.combine(given, store, place, held, stride)}
+${local.get_namespace("packed.mako").combine(given, store, place, held, stride)}
 % elif spec.order == "blocked":
 % if spec.used:
     uint largest = 0${", sum = 0" if spec.sums_counts else ""};

@@ -1,7 +1,5 @@
 ## The copies that one sweep updates: in local memory a pool with the cells and locks of each team, which one flush
 ## combines and writes to global memory; otherwise the cells in global memory itself.
-<%namespace name="packed" file="packed.mako"/>
-<%namespace name="partitioned" file="partitioned.mako"/>
 
 ## Layout of the pool: the cells of each part for all teams, then the locks.
 ## Bin-major: the copies of a bin are neighbours, so neighbouring work-items collide neither in a bin nor in a bank.
@@ -11,7 +9,7 @@
     uint clhist_room = 0;
     const uint clhist_team_number = get_local_id(0) / ${team};
 % if spec.counter_bits:
-${packed.pool()}
+${local.get_namespace("packed.mako").pool()}
 % endif
 % for part in [] if spec.counter_bits else parts:
 <% alignment = state.end_alignment(part) %>\
@@ -43,7 +41,7 @@ ${packed.pool()}
 ## The cells that this work-item updates, and the number of the lock of its bin 0.
 <%def name="cells_and_locks()">
 % if spec.counter_bits:
-${packed.arrays(spec.outputs[0].suffix)}
+${local.get_namespace("packed.mako").arrays(spec.outputs[0].suffix)}
 % endif
 % for part in [] if spec.counter_bits else parts:
 <% s = part.output.suffix %>\
@@ -66,7 +64,7 @@ ${packed.arrays(spec.outputs[0].suffix)}
 <%def name="initialise()">
 % if state.is_local:
 % if spec.counter_bits:
-${packed.clear(spec.outputs[0].suffix)}
+${local.get_namespace("packed.mako").clear(spec.outputs[0].suffix)}
 % endif
 % for part in [] if spec.counter_bits else parts:
     for (uint k = clhist_lane; k < (uint)clhist_count${part.output.suffix} * clhist_copies; k += ${spec.team_size})
@@ -77,7 +75,7 @@ ${packed.clear(spec.outputs[0].suffix)}
         clhist_locks${part.n}[k] = 0;
 % endfor
 % if state.is_partitioned:
-${partitioned.clear_range()}
+${local.get_namespace("partitioned.mako").clear_range()}
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 % elif state.is_private:
@@ -98,7 +96,7 @@ ${partitioned.clear_range()}
 <%def name="flush()">
     barrier(CLK_LOCAL_MEM_FENCE);
 % if spec.counter_bits:
-${packed.flush(spec.outputs[0].suffix)}
+${local.get_namespace("packed.mako").flush(spec.outputs[0].suffix)}
 % endif
 % for part in [] if spec.counter_bits else parts:
 ${flush_part(part.n, part.output.suffix, spec.team_size)}

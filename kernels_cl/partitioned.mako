@@ -1,6 +1,5 @@
 ## The sweep over pairs that partition.mako grouped by ranges of bins. Work-groups have equal shares of all pairs, so a
 ## share lies in one partition or in several consecutive ones, and the work-group goes through them in order.
-<%namespace name="hot_bin" file="hot_bin.mako"/>
 
 ## The work-group that pair number `place` of all belongs to.
 <%def name="group_of()">
@@ -64,7 +63,7 @@ uint clhist_group_of(const ulong place, const ulong all, const uint groups)
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % if spec.hot_bin:
-${hot_bin.start()}
+${local.get_namespace("hot_bin.mako").start()}
 % endif
     __global const uint *starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
     const uint last_tile = clhist_range[1];

@@ -1,4 +1,3 @@
-<%namespace name="packed" file="packed.mako"/>
 ## The order in which work-items go through the elements: blocked (each has consecutive elements, as CPUs prefer) or
 ## striped (neighbouring work-items have neighbouring elements, so that GPUs coalesce the loads), with wide loads.
 
@@ -41,8 +40,8 @@ ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % endif
     for (clhist_index_t i = clhist_done + clhist_rank * ${spec.team_size} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${spec.team_size}) {
 % if spec.vector_width * spec.loads == 1:
-${packed.load_flag()}
-${packed.heed_flag()}
+${local.get_namespace("packed.mako").load_flag()}
+${local.get_namespace("packed.mako").heed_flag()}
 % endif
         clhist_map(${state.next_element}, ${state.passed});
     }
@@ -60,7 +59,7 @@ ${packed.heed_flag()}
     const clhist_index_t clhist_tiles = (clhist_end - clhist_done) / ${tile};
     for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
         const clhist_index_t clhist_start = clhist_done + clhist_tile * ${tile} + (clhist_index_t)clhist_lane * ${lanes};
-${packed.load_flag()}
+${local.get_namespace("packed.mako").load_flag()}
 % for load in range(loads):
 % for argument in streamed:
 <% kind = state.loaded_type(argument) %>\
@@ -68,10 +67,10 @@ ${packed.load_flag()}
             = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * team});
 % endfor
 % endfor
-${packed.heed_flag()}
+${local.get_namespace("packed.mako").heed_flag()}
 % for load in range(loads):
 % if load:
-${packed.heed_spills()}
+${local.get_namespace("packed.mako").heed_spills()}
 % endif
 % for lane in range(lanes):
 <% these = state.map_arguments(lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}") %>\

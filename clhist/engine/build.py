@@ -24,7 +24,15 @@ from clhist.engine.sort import sorted_sweep
 from clhist.engine.stages import Sweep, sweep_kernel
 from clhist.errors import BuildError, UnsupportedError
 from clhist.hardware.profile import Profile
-from clhist.opencl.device import checked_profile, device_features, device_profile, memory_budget, profile_names
+from clhist.opencl.device import (
+    checked_profile,
+    claimed_features,
+    device_features,
+    device_kind,
+    memory_budget,
+    planning_profile,
+    profile_names,
+)
 from clhist.planning.bucketed import BucketedPlan
 from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import PartitionedPlan
@@ -176,7 +184,13 @@ class Builder:
 
     def plan(self, device: cl.Device, problem: Problem, indices: tuple[int, ...] | None = None) -> tuple[Plan, ...]:
         """Return the sweeps over the input that compute everything, or the results of these `indices`."""
-        return plan_sweeps(replace(problem, refused=self._refused), self.profile_of(device), indices)
+        problem, profile = replace(problem, refused=self._refused), self.profile_of(device)
+        planned = plan_sweeps(problem, profile, indices)
+        if all(update == "private" for plan in planned for output in plan.outputs for update in output.updates):
+            return planned
+        device_features(device, self.context)  # proven from now on
+        proven = self.profile_of(device)
+        return planned if proven == profile else plan_sweeps(problem, proven, indices)
 
     def problem(
         self,
@@ -208,7 +222,7 @@ class Builder:
 
     def profile_of(self, device: cl.Device) -> Profile:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
-        return device_profile(device) if self._profile is None else checked_profile(self._profile, device)
+        return planning_profile(device) if self._profile is None else checked_profile(self._profile, device)
 
     def _spec(self, plan: Plan, device: cl.Device, *, aligned: bool, used: str = "") -> SweepSpec:
         return sweep_spec(plan, self._source, self.profile_of(device), aligned=aligned, used=used)
@@ -240,8 +254,9 @@ class Builder:
         """Raise UnsupportedError if an operator or argument needs double precision and a device has none."""
         names = self._source.needs_fp64
         for device in self.context.devices:
-            features = device_features(device, self.context)  # here, where a context is at hand to try things in
-            if names and "fp64" not in features:
+            if device_kind(device) != "cpu":
+                device_features(device, self.context)  # proven here, where a context is at hand to try things in
+            if names and "fp64" not in claimed_features(device):
                 raise UnsupportedError(
                     f"{names[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); use float32 or integers"
                 )

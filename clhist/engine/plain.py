@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from clhist.engine.engine import Engine
 from clhist.opencl.arrays import Array, is_array, is_device_array
-from clhist.opencl.device import device_profile
+from clhist.opencl.device import planning_profile
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, supported_dtype
 from clhist.operators.operator import Operator
@@ -101,7 +101,7 @@ def pair_spec(
 ) -> PairSpec:
     """Return what the engine for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
     dtypes = tuple(native(array.dtype) for array in values) if isinstance(values, tuple) else None
-    by_rows = vector > 1 and device_profile(device).kind == "cpu"
+    by_rows = vector > 1 and planning_profile(device).kind == "cpu"
     return _spec(operator, native(indices.dtype), dtypes, vector, by_rows, with_position)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -78,13 +76,13 @@ def test_what_does_not_compile_takes_no_other_with_it(table, queue):
 
 
 def test_doubles_need_double_precision(table, queue):
-    row = replace(promised("global", "no matter"), word="double", dtype=np.dtype(np.float64))
+    row = promised("global", "no matter")._replace(word="double", dtype=np.dtype(np.float64))
     table(row)
     assert proven_features(queue.context, queue.device, {"amd_builtins"}) == {"amd_builtins"}
 
 
 def test_a_fence_that_the_compiler_lacks(queue, monkeypatch):
-    monkeypatch.setattr(probe, "PROVEN_FENCE", replace(PROVEN_FENCE, fence_options=("-cl-std=CL1.2",)))
+    monkeypatch.setattr(probe, "PROVEN_FENCE", PROVEN_FENCE._replace(fence_options=("-cl-std=CL1.2",)))
     monkeypatch.setattr(probe, "render_probe", lambda atomics, cells: "__kernel void other(void) {}")
     assert proven_features(queue.context, queue.device, {"device_fence"}) == set()
 

@@ -24,9 +24,7 @@ def no_fp64(monkeypatch):
     """Let the device have no double precision."""
     for module in ("histogram", "binning.counts", "binning.sample", "binning.rules"):
         monkeypatch.setattr(sys.modules[f"clhist.{module}"], "has_fp64", lambda device: False)
-    monkeypatch.setattr(
-        "clhist.engine.build.device_features", lambda device, context: frozenset({"int64_base_atomics"})
-    )
+    monkeypatch.setattr("clhist.engine.build.claimed_features", lambda device: frozenset({"int64_base_atomics"}))
 
 
 @pytest.mark.parametrize("edge_dtype", [*DTYPES[1:], "g"])

@@ -77,7 +77,7 @@ def test_compiled_templates_are_kept_where_they_can_be(place, tmp_path):
     for _ in range(2):
         assert run_python(RENDERED, PYOPENCL_NO_CACHE="false", XDG_CACHE_HOME=str(tmp_path)) == expected
     kept = [path.name for path in tmp_path.glob("clhist/templates/*/*.py")]
-    assert sorted(kept) == ([] if place else ["combine.mako.py", "packed.mako.py", "types.mako.py"])
+    assert sorted(kept) == ([] if place else ["combine.mako.py", "types.mako.py"])
 
 
 def test_mako_is_imported_with_the_first_kernel():
