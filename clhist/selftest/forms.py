@@ -281,6 +281,22 @@ def _held_bins(at: Setting) -> None:
             expect(partial(assert_same, expected=expected), found, bins=name, update=update, memory=memory)
 
 
+def _private_copies(at: Setting) -> None:
+    kernel = at.summing()
+    chosen = kernel.plan(_SIZE, _BINS, queue=at.queue)
+    if chosen.update != "private":
+        raise NotAvailableError("copies that one work-item updates are for CPUs")
+    items, values = chosen.copies // chosen.turns, at.pairs()[1]
+    in_turn = [{"copies": 2 * items}, {"copies": 8 * items, "passes": 3}]
+    buckets = [{"memory": "partitioned", "passes": ranges} for ranges in (1, 5)]
+    for distribution in ("uniform, some outside", "half in one"):
+        bins = drawn(distribution, at.rng, values.size, _BINS)
+        same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
+        for choices in (*in_turn, *buckets):
+            found = kernel(bins, values, num_bins=_BINS, update="private", **choices)
+            expect(same, found, bins=distribution, **choices)
+
+
 def _streams(at: Setting) -> None:
     bins, values = at.pairs()
     expected = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
@@ -360,6 +376,7 @@ FORMS: dict[str, Form] = {
     "hashed locks": _hashed_locks,
     "packed counters": _packed_counters,
     "held bins": _held_bins,
+    "copies in turn, buckets": _private_copies,
     "streams": _streams,
     "bincount": _bincount,
     "device arrays": _device_arrays,
