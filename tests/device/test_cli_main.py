@@ -17,7 +17,7 @@ from clhist import errors
 from clhist.cli import main as cli
 from clhist.cli import progress, tables
 from clhist.hardware.profile_files import PARAMETERS
-from clhist.opencl.device import device_profile
+from clhist.opencl.device import planning_profile
 
 
 def run(*arguments):
@@ -78,7 +78,7 @@ def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
     if before:
         monkeypatch.setenv("CLHIST_PROFILE", before)
     used = []
-    monkeypatch.setattr("clhist.engine.build.device_profile", lambda dev: used.append(device_profile(dev)) or used[-1])
+    monkeypatch.setattr("clhist.engine.build.planning_profile", lambda dev: used.append(planning_profile(dev)) or used[-1])
     result = run(*command, "--profile", "small")
     assert result.exit_code == 0, result.output
     assert {profile.name for profile in used} == {"small"}
