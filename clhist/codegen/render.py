@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
@@ -165,27 +163,12 @@ def _template(name: str) -> Any:
         return _lookup(False).get_template(name)
 
 
-@contextmanager
-def _without_pygments() -> Iterator[None]:
-    """Let Mako not import Pygments, with which it would colour pages of errors: three times as long as Mako itself."""
-    plugin = "mako.ext.pygmentplugin"
-    if "mako.exceptions" in sys.modules:
-        yield
-        return
-    sys.modules[plugin] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules[plugin]
-
-
 @lru_cache(maxsize=2)
 def _lookup(is_kept: bool) -> Any:
     """Return Mako's lookup; Python of compiled templates, 15 ms each, may be kept in the user's cache directory."""
-    # Imported here, with the first kernel: Mako took 20 ms of `import clhist`.
-    with _without_pygments():
-        import mako
-        from mako.lookup import TemplateLookup
+    # Imported here, with the first kernel: Mako, and Pygments where that is installed, take 20 to 60 ms.
+    import mako
+    from mako.lookup import TemplateLookup
 
     folder = resources.files("clhist.kernels_cl")
     texts = {
