@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clhist.codegen.arguments import integer
 from clhist.engine.engine import Engine
+from clhist.engine.few import combined_by_numpy
 from clhist.engine.given import Call, call_of, queue_for, queue_of
 from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.engine.magnitude import largest_magnitude
@@ -245,6 +246,9 @@ def reduce_by_index(
     on_device = common_kind(named)
     if of_indices is not None or of_values is not None:
         indices, values = leave_out(indices, values, of_indices, of_values)
+    of_numpy = is_plain and not on_device and queue is None and out is None and not fields
+    if of_numpy and (few := combined_by_numpy(operator, shape, dests, indices, values)) is not None:
+        return few
     context = indices.context if on_device else None
     queue = queue_for(queue, context, queue_of(*(array for _, array in named)))
     if operator.is_custom and not options.get("wait_for"):  # on which the values may depend
@@ -328,15 +332,15 @@ def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndar
 
 
 @lru_cache(maxsize=256)
-def _operator(op: np.ufunc | str, dtype: np.dtype) -> Operator:
-    return operator_on_bins(op, dtype)
+def _named(make: Callable[..., Operator], op: np.ufunc | str, dtype: np.dtype) -> Operator:
+    return make(op, dtype)
 
 
 def _operator_of(op: Operator | np.ufunc | str, dests: tuple[Array, ...], fields: bool) -> Operator:
     if not fields:
         supported_dtype(dests[0].dtype, "dest")
         hashable = isinstance(op, np.ufunc | str)
-        return _operator(op, dests[0].dtype) if hashable else operator_on_bins(op, dests[0].dtype)
+        return _named(operator_on_bins, op, dests[0].dtype) if hashable else operator_on_bins(op, dests[0].dtype)
     if not isinstance(op, Operator):
         raise TypeError(f"op: expected a clhist.Operator on a structured dtype, since dest is a tuple, got {op!r}")
     return op
@@ -350,7 +354,7 @@ def _operator_of_values(op: Operator | np.ufunc | str, values: Any) -> Operator:
         dtype, index = (as_array("values", array).dtype for array in values)
         return operator_on_values(op, dtype, index=index)
     dtype = values.dtype if is_array(values) else np.asarray(values).dtype
-    return operator_on_values(op, dtype)
+    return _named(operator_on_values, op, dtype) if isinstance(op, np.ufunc | str) else operator_on_values(op, dtype)
 
 
 def _shape_of(dest: Any) -> tuple[int, ...] | None:

@@ -136,6 +136,7 @@ def cpu_like(gpu_like: clhist.Profile) -> clhist.Profile:
 def _nothing_is_left_to_numpy() -> None:
     """Let kernels count small arrays too."""
     import_module("clhist.bincount").SMALL = 0  # type: ignore[attr-defined]
+    import_module("clhist.engine.few").MOST = -1  # type: ignore[attr-defined]
 
 
 @pytest.fixture(params=["blocked", "interleaved"])

@@ -8,7 +8,9 @@ import pytest
 from arrays import read_only, strided
 from covering import mostly_slow
 
+import clhist
 from clhist import operators, reduce_by_index
+from clhist.engine.engine import Engine
 from clhist.selftest.cases import CASES, problem, random_values, ufunc_case
 from clhist.selftest.reference import groups_of
 
@@ -265,3 +267,30 @@ def test_argmax_of_indices_of_ones_own(dtype):
     assert found.dtype["value"] == np.float32
     assert found["index"].dtype == dtype
     assert found.tolist() == [(3, np.iinfo(dtype).max), (2, 7)]
+
+
+@pytest.mark.parametrize(
+    "ufunc",
+    [np.add, *(pytest.param(u, marks=pytest.mark.slow) for u in (np.multiply, np.maximum, np.fmin, np.bitwise_xor))],
+)
+def test_few_values_are_left_to_numpy(ufunc, rng, monkeypatch):
+    """Unless there is a queue, with the same result as kernels; -1 and H belong to no bin."""
+    counted, original = [], Engine.enqueue
+    monkeypatch.setattr(Engine, "enqueue", lambda *args: counted.append(1) or original(*args))
+    monkeypatch.setattr("clhist.engine.few.MOST", 400)
+    queue = clhist.default_queue()
+    for dtype in ("i4", "u8") if ufunc is np.bitwise_xor else ("i4", "f4"):
+        start = np.arange(7).astype(dtype)
+        for size in (0, 1, 400, 401):
+            indices, values = rng.integers(-1, 8, size), rng.normal(size=size).astype(dtype)
+            if dtype == "f4":
+                values[13::97] = np.nan
+            for dest in (start, 7):
+                before = len(counted)
+                found = reduce_by_index(dest, ufunc, indices, values)
+                assert len(counted) - before == (size > 400)
+                expected = reduce_by_index(dest, ufunc, indices, values, queue=queue)
+                assert len(counted) - before == 1 + (size > 400)
+                assert found.dtype == expected.dtype == np.dtype(dtype)
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(start, np.arange(7).astype(dtype))  # untouched
