@@ -18,7 +18,7 @@ from clhist.grouping.median import group_medians
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.statistics import Column, Numbers, column_of
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
-from clhist.opencl.arrays import Array, check_context, empty, is_device_array, shares_memory
+from clhist.opencl.arrays import Array, check_context, empty, in_place, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import check_unmasked
@@ -377,7 +377,7 @@ class GroupBy(Generic[A]):
             nothing = np.full(bins, np.nan, column.result)
             return cl_array.to_device(self._queue, nothing) if self._on_device else nothing
         if not is_device_array(array):
-            keys, array = (cl_array.to_device(self._queue, each) for each in (keys, array))
+            keys, array = (in_place(each, self._queue) for each in (keys, array))
         array = array.view(np.uint8) if column.dtype.kind == "b" else array
         return group_medians(keys, array, bins, dtype, column.result, self._queue, nan=not column.skipna)
 

@@ -1,4 +1,4 @@
-"""A line of progress on stderr: nothing at all unless stderr is a terminal."""
+"""A line of progress on stderr, drawn only on a terminal, and notes that stay."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Progress:
 
     def __init__(self, label: str, total: float | None = None, *, hidden: bool = False) -> None:
         self.label, self.total, self.done, self.item = label, total, 0.0, ""
+        self._hidden = hidden
         self._shown = not hidden and sys.stderr.isatty()
         self._start = monotonic()
         self._first: tuple[float, float] | None = None  # work and time when the first step was done
@@ -57,6 +58,12 @@ class Progress:
             self.item = item
         if self._first is None:
             self._first = self.done, monotonic()
+
+    def note(self, text: str) -> None:
+        """Print a line that stays, on stderr whatever that is, unless all is hidden."""
+        if not self._hidden:
+            sys.stderr.write(f"\r\x1b[K{text}\n" if self._shown else f"{text}\n")
+            sys.stderr.flush()
 
     def text(self) -> str:
         """Return the line."""

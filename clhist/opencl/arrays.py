@@ -209,6 +209,15 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
     return Operand(buffer, 0, (lambda: _download(queue, buffer, array)) if written else _nothing)
 
 
+def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
+    """Return a contiguous NumPy array as a device array to read, of the same memory where the device shares it.
+
+    The array must be kept until the device has read it.
+    """
+    found = operand(array, queue, written=False)
+    return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)
+
+
 class _Memory:
     """The memory of an array and of some bytes before it; keeps the array."""
 

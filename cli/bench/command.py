@@ -194,6 +194,8 @@ def _measured(console: Console, lab: Lab, chosen: Suite, request: Request) -> tu
         with console.progress("bench", chosen.steps(request)) as bar:
             for what, found in chosen.run(lab, request):
                 rows += found
+                for row in found:  # as they come: a run that is cut off has shown what it measured
+                    bar.note(bench_report.line_text(row, chosen.columns))
                 bar.update(1, what)
     except KeyboardInterrupt:
         lab.queue.finish()

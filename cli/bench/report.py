@@ -65,6 +65,13 @@ def table_text(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     return grid(lines, left=[n for n, name in enumerate(names) if name in _LEFT], indent=2, keys=max(1, keys))
 
 
+def line_text(row: Row, columns: Sequence[Column]) -> str:
+    """Return one row of the table as a line of its own, numbers with the names of their columns."""
+    cells = [(name, show(row)) for name, show in columns]
+    shown = [cell if name in _LEFT else f"{name} {cell}" for name, cell in cells if cell != "-"]
+    return ", ".join([*shown, row["note"]] if "note" in row else shown)
+
+
 def notes(rows: Sequence[Row]) -> list[str]:
     """Return a line for each row that has something to say: why it was not timed."""
     words = ("implementation", "function", "arrays", "op", "update", "distribution")
