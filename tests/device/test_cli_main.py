@@ -78,7 +78,9 @@ def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
     if before:
         monkeypatch.setenv("CLHIST_PROFILE", before)
     used = []
-    monkeypatch.setattr("clhist.engine.build.planning_profile", lambda dev: used.append(planning_profile(dev)) or used[-1])
+    monkeypatch.setattr(
+        "clhist.engine.build.planning_profile", lambda dev: used.append(planning_profile(dev)) or used[-1]
+    )
     result = run(*command, "--profile", "small")
     assert result.exit_code == 0, result.output
     assert {profile.name for profile in used} == {"small"}
