@@ -13,6 +13,7 @@ import pyopencl.array as cl_array
 
 from clhist import Accumulator, HistogramKernel, Profile, bincount, operators, reduce_by_index
 from clhist.opencl.device import device_kind
+from clhist.planning.private import PrivatePlan
 from clhist.selftest.cases import neutral_of
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
@@ -284,11 +285,11 @@ def _held_bins(at: Setting) -> None:
 def _private_copies(at: Setting) -> None:
     kernel = at.summing()
     chosen = kernel.plan(_SIZE, _BINS, queue=at.queue)
-    if chosen.update != "private":
+    if not isinstance(chosen, PrivatePlan):
         raise NotAvailableError("copies that one work-item updates are for CPUs")
     items, values = chosen.copies // chosen.turns, at.pairs()[1]
-    in_turn = [{"copies": 2 * items}, {"copies": 8 * items, "passes": 3}]
-    buckets = [{"memory": "partitioned", "passes": ranges} for ranges in (1, 5)]
+    in_turn: list[dict[str, Any]] = [{"copies": 2 * items}, {"copies": 8 * items, "passes": 3}]
+    buckets: list[dict[str, Any]] = [{"memory": "partitioned", "passes": ranges} for ranges in (1, 5)]
     for distribution in ("uniform, some outside", "half in one"):
         bins = drawn(distribution, at.rng, values.size, _BINS)
         same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
