@@ -7,14 +7,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from clhist.opencl.device import default_queue, devices, use_device
+import pyopencl as cl
+
+from clhist.opencl.device import default_queue, device_kind, devices, use_device
 from clhist.opencl.several import device_name
 
 _locks: list[Any] = []  # open for as long as this process has its device
 
 
 def use_devices(client: Any, platform: str | None = None, device: str | None = None) -> dict[str, str]:
-    """Give each worker process of a cluster a device of its own.
+    """Give each worker process of a cluster a device of its own, or its part of the processor.
 
     Parameters
     ----------
@@ -38,7 +40,8 @@ def use_devices(client: Any, platform: str | None = None, device: str | None = N
     Notes
     -----
     The processes of one host take its devices in order, each the first that is free; once none is, they share. Workers
-    of a GPU need one thread only (``threads_per_worker=1``).
+    of a GPU need one thread only (``threads_per_worker=1``). Of a processor each worker uses as many cores as it has
+    threads, where OpenCL alone would use all of them for every worker.
     """
     if not hasattr(client, "register_plugin"):
         raise TypeError(f"client: expected a distributed.Client, got {type(client).__name__}")
@@ -50,13 +53,15 @@ def use_devices(client: Any, platform: str | None = None, device: str | None = N
         name = "clhist.dask.use_devices"
 
         def setup(self, worker: Any) -> None:
-            take_device(platform, device, str(worker.name))
+            take_device(platform, device, str(worker.name), worker.state.nthreads)
 
     client.register_plugin(Devices())
     return dict(client.run(_device))
 
 
-def take_device(platform: str | None = None, device: str | None = None, name: str = "") -> str:
+def take_device(
+    platform: str | None = None, device: str | None = None, name: str = "", cores: int | None = None
+) -> str:
     """Let this process use the first device that no other process of the host has taken in this way.
 
     Parameters
@@ -65,19 +70,34 @@ def take_device(platform: str | None = None, device: str | None = None, name: st
         Only devices whose platform's or own name contains this.
     name : str
         Of the process; its number decides if no device is free.
+    cores : int, optional
+        How many cores of a processor it uses. Defaults to all.
 
     Returns
     -------
     str
         The device.
     """
-    found = devices(platform, device)
-    found = [each for each in found if each.type == found[0].type]
+    first, *others = devices(platform, device)
+    if device_kind(first) == "cpu":  # which another platform has as well
+        others = [each for each in others if each.platform == first.platform]
+    found = [first, *(each for each in others if each.type == first.type)]
     number = next((k for k in range(len(found)) if _take(k)), None)
     if number is None:
         number = (int(name) if name.isdigit() else os.getpid()) % len(found)
-    use_device(found[number])
+    use_device(_part(found[number], cores))
     return _device()
+
+
+def _part(device: cl.Device, cores: int | None) -> cl.Device:
+    """Return so many cores of a processor; the device itself if it has no more, or cannot be divided."""
+    if cores is None or device_kind(device) != "cpu" or cores >= device.max_compute_units:
+        return device
+    try:
+        by_counts: list[Any] = [cl.device_partition_property.BY_COUNTS, cores]
+        return device.create_sub_devices(by_counts)[0]
+    except cl.Error:
+        return device
 
 
 def _take(number: int) -> bool:
@@ -97,4 +117,7 @@ def _take(number: int) -> bool:
 
 
 def _device() -> str:
-    return device_name(default_queue())
+    queue = default_queue()
+    cores = queue.device.max_compute_units
+    part = "" if device_kind(queue.device) != "cpu" else f", {cores} core{'s' * (cores != 1)}"
+    return f"{device_name(queue)}{part}"

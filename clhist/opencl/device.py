@@ -143,7 +143,7 @@ def use_device(device: cl.Device) -> None:
     global _default
     context = cl.Context([device])
     with _default_lock:
-        _default = context, cl.CommandQueue(context)
+        _default = context, cl.CommandQueue(context, device)  # PoCL's contexts of a part of a device are of the whole
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def default_device(device: cl.Device) -> Iterator[None]:
     global _default
     context = cl.Context([device])
     with _default_lock:
-        before, _default = _default, (context, cl.CommandQueue(context))
+        before, _default = _default, (context, cl.CommandQueue(context, device))
     try:
         yield
     finally:

@@ -50,7 +50,7 @@ def _queue_of(device: cl.Device) -> cl.CommandQueue:
     if queue.device == device and len(queue.context.devices) == 1:
         return queue
     _contexts.append(cl.Context([device]))  # on Intel's CPU runtime a queue does not keep its own alive
-    return cl.CommandQueue(_contexts[-1])
+    return cl.CommandQueue(_contexts[-1], device)
 
 
 _contexts: list[cl.Context] = []

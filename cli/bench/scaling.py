@@ -9,7 +9,6 @@ cluster: of 8 blocks for each worker, and of tasks that do nothing.
 from __future__ import annotations
 
 import heapq
-import os
 import time
 from dataclasses import dataclass
 from math import ceil
@@ -192,11 +191,13 @@ def main(workers: tuple[int, ...], bins: tuple[int, ...], blocks: int, block: in
     """Print predicted and measured seconds."""
     from distributed import Client, LocalCluster
 
-    os.environ["POCL_MAX_PTHREAD_COUNT"] = "1"  # a worker is a thread
+    from clhist.dask import use_devices
+
     click.echo(f"{'workers':>8}{'bins':>10}{'depth':>6}{'merged MB':>11}{'predicted s':>13}{'measured s':>12}")
     for number in workers:
         options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
         with LocalCluster(n_workers=number, **options) as cluster, Client(cluster) as client:
+            use_devices(client)  # a core for each
             client.run(_counted, 0, block, 1000)
             rates = measured_rates(client, block)
             for each in bins:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 dask = pytest.importorskip("dask", reason="Dask is not installed")
@@ -318,11 +319,20 @@ def cluster_of(workers):
     )
 
 
+def _cores():
+    return clhist.default_queue().device.max_compute_units
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_killed_worker_changes_nothing(arrays):
     x = np.tile(arrays[0], 8)
     with cluster_of(2) as cluster, distributed.Client(cluster) as client:
-        assert len(on_dask.use_devices(client)) == 2
+        named = on_dask.use_devices(client)
+        assert len(named) == 2
+        if clhist.default_queue().device.type == cl.device_type.CPU:  # each has as many cores as threads
+            assert len(set(named.values())) == 1
+            assert {name.rpartition(", ")[2] for name in named.values()} == {"1 core"}
+            assert set(client.run(_cores).values()) == {1}
         lazy = da.from_array(x, chunks=20_000).map_blocks(_slow)
         for minlength in (100, 100_000):
             future = client.compute(on_dask.bincount(lazy, minlength=minlength, split_every=4))

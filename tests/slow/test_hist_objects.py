@@ -226,6 +226,7 @@ def test_filler_of_an_axis_that_grows_in_value():
 
 def test_plans(queue):
     filler = clhist.hist.Filler(Histogram(bh.axis.Regular(100, -3, 3), storage=bh.storage.Weight()), queue=queue)
+    assert repr(filler) == "<Filler of Histogram(Regular(100, -3, 3), storage=Weight())>"
     assert [plan.num_elements for plan in filler.plan(10**6, weight=np.float32)] == [10**6]
 
 
