@@ -100,8 +100,12 @@ def __dir__() -> list[str]:
 class _Package(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
         # Import sets each submodule as an attribute of its package: `clhist.bincount` stays the function.
-        if name not in _HOMES or not isinstance(value, ModuleType):
+        if name not in _HOMES or value is not sys.modules.get(f"{__name__}.{name}"):
             super().__setattr__(name, value)
+
+    def __reduce__(self) -> Any:
+        # cloudpickle, and so Dask, knows what is a module by its exact type.
+        return import_module, (__name__,)
 
 
 sys.modules[__name__].__class__ = _Package

@@ -130,7 +130,7 @@ class Partial:
             with np.load(file, allow_pickle=False) as archive:
                 described = json.loads(str(archive["description"]))
                 found = [archive[f"accumulators{k}"] for k in range(len(archive.files) - 1)]
-        except (KeyError, ValueError, EOFError, BadZipFile) as error:
+        except (KeyError, TypeError, ValueError, EOFError, BadZipFile, NotImplementedError) as error:
             raise ValueError(f"{file}: expected what clhist.Partial.save wrote") from error
         if not isinstance(described, dict):
             raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description")
@@ -143,6 +143,8 @@ class Partial:
         names = [each["name"] for each in each_output]
         if names != list(outputs.names or outputs.suffixes):
             raise ValueError(f"{file}: expected histograms {_listed(outputs)}, got {', '.join(map(str, names))}")
+        if len(found) != len(names):
+            raise ValueError(f"{file}: expected the accumulators of {len(names)} histograms, got {len(found)}")
         arrays = []
         for label, operator, array, each in zip(outputs.labels, outputs.operators, found, each_output, strict=True):
             if each["fingerprint"] != fingerprint(operator):

@@ -11,9 +11,12 @@ from numpy.typing import DTypeLike
 
 from clhist.codegen.arguments import integer
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
+from clhist.engine.plain import native
 from clhist.grouping.keys import number_up_to
 from clhist.grouping.parts import GroupSpec
 from clhist.grouping.statistics import column_of
+from clhist.opencl.masks import check_unmasked
+from clhist.operators.c_types import supported_dtype
 from clhist.partial import Partial, merge
 
 _OF_ONE = (
@@ -89,8 +92,7 @@ class GroupBy:
         self._dtype = _dtype_of_collection("keys", keys, np.dtype(np.int64), _KEYS, _NUMBERED)
         if self._dtype.kind not in "iub":
             raise TypeError(f"keys: expected {_KEYS}, got {self._dtype}{_NUMBERED}")
-        if self._dtype.kind == "b":
-            self._dtype = np.dtype(np.uint8)
+        self._dtype = np.dtype(np.uint8) if self._dtype.kind == "b" else native(self._dtype)
         if self._categories is not None:
             number = len(self._categories)
             if num_groups not in (None, number):
@@ -160,6 +162,9 @@ class GroupBy:
             if np.ndim(given[0]) == 0 and not hasattr(given[0], "dask"):
                 raise TypeError(f"{name}: expected a Dask collection, got {type(given[0]).__name__}")
             values = _dtype_of_collection(name, given[0], np.dtype(np.float64))
+            values = supported_dtype(np.float32 if values == np.float16 else values, name)
+            if values.names:
+                raise TypeError(f"{name}: expected numbers, got {values}")
             asked.append((name, column_of(name, values, statistics, np.dtype(np.float64), skipna, ddof, dtype)))
         if not asked:
             return {}
@@ -239,9 +244,18 @@ def _results(of_groups: GroupSpec, whole: Partial, number: int) -> dict[str, dic
     return {name: {each: array[:number] for each, array in column.items()} for name, column in found.items()}
 
 
+def _keys_of(block: Any) -> np.ndarray:
+    """Return the keys of a block, of which a `Delayed` does not say what they are."""
+    check_unmasked("keys", block)
+    array = np.asarray(block)
+    if array.size and array.dtype.kind not in "iub":
+        raise TypeError(f"keys: expected {_KEYS}, got {array.dtype}")
+    return array
+
+
 def _extent(keys: Any) -> tuple[int, int]:
     """Return the largest key of a block, or -1, and their number."""
-    array = np.asarray(keys)
+    array = _keys_of(keys)
     return (int(array.max()) if array.size else -1), array.size
 
 
@@ -254,7 +268,8 @@ def _number_of(extent: tuple[int, int]) -> int:
 
 
 def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -> Partial:
-    arrays = [np.ascontiguousarray(keys, of_groups.keys)]
-    for (_, column), each in zip(of_groups.columns, values, strict=True):
+    arrays = [np.ascontiguousarray(_keys_of(keys), of_groups.keys)]
+    for (name, column), each in zip(of_groups.columns, values, strict=True):
+        check_unmasked(name, each)
         arrays.append(np.ascontiguousarray(on_host(each), column.dtype))
     return of_groups.spec().partial(*arrays, start=start)

@@ -48,9 +48,12 @@ def blocks_of(**collections: Any) -> Blocks:
     Raises
     ------
     TypeError, ValueError
-        If there is no collection, or they do not fit; they are named.
+        If there is no collection, they do not fit, or elements may be masked; they are named.
     """
     given = dict(collections)
+    for name, value in given.items():
+        if isinstance(getattr(value, "_meta", None), np.ma.MaskedArray):
+            raise ValueError(f"{name}: expected an array without masked elements; dask.array.ma.filled fills it")
     lazy = next(((name, value) for name, value in given.items() if isinstance(value, da.Array)), None)
     for name, value in given.items():
         if _delayed(value) is None and np.ndim(value) > 0:  # NumPy's, which are cut as the others are

@@ -130,6 +130,12 @@ def test_bad_input(tmp_path):
         np.savez(tmp_path / "c.npz", **arrays | {"description": np.array(json.dumps(described | changed))})
         with pytest.raises(ValueError, match=f"c.npz: expected {message}"):
             SUMS.load(tmp_path / "c.npz")
+    np.savez(tmp_path / "c.npz", **arrays, accumulators1=arrays["accumulators0"])
+    with pytest.raises(ValueError, match=r"c.npz: expected the accumulators of 1 histograms, got 2$"):
+        SUMS.load(tmp_path / "c.npz")
+    np.save(tmp_path / "no.npy", arrays["accumulators0"])
+    with pytest.raises(ValueError, match=r"no.npy: expected what clhist.Partial.save wrote"):
+        SUMS.load(tmp_path / "no.npy")
     np.savez(tmp_path / "c.npz", **arrays | {"description": np.array("[1]")})
     with pytest.raises(ValueError, match=r"c.npz: expected what clhist.Partial.save wrote"):
         SUMS.load(tmp_path / "c.npz")

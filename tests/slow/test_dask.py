@@ -195,9 +195,28 @@ def test_groups_that_a_pass_finds(keys, arrays):
     assert np.isnan(result["mean"].shape[0])
     for name, array in expected.agg(keys=(w, "mean", "var"))["keys"].items():
         np.testing.assert_allclose(result[name].compute(), array, rtol=1e-12, atol=0)
+    if k.dtype.kind == "i":
+        same(clhist.group_by(lazy_k.astype(k.dtype.newbyteorder())).size().compute(), expected.size(), strict=True)
     identifiers = da.from_array(np.array([1, 2**40]), chunks=1)
     with pytest.raises(ValueError, match=r"^keys: expected numbers of groups, got 1099511627776 among 2; give num_gr"):
         clhist.group_by(identifiers).sum(identifiers).compute()
+
+
+def test_groups_of_what_has_none(arrays):
+    k, w = (da.from_array(each, chunks=9000) for each in arrays[:2])
+    masked = "expected an array without masked elements"
+    with pytest.raises(ValueError, match=f"^keys: {masked}"):
+        clhist.group_by(da.ma.masked_greater(k, 4)).size()
+    with pytest.raises(ValueError, match=f"^x: {masked}"):
+        clhist.group_by(k).sum(da.ma.masked_greater(w, 0.5))
+    with pytest.raises(TypeError, match=r"^x: OpenCL has no type for datetime64"):
+        clhist.group_by(k).max(w.astype("M8[s]"))
+    for block, message in (
+        (np.array([0.7, 1.7]), "keys: expected integers, the numbers of groups, or categories, got float64"),
+        (np.ma.array([1, 2], mask=[0, 1]), f"keys: {masked}"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+            on_dask.group_by([dask.delayed(block)], 3).size().compute(scheduler="synchronous")
 
 
 def test_a_spec_of_ones_own(arrays, lazy):

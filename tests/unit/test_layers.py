@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import copy
+import pickle
 import pkgutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,18 @@ def test_public_names_are_imported_when_used():
     assert printed == "['clhist._version', 'clhist.opencl', 'clhist.opencl.caches']\n{'function'}\nset() []\n"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         clhist.nothing  # noqa: B018
+
+
+def test_the_package_is_pickled_as_modules_are():
+    """Dask sends functions that use it by cloudpickle, which knows modules by their exact type."""
+    assert copy.deepcopy(clhist) is clhist
+    assert pickle.loads(pickle.dumps(clhist)) is clhist
+
+
+def test_a_module_may_stand_in_for_a_public_name(monkeypatch):
+    stand_in = types.ModuleType("bincount")
+    monkeypatch.setattr(clhist, "bincount", stand_in)
+    assert clhist.bincount is stand_in
 
 
 def test_the_table_of_public_names_is_what_type_checkers_see():
