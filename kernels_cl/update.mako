@@ -1,7 +1,7 @@
 ## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
 <%def name="of(part, space, fence, bins_are_computed)">
 % if part.update == "private":
-${private(part.n, space, bins_are_computed)}
+${private(part.n, space, bins_are_computed, replaced_if(part.part.combine) if spec.order == "blocked" else None)}
 % elif part.update == "native":
 ${native(part.n, space, part.atomic)}
 % elif part.update == "cas":
@@ -22,6 +22,8 @@ ${try_cas(part.n, space, exchange_of(part))}
 </%def>
 
 <%!
+    from clhist.operators.recognition import replaced_if
+
     def exchange_of(part):
         """The compare-exchange of a cell: of the core for 32 bits, of cl_khr_int64_base_atomics for 64."""
         return "atomic_cmpxchg" if part.part.cell_bytes == 4 else "atom_cmpxchg"
@@ -29,12 +31,24 @@ ${try_cas(part.n, space, exchange_of(part))}
 
 ## Intel's CPU compiler vectorises loops over computed bins, and loses updates when lanes hit the same bin (`i & 3` keeps
 ## one in four). Volatile cells prevent it, at no cost except when all updates hit one bin.
-<%def name="private(n, space, bins_are_computed)">
+## Where `b` takes the place of `a` or does not, which is seldom, a CPU does not write: the next update need not wait.
+<%def name="private(n, space, bins_are_computed, condition)">
 <% volatile = "volatile " if bins_are_computed else "" %>\
+% if condition:
+bool clhist_replaces${n}(const part${n}_t a, const part${n}_t b)
+{
+    return ${condition};
+}
+% endif
 void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     ${volatile}${space} cell${n}_t *bin = cell;
+% if condition:
+    if (clhist_replaces${n}(bin->value, value))
+        bin->value = value;
+% else:
     bin->value = clhist_combine${n}(bin->value, value);
+% endif
 }
 </%def>
 

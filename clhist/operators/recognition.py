@@ -56,6 +56,18 @@ def recognise(combine: str, dtype: np.dtype) -> str | None:
     return known.get(" ".join(tokens)) or known.get(" ".join(swapped))
 
 
+def replaced_if(combine: str) -> str | None:
+    """Return the condition on which `b` takes the place of `a`, if `combine` is that and nothing else.
+
+    Examples
+    --------
+    >>> replaced_if("(b.time > a.time) ? b : a")
+    '(b.time > a.time)'
+    """
+    found = re.fullmatch(r"\s*([^?:,;=]*(?:[<>=!]=[^?:,;=]*)*)\?\s*b\s*:\s*a\s*", combine)
+    return found[1].strip() if found and found[1].strip() else None
+
+
 def _strip_parentheses(tokens: list[str]) -> list[str]:
     """Drop parentheses around the whole, around single names, and around the condition of a choice."""
     text = " ".join(tokens)

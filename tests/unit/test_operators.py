@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.operators.recognition import recognise
+from clhist.operators.recognition import recognise, replaced_if
 from clhist.selftest.cases import neutral_of
 
 INT, UINT8, FLOAT, COMPLEX = (np.dtype(d) for d in (np.int32, np.uint8, np.float32, np.complex64))
@@ -229,3 +229,20 @@ def test_refused_accumulators(arguments, error, message):
 def test_refused_by_ready_made_operators(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("combine", "condition"),
+    [
+        ("b.time > a.time ? b : a", "b.time > a.time"),
+        ("(b >= a) ? b : a ", "(b >= a)"),
+        ("a != b && f(a) == f(b) ? b : a", "a != b && f(a) == f(b)"),
+        *(
+            (other, None)
+            for other in ("a > b ? a : b", "b", "? b : a", "b != b ? b : (b > a ? b : a)", "a + b ? b : a + 1")
+        ),
+        *((other, None) for other in ("p ? q : r ? b : a", "p ? q ? b : a : a", "f(a, p ? b : a)", "a = b ? b : a")),
+    ],
+)
+def test_replacement_is_recognised_only_as_a_whole(combine, condition):
+    assert replaced_if(combine) == condition
