@@ -319,7 +319,7 @@ class Accumulator:
     def _pairs(self, indices: Any, values: Any, position: int) -> Piece:
         """Return (index, value) pairs, checked."""
         of_indices, of_values = mask_of(indices), mask_of_values(values)
-        indices = as_indices(indices)
+        indices = as_indices(indices, "indices, values")
         if self._counts:
             values = ones(values, indices.shape)
         values, with_position = checked_values(values, self._outputs.operators[0], indices.shape, ())

@@ -243,11 +243,11 @@ def _blocks_with_weights(points: dict[str, Any], weights: Any) -> list[tuple[Any
 
 
 def _counts(x: Any, weights: Any, minlength: int, max_abs: float | None) -> Partial:
-    return counts_part(np.asarray(x), on_host(weights), minlength, max_abs)
+    return counts_part(on_host(x), on_host(weights), minlength, max_abs)
 
 
 def _binned(a: Any, weights: Any, bins: Any, ends: Any) -> Partial:
-    return histogram_part(np.asarray(a), on_host(weights), bins, ends)
+    return histogram_part(on_host(a), on_host(weights), bins, ends)
 
 
 def _first(whole: Partial, number: int) -> Any:
@@ -261,7 +261,7 @@ def _first(whole: Partial, number: int) -> Any:
 
 
 def _binned_dd(points: Sequence[Any], weights: Any, bins: Any, ranges: Any) -> Partial:
-    sample = [np.asarray(each) for each in points]
+    sample = [on_host(each) for each in points]
     given = sample[0] if len(sample) == 1 and sample[0].ndim == 2 else sample
     counts, _ = clhist.histogramdd(given, bins, ranges, weights=on_host(weights))
     return partial_of(operators.add(np.float64), counts, len(sample[0]))
@@ -269,7 +269,7 @@ def _binned_dd(points: Sequence[Any], weights: Any, bins: Any, ranges: Any) -> P
 
 def _extents(points: Sequence[Any], dims: int | None) -> Any:
     """Return the least and the greatest element of each dimension; None of an empty block."""
-    arrays = [np.asarray(each) for each in points]
+    arrays = [on_host(each) for each in points]
     arrays = [each.astype(np.uint8) if each.dtype.kind == "b" else each for each in arrays]
     if dims is not None:
         arrays = [arrays[0][:, k] for k in range(dims)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.delayed import Delayed
 
 from clhist.dask.shards import result_of, sharded
 from clhist.dask.tree import Blocks, as_array, blocks_of, check_pickles, on_host, task, tree
@@ -95,8 +96,16 @@ def reduce_by_index(
     shape = (dest,) if isinstance(dest, int | np.integer) else dest if initial is None else initial.shape
     if len(shape) != 1:
         raise ValueError(f"dest: expected one dimension for Dask collections, got shape {shape}")
-    dtype = getattr(values, "dtype", None)
-    dtype = np.result_type(values) if dtype is None else dtype
+    if isinstance(values, Delayed | list):  # of which nothing is known before
+        if initial is None and not isinstance(op, Operator) and op != COUNT:
+            raise TypeError(
+                f"values: expected a collection of a known dtype, got {type(values).__name__}; "
+                "give an array as dest, or a clhist.Operator"
+            )
+        dtype: Any = np.dtype(np.int64) if initial is None else initial.dtype
+    else:
+        dtype = getattr(values, "dtype", None)
+        dtype = np.result_type(values) if dtype is None else dtype
     if initial is not None:
         operator = operator_on_bins(op, initial.dtype)
     else:

@@ -50,7 +50,7 @@ def _list(*parts: Any) -> list[Any]:
 
 def _split(operator: Operator, size: int, shards: int, start: int | None, indices: Any, values: Any) -> list[Any]:
     """Return indices within the shard, and values, of each shard; values alone get their positions."""
-    indices, values = np.asarray(indices), on_host(values)
+    indices, values = on_host(indices), on_host(values)
     if operator.positional and values.dtype.names is None:
         pairs = np.zeros(values.shape, operator.dtype)
         pairs["value"], pairs["index"] = values, np.arange(values.size) + (start or 0)

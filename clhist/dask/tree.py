@@ -124,7 +124,15 @@ def as_array(result: Any, shape: tuple[Any, ...], dtype: Any) -> da.Array:
 
 
 def on_host(block: Any) -> Any:
-    """Return a block as an array of NumPy; scalars and None as they are."""
+    """Return a block as an array of NumPy; scalars and None as they are.
+
+    Raises
+    ------
+    ValueError
+        If elements are masked: not every collection says so before it is computed.
+    """
+    if np.ma.is_masked(block):
+        raise ValueError("expected blocks without masked elements, got some; numpy.ma.filled fills them")
     return block if block is None or np.ndim(block) == 0 else np.asarray(block)
 
 

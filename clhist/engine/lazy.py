@@ -24,7 +24,9 @@ def check_refused(refused: Mapping[str, Any], where: str) -> None:
 
 
 def is_lazy(value: object) -> bool:
-    """Whether `value` is a Dask collection."""
+    """Whether `value` is a Dask collection, or a list of them."""
+    if isinstance(value, list | tuple) and value:
+        value = value[0]
     return hasattr(type(value), "__dask_graph__")
 
 

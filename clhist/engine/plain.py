@@ -186,8 +186,8 @@ def native(dtype: np.dtype) -> np.dtype:
     return dtype.newbyteorder("=") if dtype.names is None else dtype
 
 
-def as_indices(value: Any) -> Array:
-    """Return `value` as an array of integers.
+def as_indices(value: Any, order: str = "dest, op, indices, values") -> Array:
+    """Return `value` as an array of integers; `order` is that of the caller's arguments.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def as_indices(value: Any) -> Array:
     if not indices.size and not is_array(value):
         indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
-        raise TypeError(f"indices: expected integers, got {indices.dtype}; the order is dest, op, indices, values")
+        raise TypeError(f"indices: expected integers, got {indices.dtype}; the order is {order}")
     return indices
 
 

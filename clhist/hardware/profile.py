@@ -61,6 +61,9 @@ class Profile:
         """
         return native_table(self.features or ())
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"sources": dict(self.sources)}  # a view of a mapping cannot be pickled
+
     def __hash__(self) -> int:
         return hash((self.name, self.kind, *(getattr(self, key) for key in PARAMETERS)))
 

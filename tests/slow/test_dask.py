@@ -286,7 +286,18 @@ def test_fill_of_boost_histogram(arrays, lazy):
 def test_dataframes_and_delayed(arrays):
     x, w, _ = arrays
     pieces = [dask.delayed(x[k : k + 9_000]) for k in range(0, 50_000, 9_000)]
-    same(on_dask.bincount(pieces).compute(), np.bincount(x))
+    for found in (on_dask.bincount(pieces), clhist.bincount(pieces), clhist.group_by(pieces).size()):
+        same(found.compute(), np.bincount(x))
+    masked = [dask.delayed(np.ma.array([1, 2, 2], mask=[0, 0, 1]))]  # of which nothing is known before
+    for found in (
+        clhist.bincount(masked),
+        clhist.histogram(masked, 2, (0, 3))[0],
+        clhist.reduce_by_index(np.zeros(3, int), "min", masked, masked),
+    ):
+        with pytest.raises(ValueError, match=r"^expected blocks without masked elements"):
+            found.compute()
+    with pytest.raises(TypeError, match=r"^values: expected a collection of a known dtype, got list; give an array"):
+        clhist.reduce_by_index(3, "min", masked, masked)
     try:
         import dask.dataframe as dd
     except ImportError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from importlib import resources
 
 import pytest
@@ -305,3 +306,8 @@ def test_profiles_are_values():
     assert hash(first) == hash(second)
     with pytest.raises(AttributeError):
         first.l2_cache = 7
+
+
+def test_a_profile_goes_to_other_processes():
+    profile = named_profile("nvidia-h200")
+    assert pickle.loads(pickle.dumps(profile)) == profile
