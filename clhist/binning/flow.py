@@ -13,7 +13,7 @@ import numpy as np
 
 from clhist.binning.axis import EVEN, AxisKind, axis_of, bits_of, has_no_type, key_of_bits
 from clhist.binning.keys import Array, bits_dtype, from_keys, key_dtype, key_range
-from clhist.binning.lanes import LOOP, block_function, quick_block
+from clhist.binning.lanes import ABSENT, LOOP, block_function, quick_block, with_absent
 from clhist.binning.thresholds import Thresholds
 from clhist.operators.c_types import c_name, literal
 
@@ -39,8 +39,8 @@ class Kind(Protocol):
     def block_functions(self) -> tuple[str, ...]:
         """Return C of the functions that `block` calls besides."""
 
-    def block(self, array: str, n: int, target: str) -> str:
-        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
+    def block(self, array: str, n: int, target: str, absent: str = ABSENT) -> str:
+        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
 
 
 class _OneByOne:
@@ -50,9 +50,9 @@ class _OneByOne:
         """Return C of the functions that `block` calls besides: none."""
         return ()
 
-    def block(self: Any, array: str, n: int, target: str) -> str:
-        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
-        return f"{LOOP} {target}[e] = {self.call(f'{array}[begin + e]', n)};"
+    def block(self: Any, array: str, n: int, target: str, absent: str = ABSENT) -> str:
+        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
+        return f"{LOOP} {target}[e] = {self.call(f'{array}[begin + e]', n)};{with_absent(target, absent)}"
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,13 @@ int {self._name}(const {bits} bits, {declared})
         """Return C of the functions that `block` calls besides."""
         return (block_function(self.inner),) if self._is_quick else ()
 
-    def block(self, array: str, n: int, target: str) -> str:
-        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
+    def block(self, array: str, n: int, target: str, absent: str = ABSENT) -> str:
+        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
         found = self.call(f"{array}[begin + e]", n)
         if self._is_quick:
-            return quick_block(self.inner, array, n, target, found, (f"first{n}", f"below{n}", f"above{n}"))
-        return f"{LOOP} {target}[e] = {found};"
+            numbers = f"first{n}", f"below{n}", f"above{n}"
+            return quick_block(self.inner, array, n, target, found, absent, numbers)
+        return f"{LOOP} {target}[e] = {found};{with_absent(target, absent)}"
 
     @property
     def _is_quick(self) -> bool:

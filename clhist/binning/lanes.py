@@ -7,18 +7,21 @@ make vectors of, the few elements near an edge after it; bins of a table by func
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from clhist.binning.axis import EVEN, LINEAR, AxisKind, bits_of, key_of_bits
 from clhist.binning.keys import bits_dtype, key_dtype
 from clhist.operators.c_types import c_name
 
 LANES = 8
-BLOCK = 512  # elements: loops over fewer took longer on two CPU cores
-UNSURE = -2
+BLOCK = 128  # elements: memory has something to do while they are computed with (docs/notebook/performance.md)
+_AHEAD = 512  # elements that memory is asked for before they are read
+ABSENT, UNSURE = "-1", -2
 FEW = 16  # bins of a table: elements are compared with each of their edges instead
 DROPPED = -FEW - 1
 LOOP = "for (int e = 0; e < length; ++e)"
 
-# Nothing is read while a block is counted, so the next one is asked for: without this memory has nothing to do.
+# Nothing is read while a block is counted, so later ones are asked for: without this memory has nothing to do.
 AHEAD = """
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpass-failed"  // where a loop is not made of vectors
@@ -114,11 +117,16 @@ def block_function(axis: AxisKind) -> str:
     return (_HEAD + _TABLE).format(**types)
 
 
-def find_block(axis: AxisKind, array: str, n: int, target: str) -> str:
-    """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
+def ahead_of(arrays: Iterable[str]) -> str:
+    """Return C that asks memory for what later blocks read of these arrays, about element `i`."""
+    return " ".join(f"CLHIST_AHEAD({array} + i + {_AHEAD});" for array in dict.fromkeys(arrays))
+
+
+def find_block(axis: AxisKind, array: str, n: int, target: str, absent: str = ABSENT) -> str:
+    """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
     found = axis.call(f"{array}[begin + e]", n)
     if axis.kind == EVEN:
-        return quick_block(axis, array, n, target, found)
+        return quick_block(axis, array, n, target, found, absent)
     loaded = bits_of(f"vload{LANES}(0, {array} + begin + e)", axis.data, LANES)
     bits, key = bits_of(f"{array}[begin + e]", axis.data), c_name(key_dtype(axis.dtype))
     return f"""if (num_bins{n} <= {FEW}) {{
@@ -141,24 +149,40 @@ def find_block(axis: AxisKind, array: str, n: int, target: str) -> str:
     for (; e + {LANES} <= length; e += {LANES})
         vstore{LANES}({axis.name}_lanes({loaded}, {axis.given(n)}), 0, {target} + e);
     for (; e < length; ++e) {target}[e] = {found};
-}}"""
+}}{with_absent(target, absent)}"""
+
+
+def with_absent(target: str, absent: str) -> str:
+    """Return C that makes each bin that is negative `absent`."""
+    return "" if absent == ABSENT else f"\n{LOOP} {target}[e] = {_or_absent(f'{target}[e]', absent)};"
+
+
+def _or_absent(bin: str, absent: str) -> str:
+    return bin if absent == ABSENT else f"({bin} < 0 ? {absent} : {bin})"
 
 
 def quick_block(
-    axis: AxisKind, array: str, n: int, target: str, found: str, numbers: tuple[str, str, str] = ("0", "-1", "-1")
+    axis: AxisKind,
+    array: str,
+    n: int,
+    target: str,
+    found: str,
+    absent: str = ABSENT,
+    numbers: tuple[str, str, str] = ("0", ABSENT, ABSENT),
 ) -> str:
     """Return the same for bins of one width.
 
     Parameters
     ----------
-    axis, array, n, target
+    axis, array, n, target, absent
         As of `find_block`.
     found : str
         C of the bin of one element, where the guess is not sure.
     numbers : tuple of str
         C of the number of the first bin, and of those of what lies below and above all.
     """
-    quick = f"quick_{axis.name}({bits_of(f'{array}[begin + e]', axis.data)}, {axis.given(n)}, {', '.join(numbers)})"
+    passed = ", ".join([numbers[0], *(_or_absent(number, absent) for number in numbers[1:])])
+    quick = f"quick_{axis.name}({bits_of(f'{array}[begin + e]', axis.data)}, {axis.given(n)}, {passed})"
     return f"""{{
     int unsure = 0;
     {_WIDE}
@@ -167,7 +191,7 @@ def quick_block(
         unsure |= {target}[e] == {UNSURE};
     }}
     if (unsure) {LOOP}
-        if ({target}[e] == {UNSURE}) {target}[e] = {found};
+        if ({target}[e] == {UNSURE}) {{ const int k = {found}; {target}[e] = {_or_absent("k", absent)}; }}
 }}"""
 
 

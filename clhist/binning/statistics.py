@@ -93,7 +93,7 @@ def _variances(
     binned: Binned, values: Any, parts: dict[str, np.ndarray], queue: cl.CommandQueue, *, reproducible: bool
 ) -> np.ndarray:
     count = parts["count"].astype(np.float64)
-    means = (parts["sum"] / count).reshape(-1)
+    means = np.append(parts["sum"] / count, 0.0)  # one more of what has no bin
     given: Any = cl_array.to_device(queue, means) if is_device_array(values) else means
     apart, add = "((double)v0[i] - v1[max(bin, 0)])", operators.add(np.float64)
     # `shift` would be 0 but for the rounding of the mean.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -15,7 +15,7 @@ import pyopencl.array as cl_array
 
 from clhist.binning.axis import Axis, AxisKind
 from clhist.binning.flow import FlowAxis, Kind
-from clhist.binning.lanes import AHEAD, BLOCK, LOOP, block_function, find_block, has_lanes
+from clhist.binning.lanes import ABSENT, AHEAD, BLOCK, LOOP, ahead_of, block_function, find_block, has_lanes
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import beginning, is_device_array
 from clhist.opencl.device import device_kind
@@ -28,12 +28,14 @@ _APART = 32
 
 _ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")
 
-# Elements are named `i` again, for the values that are emitted; this hides the number of the block.
+# Elements are named `i` again, for the values that are emitted; this hides the number of the block. Blocks are all of
+# one length, which compilers know: the last one begins among the elements of the one before it.
 BLOCK_OF_ELEMENTS = """
-const long begin = (long)i * {block};
-const int length = (int)min((long){block}, count - begin);
+const long begin = min((long)i * {block}, count - {block});
+const int length = {block}, repeated = (int)((long)i * {block} - begin);
 {declared}
 {finds}
+for (int e = 0; e < repeated; ++e) {skip};
 #pragma unroll {unroll}
 for (int e = 0; e < length; ++e) {{
     const long i = begin + e;
@@ -44,14 +46,11 @@ for (int e = 0; e < length; ++e) {{
 """
 
 
-def block_of(kind: AxisKind | Kind, array: str, n: int, target: str) -> str:
-    """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`."""
-    return find_block(kind, array, n, target) if isinstance(kind, AxisKind) else kind.block(array, n, target)
-
-
-def ahead_of(arrays: Iterable[str]) -> str:
-    """Return C that asks memory for what the next block reads of these arrays, about element `i`."""
-    return " ".join(f"CLHIST_AHEAD({array} + i + {BLOCK});" for array in dict.fromkeys(arrays))
+def block_of(kind: AxisKind | Kind, array: str, n: int, target: str, absent: str = ABSENT) -> str:
+    """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
+    if isinstance(kind, AxisKind):
+        return find_block(kind, array, n, target, absent)
+    return kind.block(array, n, target, absent)
 
 
 def block_functions(kind: AxisKind | Kind) -> tuple[str, ...]:
@@ -73,12 +72,15 @@ class BinnedKind:
         Whether an array says which elements count.
     in_blocks : bool
         Whether an `i` of the map stands for a block of elements, see `clhist.binning.lanes`.
+    has_spare : bool
+        Whether the elements of a block that have no bin are counted in one behind the last. Updates need no check then.
     """
 
     axes: tuple[AxisKind | Kind, ...]
     in_rows: bool = False
     masked: bool = False
     in_blocks: bool = False
+    has_spare: bool = False
 
     def arguments(self) -> list[str]:
         """Return the declarations of the arguments."""
@@ -112,14 +114,15 @@ class BinnedKind:
 
     def block(self, emits: Sequence[str]) -> str:
         """Return C that finds the bins of a block of elements and emits the values of each element `i`."""
-        steps = []
-        for n, axis in enumerate(self.axes):
-            target = "bins" if n == 0 else "part"
-            steps.append(block_of(axis, f"x{n}", n, target))
-            if n:
-                steps.append(f"{LOOP} bins[e] = (bins[e] | part[e]) < 0 ? -1 : bins[e] * size{n} + part[e];")
+        most = len(self.axes) - 1
+        absent = " * ".join(f"size{n}" for n in range(most + 1)) if self.has_spare else ABSENT
+        absents = [ABSENT] * most + [ABSENT if self.masked else absent]  # until the last step
+        steps = [block_of(self.axes[0], "x0", 0, "bins", absents[0])]
+        for n, axis in enumerate(self.axes[1:], 1):
+            steps.append(block_of(axis, f"x{n}", n, "part"))
+            steps.append(f"{LOOP} bins[e] = (bins[e] | part[e]) < 0 ? {absents[n]} : bins[e] * size{n} + part[e];")
         if self.masked:
-            steps.append(f"{LOOP} if (!where[begin + e]) bins[e] = -1;")
+            steps.append(f"{LOOP} bins[e] = !where[begin + e] | (bins[e] < 0) ? {absent} : bins[e];")
         part = f", part[{BLOCK}]" if len(self.axes) > 1 else ""
         columns = [f"x{n}" for n, axis in enumerate(self.axes) if axis.data is not None]
         columns += _ELEMENTWISE.findall(" ".join(emits))
@@ -128,6 +131,7 @@ class BinnedKind:
             unroll=8,
             declared=f"int bins[{BLOCK}]{part};",
             finds="\n".join(steps),
+            skip=f"bins[e] = {absent}",
             ahead=ahead_of(columns),
             body="const int bin = bins[e];",
             emits=" ".join(emits),
@@ -218,7 +222,7 @@ def sweep_kernel(
     arguments = kind.arguments() + [f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)]
     emits = [f"EMIT{'_' if name else ''}{name}(bin, {value});" for name, _, value in outputs]
     operators = {name: operator for name, operator, _ in outputs}
-    return HistogramKernel(
+    kernel = HistogramKernel(
         context,
         operators.get("", operators),
         arguments=", ".join(arguments),
@@ -226,6 +230,9 @@ def sweep_kernel(
         preamble=kind.functions(),
         emits=BLOCK if kind.in_blocks else 1,
     )
+    if kind.has_spare:
+        kernel.engine = kernel.engine.covered()
+    return kernel
 
 
 def sweep(
@@ -240,9 +247,11 @@ def sweep(
     kind, size, shape = binned.kind, binned.size, binned.shape
     count: tuple[int, ...] = ()
     bins: Any = shape
-    if device_kind(queue.device) == "cpu" and kind.has_blocks and "num_histograms" not in options:
-        kind, size, count = replace(kind, in_blocks=True), -(-size // BLOCK), (size,)
-        bins = -(-prod(shape) // _APART) * _APART
+    is_cpu = device_kind(queue.device) == "cpu"
+    if is_cpu and size >= BLOCK and kind.has_blocks and "num_histograms" not in options:
+        has_spare = not options.get("reproducible")  # the scale of whose sums is that of all bins
+        kind, size, count = replace(kind, in_blocks=True, has_spare=has_spare), -(-size // BLOCK), (size,)
+        bins = -(-(prod(shape) + has_spare) // _APART) * _APART
     kernel = sweep_kernel(queue.context, kind, outputs, tuple(array.dtype for array in values))
     given = (*binned.arguments(queue), *count, *values)
     found = kernel(

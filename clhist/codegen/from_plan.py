@@ -94,9 +94,10 @@ def robust_spec(plan: PackedPlan, spec: SweepSpec, profile: Profile) -> SweepSpe
 
 
 def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:
-    """Whether all bins of a narrow type are in the one pass of a CPU, where comparing took half of the time."""
+    """Whether all bins that the map may emit are in the one pass of a CPU, where comparing took half of the time."""
     is_private = plan.strategy == "private" and order_of(profile) == "blocked" and plan.passes == 1
-    return is_private and source.index_values is not None and plan.bins[0] >= source.index_values
+    is_narrow = source.index_values is not None and plan.bins[0] >= source.index_values
+    return is_private and (source.covered or is_narrow)
 
 
 def _appended(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:

@@ -39,6 +39,8 @@ class Source:
         Compiler options.
     emits : int or None
         Upper bound on the pairs that one element emits to one output, as the caller states it; None if not stated.
+    covered : bool
+        Whether the map emits no bin outside those that there are: sweeps need not check.
     """
 
     arguments: tuple[Argument, ...]
@@ -49,6 +51,7 @@ class Source:
     structs: tuple[tuple[str, np.dtype], ...] = ()
     options: tuple[str, ...] = ()
     emits: int | None = None
+    covered: bool = False
 
     @classmethod
     def of(

@@ -81,7 +81,8 @@ class SweepSpec:
     value : str or None
         Of bucketed pairs: C expression of the value that all share, None if each has its own.
     covered : bool
-        Whether no bin that is emitted can be outside: there is a bin for each value of its narrow type.
+        Whether no bin that is emitted can be outside: there is one for each value of its narrow type, or the map sees
+        to it.
     """
 
     outputs: tuple[Output, ...]

@@ -7,6 +7,7 @@ engine's own looks at the input.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
@@ -126,6 +127,10 @@ class Engine:
             outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
             self._others[forms] = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
         return self._others[forms]
+
+    def covered(self) -> Engine:
+        """Return the engine of the same map, which is known to emit no bin outside those that there are."""
+        return Engine(self.context, self.outputs, replace(self.source, covered=True), self.profile)
 
     def on(self, context: cl.Context) -> Engine:
         """Return the engine of the same map and operators in a context."""

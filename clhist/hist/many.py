@@ -14,8 +14,8 @@ import pyopencl.array as cl_array
 
 from clhist.binning.flow import Kind
 from clhist.binning.inputs import mask_array
-from clhist.binning.lanes import AHEAD, BLOCK
-from clhist.binning.sweep import BLOCK_OF_ELEMENTS, ahead_of, block_functions, block_of, uploaded
+from clhist.binning.lanes import ABSENT, AHEAD, BLOCK, ahead_of
+from clhist.binning.sweep import BLOCK_OF_ELEMENTS, block_functions, block_of, uploaded
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
 from clhist.hist.filling import check_room, fill, on_host, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
@@ -91,6 +91,7 @@ class _Many:
             unroll=1 if any(part.cells for part in self.parts) else 8,
             declared=declared,
             finds="\n".join(finds),
+            skip=" = ".join([*(f"part{n}[e]" for n in range(len(self.axes))), ABSENT]),
             ahead=ahead_of(f"c{n}" for n in range(len(self.columns)) if f"c{n}[i]" in emits or n in binned),
             body="",
             emits=emits,
@@ -243,7 +244,8 @@ def _fill_group(group: Sequence[tuple[Any, Columns, Any]]) -> None:
     held = sum(
         prod(shapes[f"{name}_{j}"]) * op.bin_bytes for j, part in enumerate(parts) for name, op, _ in part.outputs
     )
-    in_blocks = device_kind(queue.device) == "cpu" and first.size < 2**31 and held <= _MOST_HELD
+    is_cpu = device_kind(queue.device) == "cpu"
+    in_blocks = is_cpu and BLOCK <= first.size < 2**31 and held <= _MOST_HELD
     given_axes: list[Any] = []
     for axis, _ in axes.values():
         given_axes += [*(uploaded(queue, axis) if first.on_device else axis.arrays), *axis.scalars, axis.extent]

@@ -181,7 +181,7 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
     if is_column(sample):
         with np.errstate(all="ignore"):
             found["mean"] = found["sum"] / total
-        means = np.ascontiguousarray(found["mean"].reshape(-1))
+        means = np.append(found["mean"], 0.0)  # one more of what has no bin
         x = f"((double)v{len(values) - 1}[i] - v{len(values)}[max(bin, 0)])"
         squared = f"(double)v0[i] * {x} * {x}" if is_column(weight) else f"{x} * {x}"
         given = *values, cl_array.to_device(queue, means) if columns.on_device else means
