@@ -15,12 +15,11 @@ import pyopencl.array as cl_array
 from pyopencl.elementwise import ElementwiseKernel
 
 from clhist import operators
+from clhist.grouping.median_texts import CPU, GPU, Recipe, key_type, texts
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import building, kept_by_context
-from clhist.operators.c_types import c_name
-from clhist.operators.equivalents import decoded, encoded
 
 _MOST_BINS = 1 << 20  # of one digit of all groups
 _DIGIT_BITS = (4, 11)
@@ -48,8 +47,8 @@ def group_medians(
     nan : bool
         Whether a NaN makes the median of its group NaN, rather than being no value.
     """
-    on_cpu = device_kind(queue.device) == "cpu"
-    kernels = _kernels(queue.context, keys.dtype, dtype, result, nan and dtype.kind == "f", on_cpu)
+    recipe = CPU if device_kind(queue.device) == "cpu" else GPU
+    kernels = _kernels(queue.context, keys.dtype, dtype, result, nan and dtype.kind == "f", recipe)
     width = 8 * kernels.key.itemsize
     least, most = _DIGIT_BITS
     digit = min(most, max(least, (_MOST_BINS // num_groups).bit_length() - 1))
@@ -57,7 +56,7 @@ def group_medians(
     found, rank, size = (cl_array.zeros(queue, num_groups, t) for t in (kernels.key, np.int64, np.int64))
     equal = cl_array.zeros(queue, num_groups, np.uint32)
     shift = width
-    groups = (num_groups,) if on_cpu else ()
+    groups = (num_groups,) if recipe.takes_groups else ()
     while shift:
         bits, whole = min(digit, shift), int(shift == width)
         shift -= bits
@@ -83,72 +82,15 @@ class _Kernels:
 
 @kept_by_context
 def _kernels(
-    context: cl.Context, group: np.dtype, dtype: np.dtype, result: np.dtype, nan: bool, on_cpu: bool
+    context: cl.Context, group: np.dtype, dtype: np.dtype, result: np.dtype, nan: bool, recipe: Recipe
 ) -> _Kernels:
-    key = np.dtype(np.uint64 if dtype.itemsize == 8 else np.uint32)
-    unsigned, ones = c_name(key), f"({c_name(key)})-1"
-    value, back = encoded("v", dtype), decoded("k", dtype)
-    if dtype.kind == "f":
-        value = f"(v != v ? {ones} : {value})"  # no number has this key
-    keep = "" if nan or dtype.kind != "f" else " && v == v"
-    arguments = (
-        f"const {c_name(group)} *keys, const {c_name(dtype)} *values, const {unsigned} *found, const long groups"
-    )
-    start = (
-        f"const {c_name(group)} g = keys[i]; const {c_name(dtype)} v = values[i]; "
-        f"if (g >= 0 && g < groups{keep}) {{ const {unsigned} k = {value}; "
-    )
-    digit = f"(long)(k >> shift & (((({unsigned})1) << bits) - 1))"
-    # Most values share a few digits. On CPUs the bins of a digit are neighbours, so that these few are in the cache.
-    place = f"{digit} * groups + g" if on_cpu else f"((long)g << bits) + {digit}"
+    key, text = key_type(dtype), texts(group, dtype, result, recipe, nan=nan)
+    above: Any = [recipe.next_above(key), *([operators.maximum(key)] if nan else [])]
     digits = HistogramKernel(
-        context,
-        operators.count(np.uint32),
-        arguments=f"{arguments}, const uint shift, const uint bits, const int whole",
-        map=f"{start}if (whole || k >> shift >> bits == found[g]) EMIT({place}, 1); }}",
-        emits=1,
+        context, operators.count(np.uint32), arguments=text.digits_arguments, map=text.digits, emits=1
     )
-    # Half of the values are above, in no order, and CPUs would mispredict a branch: modulo 2^32 or 2^64 `found[g] - k`
-    # is largest for the next value above, and small for all that are not above.
-    next_above, upper = operators.minimum(key), "if (k > found[g]) EMIT0(g, k); "
-    if on_cpu:  # a minimum of `k - found[g] - 1` of 64 bits crashes the compiler of Intel's runtime
-        next_above, upper = operators.maximum(key), "EMIT0(g, found[g] - k); "
-    above: Any = [next_above, *([operators.maximum(key)] if nan else [])]
-    upper += ("EMIT1(g, k); " if nan else "") + "}"
-    following = HistogramKernel(context, above, arguments=arguments, map=start + upper, emits=1)
-    first, at = ("", "i + d * groups") if on_cpu else ("first = (long)i << bits, ", "first + d")
+    following = HistogramKernel(context, above, arguments=text.following_arguments, map=text.following, emits=1)
     with building():
-        choose = ElementwiseKernel(
-            context,
-            f"const uint *counts, {unsigned} *found, long *rank, long *size, uint *equal, uint bits, int whole"
-            + (", long groups" if on_cpu else ""),
-            f"""
-            const long {first}last = (1l << bits) - 1;
-            if (whole) {{
-                for (long d = 0; d <= last; ++d) size[i] += counts[{at}];
-                rank[i] = (size[i] - 1) / 2;
-            }}
-            long left = rank[i], d = 0;
-            for (; d < last && left >= counts[{at}]; ++d) left -= counts[{at}];
-            rank[i] = left;
-            equal[i] = counts[{at}];
-            found[i] = (whole ? 0 : found[i] << bits) | d;
-            """,
-            "clhist_choose",
-        )
-        finish = ElementwiseKernel(
-            context,
-            f"const {unsigned} *found, const {unsigned} *above, const {unsigned} *top, const long *rank, "
-            f"const long *size, const uint *equal, {c_name(result)} *medians",
-            f"""
-            const {unsigned} higher = rank[i] + 1 < equal[i] ? found[i] : {"found[i] - " if on_cpu else ""}above[i];
-            {unsigned} k = found[i];
-            const {c_name(result)} low = {back};
-            k = size[i] % 2 ? k : higher;
-            const {c_name(result)} high = {back};
-            const int missing = size[i] == 0{f" || top[i] == {ones}" if nan else ""};
-            medians[i] = missing ? NAN : low == high ? low : (low + high) / 2;
-            """,
-            "clhist_finish",
-        )
+        choose = ElementwiseKernel(context, text.choose_arguments, text.choose, "clhist_choose")
+        finish = ElementwiseKernel(context, text.finish_arguments, text.finish, "clhist_finish")
     return _Kernels(key, digits, choose, following, finish)

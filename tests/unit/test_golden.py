@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import golden
+import numpy as np
 import pytest
 from sources import COUNTS, OPERATORS, WEIGHT, Call, combine_source, device, kernel_sources, strategy
 
+from clhist.grouping.median_texts import CPU, GPU
+from clhist.grouping.median_texts import texts as median_texts
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
 
@@ -168,6 +171,21 @@ def test_sources_of_combining(update_golden):
         )
     }
     golden.compare("sources/combine.cl.txt", golden.stored_form(texts), update=update_golden)
+
+
+def test_sources_of_medians(update_golden):
+    texts = {
+        f"{vendor}, {dtype} in groups of {group}{', nan' if nan else ''}": "\n\n".join(
+            f"// {name}\n{text}" for name, text in vars(median_texts(group, dtype, result, recipe, nan=nan)).items()
+        )
+        for vendor, recipe in (("gpu", GPU), ("cpu", CPU))
+        for group, dtype, result, nan in (
+            (np.dtype("i4"), np.dtype("f4"), np.dtype("f4"), False),
+            (np.dtype("i4"), np.dtype("f8"), np.dtype("f8"), True),
+            (np.dtype("u1"), np.dtype("i2"), np.dtype("f8"), False),
+        )
+    }
+    golden.compare("sources/medians.cl.txt", golden.stored_form(texts), update=update_golden)
 
 
 def test_the_sources_of_strategies_are_theirs():
