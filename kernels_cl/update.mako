@@ -1,7 +1,7 @@
 ## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
 <%def name="of(part, space, fence, bins_are_computed)">
 % if part.update == "private":
-${private(part.n, space, bins_are_computed, replaced_if(part.part.combine) if spec.order == "blocked" else None)}
+${private(part.n, space, bins_are_computed, part.replaced_if)}
 % elif part.update == "native":
 ${native(part.n, space, part.atomic)}
 % elif part.update == "cas":
@@ -22,8 +22,6 @@ ${try_cas(part.n, space, exchange_of(part))}
 </%def>
 
 <%!
-    from clhist.operators.recognition import replaced_if
-
     def exchange_of(part):
         """The compare-exchange of a cell: of the core for 32 bits, of cl_khr_int64_base_atomics for 64."""
         return "atomic_cmpxchg" if part.part.cell_bytes == 4 else "atom_cmpxchg"

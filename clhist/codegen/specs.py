@@ -17,6 +17,7 @@ from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
+from clhist.operators.recognition import replaced_if
 from clhist.planning.packed import FLAGLESS_BITS
 from clhist.planning.plan import Output
 from clhist.planning.updates import part_loops, slowest
@@ -125,7 +126,14 @@ class SweepSpec:
         """The parts of all outputs, numbered."""
         pairs = [(o, p, u) for o in self.outputs for p, u in zip(o.operator.parts, o.updates, strict=True)]
         return tuple(
-            SweepPart(n, output, part, update, native_atomic(part.operation, part.dtype, self.memory, self.features))
+            SweepPart(
+                n,
+                output,
+                part,
+                update,
+                native_atomic(part.operation, part.dtype, self.memory, self.features),
+                replaced_if(part.combine) if update == "private" and self.order == "blocked" else None,
+            )
             for n, (output, part, update) in enumerate(pairs)
         )
 
@@ -208,13 +216,31 @@ class SweepSpec:
 
 
 class SweepPart(NamedTuple):
-    """One part of an output's operator: its number in the sweep, its update, and the hardware atomic for it, if any."""
+    """One part of an output's operator in a sweep.
+
+    Attributes
+    ----------
+    n : int
+        Its number in the sweep.
+    output : Output
+        Whose operator it is of.
+    part : Part
+        What it combines.
+    update : str
+        How.
+    atomic : NativeAtomic or None
+        The hardware's for it.
+    replaced_if : str or None
+        Of private copies on a CPU: C of the condition on which a value `b` takes the place of `a`, if combining is such
+        a choice.
+    """
 
     n: int
     output: Output
     part: Part
     update: str
     atomic: NativeAtomic | None
+    replaced_if: str | None
 
 
 class PartitionSpec(NamedTuple):
