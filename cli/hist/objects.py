@@ -252,28 +252,40 @@ def as_json(h: Any) -> str:
 
 
 def report(h: Any, missing: int) -> str:
-    """Return the histogram in words, and its bins if it is of one dimension or of two of numbers."""
+    """Return the histogram in words, and its bins if it is of one or two dimensions."""
     lines = [*map(repr, h.axes), f"storage: {h.storage_type.__name__}"]
     if missing:
         lines.append(f"{missing:,} rows left out, in which something is missing")
-    values, edges = h.values(), [None if _has_labels(ax) else np.asarray(ax.edges) for ax in h.axes]
+    values = h.values()
     if h.ndim > 2 or not values.size:
         return "\n".join(lines)
     names, what = [ax.name for ax in h.axes], "count" if h.kind == "COUNT" else "mean"
-    if h.ndim == 2:
-        if edges[0] is not None and edges[1] is not None:
-            lines += ["", f"{what} by {names[0]} (down) and {names[1]} (right)", *picture(edges, values)]
-        return "\n".join(lines)
-    lines += ["", f"{what} by {names[0]}"]
-    if edges[0] is None:
-        lines += labelled_bars([str(label) for label in h.axes[0]], values, unicode=shows_unicode())
+    if h.ndim == 1:
+        lines += ["", f"{what} by {names[0]}", *_bins(h.axes[0], values, h.kind), *_outside(h)]
+    elif any(map(_has_labels, h.axes)):  # bars of the other axis for each label
+        by, other = (0, 1) if _has_labels(h.axes[0]) else (1, 0)
+        for label, row in zip(h.axes[by], values if by == 0 else values.T, strict=True):
+            lines += ["", f"{what} by {names[other]}, {names[by]} = {label}", *_bins(h.axes[other], row, h.kind)]
     else:
-        lines += bars(edges[0], values, unicode=shows_unicode(), add=h.kind == "COUNT")
-    flow = h.values(flow=True)
-    sides = [("below", flow[0])] * h.axes[0].traits.underflow + [("above or NaN", flow[-1])] * h.axes[0].traits.overflow
-    if h.kind == "COUNT" and any(value for _, value in sides):
-        lines.append(", ".join(f"{value:,.6g} {side}" for side, value in sides))
+        edges = [np.asarray(ax.edges) for ax in h.axes]
+        lines += ["", f"{what} by {names[0]} (down) and {names[1]} (right)", *picture(edges, values)]
     return "\n".join(lines)
+
+
+def _bins(ax: Any, values: Any, kind: str) -> list[str]:
+    """Return a line for each bin of an axis, or for some of them together."""
+    if _has_labels(ax):
+        return labelled_bars([str(label) for label in ax], values, unicode=shows_unicode())
+    return bars(np.asarray(ax.edges), values, unicode=shows_unicode(), add=kind == "COUNT")
+
+
+def _outside(h: Any) -> list[str]:
+    """Return a line of what lies outside the bins of the only axis, if anything does."""
+    flow, traits = h.values(flow=True), h.axes[0].traits
+    sides = [("below", flow[0])] * traits.underflow + [("above or NaN", flow[-1])] * traits.overflow
+    if h.kind != "COUNT" or not any(value for _, value in sides):
+        return []
+    return [", ".join(f"{value:,.6g} {side}" for side, value in sides)]
 
 
 def _has_labels(ax: Any) -> bool:

@@ -154,6 +154,11 @@ def test_bins_in_the_terminal(file, frame):
     for name, number in frame.run.value_counts().items():
         assert re.search(rf"^ *{name} +{number} ", shown, re.MULTILINE)
     assert "shades: " in run(file, "-a", "pt=reg(3,0,60)", "-a", "w=reg(4,0,1)").stdout
+    label = str(frame.run.dropna().iloc[0])
+    counts, _ = np.histogram(frame.pt[frame.run == label].dropna(), 3, (0, 60))
+    for args in (["-a", "run=str()", "-a", "pt=reg(3,0,60)"], ["-a", "pt=reg(3,0,60)", "-a", "run=str()"]):
+        shown = run(file, *args).stdout.split(f"count by pt, run = {label}\n")[1].splitlines()[:3]
+        assert [int(line.split()[3].replace(",", "")) for line in shown] == counts.tolist()
 
 
 @pytest.mark.parametrize(
