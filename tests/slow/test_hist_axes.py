@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -22,7 +22,7 @@ INTEGERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?"]
 @pytest.fixture
 def in_blocks(request, monkeypatch):
     """Find bins element by element, and in blocks, which only CPUs do."""
-    module = sys.modules["clhist.binning.sweep"]  # the package has a function of this name
+    module = import_module("clhist.binning.sweep")  # the package has a function of this name
     monkeypatch.setattr(module, "device_kind", lambda device: "cpu" if request.param else "gpu")
 
 
