@@ -96,7 +96,7 @@ def robust_spec(plan: PackedPlan, spec: SweepSpec, profile: Profile) -> SweepSpe
 
 
 def _compared_ahead(plan: Plan, source: Source, profile: Profile) -> Argument | None:
-    """Return the array of bins that a CPU compares with those of the histogram before the updates; None if it does not."""
+    """Return the array of bins that a CPU compares with those of the histogram before the updates, or None."""
     is_plain = isinstance(plan, PrivatePlan) and not plan.is_batch and order_of(profile) == "blocked"
     can_be = is_plain and source.indices in source.streamed and not _is_covered(plan, source, profile)
     return source.indices if can_be else None

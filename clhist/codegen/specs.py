@@ -200,7 +200,7 @@ class SweepSpec:
 
     @property
     def block(self) -> int:
-        """Elements whose bins a CPU compares with the histogram's at a time, several by one instruction; 0 if it does not.
+        """Elements whose bins a CPU compares with the histogram's at a time, several by one instruction; 0 if none.
 
         Their updates need no comparison then, which took up to a third of the time (docs/notebook/performance.md).
         """
