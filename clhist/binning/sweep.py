@@ -23,9 +23,6 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
-# Bins: no fewer bytes than two cache lines. Copies of work-items that share a line make its bins several times as slow.
-_APART = 32
-
 _ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")
 
 # Elements are named `i` again, for the values that are emitted; this hides the number of the block. Blocks are all of
@@ -246,12 +243,12 @@ def sweep(
     """Combine values by bins; see `sweep_kernel`, and `clhist.HistogramKernel.__call__` of the options."""
     kind, size, shape = binned.kind, binned.size, binned.shape
     count: tuple[int, ...] = ()
-    bins: Any = shape
+    has_spare = False
     is_cpu = device_kind(queue.device) == "cpu"
     if is_cpu and size >= BLOCK and kind.has_blocks and "num_histograms" not in options:
         has_spare = not options.get("reproducible")  # the scale of whose sums is that of all bins
         kind, size, count = replace(kind, in_blocks=True, has_spare=has_spare), -(-size // BLOCK), (size,)
-        bins = -(-(prod(shape) + has_spare) // _APART) * _APART
+    bins: Any = prod(shape) + 1 if has_spare else shape
     kernel = sweep_kernel(queue.context, kind, outputs, tuple(array.dtype for array in values))
     given = (*binned.arguments(queue), *count, *values)
     found = kernel(
@@ -261,7 +258,7 @@ def sweep(
         queue=queue,
         **options,
     )
-    if bins is shape:
+    if not has_spare:
         return found
     if outputs[0][0]:
         return {name: beginning(each, prod(shape)).reshape(shape) for name, each in found.items()}

@@ -79,6 +79,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         is_dealt=plan.is_dealt,
         bucketed=isinstance(plan, BucketedPlan),
         value=source.values[plan.output_indices[0]] if isinstance(plan, BucketedPlan) else None,
+        apart=isinstance(plan, PrivatePlan) and bool(plan.strides),
+        indices=_compared_ahead(plan, source, profile),
     )
 
 
@@ -91,6 +93,13 @@ def robust_spec(plan: PackedPlan, spec: SweepSpec, profile: Profile) -> SweepSpe
         spec, counter_bits=0, after_flag=True, capacity=capacity, work_group_size=robust.work_group_size,
         wide=is_wide(robust),
     )  # fmt: skip
+
+
+def _compared_ahead(plan: Plan, source: Source, profile: Profile) -> Argument | None:
+    """Return the array of bins that a CPU compares with those of the histogram before the updates, or None."""
+    is_plain = isinstance(plan, PrivatePlan) and not plan.is_batch and order_of(profile) == "blocked"
+    can_be = is_plain and source.indices in source.streamed and not _is_covered(plan, source, profile)
+    return source.indices if can_be else None
 
 
 def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:
