@@ -51,6 +51,8 @@ def render_sweep(spec: SweepSpec) -> str:
 
 def _may_compute_bins(spec: SweepSpec) -> bool:
     """Whether a compiler may be able to derive the bin of one value from the bin of the value before."""
+    if spec.indices is not None:  # bins are elements of an array, whatever the values are
+        return False
     elementwise = [argument for argument in spec.arguments if is_elementwise(argument, spec.map, spec.preamble)]
     loops = re.search(r"\b(for|while|do|goto)\b", f"{spec.map} {spec.preamble}")
     return loops is not None or uses_position(elementwise, spec.map, spec.preamble)

@@ -20,6 +20,7 @@ MOST_TURNS = 8
 _MOST_TURN_BYTES = 32 * 1024  # of these copies: what a core's first-level cache holds, beyond which more gain nothing
 # More copies may make uniform bins, with which rates are measured, so much slower: skewed ones gain more from them.
 _LOST_TO_SKEW = 1.05
+_LINES = 2  # of the cache that are fetched together
 _WORD_BYTES = 4  # of which a cell is one or more
 
 
@@ -77,15 +78,16 @@ def private_copies(load: Workload) -> Plan:
 
 
 def _strides(load: Workload) -> tuple[int, ...]:
-    """Return from which cell to which copies are apart, so that no two of a CPU share a cache line.
+    """Return how many cells copies are apart, so that no two of a CPU share a cache line, or a pair of lines.
 
-    Work-items that write to one line wait for each other: bins in it took several times as long (docs/notebook).
+    Work-items that write to one line wait for each other, and so do those that write to neighbours that a processor
+    fetches together: bins there took twice as long (docs/notebook/performance.md).
     """
     if not load.on_cpu or load.num_histograms is not None:
         return ()
     if load.memory_budget is not None:
         return load.bins
-    cells = max(1, load.profile.l2_line // _WORD_BYTES)
+    cells = max(1, _LINES * load.profile.l2_line // _WORD_BYTES)
     return tuple(-(-bins // cells) * cells for bins in load.bins)
 
 
