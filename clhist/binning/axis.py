@@ -13,7 +13,8 @@ linear, keyed
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,12 +91,16 @@ class AxisKind:
         Whether kernels get floats as integers, since the device has no such type.
     steps : int
         Of the binary search that follows a table.
+    packed : bool
+        Whether an entry of a table has the key where its second bin begins besides, in the upper half of 64 bits: of
+        tables with one step, for CPUs.
     """
 
     dtype: np.dtype
     kind: str
     as_bits: bool
     steps: int = 0
+    packed: bool = False
 
     @property
     def data(self) -> np.dtype:
@@ -134,10 +139,11 @@ class AxisKind:
     @property
     def name(self) -> str:
         """Name of its function."""
-        return f"find_{self.kind}{self.steps or ''}_{self.dtype.name}"
+        return f"find_{'packed_' if self.packed else ''}{self.kind}{self.steps or ''}_{self.dtype.name}"
 
     def _parameters(self) -> str:
-        return _PARAMETERS[self.kind].format(**self._types())
+        found = _PARAMETERS[self.kind].format(**self._types())
+        return found.replace("const int *cells", "const long *cells") if self.packed else found
 
     def _types(self) -> dict[str, str]:
         key = key_dtype(self.dtype)
@@ -203,6 +209,15 @@ class Axis:
     def extent(self) -> int:
         """Bins of it."""
         return self.bins.num_bins
+
+    @cached_property
+    def packed(self) -> Axis:
+        """The axis with a packed table, if it can have one: a CPU then loads once for each element, not twice."""
+        if self.kind.steps != 1 or key_dtype(self.kind.dtype) != np.int32 or self.kind.data.itemsize != 4:
+            return self
+        keys, cells = self.arrays
+        table = cells.astype(np.int64) | (keys[cells + 1].astype(np.int64) << 32)
+        return replace(self, kind=replace(self.kind, packed=True), arrays=(keys, table))
 
 
 def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:

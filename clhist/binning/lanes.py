@@ -8,6 +8,7 @@ make vectors of, the few elements near an edge after it; bins of a table by func
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from clhist.binning.axis import EVEN, LINEAR, AxisKind, bits_of, key_of_bits
 from clhist.binning.keys import bits_dtype, key_dtype
@@ -89,7 +90,7 @@ def block_function(axis: AxisKind) -> str:
     key, bits = key_dtype(axis.dtype), bits_dtype(axis.dtype)
     wide = key.itemsize == 8
     unsigned = f"u{c_name(key).removeprefix('u')}"
-    types = {
+    types: dict[str, Any] = {
         "w": LANES,
         "name": axis.name,
         "bits": c_name(bits),
@@ -114,6 +115,10 @@ def block_function(axis: AxisKind) -> str:
         "search": "\n    ".join(_step(c_name(key), 2**s, wide) for s in reversed(range(axis.steps))),
         "inside": _mask("key >= start && key <= last", wide),
     }
+    if axis.packed:
+        types["cells"] = f"convert_int{LANES}(entry)"
+        types["cell"] += f";\n    const long{LANES} entry = {_gathered('long', 'cells', 'cell')}"
+        types["search"] = f"k -= key >= convert_int{LANES}(entry >> 32);"
     return (_HEAD + _TABLE).format(**types)
 
 

@@ -247,7 +247,9 @@ def sweep(
     is_cpu = device_kind(queue.device) == "cpu"
     if is_cpu and size >= BLOCK and kind.has_blocks and "num_histograms" not in options:
         has_spare = not options.get("reproducible")  # the scale of whose sums is that of all bins
-        kind, size, count = replace(kind, in_blocks=True, has_spare=has_spare), -(-size // BLOCK), (size,)
+        binned = replace(binned, axes=tuple(a.packed if isinstance(a, Axis) else a for a in binned.axes))
+        kind = replace(binned.kind, in_blocks=True, has_spare=has_spare)
+        size, count = -(-size // BLOCK), (size,)
     bins: Any = prod(shape) + 1 if has_spare else shape
     kernel = sweep_kernel(queue.context, kind, outputs, tuple(array.dtype for array in values))
     given = (*binned.arguments(queue), *count, *values)
