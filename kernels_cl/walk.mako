@@ -13,9 +13,13 @@
     clhist_index_t i = clhist_start;
 % if spec.block:
     for (; clhist_last - i >= ${spec.block}; i += ${spec.block}) {
+        ## What is compared is what updates: somebody may write to the array meanwhile.
+        ${spec.indices.c_type} clhist_ahead[${spec.block}];
         uint clhist_outside = 0;
-        for (int clhist_k = 0; clhist_k < ${spec.block}; ++clhist_k)
-            clhist_outside |= CLHIST_BIN(${spec.indices.name}[i + clhist_k]) - clhist_first >= clhist_count;
+        for (int clhist_k = 0; clhist_k < ${spec.block}; ++clhist_k) {
+            clhist_ahead[clhist_k] = ${spec.indices.name}[i + clhist_k];
+            clhist_outside |= CLHIST_BIN(clhist_ahead[clhist_k]) - clhist_first >= clhist_count;
+        }
         if (clhist_outside) {
 ${rounds("clhist_map")}
         } else {
@@ -49,12 +53,17 @@ ${one_round(function, "i + clhist_round")}
 
 ## The elements of one round, of which neighbours go to different copies.
 <%def name="one_round(function, first)">
+<%
+    def element(argument):
+        is_ahead = spec.block and argument == spec.indices
+        return "clhist_ahead[clhist_round + clhist_k]" if is_ahead else f"{argument.name}[{first} + clhist_k]"
+%>\
         #pragma unroll
         for (int clhist_k = 0; clhist_k < ${spec.unrolled}; ++clhist_k) {
 % if state.takes_turns:
             const size_t clhist_turn = (size_t)(clhist_k & (clhist_turns - 1)) * ${state.stride(spec.outputs[0].suffix)};
 % endif
-            ${function}(${state.map_arguments(lambda a: f"{a.name}[{first} + clhist_k]", f"{first} + clhist_k")}, ${state.passed_in_turn});
+            ${function}(${state.map_arguments(element, f"{first} + clhist_k")}, ${state.passed_in_turn});
         }
 </%def>
 
