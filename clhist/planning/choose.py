@@ -16,7 +16,6 @@ from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import LocalPlan, local_copies, needs_passes
 from clhist.planning.packed import (
     WIDTHS,
-    WORTH_PACKING,
     PackedPlan,
     may_pack,
     packed_counters,
@@ -165,7 +164,7 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
     trace = Trace()
     for symbol, (seconds, _) in found.items():
         trace.step(symbol, seconds * 1e6, "", "predicted from measured rates, us")
-    _, best = min(found.values(), key=lambda each: each[0] / (WORTH_PACKING if isinstance(each[1], PackedPlan) else 1))
+    _, best = min(found.values(), key=lambda each: each[0] / (each[1].worth if isinstance(each[1], PackedPlan) else 1))
     return replace(best, steps=(*best.steps, *trace.steps))
 
 
