@@ -56,78 +56,79 @@ uint clhist_group_of(const ulong place, const ulong all, const uint groups)
 ## work-items, `span` of them, read the pairs of one tile, all in the same number of rounds, so that the lanes of a warp
 ## stay together; the pairs of the next round are asked for before those of this one are counted.
 <%def name="walk()">
-<% lanes, first = spec.vector_width, spec.arguments[0] %>\
+<% lanes, bins = spec.vector_width, spec.arguments[0] %>\
     {
-    const ulong from = max(clhist_from, clhist_before) - clhist_before;
-    const ulong to = max(min(clhist_to, clhist_after), clhist_before) - clhist_before;
-    const ulong total = clhist_after - clhist_before;
-    __global const uint *sums = clhist_sums + (ulong)clhist_part * clhist_tiles;
+    const ulong clhist_begin_place = max(clhist_from, clhist_before) - clhist_before;
+    const ulong clhist_end_place = max(min(clhist_to, clhist_after), clhist_before) - clhist_before;
+    const ulong clhist_total = clhist_after - clhist_before;
+    __global const uint *clhist_own_sums = clhist_sums + (ulong)clhist_part * clhist_tiles;
     ## The tiles that have the places `from` and `to`; without pairs a tile has no place.
-    for (uint tile = clhist_lane; tile < clhist_tiles; tile += ${spec.work_group_size}) {
-        const ulong sum = sums[tile], next = tile + 1 < clhist_tiles ? sums[tile + 1] : total;
-        if (sum <= from && from < next)
-            clhist_range[0] = tile;
-        if (sum <= to && to < next)
-            clhist_range[1] = tile;
-        if (to == total && sum < next && next == total)
-            clhist_range[1] = tile + 1;
+    for (uint clhist_tile = clhist_lane; clhist_tile < clhist_tiles; clhist_tile += ${spec.work_group_size}) {
+        const ulong clhist_sum = clhist_own_sums[clhist_tile], clhist_next = clhist_tile + 1 < clhist_tiles ? clhist_own_sums[clhist_tile + 1] : clhist_total;
+        if (clhist_sum <= clhist_begin_place && clhist_begin_place < clhist_next)
+            clhist_range[0] = clhist_tile;
+        if (clhist_sum <= clhist_end_place && clhist_end_place < clhist_next)
+            clhist_range[1] = clhist_tile;
+        if (clhist_end_place == clhist_total && clhist_sum < clhist_next && clhist_next == clhist_total)
+            clhist_range[1] = clhist_tile + 1;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % if spec.hot_bin:
 ${local.get_namespace("hot_bin.mako").start()}
 % endif
-    __global const uint *starts = clhist_starts + (ulong)clhist_part * clhist_tiles, *ends = starts + clhist_tiles;
-    uint tile = clhist_range[0];
-    const uint last_tile = clhist_range[1];
+    __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
+    __global const uint *clhist_ends = clhist_own_starts + clhist_tiles;
+    uint clhist_tile = clhist_range[0];
+    const uint clhist_last_tile = clhist_range[1];
     ## Eight rounds or so for the pairs of a tile, by their mean.
-    ulong loads = 0;
-    if (tile < last_tile)
-        loads = ((last_tile < clhist_tiles ? sums[last_tile] : total) - sums[tile]) / (last_tile - tile) / ${lanes};
-    uint span = clhist_span;
-    while (8 * span <= loads && ${spec.work_group_size} % (2 * span) == 0)
-        span *= 2;
-    const uint stride = ${spec.work_group_size} / span, step = span * ${lanes}, own = clhist_lane % span * ${lanes};
-    tile += clhist_lane / span;
-    uint round = 0, end = 0, next_round = 0, next_end = 0;
-    if (tile < last_tile) {
-        round = starts[tile];
-        end = ends[tile];
+    ulong clhist_loads = 0;
+    if (clhist_tile < clhist_last_tile)
+        clhist_loads = ((clhist_last_tile < clhist_tiles ? clhist_own_sums[clhist_last_tile] : clhist_total) - clhist_own_sums[clhist_tile]) / (clhist_last_tile - clhist_tile) / ${lanes};
+    uint clhist_crew = clhist_span;
+    while (8 * clhist_crew <= clhist_loads && ${spec.work_group_size} % (2 * clhist_crew) == 0)
+        clhist_crew *= 2;
+    const uint clhist_stride = ${spec.work_group_size} / clhist_crew, clhist_step = clhist_crew * ${lanes}, clhist_own = clhist_lane % clhist_crew * ${lanes};
+    clhist_tile += clhist_lane / clhist_crew;
+    uint clhist_round = 0, clhist_end = 0, clhist_next_round = 0, clhist_next_end = 0;
+    if (clhist_tile < clhist_last_tile) {
+        clhist_round = clhist_own_starts[clhist_tile];
+        clhist_end = clhist_ends[clhist_tile];
     }
-    if (tile + stride < last_tile) {
-        next_round = starts[tile + stride];
-        next_end = ends[tile + stride];
+    if (clhist_tile + clhist_stride < clhist_last_tile) {
+        clhist_next_round = clhist_own_starts[clhist_tile + clhist_stride];
+        clhist_next_end = clhist_ends[clhist_tile + clhist_stride];
     }
-    bool is_inside = round + own < end;
+    bool clhist_is_inside = clhist_round + clhist_own < clhist_end;
 % for argument in streamed:
     ${state.loaded_type(argument)} clhist_${argument.name}_next = ${0 if lanes > 1 else '{0}'};
 % endfor
-    if (is_inside) {
+    if (clhist_is_inside) {
 ${load_next()}
     }
-    while (tile < last_tile) {
-        const bool was_inside = is_inside;
-        const clhist_index_t first = (clhist_index_t)(tile * clhist_region + round + own);
+    while (clhist_tile < clhist_last_tile) {
+        const bool clhist_was_inside = clhist_is_inside;
+        const clhist_index_t clhist_place = (clhist_index_t)(clhist_tile * clhist_region + clhist_round + clhist_own);
 % for argument in streamed:
         ${state.loaded_type(argument)} clhist_${argument.name}_now = clhist_${argument.name}_next;
 % endfor
-        round += step;
-        if (round >= end) {
-            tile += stride;
-            round = next_round;
-            end = next_end;
-            if (tile + stride < last_tile) {
-                next_round = starts[tile + stride];
-                next_end = ends[tile + stride];
+        clhist_round += clhist_step;
+        if (clhist_round >= clhist_end) {
+            clhist_tile += clhist_stride;
+            clhist_round = clhist_next_round;
+            clhist_end = clhist_next_end;
+            if (clhist_tile + clhist_stride < clhist_last_tile) {
+                clhist_next_round = clhist_own_starts[clhist_tile + clhist_stride];
+                clhist_next_end = clhist_ends[clhist_tile + clhist_stride];
             }
         }
-        is_inside = tile < last_tile && round + own < end;
-        if (is_inside) {
+        clhist_is_inside = clhist_tile < clhist_last_tile && clhist_round + clhist_own < clhist_end;
+        if (clhist_is_inside) {
 ${load_next()}
         }
-        if (!was_inside)
-            clhist_${first.name}_now = ${f"({state.loaded_type(first)})(0xffff)" if lanes > 1 else "0xffff"};
+        if (!clhist_was_inside)
+            clhist_${bins.name}_now = ${f"({state.loaded_type(bins)})(0xffff)" if lanes > 1 else "0xffff"};
 % for lane in range(lanes):
-        clhist_map(${state.map_arguments(lambda a: f"clhist_{a.name}_now{state.lane(lane)}", f"first + {lane}")}, ${state.passed});
+        clhist_map(${state.map_arguments(lambda a: f"clhist_{a.name}_now{state.lane(lane)}", f"clhist_place + {lane}")}, ${state.passed});
 % if spec.reconvergence:
         ${spec.reconvergence};
 % endif
@@ -139,6 +140,6 @@ ${load_next()}
 <%def name="load_next()">
 % for argument in streamed:
 <% kind = state.loaded_type(argument) %>\
-            clhist_${argument.name}_next = *(__global const ${kind} *)(${argument.name} + (clhist_index_t)(tile * clhist_region + round + own));
+            clhist_${argument.name}_next = *(__global const ${kind} *)(${argument.name} + (clhist_index_t)(clhist_tile * clhist_region + clhist_round + clhist_own));
 % endfor
 </%def>

@@ -99,31 +99,31 @@ void clhist_clear_and_look(${", ".join(parameter.declaration for parameter in ke
     __local uint clhist_table[${1 << spec.table_bits}];
     __local uint clhist_sums[2];
     __global uint *clhist_beyond = (__global uint *)(clhist_scratch + clhist_packed_place);
-    const size_t last = (clhist_flag_place - clhist_packed_place) / 4;
-    for (size_t k = get_global_id(0); k < last; k += get_global_size(0))
-        clhist_beyond[k] = 0;
+    const size_t clhist_last = (clhist_flag_place - clhist_packed_place) / 4;
+    for (size_t clhist_k = get_global_id(0); clhist_k < clhist_last; clhist_k += get_global_size(0))
+        clhist_beyond[clhist_k] = 0;
     if (get_group_id(0) > 0)
         return;
 ${types.arrays(sweep)}\
-    const uint lane = get_local_id(0);
-    for (uint k = lane; k < ${1 << spec.table_bits}; k += ${sweep.work_group_size})
-        clhist_table[k] = 0;
-    if (lane == 0)
+    const uint clhist_lane = get_local_id(0);
+    for (uint clhist_k = clhist_lane; clhist_k < ${1 << spec.table_bits}; clhist_k += ${sweep.work_group_size})
+        clhist_table[clhist_k] = 0;
+    if (clhist_lane == 0)
         clhist_sums[0] = clhist_sums[1] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     uint clhist_seen[2] = {0, 0};
     ## Runs of neighbours, evenly spread.
-    const clhist_index_t apart = clhist_size / ${SAMPLE // RUN};
-    for (uint k = lane; k < ${SAMPLE}; k += ${sweep.work_group_size}) {
-        const clhist_index_t i = apart < ${RUN} ? (clhist_index_t)k : k / ${RUN} * apart + k % ${RUN};
+    const clhist_index_t clhist_apart = clhist_size / ${SAMPLE // RUN};
+    for (uint clhist_k = clhist_lane; clhist_k < ${SAMPLE}; clhist_k += ${sweep.work_group_size}) {
+        const clhist_index_t i = clhist_apart < ${RUN} ? (clhist_index_t)clhist_k : clhist_k / ${RUN} * clhist_apart + clhist_k % ${RUN};
         if (i < clhist_size)
             clhist_map(${element + ", " if element else ""}i, clhist_num_bins, clhist_table, clhist_seen);
     }
     atomic_add(clhist_sums, clhist_seen[0]);
     atomic_add(clhist_sums + 1, clhist_seen[1]);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane == 0)
-        clhist_beyond[last] = ((ulong)clhist_sums[1] << 16) < (ulong)clhist_sums[0] * clhist_least_distinct;
+    if (clhist_lane == 0)
+        clhist_beyond[clhist_last] = ((ulong)clhist_sums[1] << 16) < (ulong)clhist_sums[0] * clhist_least_distinct;
 }
 % else:
 void clhist_count_distinct(${", ".join(parameter.declaration for parameter in kernel_parameters)})
@@ -131,21 +131,21 @@ void clhist_count_distinct(${", ".join(parameter.declaration for parameter in ke
     __local uint clhist_sums[2];
     volatile __global uint *clhist_totals = (volatile __global uint *)clhist_scratch;
 ${types.arrays(sweep)}\
-    const uint lane = get_local_id(0), window = get_group_id(1);
-    if (lane == 0)
+    const uint clhist_lane = get_local_id(0), clhist_window = get_group_id(1);
+    if (clhist_lane == 0)
         clhist_sums[0] = clhist_sums[1] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     uint clhist_seen[2] = {0, 0};
-    volatile __global uint *clhist_bits = clhist_totals + 2 + (ulong)window * clhist_words;
-    const clhist_index_t begin = (clhist_index_t)((ulong)(clhist_size - clhist_length) * window / max((uint)get_num_groups(1) - 1, 1u));
-    for (clhist_index_t k = get_global_id(0); k < clhist_length; k += get_global_size(0)) {
-        const clhist_index_t i = begin + k;
+    volatile __global uint *clhist_bits = clhist_totals + 2 + (ulong)clhist_window * clhist_words;
+    const clhist_index_t clhist_begin = (clhist_index_t)((ulong)(clhist_size - clhist_length) * clhist_window / max((uint)get_num_groups(1) - 1, 1u));
+    for (clhist_index_t clhist_k = get_global_id(0); clhist_k < clhist_length; clhist_k += get_global_size(0)) {
+        const clhist_index_t i = clhist_begin + clhist_k;
         clhist_map(${element + ", " if element else ""}i, ${passed});
     }
     atomic_add(clhist_sums, clhist_seen[0]);
     atomic_add(clhist_sums + 1, clhist_seen[1]);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane == 0) {
+    if (clhist_lane == 0) {
         atomic_add(clhist_totals, clhist_sums[0]);
         atomic_add(clhist_totals + 1, clhist_sums[1]);
     }

@@ -104,11 +104,6 @@ class PackedPlan(Plan):
         return (self.bins_per_pass,)
 
     @property
-    def worth(self) -> float:
-        """What part of the time of another plan it must take to be preferred."""
-        return WORTH_PACKING * WORTH_NARROWING ** WIDTHS.index(self.counter_bits)
-
-    @property
     def least_distinct(self) -> int:
         """How many of 65,536 sampled pairs must be the first of their bin, or whole counters are taken at once.
 
