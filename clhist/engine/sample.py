@@ -82,7 +82,7 @@ def _count_distinct(source: Source, profile: Profile, given: Given, length: int,
             values[argument.name] = value
     group = spec.sweep.work_group_size
     groups = max(1, min(-(-length // group), _GROUPS * queue.device.max_compute_units // windows))
-    filled = cl.enqueue_fill_buffer(queue, scratch, np.uint32(0), 0, size, wait_for=given.wait_for)
+    filled = cl.enqueue_fill_buffer(queue, scratch, np.zeros(1, np.uint32), 0, size, wait_for=given.wait_for)
     wait_for = None if in_order(queue) else [filled]
     event = kernel.enqueue(queue, (groups * group, windows), (group, 1), kernel.ordered(values), wait_for)
     totals = np.empty(_TOTALS, np.uint32)
