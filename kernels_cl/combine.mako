@@ -5,7 +5,7 @@
     dest_t = "accumulator_t" if spec.dest_is_partial else "value_t"
     out_t = "accumulator_t" if spec.out_is_partial else "value_t"
     cells = ", ".join(f"cells{n}" for n in range(len(operator.parts)))
-    stride = "clhist_bins" if spec.batch or spec.is_dealt else "clhist_num_bins"
+    stride = "clhist_bins" if spec.batch or spec.is_dealt or (spec.order == "blocked" and not spec.counter_bits) else "clhist_num_bins"
 
     ## Where the copies of bin k of all histograms begin, and how many there are.
     place = {

@@ -48,7 +48,7 @@ ${local.get_namespace("packed.mako").arrays(spec.outputs[0].suffix)}
 % if state.is_local:
     __local cell${part.n}_t *clhist_cells${part.n} = clhist_own${part.n} + clhist_lane % clhist_copies;
 % else:
-    __global cell${part.n}_t *clhist_cells${part.n} = clhist_all${part.n} + clhist_slot * clhist_num_bins${s} + clhist_first${s};
+    __global cell${part.n}_t *clhist_cells${part.n} = clhist_all${part.n} + clhist_slot * ${state.stride(s)} + clhist_first${s};
 % endif
 % endfor
 % for s in state.locked_suffixes:
@@ -83,7 +83,7 @@ ${local.get_namespace("partitioned.mako").clear_range()}
 % if state.takes_turns:
     for (uint turn = 0; turn < clhist_turns; ++turn)
         for (clhist_bin_t k = 0; k < clhist_count${part.output.suffix}; ++k)
-            clhist_cells${part.n}[(size_t)turn * clhist_num_bins${part.output.suffix} + k].value = clhist_neutral${part.n}();
+            clhist_cells${part.n}[(size_t)turn * ${state.stride(part.output.suffix)} + k].value = clhist_neutral${part.n}();
 % else:
     for (clhist_bin_t k = 0; k < clhist_count${part.output.suffix}; ++k)
         clhist_cells${part.n}[k].value = clhist_neutral${part.n}();

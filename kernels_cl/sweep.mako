@@ -71,11 +71,12 @@ ${local.get_namespace("hot_bin.mako").accumulate(s)}
 % if spec.bucketed:
 ${local.get_namespace("buckets.mako").emptied(s, bins_are_computed)}
 % endif
+% if spec.covered or spec.block:
+${emit_inside(f"clhist_emit{s}" if spec.covered else f"clhist_emit_inside{s}", s)}
+% endif
+% if not spec.covered:
 void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state.declared})
 {
-% if spec.covered:
-    clhist_update_bin${s}(target, clhist_lift${s}(value), ${state.passed});  // there is a bin for every value of its type
-% else:
 % if spec.is_dealt:
     const clhist_bin_t bin = mul_hi(target, clhist_magic) >> clhist_shift;  // target / clhist_passes
     if (bin * clhist_passes + clhist_first${s} == target && bin < clhist_count${s}) {
@@ -91,8 +92,8 @@ ${local.get_namespace("buckets.mako").append(s, bins_are_computed)}
         clhist_update_bin${s}(bin, clhist_lift${s}(value), ${state.passed});
 % endif
     }
-% endif
 }
+% endif
 % endfor
 
 ${types.caller_code(spec, declare, known)}
@@ -107,6 +108,19 @@ void clhist_map(${state.map_parameters}, ${state.declared})
 {
     ${map_body};
 }
+% if spec.block:
+<% s = spec.outputs[0].suffix %>\
+#undef EMIT${s}
+#define EMIT${s}(bin, value) clhist_emit_inside${s}(CLHIST_BIN(bin), (value), ${state.passed})
+% if "CLHIST_IN_PASS" in spec.map:
+#undef CLHIST_IN_PASS
+#define CLHIST_IN_PASS(bin) true
+% endif
+void clhist_map_inside(${state.map_parameters}, ${state.declared})
+{
+    ${map_body};
+}
+% endif
 
 % if spec.batch == "equal":
 ${local.get_namespace("batch.mako").chunk_begin()}
@@ -191,3 +205,18 @@ ${copies.flush()}
     }
 % endif
 }
+
+## Updates a bin that there is: of a type each value of which has one, or one that has been compared.
+<%def name="emit_inside(name, s)">
+void ${name}(const clhist_bin_t target, const value${s}_t value, ${state.declared})
+{
+    const clhist_bin_t bin = target - clhist_first${s};
+% if spec.bucketed:
+    {
+${local.get_namespace("buckets.mako").append(s, bins_are_computed)}
+    }
+% else:
+    clhist_update_bin${s}(bin, clhist_lift${s}(value), ${state.passed});
+% endif
+}
+</%def>

@@ -9,28 +9,53 @@
     const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
     const clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
 % endif
-% if spec.unrolled > 1:
+% if spec.block or spec.unrolled > 1:
     clhist_index_t i = clhist_start;
-    for (; clhist_last - i >= ${spec.unrolled}; i += ${spec.unrolled}) {
-        #pragma unroll
-        for (int clhist_k = 0; clhist_k < ${spec.unrolled}; ++clhist_k) {
-% if state.takes_turns:
-            const size_t clhist_turn = (size_t)(clhist_k & (clhist_turns - 1)) * clhist_num_bins${spec.outputs[0].suffix};
-% endif
-            clhist_map(${state.map_arguments(lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k")}, ${state.passed_in_turn});
+% if spec.block:
+    for (; clhist_last - i >= ${spec.block}; i += ${spec.block}) {
+        uint clhist_outside = 0;
+        for (int clhist_k = 0; clhist_k < ${spec.block}; ++clhist_k)
+            clhist_outside |= CLHIST_BIN(${spec.indices.name}[i + clhist_k]) - clhist_first >= clhist_count;
+        if (clhist_outside) {
+${rounds("clhist_map")}
+        } else {
+${rounds("clhist_map_inside")}
         }
     }
+% else:
+    for (; clhist_last - i >= ${spec.unrolled}; i += ${spec.unrolled}) {
+${one_round("clhist_map", "i")}
+    }
+% endif
     for (; i < clhist_last; ++i)
         clhist_map(${state.next_element}, ${state.passed});
 % elif state.takes_turns:
     for (clhist_index_t i = clhist_start; i < clhist_last; ++i) {
-        const size_t clhist_turn = (size_t)((uint)i & (clhist_turns - 1)) * clhist_num_bins${spec.outputs[0].suffix};
+        const size_t clhist_turn = (size_t)((uint)i & (clhist_turns - 1)) * ${state.stride(spec.outputs[0].suffix)};
         clhist_map(${state.next_element}, ${state.passed_in_turn});
     }
 % else:
     for (clhist_index_t i = clhist_start; i < clhist_last; ++i)
         clhist_map(${state.next_element}, ${state.passed});
 % endif
+</%def>
+
+## All elements of a block, a round at a time.
+<%def name="rounds(function)">
+        for (int clhist_round = 0; clhist_round < ${spec.block}; clhist_round += ${spec.unrolled}) {
+${one_round(function, "i + clhist_round")}
+        }
+</%def>
+
+## The elements of one round, of which neighbours go to different copies.
+<%def name="one_round(function, first)">
+        #pragma unroll
+        for (int clhist_k = 0; clhist_k < ${spec.unrolled}; ++clhist_k) {
+% if state.takes_turns:
+            const size_t clhist_turn = (size_t)(clhist_k & (clhist_turns - 1)) * ${state.stride(spec.outputs[0].suffix)};
+% endif
+            ${function}(${state.map_arguments(lambda a: f"{a.name}[{first} + clhist_k]", f"{first} + clhist_k")}, ${state.passed_in_turn});
+        }
 </%def>
 
 <%def name="striped()">

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,11 @@ from clhist.binning.axis import Axis, AxisKind
 from clhist.binning.flow import FlowAxis, Kind
 from clhist.binning.lanes import AHEAD, BLOCK, LOOP, block_function, find_block, has_lanes
 from clhist.kernel import HistogramKernel
-from clhist.opencl.arrays import beginning, is_device_array
+from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
-
-# Bins: no fewer bytes than two cache lines. Copies of work-items that share a line make its bins several times as slow.
-_APART = 32
 
 _ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")
 
@@ -239,21 +235,14 @@ def sweep(
     """Combine values by bins; see `sweep_kernel`, and `clhist.HistogramKernel.__call__` of the options."""
     kind, size, shape = binned.kind, binned.size, binned.shape
     count: tuple[int, ...] = ()
-    bins: Any = shape
     if device_kind(queue.device) == "cpu" and kind.has_blocks and "num_histograms" not in options:
         kind, size, count = replace(kind, in_blocks=True), -(-size // BLOCK), (size,)
-        bins = -(-prod(shape) // _APART) * _APART
     kernel = sweep_kernel(queue.context, kind, outputs, tuple(array.dtype for array in values))
     given = (*binned.arguments(queue), *count, *values)
-    found = kernel(
+    return kernel(
         *given,
-        num_bins={name: bins for name, _, _ in outputs} if outputs[0][0] else bins,
+        num_bins={name: shape for name, _, _ in outputs} if outputs[0][0] else shape,
         size=size,
         queue=queue,
         **options,
     )
-    if bins is shape:
-        return found
-    if outputs[0][0]:
-        return {name: beginning(each, prod(shape)).reshape(shape) for name, each in found.items()}
-    return beginning(found, prod(shape)).reshape(shape)

@@ -80,6 +80,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         is_dealt=plan.is_dealt,
         bucketed=isinstance(plan, BucketedPlan),
         value=source.values[plan.output_indices[0]] if isinstance(plan, BucketedPlan) else None,
+        apart=isinstance(plan, PrivatePlan) and bool(plan.strides),
+        indices=_compared_ahead(plan, source, profile),
     )
 
 
@@ -115,6 +117,13 @@ def windows_spec(source: Source, profile: Profile, *, wide: bool) -> SampleSpec:
         structs=source.structs, preamble=source.preamble, features=profile.features or frozenset(),
     )  # fmt: skip
     return SampleSpec(sweep, is_ahead=False)
+
+
+def _compared_ahead(plan: Plan, source: Source, profile: Profile) -> Argument | None:
+    """Return the array of bins that a CPU compares with those of the histogram before the updates, or None."""
+    is_plain = isinstance(plan, PrivatePlan) and not plan.is_batch and order_of(profile) == "blocked"
+    can_be = is_plain and source.indices in source.streamed and not _is_covered(plan, source, profile)
+    return source.indices if can_be else None
 
 
 def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:

@@ -19,6 +19,8 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     for output in spec.outputs:
         found.append(Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins))
         found.append(Parameter("const clhist_bin_t", f"clhist_bins_per_pass{output.suffix}", bins))
+        if spec.apart:
+            found.append(Parameter("const clhist_bin_t", f"clhist_stride{output.suffix}", bins))
     found.append(Parameter("const uint", "clhist_copies", _UINT))
     found.append(Parameter("__global char *", "clhist_scratch", None))
     for part in spec.parts:

@@ -150,15 +150,18 @@ class Source:
         return self.max_pairs == (1,)
 
     @cached_property
-    def index_values(self) -> int | None:
-        """How many bins an element may name, where its bin is one of an array of uint8 or uint16; None otherwise."""
+    def indices(self) -> Argument | None:
+        """The array whose element `i` is the bin of each pair that the map may emit; None if there is none."""
         if not self.has_single_pair:
             return None
-        of_bins = [each for each in self.arguments if re.match(rf"\s*EMIT\({each.name}\[i\],", self.map)]
-        if not of_bins or not is_elementwise(of_bins[0], self.map, self._preambles):
-            return None
-        dtype = of_bins[0].dtype
-        return 1 << 8 * dtype.itemsize if dtype.kind == "u" and dtype.itemsize <= 2 else None
+        emit = rf"\bEMIT{self.suffixes[0]}\("
+        return next((a for a in self.elementwise if re.search(rf"{emit}\s*{a.name}\[i\],", self.map)), None)
+
+    @property
+    def index_values(self) -> int | None:
+        """How many bins an element may name, where its bin is one of an array of uint8 or uint16; None otherwise."""
+        dtype = None if self.indices is None else self.indices.dtype
+        return None if dtype is None or dtype.kind != "u" or dtype.itemsize > 2 else 1 << 8 * dtype.itemsize
 
     @cached_property
     def values(self) -> tuple[str | None, ...]:

@@ -27,6 +27,7 @@ _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
 _ELEMENTS_OF_A_ROUND = 8
+_ELEMENTS_OF_A_BLOCK = 128
 _PARTITION_ELEMENTS = 16
 
 
@@ -83,6 +84,11 @@ class SweepSpec:
         Of bucketed pairs: C expression of the value that all share, None if each has its own.
     covered : bool
         Whether no bin that is emitted can be outside: there is a bin for each value of its narrow type.
+    apart : bool
+        Whether copies begin further apart than they have bins.
+    indices : Argument, optional
+        The array whose elements are the bins, where those of a block of elements are compared with the histogram's
+        before its updates.
     """
 
     outputs: tuple[Output, ...]
@@ -109,6 +115,8 @@ class SweepSpec:
     is_dealt: bool = False
     bucketed: bool = False
     value: str | None = None
+    apart: bool = False
+    indices: Argument | None = None
 
     @property
     def update(self) -> str:
@@ -190,6 +198,14 @@ class SweepSpec:
             return 1  # the loop that empties a bucket is
         is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
         return _ELEMENTS_OF_A_ROUND if is_plain and len(self.map) <= _LONGEST_UNROLLED_MAP else 1
+
+    @property
+    def block(self) -> int:
+        """Elements whose bins a CPU compares with the histogram's at a time, several by one instruction; 0 if none.
+
+        Their updates need no comparison then, which took up to a third of the time (docs/notebook/performance.md).
+        """
+        return _ELEMENTS_OF_A_BLOCK if self.indices is not None else 0
 
     @property
     def reconvergence(self) -> str:

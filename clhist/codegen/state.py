@@ -53,6 +53,10 @@ class SweepState:
         """Whether a work-item may have several copies, to which neighbouring elements go in turn."""
         return self.spec.in_turn
 
+    def stride(self, suffix: str) -> str:
+        """How many cells one copy begins behind the one before."""
+        return f"clhist_stride{suffix}" if self.spec.apart else f"clhist_num_bins{suffix}"
+
     @property
     def passed_in_turn(self) -> str:
         """The `passed` of a loop in which an element updates the copy whose turn it is."""

@@ -89,10 +89,11 @@ class Sweep:
             if plan.is_dealt:
                 found["clhist_passes"] = plan.passes
                 found["clhist_magic"], found["clhist_shift"] = division(plan.passes)
-            for output, bins, each, chunk in zip(
-                self.spec.outputs, plan.bins, plan.bins_each, plan.chunks(), strict=True
+            for output, bins, stride, each, chunk in zip(
+                self.spec.outputs, plan.bins, plan.copy_bins, plan.bins_each, plan.chunks(), strict=True
             ):
                 found[f"clhist_num_bins{output.suffix}"] = bins
+                found[f"clhist_stride{output.suffix}"] = stride
                 found[f"clhist_bins_per_pass{output.suffix}"] = chunk
                 found[f"clhist_bins_each{output.suffix}"] = each
             return found

@@ -20,6 +20,7 @@ MOST_TURNS = 8
 _MOST_TURN_BYTES = 32 * 1024  # of these copies: what a core's first-level cache holds, beyond which more gain nothing
 # More copies may make uniform bins, with which rates are measured, so much slower: skewed ones gain more from them.
 _LOST_TO_SKEW = 1.05
+_WORD_BYTES = 4  # of which a cell is one or more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,11 @@ class PrivatePlan(Plan):
 
     turns: int = 1
     may_take_turns: bool = False  # whatever their number is, which is not part of a kernel's text
+    strides: tuple[int, ...] = ()  # of a CPU: cells from one copy of each histogram to the next
+
+    @property
+    def copy_bins(self) -> tuple[int, ...]:
+        return self.strides or self.bins
 
     def how(self) -> str:
         return f", {self.turns} copies for each work-item in turn" if self.turns > 1 else ""
@@ -66,7 +72,21 @@ def private_copies(load: Workload) -> Plan:
         sharers=copies,
         turns=turns,
         may_take_turns=_may_take_turns(load),
+        strides=_strides(load),
     )
+
+
+def _strides(load: Workload) -> tuple[int, ...]:
+    """Return from which cell to which copies are apart, so that no two of a CPU share a cache line.
+
+    Work-items that write to one line wait for each other: bins in it took several times as long (docs/notebook).
+    """
+    if not load.on_cpu or load.num_histograms is not None:
+        return ()
+    if load.memory_budget is not None:
+        return load.bins
+    cells = max(1, load.profile.l2_line // _WORD_BYTES)
+    return tuple(-(-bins // cells) * cells for bins in load.bins)
 
 
 def _may_take_turns(load: Workload) -> bool:

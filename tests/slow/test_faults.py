@@ -345,7 +345,9 @@ def test_nothing(slow):
 }
 
 
-@pytest.mark.parametrize(("where", "processes"), [*((where, 0) for where in HANGING), ("collection", 2), ("a test", 2)])
+@pytest.mark.parametrize(
+    ("where", "processes"), [("a fixture", 0), ("the end of a fixture", 0), ("a test", 0), ("collection", 2)]
+)
 def test_the_watchdog_sees(where, processes, tmp_path):
     from pathlib import Path
     from subprocess import run

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from covering import covering
 
 from clhist import Accumulator, Operator, operators, reduce_by_index
 
-pytestmark = pytest.mark.usefixtures("any_profile")
-
 NUM_BINS = 40
+PROFILES = ("own profile", "as a GPU")
 WAYS = [{}, {"update": "sort"}, {"memory": "partitioned"}] + [
     {"update": update, "memory": memory} for update in ("cas", "lock") for memory in ("local", "global")
 ]
@@ -27,9 +27,13 @@ def sums(indices, values, shape=(NUM_BINS,)):
     return expected
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float64, np.complex64])
-@pytest.mark.parametrize("choices", WAYS, ids=str)
-def test_a_struct_of_one_field(dtype, choices, indices, rng):
+@pytest.mark.parametrize(
+    ("dtype", "choices", "any_profile"),
+    covering([np.uint8, np.uint16, np.float64, np.complex64], WAYS, PROFILES),
+    indirect=["any_profile"],
+    ids=str,
+)
+def test_a_struct_of_one_field(dtype, choices, any_profile, indices, rng):
     one = operators.product({"n": operators.add(dtype)})
     values = rng.integers(0, 9, len(indices)).astype(dtype)
     expected = sums(indices, values)
@@ -42,6 +46,7 @@ def test_a_struct_of_one_field(dtype, choices, indices, rng):
     np.testing.assert_array_equal(stream.result()["n"], expected, strict=True)
 
 
+@pytest.mark.usefixtures("any_profile")
 @pytest.mark.parametrize("size", [0, 1, 776])
 def test_vectors_of_structs_of_one_field(size, indices, rng):
     dtype = np.dtype([("n", np.uint16)])
@@ -56,9 +61,12 @@ def test_vectors_of_structs_of_one_field(size, indices, rng):
         np.testing.assert_array_equal(found["n"], expected, strict=True)
 
 
-@pytest.mark.parametrize("given", [np.int16, np.float32, np.float64, np.complex64, np.complex128])
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-def test_fields_of_complex_numbers_from_others(given, dtype, indices, rng):
+@pytest.mark.parametrize(
+    ("given", "dtype", "any_profile"),
+    covering([np.int16, np.float32, np.float64, np.complex64, np.complex128], [np.complex64, np.complex128], PROFILES),
+    indirect=["any_profile"],
+)
+def test_fields_of_complex_numbers_from_others(given, dtype, any_profile, indices, rng):
     both = operators.product({"c": operators.add(dtype), "n": operators.add(np.int32)})
     values = rng.integers(-9, 9, len(indices)).astype(given)
     if values.dtype.kind == "c":

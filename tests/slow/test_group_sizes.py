@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from covering import covering
 
 from clhist import HistogramKernel, operators
 from clhist.selftest.cases import pair_kernel
 from clhist.selftest.reference import counts_of
 
 GROUPS = [1, 2, 3, 16, 48, 64, 100]
+UPDATES = ["native", "cas", "lock"]
 
 
 def xor(bins, values, num_bins):
@@ -20,7 +22,7 @@ def xor(bins, values, num_bins):
     return expected
 
 
-@pytest.mark.parametrize("update", ["native", "cas", "lock"])
+@pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("group", GROUPS)
 def test_partitioned(group, update, gpu_like, rng):
     """More partitions than work-items, and few, whose pairs in a tile many work-items read."""
@@ -52,12 +54,13 @@ def test_each_partition_has_a_work_item(group, gpu_like):
         assert split >= chosen.partitions
 
 
-@pytest.mark.parametrize("memory", ["local", "global"])
-@pytest.mark.parametrize("group", GROUPS)
-def test_not_partitioned(group, memory, gpu_like, rng):
+@pytest.mark.parametrize(
+    ("group", "memory", "update", "is_alone"), covering(GROUPS, ["local", "global"], UPDATES, (True, False))
+)
+def test_not_partitioned(group, memory, update, is_alone, gpu_like, rng):
+    """With one copy, and with one for each work-item."""
     kernel = pair_kernel(operators.bitwise_xor(np.uint32), gpu_like)
     x, w = rng.integers(-3, 75, 20_011, np.int32), rng.integers(0, 2**32, 20_011, np.uint32)
-    for update in ("native", "cas", "lock"):
-        for copies in (1, group):
-            found = kernel(x, w, num_bins=72, memory=memory, copies=copies, work_group_size=group, update=update)
-            np.testing.assert_array_equal(found, xor(x, w, 72), f"{update}, {copies} copies")
+    copies = 1 if is_alone else group
+    found = kernel(x, w, num_bins=72, memory=memory, copies=copies, work_group_size=group, update=update)
+    np.testing.assert_array_equal(found, xor(x, w, 72))

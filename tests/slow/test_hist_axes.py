@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import covering
 
 bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
 
@@ -18,17 +19,17 @@ FLOATS = ["f8", "f4", "f2"]
 INTEGERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?"]
 
 
-@pytest.fixture(params=[False, True], ids=["elements", "blocks"])
+@pytest.fixture
 def in_blocks(request, monkeypatch):
     """Find bins element by element, and in blocks, which only CPUs do."""
-    module = sys.modules["clhist.binning.sweep"]  # the package has a function of this name
+    module = import_module("clhist.binning.sweep")  # the package has a function of this name
     monkeypatch.setattr(module, "device_kind", lambda device: "cpu" if request.param else "gpu")
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("name", REAL_AXES)
-@pytest.mark.usefixtures("in_blocks")
-def test_floats(queue, name, dtype):
+@pytest.mark.parametrize(
+    ("name", "dtype", "in_blocks"), covering(list(REAL_AXES), FLOATS, (False, True)), indirect=["in_blocks"]
+)
+def test_floats(queue, in_blocks, name, dtype):
     ax = REAL_AXES[name]
     x = numbers_beside(edges_of(ax), dtype)
     expected = empty([ax], bh.storage.Int64()).fill(x)

@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import covering
 
 bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
 
@@ -71,9 +72,7 @@ def filled(case, storage, fill, times=2, **options):
     return h
 
 
-@pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "storage", "weight"), covering(list(CASES), list(STORAGES), list(WEIGHTS)))
 def test_storages(queue, case, storage, weight):
     samples = {None: None} if "Mean" not in storage else {"array": SAMPLE, "scalar": 4.0}
     for sample in samples.values():

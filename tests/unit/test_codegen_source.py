@@ -34,7 +34,7 @@ def test_facts_of_a_plain_map():
         ("const uchar *x", "EMIT(x[i + 1], 1)", "", None),
         ("const uchar *x", "EMIT(x[i], 1); EMIT(256, 1)", "", None),
         ("const uchar *x", "int i = 3; EMIT(x[i], 1)", "", None),
-        ("const uchar *x", "if (i) EMIT(x[i], 1)", "", None),
+        ("const uchar *x", "if (i) EMIT(x[i], 1)", "", 256),
         ("const uchar *x, const int *y", "EMIT(x[i], 1)", "#define x y", None),
     ],
 )
