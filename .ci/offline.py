@@ -21,13 +21,14 @@ import numpy as np
 from compilers import NVIDIA, TARGETS, Target, Tools
 
 from clhist import operators
-from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
+from clhist.codegen.from_plan import look_spec, partition_specs, robust_spec, sweep_spec
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
     render_measure,
     render_partition,
     render_probe,
+    render_sample,
     render_sort_pairs,
     render_sort_scan,
     render_strategy,
@@ -231,7 +232,8 @@ def sweep(
 
 
 def behind(chosen: PackedPlan, spec: SweepSpec, source: Source, profile: Profile, title: str) -> Iterator[Program]:
-    """Yield the programs that count again where narrow counters raised their flag."""
+    """Yield the program that looks before narrow counters, and those that count again where they raised their flag."""
+    yield Program(f"before {title}", render_sample(look_spec(spec)))
     again, title = robust_spec(chosen, spec, profile), f"behind {title}"
     if isinstance(chosen.robust, PartitionedPlan):
         before, again = partition_specs(chosen.robust, again, source.values[0], profile.local_memory)

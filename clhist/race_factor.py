@@ -1,7 +1,7 @@
 """The race factor of an input, measured on the device by sampling (SC'20, section III-D and its footnote 8).
 
-Windows of H consecutive (bin, value) pairs are counted, each into a histogram of its own; the race factor is the pairs
-over the distinct bins among them.
+Of windows of H consecutive (bin, value) pairs the distinct bins are counted, with a bit for each; the race factor is
+the pairs over the distinct bins among them.
 """
 
 from __future__ import annotations
@@ -12,19 +12,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-import numpy as np
-import pyopencl as cl
-
-from clhist.engine.batch import Batch
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Given, Outcome
-from clhist.opencl.arrays import is_device_array
-from clhist.opencl.lost import fetched
-from clhist.opencl.program import kept_by_context
-from clhist.operators import add
+from clhist.engine.sample import count_distinct
 
 _MOST_WINDOWS = 16
-_MOST_CELLS = 1 << 22  # of all windows together
+_MOST_CELLS = 1 << 20  # of all windows together
 
 
 @dataclass(frozen=True)
@@ -95,22 +88,6 @@ def sample_race_factor(engine: Engine, given: Given) -> RaceFactor:
     bins = sum(prod(shape) for shape in given.shapes)
     length = min(size, max(1, bins // engine.emits))
     windows = max(1, min(_MOST_WINDOWS, _MOST_CELLS // bins, size - length + 1))
-    begins = np.linspace(0, size - length, windows).astype(np.int64)
-    counts = engine.count_ranges(given, Batch(windows, begins, begins + length))
-    totals = [_totals(array, given.queue) for array in counts]
-    pairs, distinct = sum(total[0] for total in totals), sum(total[1] for total in totals)
+    pairs, distinct = count_distinct(engine.source, engine.profile_of(given.queue.device), given, length, windows)
     value = max(1.0, pairs / distinct) if distinct else 1.0
     return RaceFactor(value, pairs, distinct, windows, time.perf_counter() - start)
-
-
-def _totals(counts: Any, queue: cl.CommandQueue) -> tuple[int, int]:
-    """Return the sum of `counts`, and how many of them are not zero."""
-    if not is_device_array(counts):
-        return int(counts.sum()), int(np.count_nonzero(counts))
-    both = fetched(_summing(queue.context).run([counts], Call(2, queue=queue)).results[0], queue)
-    return int(both[0]), int(both[1])
-
-
-@kept_by_context
-def _summing(context: cl.Context) -> Engine:
-    return Engine.of(context, add(np.int64), "const uint *counts", "EMIT(0, counts[i]); EMIT(1, counts[i] != 0)")

@@ -74,16 +74,24 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
 
 <%def name="clear(s)">
 <% fields = 32 // spec.counter_bits %>\
+% if spec.raises_flag:
+    ## No spills, or no need to begin.
+    if (clhist_lane == 0)
+        *clhist_spills = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (*clhist_spills > 0)
+        return;
+% endif
     for (uint k = clhist_lane; k < (clhist_count${s} + ${fields - 1}) / ${fields}; k += ${spec.team_size})
         clhist_words[k] = 0;
-% if spec.raises_flag:
-    if (clhist_lane == 0)
-        *clhist_spills = 0;
-% endif
 </%def>
 
 <%def name="flush(s)">
 <% fields = 32 // spec.counter_bits %>\
+% if spec.raises_flag:
+    if (CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) > 0)
+        return;
+% endif
     __global uint *clhist_row = (__global uint *)clhist_all0 + clhist_records
         + clhist_slot * ((clhist_num_bins${s} + ${fields - 1}) / ${fields}) + clhist_first${s} / ${fields};
     for (uint k = clhist_lane; k < (clhist_count${s} + ${fields - 1}) / ${fields}; k += ${spec.team_size})

@@ -1,6 +1,7 @@
 ## Partitioning (a multisplit): groups the pairs of a map by ranges of bins that fit local memory. A work-group takes one
 ## tile of ${spec.tile} elements, groups its pairs in local memory and writes them to its own region; `clhist_starts` records where
 ## each partition begins in it. A bin is stored as its 16-bit offset in its partition; 0xffff marks padding.
+## Pairs are counted before they are placed: to keep the place of each, found while counting, took more registers.
 <%namespace name="types" file="types.mako"/>
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix
@@ -122,9 +123,8 @@ ${types.arrays(sweep)}\
     if (${index} < clhist_size)
         clhist_map(${given}, &clhist_bin_${n}${f", &clhist_value_{n}" * spec.has_values});
 % endif
-    uint clhist_rank_${n} = 0;
     if (clhist_bin_${n} < clhist_num_bins)
-        clhist_rank_${n} = atomic_inc(clhist_counts + ${part(f"clhist_bin_{n}")} * ${counters} + clhist_lane % ${counters});
+        atomic_inc(clhist_counts + ${part(f"clhist_bin_{n}")} * ${counters} + clhist_lane % ${counters});
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -164,7 +164,7 @@ ${scan("clhist_ends", most)}
 % for n, _ in enumerate(items):
     if (clhist_bin_${n} < clhist_num_bins) {
         const uint partition = ${part(f"clhist_bin_{n}")};
-        const uint at = clhist_counts[partition * ${counters} + clhist_lane % ${counters}] + clhist_rank_${n};
+        const uint at = atomic_inc(clhist_counts + partition * ${counters} + clhist_lane % ${counters});
         clhist_places[at] = (ushort)(clhist_bin_${n} - partition * clhist_width);
 % if words:
         const clhist_union_t emitted = {.words = {${", ".join(f"clhist_value_{n}_{k}" for k in range(words))}}};
@@ -187,7 +187,12 @@ ${scan("clhist_ends", most)}
 }
 
 <% group = spec.index_group %>\
-## One work-group for each partition counts its pairs: before each tile, and in all.
+uint clhist_cost(const uint pairs)
+{
+    return pairs > 0 ? pairs + ${spec.segment_cost} : 0;
+}
+
+## One work-group for each partition adds up what its pairs cost, in pairs: before each tile, and in all.
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_index(${", ".join(parameter.declaration for parameter in index_parameters)})
 {
@@ -202,14 +207,14 @@ void clhist_index(${", ".join(parameter.declaration for parameter in index_param
     const uint clhist_last = (ulong)clhist_tiles * (clhist_lane + 1) / ${group};
     uint clhist_own = 0;
     for (uint tile = clhist_first; tile < clhist_last; ++tile)
-        clhist_own += clhist_starts[clhist_row + clhist_tiles + tile] - clhist_starts[clhist_row + tile];
+        clhist_own += clhist_cost(clhist_starts[clhist_row + clhist_tiles + tile] - clhist_starts[clhist_row + tile]);
     clhist_ends[clhist_lane] = clhist_own;
     barrier(CLK_LOCAL_MEM_FENCE);
 ${scan("clhist_ends", group)}
     uint clhist_before = clhist_ends[clhist_lane] - clhist_own;
     for (uint tile = clhist_first; tile < clhist_last; ++tile) {
         clhist_sums[clhist_row + tile] = clhist_before;
-        clhist_before += clhist_starts[clhist_row + clhist_tiles + tile] - clhist_starts[clhist_row + tile];
+        clhist_before += clhist_cost(clhist_starts[clhist_row + clhist_tiles + tile] - clhist_starts[clhist_row + tile]);
     }
     if (clhist_lane == ${group - 1})
         clhist_totals[get_group_id(0)] = clhist_ends[clhist_lane];

@@ -9,7 +9,7 @@ import numpy as np
 from clhist.codegen.layout import is_wide, local_capacity, order_of
 from clhist.codegen.maps import Argument
 from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec, PartitionSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSpec
 from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
@@ -34,6 +34,7 @@ _COMBINE_COLUMNS = 32
 _COMBINE_ROWS = 16
 _MANY_COPIES = 128
 _PACKED_ROWS = 8  # at least as many as counters of a word
+_WINDOW_GROUP = 256
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
@@ -93,6 +94,29 @@ def robust_spec(plan: PackedPlan, spec: SweepSpec, profile: Profile) -> SweepSpe
         spec, counter_bits=0, after_flag=True, capacity=capacity, work_group_size=robust.work_group_size,
         wide=is_wide(robust),
     )  # fmt: skip
+
+
+def look_spec(spec: SweepSpec) -> SampleSpec:
+    """Return what the kernel depends on that looks at a few elements before packed counters, of `spec`, are taken."""
+    return SampleSpec(
+        SweepSpec(
+            spec.outputs, spec.arguments, spec.map, "global", spec.order, spec.work_group_size, wide=spec.wide,
+            structs=spec.structs, preamble=spec.preamble, ignored=spec.ignored, features=spec.features,
+        ),
+        is_ahead=True,
+    )  # fmt: skip
+
+
+def windows_spec(source: Source, profile: Profile, *, wide: bool) -> SampleSpec:
+    """Return what the kernel depends on that counts the distinct bins of windows."""
+    each = zip(source.operators, source.suffixes, strict=True)
+    outputs = tuple(Output(operator, (), suffix) for operator, suffix in each)
+    group = min(_WINDOW_GROUP, profile.work_group_size)
+    sweep = SweepSpec(
+        outputs, source.arguments, source.map, "global", order_of(profile), group, wide=wide,
+        structs=source.structs, preamble=source.preamble, features=profile.features or frozenset(),
+    )  # fmt: skip
+    return SampleSpec(sweep, is_ahead=False)
 
 
 def _compared_ahead(plan: Plan, source: Source, profile: Profile) -> Argument | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clhist.codegen.maps import Parameter
-from clhist.codegen.specs import CombineSpec, PartitionSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSpec
 from clhist.operators.operator import Operator
 
 _INT, _UINT, _LONG, _ULONG = (np.dtype(kind) for kind in (np.int32, np.uint32, np.int64, np.uint64))
@@ -98,6 +98,23 @@ def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     found = [Parameter("__global const uint *", "clhist_starts", None)]
     found += [Parameter("__global uint *", name, None) for name in ("clhist_sums", "clhist_totals")]
     return (*found, Parameter("const uint", "clhist_tiles", _UINT), *flag_parameters(spec))
+
+
+def sample_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_clear_and_look`` or ``clhist_count_distinct``, in order."""
+    sweep = spec.sweep
+    index, bins = (_LONG, _ULONG) if sweep.wide else (_INT, _UINT)
+    found = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const clhist_index_t", "clhist_size", index))
+    found += [Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins) for output in sweep.outputs]
+    found.append(Parameter("__global char *", "clhist_scratch", None))
+    if spec.is_ahead:
+        found += [Parameter("const ulong", f"clhist_{name}_place", _ULONG) for name in ("packed", "flag")]
+        found.append(Parameter("const uint", "clhist_least_distinct", _UINT))
+    else:
+        found.append(Parameter("const clhist_index_t", "clhist_length", index))
+        found.append(Parameter("const uint", "clhist_words", _UINT))
+    return tuple(found)
 
 
 def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:

@@ -21,10 +21,11 @@ from clhist.codegen.parameters import (
     combine_parameters,
     index_parameters,
     pairs_parameters,
+    sample_parameters,
     split_parameters,
     sweep_parameters,
 )
-from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
 from clhist.operators.c_types import c_name, declare
@@ -102,6 +103,20 @@ def render_partition(spec: PartitionSpec) -> str:
         spec=spec,
         split_parameters=split_parameters(spec),
         index_parameters=index_parameters(spec),
+        preamble_of=_preambles((*sweep.ignored, *sweep.outputs)),
+        map_body=read_ahead(sweep.map, sweep.streamed),
+        declare=declare,
+        c_name=c_name,
+    )
+
+
+def render_sample(spec: SampleSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_clear_and_look`` or ``clhist_count_distinct``."""
+    sweep = spec.sweep
+    return _render(
+        "sample.mako",
+        spec=spec,
+        kernel_parameters=sample_parameters(spec),
         preamble_of=_preambles((*sweep.ignored, *sweep.outputs)),
         map_body=read_ahead(sweep.map, sweep.streamed),
         declare=declare,

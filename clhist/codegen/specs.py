@@ -18,7 +18,8 @@ from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
 from clhist.operators.recognition import replaced_if
-from clhist.planning.packed import FLAGLESS_BITS
+from clhist.planning.packed import FLAGLESS_BITS, SAMPLE
+from clhist.planning.partition import SEGMENT_COST
 from clhist.planning.plan import Output
 from clhist.planning.updates import part_loops, slowest
 
@@ -292,7 +293,7 @@ class PartitionSpec(NamedTuple):
     @property
     def counters(self) -> int:
         """Counters of a partition: several, so that neighbouring work-items collide less."""
-        return max(1, min(8, 512 // self.most))
+        return max(1, min(4, 512 // self.most))
 
     @property
     def value_bytes(self) -> int:
@@ -310,9 +311,34 @@ class PartitionSpec(NamedTuple):
         return self.tile + self.padding * self.most
 
     @property
+    def segment_cost(self) -> int:
+        """What the pairs of a partition in one tile cost besides, in pairs: nothing where updates take much longer."""
+        return SEGMENT_COST if self.sweep.update == "native" else 0
+
+    @property
     def local_bytes(self) -> int:
         """Local memory of a work-group, in bytes."""
         return self.region * (2 + self.value_bytes) + 4 * self.most * (self.counters + 1) + 32
+
+
+class SampleSpec(NamedTuple):
+    """Everything that the source of a kernel depends on that looks at some elements; see ``sample.mako``.
+
+    Attributes
+    ----------
+    sweep : SweepSpec
+        The map and its arguments.
+    is_ahead : bool
+        Whether it is one that clears the records of packed counters, and looks at few elements of the whole input.
+    """
+
+    sweep: SweepSpec
+    is_ahead: bool
+
+    @property
+    def table_bits(self) -> int:
+        """Of a number of places, twice as many as elements, where bins that were seen are kept; or 0."""
+        return SAMPLE.bit_length() if self.is_ahead else 0
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,20 @@ from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, batch_of, check_batch
 from clhist.engine.bound import Bound, Repeat
 from clhist.engine.build import Builder, Built
-from clhist.engine.given import Call, Given, Outcome, fresh_targets, named_arrays, queue_for
+from clhist.engine.given import Call, Given, Outcome, named_arrays, queue_for
 from clhist.engine.launch import Found, Launch
 from clhist.engine.outputs import Outputs
 from clhist.engine.replay import Recording
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, is_device_array, note_event, operand, survey
+from clhist.opencl.arrays import check_array, is_device_array, note_event, operand, survey
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import in_order
 from clhist.opencl.program import kept_by_context
 from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import counting
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
 
@@ -210,7 +209,7 @@ class Engine:
         """
         shapes = self.outputs.shapes(call.num_bins)
         values = self.check_arguments(args)
-        batch = call.ranges or batch_of(call.num_histograms, call.offsets)
+        batch = batch_of(call.num_histograms, call.offsets)
         size = self.size_of(call.size, values, batch)
         of_results = shapes
         if batch is not None:
@@ -280,27 +279,9 @@ class Engine:
         """Return a call, of which `given` was checked, bound to its arguments."""
         return Bound(self, args, call, given, self.prepared(given, call))
 
-    def count_ranges(self, given: Given, ranges: Batch) -> list[Array]:
-        """Return how many values each bin of each output gets in each of `ranges`, whatever the values are."""
-        engine = self.with_operators([counting(operator) for operator in self.outputs.operators])
-        shapes = [(ranges.num_histograms, *shape) for shape in given.shapes]
-        targets = fresh_targets(engine.outputs.operators, shapes, partial=True)
-        over = Given(
-            given.values,
-            given.size,
-            given.shapes,
-            ranges,
-            targets,
-            given.on_device,
-            given.is_aligned,
-            given.queue,
-            given.wait_for,
-        )
-        return engine.run_given(over, Call(None, partial=True)).results
-
     def _key(self, call: Call) -> tuple[Any, ...] | None:
         """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
-        plain = call.choices is FREE and call.ranges is None and call.offsets is None and call.num_histograms is None
+        plain = call.choices is FREE and call.offsets is None and call.num_histograms is None
         if not plain or call.partial or not self.outputs.is_single:
             return None
         shape = call.num_bins if type(call.num_bins) is tuple else (call.num_bins,)

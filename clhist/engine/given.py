@@ -47,8 +47,7 @@ class LargestBin(NamedTuple):
 class Call:
     """What one call asks for besides the map's arguments; see `clhist.HistogramKernel.__call__`.
 
-    `ranges` are the elements of each histogram of a batch, instead of `num_histograms` or `offsets`; `partial` says
-    that `dest` and `out` hold accumulators; `largest` asks for the largest bin with a value.
+    `partial` says that `dest` and `out` hold accumulators; `largest` asks for the largest bin with a value.
     """
 
     num_bins: Any
@@ -63,7 +62,6 @@ class Call:
     memory_budget: int | None = None
     num_histograms: int | None = None
     offsets: Any = None
-    ranges: Batch | None = None
     largest: LargestBin | None = None
     partial: bool = False
 

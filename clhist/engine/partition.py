@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, gcd
 
-import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.from_plan import PAIR_BINS, PAIR_VALUES, partition_specs
@@ -97,15 +96,8 @@ class PartitionedSweep(Sweep):
         enqueued.add("sweep", self.kernel, (plan.work_groups * group, 1), (group, 1), given)
 
     def _span(self) -> int:
-        """Return how many work-items read the pairs of one partition in one tile: about two loads each."""
-        plan = self.plan
-        loads = self.partition.tile / plan.partitions / self.spec.vector_width
-        span = 1 << max(0, round(np.log2(max(1.0, loads / 2))))
-        least = _WARP if self.spec.reconvergence else 1
-        span = int(min(max(span, least), plan.work_group_size))
-        while plan.work_group_size % span:  # no work-items are left over, to read what others read
-            span //= 2
-        return span
+        """Return how many work-items at least read the pairs of one partition in one tile."""
+        return gcd(_WARP if self.spec.reconvergence else 1, self.plan.work_group_size)
 
 
 def partitioned_sweep(

@@ -16,6 +16,7 @@ from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import LocalPlan, local_copies, needs_passes
 from clhist.planning.packed import (
     WIDTHS,
+    WORTH_NARROWING,
     WORTH_PACKING,
     PackedPlan,
     may_pack,
@@ -165,7 +166,13 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
     trace = Trace()
     for symbol, (seconds, _) in found.items():
         trace.step(symbol, seconds * 1e6, "", "predicted from measured rates, us")
-    _, best = min(found.values(), key=lambda each: each[0] / (WORTH_PACKING if isinstance(each[1], PackedPlan) else 1))
+    packed = [each for each in found.values() if isinstance(each[1], PackedPlan)]
+    others = [each for each in found.values() if not isinstance(each[1], PackedPlan)]
+    seconds, best = min(others, key=lambda each: each[0])
+    least = WORTH_PACKING * seconds
+    for seconds, plan in packed:  # the widest first
+        if seconds < least:
+            least, best = WORTH_NARROWING * seconds, plan
     return replace(best, steps=(*best.steps, *trace.steps))
 
 

@@ -8,7 +8,7 @@ and else leaves at once, counts again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, expm1
 from typing import ClassVar
 
 from clhist.planning.local import local_copies, resident_groups
@@ -25,12 +25,17 @@ FLAGLESS_BITS = 16  # from which on nothing takes the place of the counters
 WORD_BITS = 32
 SPILLS_BYTES = 16  # of local memory: how often a work-group spilled
 MOST_SPILLS = 16  # of a work-group, before whole counters are taken in the place of narrow ones
+SAMPLE = 2048  # elements that are looked at before the counters are taken
 # Each of these atomics returns what it found: three times as long where all are of one bin.
 MOST_RACE_FACTOR = 256
 # A counter holds so many times what it is expected to count: spread input then hardly spills.
 HEADROOM = 4
-# Packed counters are taken if they are predicted to take this part of the time of whole ones: input may be skewed.
-WORTH_PACKING = 0.8
+# Packed counters are taken if they are predicted to take this part of the time of whole ones, and those of half the
+# width if this part of that: input may be skewed.
+WORTH_PACKING, WORTH_NARROWING = 0.8, 0.9
+# Partitioning is enqueued behind them if it is predicted to take this part of the time of passes: it is more kernels,
+# which uniform input waits for as well.
+WORTH_PARTITIONING_BEHIND = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +102,16 @@ class PackedPlan(Plan):
 
     def chunks(self) -> tuple[int, ...]:
         return (self.bins_per_pass,)
+
+    @property
+    def least_distinct(self) -> int:
+        """How many of 65,536 sampled pairs must be the first of their bin, or whole counters are taken at once.
+
+        So many would be if the pairs of a work-group were spread evenly over just as many bins as leave counters room
+        for half of `HEADROOM` times their number.
+        """
+        fewest = max(1.0, HEADROOM / 2 * self.num_elements / self.work_groups / (1 << self.counter_bits))
+        return int(fewest * -expm1(-SAMPLE / fewest) / SAMPLE * 65536)
 
 
 def why_not_packed(load: Workload, update: str) -> str:
@@ -210,7 +225,7 @@ def robust_plan(load: Workload, update: str) -> Plan:
     if cannot_partition(free, update) is not None:
         return local
     other, times = partitioned(free, update), times_of(load)["local"]
-    seconds = [times.seconds(plan) for plan in (local, other)]
-    if None in seconds:
+    passes, partitions = times.seconds(local), times.seconds(other)
+    if passes is None or partitions is None:
         return local if local.passes <= BY_NAME[update].most_local_passes else other
-    return min((local, other), key=lambda plan: times.seconds(plan) or 0.0)
+    return other if partitions < WORTH_PARTITIONING_BEHIND * passes else local

@@ -18,6 +18,8 @@ from clhist.planning.workload import Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
 LEAST_GROUP = 64
+# The pairs of a partition in one tile cost as much as so many more: where they begin is looked up, and lanes are left.
+SEGMENT_COST = 128
 RANGE_BYTES = 16  # of local memory: which tiles a work-group goes through
 FEW_PARTITIONS = 16
 MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, all ones being no bin

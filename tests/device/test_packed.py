@@ -183,6 +183,26 @@ def test_narrow_counters_are_for_spread_input(profile):
     assert plan(10**8, 200_000, H200, counts=True, max_pairs=1, race_factor=64.0).strategy != "packed"
 
 
+@pytest.mark.parametrize("name", ["sorted", "all in one"])
+def test_a_look_ahead_raises_the_flag(name, profile, rng, monkeypatch):
+    """No number of spills does."""
+    monkeypatch.setattr(packed, "MOST_SPILLS", 2**31)
+    kernel = kernel_of(COUNTING[0], profile)
+    x = drawn(name, rng, NUMBER, 30_000)
+    np.testing.assert_array_equal(kernel(x, num_bins=30_000, counter_bits=8), counts_of(x, 30_000))
+
+
+def test_how_many_distinct_are_looked_for():
+    """Few where counters have room, nearly all where they have little: H200, 50 million elements."""
+    shares = {
+        bins: plan(5 * 10**7, bins, H200, counts=True, max_pairs=1, choices=Choices(counter_bits=bits)).least_distinct
+        / 2**16
+        for bins, bits in ((196_607, 8), (393_215, 4))
+    }
+    assert shares[196_607] == pytest.approx(0.72, abs=0.01)
+    assert shares[393_215] == pytest.approx(0.98, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("choices", "words"),
     [

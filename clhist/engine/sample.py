@@ -1,0 +1,93 @@
+"""Looks at some elements of an input on the device: how many bins their pairs go to."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.codegen.from_plan import windows_spec
+from clhist.codegen.parameters import sample_parameters
+from clhist.codegen.render import render_sample
+from clhist.codegen.source import Source
+from clhist.codegen.specs import SampleSpec
+from clhist.engine.given import Given
+from clhist.hardware.profile import Profile
+from clhist.opencl import lost
+from clhist.opencl.arrays import operand
+from clhist.opencl.memory import allocated, in_order, scratch_allocator
+from clhist.opencl.program import Kernel, build, kept_by_context
+from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS
+
+_WORD_BYTES, _WORD_BITS = 4, 32
+_TOTALS = 2  # words before the bits
+_GROUPS = 16  # work-groups for each compute unit
+
+
+@kept_by_context
+def sample_kernel(context: cl.Context, spec: SampleSpec, options: tuple[str, ...]) -> Kernel:
+    """Return the built kernel of `spec`."""
+    name = "clhist_clear_and_look" if spec.is_ahead else "clhist_count_distinct"
+    return Kernel(build(context, render_sample(spec), options), name, sample_parameters(spec))
+
+
+def count_distinct(source: Source, profile: Profile, given: Given, length: int, windows: int) -> tuple[int, int]:
+    """Return the pairs of evenly spread windows, and the sum of the distinct bins of each; the queue is waited for.
+
+    Parameters
+    ----------
+    source : Source
+        The map.
+    profile : Profile
+        Of the device.
+    given : Given
+        The arguments of a call, checked.
+    length : int
+        Consecutive elements of a window.
+    windows : int
+        How many.
+
+    Raises
+    ------
+    MemoryError
+        If there is no memory for a bit for each bin and window.
+    """
+    queue = given.queue
+    lost.check_queue(queue)
+    try:
+        return _count_distinct(source, profile, given, length, windows)
+    except (cl.Error, MemoryError) as error:  # what a lost device answers as well
+        lost.settle(queue, error)
+        raise
+
+
+def _count_distinct(source: Source, profile: Profile, given: Given, length: int, windows: int) -> tuple[int, int]:
+    queue, bins = given.queue, [prod(shape) for shape in given.shapes]
+    wide = given.size > NARROW_ELEMENTS or sum(bins) > NARROW_BINS
+    spec = windows_spec(source, profile, wide=wide)
+    kernel = sample_kernel(queue.context, spec, source.options)
+    words = -(-sum(bins) // _WORD_BITS)
+    size = _WORD_BYTES * (_TOTALS + words * windows)
+    scratch = allocated(scratch_allocator(queue), size, "to measure the race factor; give it as a number instead")
+    values: dict[str, object] = {"clhist_size": given.size, "clhist_scratch": scratch}
+    values |= {"clhist_length": length, "clhist_words": words}
+    values |= {f"clhist_num_bins{suffix}": n for suffix, n in zip(source.suffixes, bins, strict=True)}
+    operands = []
+    for argument, value in zip(source.arguments, given.values, strict=True):
+        if argument.is_array:
+            operands.append(found := operand(value, queue, written=not argument.is_const))
+            values |= {f"{argument.name}__base": found.buffer, f"{argument.name}__offset": found.offset}
+        else:
+            values[argument.name] = value
+    group = spec.sweep.work_group_size
+    groups = max(1, min(-(-length // group), _GROUPS * queue.device.max_compute_units // windows))
+    filled = cl.enqueue_fill_buffer(queue, scratch, np.zeros(1, np.uint32), 0, size, wait_for=given.wait_for)
+    wait_for = None if in_order(queue) else [filled]
+    event = kernel.enqueue(queue, (groups * group, windows), (group, 1), kernel.ordered(values), wait_for)
+    totals = np.empty(_TOTALS, np.uint32)
+    cl.enqueue_copy(queue, totals, scratch, wait_for=None if in_order(queue) else [event])
+    for each in operands:
+        each.retrieve()
+    pairs, distinct = totals.tolist()
+    return pairs, distinct
