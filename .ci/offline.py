@@ -21,14 +21,13 @@ import numpy as np
 from compilers import NVIDIA, TARGETS, Target, Tools
 
 from clhist import operators
-from clhist.codegen.from_plan import look_spec, partition_specs, robust_spec, sweep_spec
+from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
     render_measure,
     render_partition,
     render_probe,
-    render_sample,
     render_sort_pairs,
     render_sort_scan,
     render_strategy,
@@ -207,8 +206,7 @@ def sweep(
     title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
     if isinstance(chosen, PackedPlan):
         title = f"counters of {chosen.counter_bits} bits, S = {chosen.passes}"
-        if chosen.robust is not None:
-            yield from behind(chosen, spec, source, profile, title)
+        yield from behind(chosen, spec, source, profile, title)
     if isinstance(chosen, PartitionedPlan):
         before, spec = partition_specs(chosen, spec, source.values[0], profile.local_memory)
         increment = {
@@ -232,8 +230,7 @@ def sweep(
 
 
 def behind(chosen: PackedPlan, spec: SweepSpec, source: Source, profile: Profile, title: str) -> Iterator[Program]:
-    """Yield the program that looks before narrow counters, and those that count again where they raised their flag."""
-    yield Program(f"before {title}", render_sample(look_spec(spec)))
+    """Yield the programs that count again where narrow counters raised their flag."""
     again, title = robust_spec(chosen, spec, profile), f"behind {title}"
     if isinstance(chosen.robust, PartitionedPlan):
         before, again = partition_specs(chosen.robust, again, source.values[0], profile.local_memory)

@@ -56,7 +56,7 @@ class PlannedSweep:
         chunk = sum(n * (size + lock) for n, size in zip(chosen.chunks(), self.sizes, strict=True))
         local = chosen.copies * chosen.teams * chunk if chosen.memory == "local" else 0
         if isinstance(chosen, PackedPlan):
-            words = chosen.records + chosen.work_groups * chosen.row_words
+            words = chosen.record_words + chosen.work_groups * chosen.row_words
             return local * chosen.counter_bits // WORD_BITS, 4 * (words + chosen.global_copies * chosen.num_bins)
         one = sum(n * (size + (0 if local else lock)) for n, size in zip(chosen.bins, self.sizes, strict=True))
         pairs = 0
@@ -72,7 +72,7 @@ class PlannedSweep:
         record |= {each.name: getattr(plan, each.name) for each in fields(plan)}
         record["steps"] = [step._asdict() for step in plan.steps]
         if isinstance(plan, PackedPlan):
-            record["robust"] = None if plan.robust is None else str(plan.robust)
+            record["robust"] = str(plan.robust)
         record["outputs"] = [
             {
                 "operator": output.operator.name,
@@ -175,8 +175,7 @@ def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
         rows.insert(5, ("partitions (P)", f"{chosen.partitions:,}: the pairs are grouped by ranges of bins first"))
     if isinstance(chosen, PackedPlan):
         rows.insert(2, ("counters", f"{chosen.counter_bits} bits, {chosen.fields} to a word"))
-        if chosen.robust is not None:
-            rows.append(("if input is skewed", f"counted again: {chosen.robust}"))
+        rows.append(("if input is skewed", f"counted again: {chosen.robust}"))
     if isinstance(chosen, BatchedPlan):
         rows.insert(-1, ("chunks (K)", f"{chosen.groups_per_histogram:,} of each histogram's elements"))
         rows.insert(-1, ("teams", f"{chosen.teams:,} in a work-group, each with one chunk at a time"))

@@ -1,26 +1,41 @@
 ## Counters of W bits: 32 / W of them share a word of local memory, so that many more bins fit. Their words are written to
-## global memory as they are; what a counter cannot hold is recorded there, in one more copy of whole counters.
+## global memory as they are; what a counter cannot hold, a spill, is listed there, by its work-group.
 ##
 ## Exact for every interleaving, without waiting. An addition to a word that carries out of some field is seen by one
-## work-item alone, in what its own atomic returned. It records 2^W for the bin of that field, and takes the carry back
+## work-item alone, in what its own atomic returned. It lists 2^W for the bin of that field, and takes the carry back
 ## from the field above by another atomic, of which the same is true with borrows for carries. So after each step
-##     field + record = updates of the bin + carries into the field that are still to be taken back
+##     field + spills = updates of the bin + carries into the field that are still to be taken back
 ## and each step that is still owed is of a higher field than the one before: after 32 / W of them none is left.
+##
+## A work-group that spills more often than it has room for raises a flag: all is to be counted again, in whole counters,
+## by the kernels behind. The flag needs no clearing before: anything but one number is "not raised", and the second
+## stage lowers it. Should it have that number by chance, all is counted again, which is right as well.
+<%!
+    from clhist.planning.packed import CALL_WORDS, RAISED, SAMPLE
+
+    RUN = 32  # neighbours that are looked at together: a load of a warp
+    MOST_TRIES = 32
+    PENDING = 4  # updates of a work-item that are looked at together
+%>\
 <%def name="emit(s)">
 <% bits, fields = spec.counter_bits, 32 // spec.counter_bits %>\
-void clhist_spill${s}(const clhist_bin_t bin, const uint amount, ${state.declared})
+<% given, passed = state.declared_settled, state.passed_settled %>\
+## An update of which it is not known yet whether it carried.
+typedef struct { clhist_bin_t bin; uint seen; } clhist_pending_t;
+
+void clhist_spill${s}(const clhist_bin_t bin, const uint amount, ${given})
 {
-% if spec.raises_flag:
-    if (atomic_inc(clhist_spills) >= clhist_most_spills) {  // all is to be counted again
-        CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, 1u);
-        return;
+    const uint place = atomic_inc(clhist_spills);
+    if (place < clhist_most_spills) {
+        clhist_list[2 * place] = (uint)(clhist_first${s} + bin);
+        clhist_list[2 * place + 1] = amount;
+    } else {
+        CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
     }
-% endif
-    atomic_add(clhist_beyond + clhist_first${s} + bin, amount);
 }
 
 ## The carries of an addition of `added` to the word of `bin`, which returned `seen`. Inlined 16 times it took compilers long.
-__attribute__((noinline)) void clhist_carry${s}(const clhist_bin_t bin, uint added, uint seen, ${state.declared})
+__attribute__((noinline)) void clhist_carry${s}(const clhist_bin_t bin, uint added, uint seen, ${given})
 {
     const clhist_bin_t lowest = bin / ${fields} * ${fields};
     bool is_borrowed = false;
@@ -32,7 +47,7 @@ __attribute__((noinline)) void clhist_carry${s}(const clhist_bin_t bin, uint add
             const uint above = ${bits} * (field + 1);
             const bool is_out = above < 32 ? into >> above & 1 : is_borrowed ? seen < added : now < seen;
             if (is_out) {
-                clhist_spill${s}(lowest + field, is_borrowed ? -${1 << bits}u : ${1 << bits}u, ${state.passed});
+                clhist_spill${s}(lowest + field, is_borrowed ? -${1 << bits}u : ${1 << bits}u, ${passed});
                 back |= above < 32 ? 1u << above : 0;
             }
         }
@@ -46,75 +61,154 @@ __attribute__((noinline)) void clhist_carry${s}(const clhist_bin_t bin, uint add
 void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state.declared})
 {
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
-    if (bin < clhist_count${s}) {
-        const uint shift = bin % ${fields} * ${bits}, seen = atomic_add(clhist_words + bin / ${fields}, 1u << shift);
-        if ((seen >> shift & ${hex((1 << bits) - 1)}) == ${hex((1 << bits) - 1)})
-            clhist_carry${s}(bin, 1u << shift, seen, ${state.passed});
+    clhist_pending->bin = bin;
+    if (bin < clhist_count${s})
+        clhist_pending->seen = atomic_add(clhist_words + bin / ${fields}, 1u << (uint)(bin % ${fields}) * ${bits});
+}
+
+bool clhist_is_full(const clhist_pending_t pending)
+{
+    return (pending.seen >> (uint)(pending.bin % ${fields}) * ${bits} & ${hex((1 << bits) - 1)}) == ${hex((1 << bits) - 1)};
+}
+
+## Bins that were seen, by hashing; after so many places it does not matter any more which they are. `clhist_seen` has the
+## pairs of bins that exist, and how many were the first of their bin.
+void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, volatile __local uint *clhist_table, uint *clhist_seen)
+{
+    if (target >= num_bins)
+        return;
+    ++clhist_seen[0];
+    const uint key = (uint)target + 1;
+    uint place = key * 2654435761u >> ${32 - spec.table_bits};
+    for (uint tried = 0; tried < ${MOST_TRIES}; ++tried) {
+        uint found = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_table + place);
+        if (found == 0)
+            found = atomic_cmpxchg(clhist_table + place, 0, key);
+        if (found == key)
+            return;
+        if (found == 0)
+            break;
+        place = (place + 1) % ${1 << spec.table_bits};
     }
+    ++clhist_seen[1];
 }
 </%def>
 
+## The map of an element that is only looked at.
+<%def name="map_ahead(s)">
+#undef EMIT${s}
+#define EMIT${s}(bin, value) ((void)(value), clhist_look_at(CLHIST_BIN(bin), clhist_limit, clhist_words, clhist_seen))
+void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, volatile __local uint *clhist_words, uint *clhist_seen)
+{
+    ${map_body};
+}
+</%def>
+
+## Behind the words: how often the group spilled, and what it found when it looked ahead.
 <%def name="pool()">
     volatile __local uint *clhist_words = (volatile __local uint *)clhist_pool;
-% if spec.raises_flag:
     volatile __local uint *clhist_spills = (volatile __local uint *)(clhist_pool + ${spec.capacity - 4});
-% endif
+    volatile __local uint *clhist_totals = (volatile __local uint *)(clhist_pool + ${spec.capacity - 12});
 </%def>
 
-## In scratch memory: what is beyond the counters' range for each bin, the flag, and the words of each work-group.
+## In scratch memory: the flag, how often each work-group spilled, what, and the words of each.
 <%def name="arrays(s)">
-    volatile __global uint *clhist_beyond = (volatile __global uint *)clhist_all0;
-    const size_t clhist_records = ${records(f"(size_t)clhist_num_bins{s}")};
-% if spec.raises_flag:
-    volatile __global uint *clhist_flag = clhist_beyond + clhist_records - 1;
-% endif
+    volatile __global uint *clhist_flag = (volatile __global uint *)clhist_all0;
+    const uint clhist_all_groups = get_num_groups(0) * get_num_groups(1);
+    const size_t clhist_group_number = get_group_id(1) * get_num_groups(0) + get_group_id(0);
+    __global uint *clhist_spilled = (__global uint *)clhist_all0 + ${CALL_WORDS};
+    __global uint *clhist_list = clhist_spilled + clhist_all_groups + 2 * clhist_group_number * clhist_most_spills;
 </%def>
 
-<%def name="records(bins)">(${bins} + 15) / 8 * 8</%def>
+<%def name="records(groups)">((size_t)${groups} * (1 + 2 * (size_t)clhist_most_spills) + ${CALL_WORDS} + 7) / 8 * 8</%def>
 
+## Looks at a few elements of the whole input, the same in each work-group: if too few of them are the first of their
+## bin, counters would spill.
 <%def name="clear(s)">
 <% fields = 32 // spec.counter_bits %>\
-% if spec.raises_flag:
-    ## No spills, or no need to begin.
-    if (clhist_lane == 0)
-        *clhist_spills = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag);
+    if (clhist_lane == 0) {
+        *clhist_spills = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) == ${hex(RAISED)}u ? clhist_most_spills + 1 : 0;
+        clhist_totals[0] = clhist_totals[1] = 0;
+    }
+    for (uint k = clhist_lane; k < ${1 << spec.table_bits}; k += ${spec.team_size})
+        clhist_words[k] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (*clhist_spills > 0)
+    {
+        uint clhist_seen[2] = {0, 0};
+        ## Runs of neighbours, evenly spread.
+        const clhist_index_t clhist_apart = clhist_size / ${SAMPLE // RUN};
+        for (uint clhist_k = clhist_lane; clhist_k < ${SAMPLE}; clhist_k += ${spec.team_size}) {
+            const clhist_index_t i = clhist_apart < ${RUN} ? (clhist_index_t)clhist_k : clhist_k / ${RUN} * clhist_apart + clhist_k % ${RUN};
+            if (i < clhist_size)
+                clhist_map_ahead(${state.next_element}, clhist_num_bins${s}, clhist_words, clhist_seen);
+        }
+        atomic_add(clhist_totals, clhist_seen[0]);
+        atomic_add(clhist_totals + 1, clhist_seen[1]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (clhist_lane == 0 && ((ulong)clhist_totals[1] << 16) < (ulong)clhist_totals[0] * clhist_least_distinct) {
+        CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
+        *clhist_spills = clhist_most_spills + 1;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (*clhist_spills > clhist_most_spills)
         return;
-% endif
     for (uint k = clhist_lane; k < (clhist_count${s} + ${fields - 1}) / ${fields}; k += ${spec.team_size})
         clhist_words[k] = 0;
 </%def>
 
 <%def name="flush(s)">
 <% fields = 32 // spec.counter_bits %>\
-% if spec.raises_flag:
-    if (CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) > 0)
+    if (*clhist_spills > clhist_most_spills)
         return;
-% endif
-    __global uint *clhist_row = (__global uint *)clhist_all0 + clhist_records
+    if (clhist_lane == 0)
+        clhist_spilled[clhist_group_number] = *clhist_spills;
+    __global uint *clhist_row = (__global uint *)clhist_all0 + ${records("clhist_all_groups")}
         + clhist_slot * ((clhist_num_bins${s} + ${fields - 1}) / ${fields}) + clhist_first${s} / ${fields};
     for (uint k = clhist_lane; k < (clhist_count${s} + ${fields - 1}) / ${fields}; k += ${spec.team_size})
         clhist_row[k] = clhist_words[k];
 </%def>
 
-## Where the flag is raised, what is left of the sweep does not matter.
+## Where the flag is raised, what is left of the sweep does not matter. One work-item asks, since all of them would meet
+## in one word of the cache; the others of its group then stop as if they had spilled.
 <%def name="load_flag()">
-% if spec.raises_flag:
-        const uint clhist_is_raised = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag);
+% if spec.counter_bits:
+        uint clhist_is_raised = 0;
+        if (clhist_lane == 0)
+            clhist_is_raised = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) == ${hex(RAISED)}u;
 % endif
 </%def>
 <%def name="heed_flag()">
-% if spec.raises_flag:
+% if spec.counter_bits:
         if (clhist_is_raised)
+            atomic_max(clhist_spills, clhist_most_spills + 1);
+        if (CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_spills) > clhist_most_spills)
             break;
 % endif
 </%def>
-## Whoever spilled more than that has raised the flag.
-<%def name="heed_spills()">
-% if spec.raises_flag:
-        if (CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_spills) > clhist_most_spills)
-            break;
+
+## Updates whose carries are looked at together, `number` of them at most: so several atomics are under way.
+<%def name="pending(number)">
+% if spec.counter_bits:
+        clhist_pending_t clhist_waiting[${min(number, PENDING)}];
+        clhist_pending_t *clhist_pending;
+% endif
+</%def>
+<%def name="begin_pending(number)">
+% if spec.counter_bits:
+        clhist_pending = clhist_waiting + ${number % PENDING};
+        clhist_pending->bin = clhist_pending->seen = 0;
+% endif
+</%def>
+<%def name="settle(number, all)">
+% if spec.counter_bits and (number + 1 == all or number % PENDING == PENDING - 1):
+<% waiting = range(number % PENDING + 1) %>\
+        if (${" | ".join(f"clhist_is_full(clhist_waiting[{k}])" for k in waiting)}) {
+% for k in waiting:
+            if (clhist_is_full(clhist_waiting[${k}]))
+                clhist_carry${spec.outputs[0].suffix}(clhist_waiting[${k}].bin, 1u << (uint)(clhist_waiting[${k}].bin % ${32 // spec.counter_bits}) * ${spec.counter_bits}, clhist_waiting[${k}].seen, ${state.passed_settled});
+% endfor
+        }
 % endif
 </%def>
 
@@ -126,17 +220,13 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
     mask = ((1 << bits) - 1) * 0x10001
     bins = columns * fields
 %>\
-    __global const uint *beyond = (__global const uint *)(clhist_scratch + clhist_packed_place);
-    __global const uint *words = beyond + ${records("clhist_num_bins")};
-    const ulong row_words = (clhist_num_bins + ${fields - 1}) / ${fields};
+    __global uint *call = (__global uint *)(clhist_scratch + clhist_packed_place);
+    __global const uint *spilled = call + ${CALL_WORDS}, *lists = spilled + clhist_lists, *words = call + ${records("clhist_lists")};
+    const uint row_words = (uint)((clhist_num_bins + ${fields - 1}) / ${fields});
     __local uint sums[${bins * rows}];
     const uint row = get_local_id(0) / ${columns}, column = get_local_id(0) % ${columns};
-    const ulong word = get_group_id(0) * ${columns} + column;
-% if spec.has_flag:
-    const bool is_raised = clhist_rows > 0 && words[-1] != 0;
-% endif
-    uint counts[${fields}] = {0};
-% if spec.has_flag:
+    const uint word = (uint)get_group_id(0) * ${columns} + column;
+    const bool is_raised = clhist_rows > 0 && call[1] != 0;  // what came behind says so
     uint parts = ${rows};  // sums of each bin
     if (is_raised) {
         parts = ${columns * rows // bins};
@@ -149,36 +239,47 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
         }
         sums[get_local_id(0)] = count;
     } else {
-% endif
-    if (word < row_words) {
+        uint counts[${fields}] = {0};
+        if (word < row_words) {
 % if bits == 16:
-        for (ulong k = row; k < clhist_rows; k += ${rows}) {
-            const uint one = words[k * row_words + word];
-            counts[0] += one & 0xffff;
-            counts[1] += one >> 16;
-        }
+            for (uint k = row; k < clhist_rows; k += ${rows}) {
+                const uint one = words[(size_t)k * row_words + word];
+                counts[0] += one & 0xffff;
+                counts[1] += one >> 16;
+            }
 % else:
-        ## Of ${0xffff // ((1 << bits) - 1)} rows the sums still fit 16 bits.
-        for (ulong begin = row; begin < clhist_rows; begin += ${256 * rows}) {
-            const ulong end = min(clhist_rows, begin + ${256 * rows});
-            uint pairs[${lanes}] = {0};
-            for (ulong k = begin; k < end; k += ${rows}) {
-                const uint one = words[k * row_words + word];
-                for (uint lane = 0; lane < ${lanes}; ++lane)
-                    pairs[lane] += one >> lane * ${bits} & ${hex(mask)};
+            ## Of ${0xffff // ((1 << bits) - 1)} rows the sums still fit 16 bits.
+            for (uint begin = row; begin < clhist_rows; begin += ${256 * rows}) {
+                const uint end = min(clhist_rows, begin + ${256 * rows});
+                uint pairs[${lanes}] = {0};
+                for (uint k = begin; k < end; k += ${rows}) {
+                    const uint one = words[(size_t)k * row_words + word];
+                    for (uint lane = 0; lane < ${lanes}; ++lane)
+                        pairs[lane] += one >> lane * ${bits} & ${hex(mask)};
+                }
+                for (uint lane = 0; lane < ${lanes}; ++lane) {
+                    counts[lane] += pairs[lane] & 0xffff;
+                    counts[lane + ${lanes}] += pairs[lane] >> 16;
+                }
             }
-            for (uint lane = 0; lane < ${lanes}; ++lane) {
-                counts[lane] += pairs[lane] & 0xffff;
-                counts[lane + ${lanes}] += pairs[lane] >> 16;
+% endif
+        }
+        for (uint field = 0; field < ${fields}; ++field)
+            sums[row * ${bins} + column * ${fields} + field] = counts[field];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (!is_raised) {
+        for (uint group = get_local_id(0); group < clhist_lists; group += ${columns * rows}) {
+            __global const uint *list = lists + 2 * (size_t)group * clhist_most_spills;
+            for (uint k = 0; k < spilled[group]; ++k) {
+                const uint bin = list[2 * k] - (uint)get_group_id(0) * ${bins};
+                if (bin < ${bins})
+                    atomic_add((volatile __local uint *)sums + bin, list[2 * k + 1]);
             }
         }
-% endif
     }
-    for (uint field = 0; field < ${fields}; ++field)
-        sums[row * ${bins} + column * ${fields} + field] = counts[field];
-% if spec.has_flag:
-    }
-% endif
+    if (get_global_id(0) == 0 && clhist_rows > 0)
+        call[0] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint j = get_local_id(0); j < ${bins}; j += ${columns * rows}) {
         const ulong k = get_group_id(0) * ${bins} + j;
@@ -186,8 +287,8 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
             break;
         accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
         if (clhist_rows > 0) {
-            uint count = ${"is_raised ? 0 : " if spec.has_flag else ""}beyond[k];
-            for (uint r = 0; r < ${"parts" if spec.has_flag else rows}; ++r)
+            uint count = 0;
+            for (uint r = 0; r < parts; ++r)
                 count += sums[r * ${bins} + j];
             total = clhist_combine(total, (accumulator_t)count);
         }

@@ -3,6 +3,9 @@
 ## each partition begins in it. A bin is stored as its 16-bit offset in its partition; 0xffff marks padding.
 ## Pairs are counted before they are placed: to keep the place of each, found while counting, took more registers.
 <%namespace name="types" file="types.mako"/>
+<%!
+    from clhist.planning.packed import RAISED
+%>\
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix
     group, lanes, most, counters, padding = sweep.work_group_size, sweep.vector_width, spec.most, spec.counters, spec.padding
@@ -62,7 +65,7 @@ __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_split(${", ".join(parameter.declaration for parameter in split_parameters)})
 {
 % if sweep.after_flag:
-    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) == 0)
+    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) != ${hex(RAISED)}u)
         return;
 % endif
 ${types.arrays(sweep)}\
@@ -197,7 +200,7 @@ __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_index(${", ".join(parameter.declaration for parameter in index_parameters)})
 {
 % if sweep.after_flag:
-    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) == 0)
+    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) != ${hex(RAISED)}u)
         return;
 % endif
     __local uint clhist_ends[${group}];

@@ -8,6 +8,9 @@
 <%namespace name="update" file="update.mako"/>
 <%namespace name="copies" file="copies.mako"/>
 <%namespace name="walk" file="walk.mako"/>
+<%!
+    from clhist.planning.packed import RAISED
+%>\
 <%
     known = {}  # structured types that have a C name already
 %>
@@ -108,6 +111,9 @@ void clhist_map(${state.map_parameters}, ${state.declared})
 {
     ${map_body};
 }
+% if spec.counter_bits:
+${local.get_namespace("packed.mako").map_ahead(spec.outputs[0].suffix)}
+% endif
 % if spec.block:
 <% s = spec.outputs[0].suffix %>\
 #undef EMIT${s}
@@ -131,7 +137,12 @@ __kernel __attribute__((reqd_work_group_size(${spec.work_group_size}, 1, 1)))
 void clhist_sweep(${", ".join(parameter.declaration for parameter in kernel_parameters)})
 {
 % if spec.after_flag:
-    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) == 0)
+    ## The second stage asks whether this was called; it lowers the flag itself.
+    __global uint *clhist_call = (__global uint *)(clhist_scratch + clhist_flag_place);
+    const bool clhist_is_called = clhist_call[0] == ${hex(RAISED)}u;
+    if (get_global_id(0) == 0 && get_global_id(1) == 0)
+        clhist_call[1] = clhist_is_called;
+    if (!clhist_is_called)
         return;
 % endif
 ${types.arrays(spec)}\

@@ -68,21 +68,26 @@ ${one_round(function, "i + clhist_round")}
 </%def>
 
 <%def name="striped()">
+<% packed = local.get_namespace("packed.mako") %>\
     clhist_index_t clhist_done = clhist_begin;
 % if spec.vector_width * spec.loads > 1:
 ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % endif
     for (clhist_index_t i = clhist_done + clhist_rank * ${spec.team_size} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${spec.team_size}) {
 % if spec.vector_width * spec.loads == 1:
-${local.get_namespace("packed.mako").load_flag()}
-${local.get_namespace("packed.mako").heed_flag()}
+${packed.load_flag()}
+${packed.heed_flag()}
 % endif
+${packed.pending(1)}
+${packed.begin_pending(0)}
         clhist_map(${state.next_element}, ${state.passed});
+${packed.settle(0, 1)}
     }
 </%def>
 
 ## Whole tiles of a team by wide loads, several in flight before the first element is used.
 <%def name="wide_loads(team, lanes, loads)">
+<% packed = local.get_namespace("packed.mako") %>\
 <% tile = team * lanes * loads %>\
 % if state.has_tasks:
     ## The elements before the first aligned address.
@@ -93,7 +98,7 @@ ${local.get_namespace("packed.mako").heed_flag()}
     const clhist_index_t clhist_tiles = (clhist_end - clhist_done) / ${tile};
     for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
         const clhist_index_t clhist_start = clhist_done + clhist_tile * ${tile} + (clhist_index_t)clhist_lane * ${lanes};
-${local.get_namespace("packed.mako").load_flag()}
+${packed.load_flag()}
 % for load in range(loads):
 % for argument in streamed:
 <% kind = state.loaded_type(argument) %>\
@@ -101,14 +106,14 @@ ${local.get_namespace("packed.mako").load_flag()}
             = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * team});
 % endfor
 % endfor
-${local.get_namespace("packed.mako").heed_flag()}
+${packed.heed_flag()}
+${packed.pending(lanes)}
 % for load in range(loads):
-% if load:
-${local.get_namespace("packed.mako").heed_spills()}
-% endif
 % for lane in range(lanes):
 <% these = state.map_arguments(lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}") %>\
+${packed.begin_pending(lane)}
         clhist_map(${these}, ${state.passed});
+${packed.settle(lane, lanes)}
 % if spec.reconvergence:
         ${spec.reconvergence};
 % endif

@@ -88,22 +88,10 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
 def robust_spec(plan: PackedPlan, spec: SweepSpec, profile: Profile) -> SweepSpec:
     """Return what the sweep that `plan` has behind it depends on; `spec` is that of the packed counters."""
     robust = plan.robust
-    assert robust is not None
     capacity = local_capacity(plan.outputs, replace(robust, outputs=plan.outputs), profile)
     return replace(
         spec, counter_bits=0, after_flag=True, capacity=capacity, work_group_size=robust.work_group_size,
         wide=is_wide(robust),
-    )  # fmt: skip
-
-
-def look_spec(spec: SweepSpec) -> SampleSpec:
-    """Return what the kernel depends on that looks at a few elements before packed counters, of `spec`, are taken."""
-    return SampleSpec(
-        SweepSpec(
-            spec.outputs, spec.arguments, spec.map, "global", spec.order, spec.work_group_size, wide=spec.wide,
-            structs=spec.structs, preamble=spec.preamble, ignored=spec.ignored, features=spec.features,
-        ),
-        is_ahead=True,
     )  # fmt: skip
 
 
@@ -116,7 +104,7 @@ def windows_spec(source: Source, profile: Profile, *, wide: bool) -> SampleSpec:
         outputs, source.arguments, source.map, "global", order_of(profile), group, wide=wide,
         structs=source.structs, preamble=source.preamble, features=profile.features or frozenset(),
     )  # fmt: skip
-    return SampleSpec(sweep, is_ahead=False)
+    return SampleSpec(sweep)
 
 
 def _compared_ahead(plan: Plan, source: Source, profile: Profile) -> Argument | None:

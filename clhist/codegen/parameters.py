@@ -43,8 +43,8 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("const ulong", "clhist_tasks", _ULONG))
     if spec.is_dealt:
         found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("passes", "magic", "shift")]
-    if spec.raises_flag:
-        found.append(Parameter("const uint", "clhist_most_spills", _UINT))
+    if spec.counter_bits:
+        found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("most_spills", "least_distinct")]
     if spec.batch == "partitioned":
         found += partitioned_parameters()
     if spec.batch == "flattened":
@@ -101,19 +101,15 @@ def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
 
 
 def sample_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
-    """Return the parameters of the kernel ``clhist_clear_and_look`` or ``clhist_count_distinct``, in order."""
+    """Return the parameters of the kernel ``clhist_count_distinct``, in order."""
     sweep = spec.sweep
     index, bins = (_LONG, _ULONG) if sweep.wide else (_INT, _UINT)
     found = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
     found.append(Parameter("const clhist_index_t", "clhist_size", index))
     found += [Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins) for output in sweep.outputs]
     found.append(Parameter("__global char *", "clhist_scratch", None))
-    if spec.is_ahead:
-        found += [Parameter("const ulong", f"clhist_{name}_place", _ULONG) for name in ("packed", "flag")]
-        found.append(Parameter("const uint", "clhist_least_distinct", _UINT))
-    else:
-        found.append(Parameter("const clhist_index_t", "clhist_length", index))
-        found.append(Parameter("const uint", "clhist_words", _UINT))
+    found.append(Parameter("const clhist_index_t", "clhist_length", index))
+    found.append(Parameter("const uint", "clhist_words", _UINT))
     return tuple(found)
 
 
@@ -128,7 +124,7 @@ def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
 
 def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_combine_copies``, in order."""
-    found = [Parameter("__global const char *", "clhist_scratch", None)]
+    found = [Parameter("__global char *" if spec.counter_bits else "__global const char *", "clhist_scratch", None)]
     found += [Parameter("const ulong", f"clhist_place{n}", _ULONG) for n in range(len(spec.operator.parts))]
     found += [Parameter("const ulong", name, _ULONG) for name in ("clhist_num_bins", "clhist_bins", "clhist_copies")]
     if spec.batch == "ragged":
@@ -136,7 +132,8 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
     if spec.is_dealt:
         found.append(Parameter("const uint", "clhist_passes", _UINT))
     if spec.counter_bits:
-        found += [Parameter("const ulong", f"clhist_{name}", _ULONG) for name in ("packed_place", "rows")]
+        found.append(Parameter("const ulong", "clhist_packed_place", _ULONG))
+        found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("rows", "lists", "most_spills")]
     if spec.used:
         found.append(Parameter("const ulong", "clhist_known", _ULONG))
         found.append(Parameter("__global char *", "clhist_found_base", None))

@@ -111,7 +111,7 @@ def render_partition(spec: PartitionSpec) -> str:
 
 
 def render_sample(spec: SampleSpec) -> str:
-    """Return the OpenCL C program with the kernel ``clhist_clear_and_look`` or ``clhist_count_distinct``."""
+    """Return the OpenCL C program with the kernel ``clhist_count_distinct``."""
     sweep = spec.sweep
     return _render(
         "sample.mako",

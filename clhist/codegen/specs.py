@@ -18,7 +18,7 @@ from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
 from clhist.operators.recognition import replaced_if
-from clhist.planning.packed import FLAGLESS_BITS, SAMPLE
+from clhist.planning.packed import SAMPLE, SPILLS_BYTES
 from clhist.planning.partition import SEGMENT_COST
 from clhist.planning.plan import Output
 from clhist.planning.updates import part_loops, slowest
@@ -147,9 +147,9 @@ class SweepSpec:
         )
 
     @property
-    def raises_flag(self) -> bool:
-        """Whether the counters are so narrow that whole ones may have to take their place."""
-        return 0 < self.counter_bits < FLAGLESS_BITS
+    def table_bits(self) -> int:
+        """Of a number of places where packed counters keep the bins that they saw ahead: twice as many as elements."""
+        return min(SAMPLE.bit_length(), ((self.capacity - SPILLS_BYTES) // 4).bit_length() - 1)
 
     @property
     def hot_bin(self) -> bool:
@@ -322,23 +322,15 @@ class PartitionSpec(NamedTuple):
 
 
 class SampleSpec(NamedTuple):
-    """Everything that the source of a kernel depends on that looks at some elements; see ``sample.mako``.
+    """Everything that the source of the kernel depends on that looks at some elements; see ``sample.mako``.
 
     Attributes
     ----------
     sweep : SweepSpec
         The map and its arguments.
-    is_ahead : bool
-        Whether it is one that clears the records of packed counters, and looks at few elements of the whole input.
     """
 
     sweep: SweepSpec
-    is_ahead: bool
-
-    @property
-    def table_bits(self) -> int:
-        """Of a number of places, twice as many as elements, where bins that were seen are kept; or 0."""
-        return SAMPLE.bit_length() if self.is_ahead else 0
 
 
 @dataclass(frozen=True)
@@ -381,11 +373,6 @@ class CombineSpec:
     used: str = ""
     is_dealt: bool = False
     counter_bits: int = 0
-
-    @property
-    def has_flag(self) -> bool:
-        """Whether copies of whole bins take the place of packed counters that raised their flag."""
-        return 0 < self.counter_bits < FLAGLESS_BITS
 
     @property
     def sums_counts(self) -> bool:

@@ -96,10 +96,9 @@ class SweepState:
         if spec.counter_bits:
             suffix = spec.outputs[0].suffix
             found += [(f"const {self.bin_type}", f"clhist_{name}{suffix}") for name in ("first", "count")]
-            found += [("volatile __local uint *", "clhist_words"), ("volatile __global uint *", "clhist_beyond")]
-            if spec.raises_flag:
-                found += [("volatile __local uint *", "clhist_spills"), ("volatile __global uint *", "clhist_flag")]
-                found.append(("const uint", "clhist_most_spills"))
+            found += [("volatile __local uint *", f"clhist_{name}") for name in ("words", "spills")]
+            found += [("__global uint *", "clhist_list"), ("volatile __global uint *", "clhist_flag")]
+            found += [("const uint", "clhist_most_spills"), ("clhist_pending_t *", "clhist_pending")]
         else:
             found += self._of_copies()
         if spec.hot_bin:
@@ -139,6 +138,16 @@ class SweepState:
     def passed(self) -> str:
         """The `variables` as arguments of a call."""
         return ", ".join(name for _, name in self.variables)
+
+    @property
+    def declared_settled(self) -> str:
+        """The same of functions that follow an update of packed counters, which is in private memory."""
+        return ", ".join(f"{c_type} {name}" for c_type, name in self.variables if name != "clhist_pending")
+
+    @property
+    def passed_settled(self) -> str:
+        """The arguments of these."""
+        return ", ".join(name for _, name in self.variables if name != "clhist_pending")
 
     @property
     def cell(self) -> str:

@@ -18,7 +18,7 @@ from clhist.codegen.source import Source
 from clhist.codegen.specs import SweepSpec
 from clhist.engine.bucketed import BucketedSweep
 from clhist.engine.caution import warn_of_fewer_copies
-from clhist.engine.packed import packed_sweep
+from clhist.engine.packed import PackedSweep
 from clhist.engine.partition import partitioned_sweep
 from clhist.engine.sort import sorted_sweep
 from clhist.engine.stages import Sweep, sweep_kernel
@@ -176,9 +176,8 @@ class Builder:
         if isinstance(plan, BucketedPlan):
             return BucketedSweep(plan=plan, spec=spec, kernel=kernel)
         if isinstance(plan, PackedPlan):
-            behind = plan.robust
-            robust = None if behind is None else self._built(behind, robust_spec(plan, spec, profile), profile)
-            return packed_sweep(self.context, plan, spec, kernel, robust, options)
+            robust = self._built(plan.robust, robust_spec(plan, spec, profile), profile)
+            return PackedSweep(plan=plan, spec=spec, kernel=kernel, robust=robust)
         return Sweep(plan=plan, spec=spec, kernel=kernel)
 
     def plan(self, device: cl.Device, problem: Problem, indices: tuple[int, ...] | None = None) -> tuple[Plan, ...]:

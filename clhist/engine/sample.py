@@ -28,8 +28,7 @@ _GROUPS = 16  # work-groups for each compute unit
 @kept_by_context
 def sample_kernel(context: cl.Context, spec: SampleSpec, options: tuple[str, ...]) -> Kernel:
     """Return the built kernel of `spec`."""
-    name = "clhist_clear_and_look" if spec.is_ahead else "clhist_count_distinct"
-    return Kernel(build(context, render_sample(spec), options), name, sample_parameters(spec))
+    return Kernel(build(context, render_sample(spec), options), "clhist_count_distinct", sample_parameters(spec))
 
 
 def count_distinct(source: Source, profile: Profile, given: Given, length: int, windows: int) -> tuple[int, int]:

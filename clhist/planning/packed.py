@@ -1,8 +1,8 @@
 """Counters narrower than a word in local memory, several to a word: two, four or eight times the bins in one pass.
 
-Those of 16 bits hold nearly all that a work-group counts of a bin. Those of 8 and 4 bits are for input that is spread
-over its bins: a work-group that spills too often raises a flag, all stop, and a robust plan, which is enqueued behind
-and else leaves at once, counts again.
+They are for input that is spread over its bins: a work-group that finds, when it looks at a few elements ahead, that
+it is not, or that spills too often, raises a flag, all stop, and a robust plan, which is enqueued behind and else
+leaves at once, counts again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
 WIDTHS = (16, 8, 4)  # bits
-FLAGLESS_BITS = 16  # from which on nothing takes the place of the counters
 WORD_BITS = 32
-SPILLS_BYTES = 16  # of local memory: how often a work-group spilled
+SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what it saw ahead
+CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it
+RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
 MOST_SPILLS = 16  # of a work-group, before whole counters are taken in the place of narrow ones
 SAMPLE = 2048  # elements that are looked at before the counters are taken
 # Each of these atomics returns what it found: three times as long where all are of one bin.
@@ -46,15 +47,15 @@ class PackedPlan(Plan):
     ----------
     counter_bits : int
         W.
-    robust : Plan or None
-        What counts again if the counters raise their flag; None for those that have none.
+    robust : Plan
+        What counts again if the counters raise their flag.
     """
 
     strategy: ClassVar[str] = "packed"
     fills_local_memory: ClassVar[bool] = True
 
     counter_bits: int
-    robust: Plan | None = None
+    robust: Plan
 
     @property
     def rate(self) -> str | None:  # type: ignore[override]
@@ -62,11 +63,10 @@ class PackedPlan(Plan):
 
     @property
     def kernels(self) -> int:  # type: ignore[override]
-        return 3 if self.robust is None else 2 + self.robust.kernels
+        return 1 + self.robust.kernels
 
     def how(self) -> str:
-        again = "" if self.robust is None else f", with {self.robust.strategy} copies behind"
-        return f" of {self.counter_bits}-bit counters{again}"
+        return f" of {self.counter_bits}-bit counters, with {self.robust.strategy} copies behind"
 
     @property
     def fields(self) -> int:
@@ -79,22 +79,22 @@ class PackedPlan(Plan):
         return ceil(self.num_bins / self.fields)
 
     @property
-    def records(self) -> int:
-        """Whole counters of what is beyond the packed ones, the flag being the last."""
-        return records_of(self.num_bins)
+    def record_words(self) -> int:
+        """Words in front of these copies: the flag, and the lists of what was spilled."""
+        return record_words(self.work_groups * self.passes)
 
     @property
     def global_copies(self) -> int:
         """Copies of whole bins: those of the robust plan."""
-        return 0 if self.robust is None else self.robust.global_copies
+        return self.robust.global_copies
 
     @property
     def copy_bins(self) -> tuple[int, ...]:
-        return self.bins if self.robust is None else self.robust.copy_bins
+        return self.robust.copy_bins
 
     @property
     def filled_cells(self) -> int:
-        return self.work_groups * self.row_words + self.records
+        return self.work_groups * self.row_words
 
     @property
     def choices(self) -> dict[str, object]:
@@ -108,9 +108,10 @@ class PackedPlan(Plan):
         """How many of 65,536 sampled pairs must be the first of their bin, or whole counters are taken at once.
 
         So many would be if the pairs of a work-group were spread evenly over just as many bins as leave counters room
-        for half of `HEADROOM` times their number.
+        for half of `HEADROOM` times their number, and at least a bin of `MOST_RACE_FACTOR`.
         """
-        fewest = max(1.0, HEADROOM / 2 * self.num_elements / self.work_groups / (1 << self.counter_bits))
+        fewest = HEADROOM / 2 * self.num_elements / self.work_groups / (1 << self.counter_bits)
+        fewest = max(1.0, fewest, self.num_bins / MOST_RACE_FACTOR)
         return int(fewest * -expm1(-SAMPLE / fewest) / SAMPLE * 65536)
 
 
@@ -130,9 +131,7 @@ def may_pack(load: Workload, update: str, bits: int) -> bool:
     free = load.choices.memory in (None, "local") and replace(load.choices, update=None, memory=None) == FREE
     if not free or why_not_packed(load, update) or packed_passes(load, bits) > resident(load):
         return False
-    if bits >= FLAGLESS_BITS:
-        return load.race_factor <= MOST_RACE_FACTOR
-    return HEADROOM * expected(load, bits) <= 1 << bits
+    return load.race_factor <= MOST_RACE_FACTOR and HEADROOM * expected(load, bits) <= 1 << bits
 
 
 def expected(load: Workload, bits: int) -> float:
@@ -165,8 +164,7 @@ def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
         raise ValueError(f"counter_bits: {reason}; got {bits}")
     trace, fields, choices = Trace(), WORD_BITS // bits, load.choices
     trace.step("W", bits, "", f"bits of a counter, {fields} to a word")
-    if bits < FLAGLESS_BITS:
-        trace.step("m", expected(load, bits), "", "RF N / (groups of a pass) / H: expected in a counter")
+    trace.step("m", expected(load, bits), "", "RF N / (groups of a pass) / H: expected in a counter")
     least = packed_passes(load, bits)
     if choices.passes is not None and min(choices.passes, load.num_bins) < least:
         raise ValueError(f"passes: expected at least {least} for counters of {bits} bits, got {choices.passes}")
@@ -179,7 +177,7 @@ def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
     groups = groups_side_by_side(load, passes, groups)
     if passes > 1:
         trace.step("groups", groups, "", "of each pass, passes side by side")
-    behind = beside_counters(load, bits, groups)
+    behind = beside_counters(load, bits, groups, passes)
     plan = make_plan(
         PackedPlan,
         load,
@@ -192,12 +190,12 @@ def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
         groups=groups,
         sharers=group,
         counter_bits=bits,
-        robust=robust_plan(behind, update) if bits < FLAGLESS_BITS else None,
+        robust=robust_plan(behind, update),
     )
     return replace(plan, bins_per_pass=chunk, pass_order=SIDE_BY_SIDE if passes > 1 else plan.pass_order)
 
 
-def beside_counters(load: Workload, bits: int, groups: int) -> Workload:
+def beside_counters(load: Workload, bits: int, groups: int, passes: int) -> Workload:
     """Return what may use the memory that packed counters of so many work-groups leave of the budget.
 
     Raises
@@ -207,15 +205,15 @@ def beside_counters(load: Workload, bits: int, groups: int) -> Workload:
     """
     if load.memory_budget is None:
         return load
-    size = WORD_BITS // 8 * (records_of(load.num_bins) + groups * ceil(load.num_bins * bits / WORD_BITS))
+    size = WORD_BITS // 8 * (record_words(groups * passes) + groups * ceil(load.num_bins * bits / WORD_BITS))
     if size >= load.memory_budget:
         raise MemoryError(f"memory_budget: packed counters take {size} bytes, got {load.memory_budget} bytes")
     return replace(load, memory_budget=load.memory_budget - size)
 
 
-def records_of(num_bins: int) -> int:
-    """Return the number of whole counters of what is beyond the packed ones, the flag being the last."""
-    return (num_bins + 15) // 8 * 8
+def record_words(groups: int) -> int:
+    """Return the words of the flag, and of the lists of what so many work-groups may spill: bins and amounts."""
+    return ceil((CALL_WORDS + groups * (1 + 2 * MOST_SPILLS)) / 8) * 8
 
 
 def robust_plan(load: Workload, update: str) -> Plan:

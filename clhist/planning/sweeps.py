@@ -165,7 +165,7 @@ def _plan_one(
     else:
         chosen = updates[plan.memory]
     filled = tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True))
-    if isinstance(plan, PackedPlan) and plan.robust is not None:
+    if isinstance(plan, PackedPlan):
         plan = replace(plan, robust=replace(plan.robust, outputs=filled, output_indices=indices))
     refused = tuple(f"{update} in {memory}" for update, memory in problem.refused)
     return replace(plan, outputs=filled, output_indices=indices, refused=refused)
