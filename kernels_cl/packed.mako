@@ -169,13 +169,19 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
         clhist_row[k] = clhist_words[k];
 </%def>
 
-## Where the flag is raised, what is left of the sweep does not matter. One work-item asks, since all of them would meet
-## in one word of the cache; the others of its group then stop as if they had spilled.
+## Where the flag is raised, what is left of the sweep does not matter. In each tile another work-item asks, since all of
+## them would meet in one word of the cache, and who asks is late; the others of its group stop as if they had spilled.
+<%def name="start_asking()">
+% if spec.counter_bits:
+    uint clhist_whose_turn = 0;
+% endif
+</%def>
 <%def name="load_flag()">
 % if spec.counter_bits:
         uint clhist_is_raised = 0;
-        if (clhist_lane == 0)
+        if (clhist_lane == clhist_whose_turn)
             clhist_is_raised = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) == ${hex(RAISED)}u;
+        clhist_whose_turn = clhist_whose_turn + ${RUN} < ${spec.team_size} ? clhist_whose_turn + ${RUN} : 0;
 % endif
 </%def>
 <%def name="heed_flag()">
@@ -288,8 +294,8 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
         accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
         if (clhist_rows > 0) {
             uint count = 0;
-            for (uint r = 0; r < parts; ++r)
-                count += sums[r * ${bins} + j];
+            for (uint r = 0; r < ${rows}; ++r)
+                count += r < parts ? sums[r * ${bins} + j] : 0;
             total = clhist_combine(total, (accumulator_t)count);
         }
         ${store("k")}

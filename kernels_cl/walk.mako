@@ -73,6 +73,9 @@ ${one_round(function, "i + clhist_round")}
 % if spec.vector_width * spec.loads > 1:
 ${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
 % endif
+% if spec.vector_width * spec.loads == 1:
+${packed.start_asking()}
+% endif
     for (clhist_index_t i = clhist_done + clhist_rank * ${spec.team_size} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${spec.team_size}) {
 % if spec.vector_width * spec.loads == 1:
 ${packed.load_flag()}
@@ -96,6 +99,7 @@ ${packed.settle(0, 1)}
         clhist_map(${state.next_element}, ${state.passed});
 % endif
     const clhist_index_t clhist_tiles = (clhist_end - clhist_done) / ${tile};
+${packed.start_asking()}
     for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
         const clhist_index_t clhist_start = clhist_done + clhist_tile * ${tile} + (clhist_index_t)clhist_lane * ${lanes};
 ${packed.load_flag()}
