@@ -170,7 +170,8 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
 </%def>
 
 ## Where the flag is raised, what is left of the sweep does not matter. In each tile another work-item asks, since all of
-## them would meet in one word of the cache, and who asks is late; the others of its group stop as if they had spilled.
+## them would meet in one word of the cache; the others of its group stop as if they had spilled. The answer is heeded
+## behind the updates of the tile: before them, compilers load the elements only when it has come.
 <%def name="start_asking()">
 % if spec.counter_bits:
     uint clhist_whose_turn = 0;
@@ -233,17 +234,17 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
     const uint row = get_local_id(0) / ${columns}, column = get_local_id(0) % ${columns};
     const uint word = (uint)get_group_id(0) * ${columns} + column;
     const bool is_raised = clhist_rows > 0 && call[1] != 0;  // what came behind says so
-    uint parts = ${rows};  // sums of each bin
     if (is_raised) {
-        parts = ${columns * rows // bins};
-        const ulong k = get_group_id(0) * ${bins} + get_local_id(0) % ${bins};
-        uint count = 0;
-        if (k < clhist_num_bins) {
-            ${place}
-            for (ulong copy = get_local_id(0) / ${bins}; copy < copies; copy += parts)
-                count += (uint)${held(f"at + copy * {stride}")};
+        for (uint j = get_local_id(0); j < ${bins * rows}; j += ${columns * rows}) {
+            const ulong k = get_group_id(0) * ${bins} + j % ${bins};
+            uint count = 0;
+            if (k < clhist_num_bins) {
+                ${place}
+                for (ulong copy = j / ${bins}; copy < copies; copy += ${rows})
+                    count += (uint)${held(f"at + copy * {stride}")};
+            }
+            sums[j] = count;
         }
-        sums[get_local_id(0)] = count;
     } else {
         uint counts[${fields}] = {0};
         if (word < row_words) {
@@ -295,7 +296,7 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
         if (clhist_rows > 0) {
             uint count = 0;
             for (uint r = 0; r < ${rows}; ++r)
-                count += r < parts ? sums[r * ${bins} + j] : 0;
+                count += sums[r * ${bins} + j];
             total = clhist_combine(total, (accumulator_t)count);
         }
         ${store("k")}

@@ -79,12 +79,14 @@ ${packed.start_asking()}
     for (clhist_index_t i = clhist_done + clhist_rank * ${spec.team_size} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${spec.team_size}) {
 % if spec.vector_width * spec.loads == 1:
 ${packed.load_flag()}
-${packed.heed_flag()}
 % endif
 ${packed.pending(1)}
 ${packed.begin_pending(0)}
         clhist_map(${state.next_element}, ${state.passed});
 ${packed.settle(0, 1)}
+% if spec.vector_width * spec.loads == 1:
+${packed.heed_flag()}
+% endif
     }
 </%def>
 
@@ -110,7 +112,6 @@ ${packed.load_flag()}
             = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * team});
 % endfor
 % endfor
-${packed.heed_flag()}
 ${packed.pending(lanes)}
 % for load in range(loads):
 % for lane in range(lanes):
@@ -123,6 +124,7 @@ ${packed.settle(lane, lanes)}
 % endif
 % endfor
 % endfor
+${packed.heed_flag()}
     }
     clhist_done += clhist_tiles * ${tile};
 </%def>

@@ -33,7 +33,7 @@ PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
 _COMBINE_COLUMNS = 32
 _COMBINE_ROWS = 16
 _MANY_COPIES = 128
-_PACKED_ROWS = 8  # at least as many as counters of a word
+_PACKED_ROWS = 4
 _WINDOW_GROUP = 256
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
@@ -215,7 +215,7 @@ def combine_spec(
     order, columns, rows = order_of(profile), 1, 1
     if counter_bits:  # columns are words, of which all sums fit a little local memory
         rows = _PACKED_ROWS
-        columns = max(1, min(2 * _COMBINE_COLUMNS, largest_group // rows))
+        columns = max(1, min(_COMBINE_COLUMNS, largest_group // rows))
     elif order == "interleaved":
         columns = min(256, largest_group)
         if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
