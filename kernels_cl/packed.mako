@@ -226,6 +226,7 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
     lanes = max(1, fields // 2)  # words that hold the sums of two counters each; of one, with counters of 16 bits
     mask = ((1 << bits) - 1) * 0x10001
     bins = columns * fields
+    parts = max(1, rows // fields)  # sums of whole copies of each bin
 %>\
     __global uint *call = (__global uint *)(clhist_scratch + clhist_packed_place);
     __global const uint *spilled = call + ${CALL_WORDS}, *lists = spilled + clhist_lists, *words = call + ${records("clhist_lists")};
@@ -235,12 +236,12 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
     const uint word = (uint)get_group_id(0) * ${columns} + column;
     const bool is_raised = clhist_rows > 0 && call[1] != 0;  // what came behind says so
     if (is_raised) {
-        for (uint j = get_local_id(0); j < ${bins * rows}; j += ${columns * rows}) {
+        for (uint j = get_local_id(0); j < ${bins * parts}; j += ${columns * rows}) {
             const ulong k = get_group_id(0) * ${bins} + j % ${bins};
             uint count = 0;
             if (k < clhist_num_bins) {
                 ${place}
-                for (ulong copy = j / ${bins}; copy < copies; copy += ${rows})
+                for (ulong copy = j / ${bins}; copy < copies; copy += ${parts})
                     count += (uint)${held(f"at + copy * {stride}")};
             }
             sums[j] = count;
@@ -295,7 +296,7 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
         accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
         if (clhist_rows > 0) {
             uint count = 0;
-            for (uint r = 0; r < ${rows}; ++r)
+            for (uint r = 0; r < (is_raised ? ${parts} : ${rows}); ++r)
                 count += sums[r * ${bins} + j];
             total = clhist_combine(total, (accumulator_t)count);
         }
