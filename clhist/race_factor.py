@@ -51,7 +51,7 @@ def run(engine: Engine, args: Sequence[Any], call: Call) -> Outcome:
     if not isinstance(call.race_factor, str):
         return engine.run(args, call)
     given = engine.check(args, call)
-    return engine.run_given(given, with_race_factor(engine, given, call))
+    return engine.run(args, with_race_factor(engine, given, call))
 
 
 def with_race_factor(engine: Engine, given: Given, call: Call) -> Call:

@@ -18,7 +18,7 @@ from clhist.hardware.profile import Profile
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
-from clhist.planning.problem import BIN_NUMBER_BYTES, SIDE_BY_SIDE
+from clhist.planning.problem import BIN_NUMBER_BYTES, IN_TURN, SIDE_BY_SIDE
 from clhist.planning.times import (
     CELLS,
     COUNT,
@@ -104,7 +104,7 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
             (EVERYWHERE, _MANY, {"memory": "global"}),
         ):
             found |= timer.rate(what, bins, found, **choices)
-        one, two = (timer.seconds(_FEW, memory="local", passes=passes) for passes in (1, 2))
+        one, two = (timer.seconds(_FEW, memory="local", passes=n, pass_order=IN_TURN) for n in (1, 2))
         if further := _longer(one, two):
             samples, method = [size / further / 1e9], f"{size} elements, {_FEW} bins, two passes against one"
             found[rate_name(kind, FURTHER_PASS)] = Measurement(samples[0], "G/s", 0.0, method)

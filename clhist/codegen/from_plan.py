@@ -33,7 +33,7 @@ PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
 _COMBINE_COLUMNS = 32
 _COMBINE_ROWS = 16
 _MANY_COPIES = 128
-_PACKED_ROWS = 4
+_PACKED_ROWS = 8
 _WINDOW_GROUP = 256
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 

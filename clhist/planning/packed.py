@@ -27,13 +27,14 @@ CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was ca
 RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
 MOST_SPILLS = 16  # of a work-group, before whole counters are taken in the place of narrow ones
 SAMPLE = 2048  # elements that are looked at before the counters are taken
-# Each of these atomics returns what it found: three times as long where all are of one bin.
-MOST_RACE_FACTOR = 256
+# Each of these atomics returns what it found, so that those of one bin wait: three times as long where all are. Input
+# must be spread as for so many bits, even where wider counters would hold it.
+MOST_RACE_FACTOR, SPREAD_BITS = 256, 8
 # A counter holds so many times what it is expected to count: spread input then hardly spills.
 HEADROOM = 4
 # Packed counters are taken if they are predicted to take this part of the time of whole ones, and those of half the
-# width if this part of that: input may be skewed.
-WORTH_PACKING, WORTH_NARROWING = 0.8, 0.9
+# width if this part of that: input may be skewed, and then they cost a tenth.
+WORTH_PACKING, WORTH_NARROWING = 0.78, 0.9
 # Partitioning is enqueued behind them if it is predicted to take this part of the time of passes: it is more kernels,
 # which uniform input waits for as well.
 WORTH_PARTITIONING_BEHIND = 0.8
@@ -108,9 +109,9 @@ class PackedPlan(Plan):
         """How many of 65,536 sampled pairs must be the first of their bin, or whole counters are taken at once.
 
         So many would be if the pairs of a work-group were spread evenly over just as many bins as leave counters room
-        for half of `HEADROOM` times their number, and at least a bin of `MOST_RACE_FACTOR`.
+        for half of `HEADROOM` times their number, and at least over one in `MOST_RACE_FACTOR`.
         """
-        fewest = HEADROOM / 2 * self.num_elements / self.work_groups / (1 << self.counter_bits)
+        fewest = HEADROOM / 2 * self.num_elements / self.work_groups / (1 << min(self.counter_bits, SPREAD_BITS))
         fewest = max(1.0, fewest, self.num_bins / MOST_RACE_FACTOR)
         return int(fewest * -expm1(-SAMPLE / fewest) / SAMPLE * 65536)
 

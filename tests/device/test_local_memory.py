@@ -14,6 +14,7 @@ from covering import mostly_slow
 from clhist import HistogramKernel, Operator, operators
 from clhist.hardware.profile import named_profile
 from clhist.opencl.device import device_features, trust
+from clhist.planning.packed import SPILLS_BYTES
 
 RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 OPERATORS = {
@@ -77,6 +78,5 @@ def test_packed_counters(local_memory, queue):
         if plan.strategy == "packed":
             packed += 1
             (size,) = (int(size) for size in re.findall(r"clhist_pool\[(\d+)\]", kernel.source(plan, queue)))
-            spills = 4 * (plan.counter_bits < 16)
-            assert 4 * -(-num_bins * plan.counter_bits // 32) + spills <= size <= local_memory
+            assert 4 * -(-num_bins * plan.counter_bits // 32) + SPILLS_BYTES <= size <= local_memory
     assert packed > 5

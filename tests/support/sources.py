@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from clhist import Operator, Profile, operators
-from clhist.codegen.from_plan import look_spec, partition_specs, robust_spec, sweep_spec
+from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
 from clhist.codegen.render import (
     render_combine,
     render_partition,
-    render_sample,
     render_sort_pairs,
     render_sort_scan,
     render_sweep,
@@ -99,8 +98,7 @@ def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
             yield "scan of sorted pairs", render_sort_scan(plan.outputs[0].operator, "held_t")
             continue
         yield from _sweeps(plan, spec, source, profile, "")
-        if isinstance(plan, PackedPlan) and plan.robust is not None:
-            yield "before: clear and look", render_sample(look_spec(spec))
+        if isinstance(plan, PackedPlan):
             yield from _sweeps(plan.robust, robust_spec(plan, spec, profile), source, profile, "behind: ")
 
 

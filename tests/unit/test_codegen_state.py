@@ -72,10 +72,10 @@ def test_bins_of_32_and_64_bits(wide, kind):
 
 
 def test_packed_counters_take_words_instead_of_cells():
-    words = ["clhist_first", "clhist_count", "clhist_words", "clhist_beyond"]
-    assert names(state(output(COUNTS, "native"), counter_bits=16)) == words
-    narrow = names(state(output(COUNTS, "native"), counter_bits=8))
-    assert narrow == [*words, "clhist_spills", "clhist_flag", "clhist_most_spills"]
+    of = state(output(COUNTS, "native"), counter_bits=8)
+    words = ["first", "count", "words", "spills", "list", "flag", "most_spills"]
+    assert names(of) == [*(f"clhist_{word}" for word in words), "clhist_pending"]
+    assert of.passed_settled == ", ".join(names(of)[:-1])
 
 
 def test_bins_that_are_dealt_out_are_divided():
