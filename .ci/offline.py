@@ -219,7 +219,8 @@ def sweep(
     unwanted = set()
     if spec.is_dealt:
         title += ", dealt out"
-    if all(part.update == "native" for part in spec.parts) and not (spec.hot_bin and spec.memory == "local"):
+    may_loop = (spec.hot_bin and spec.memory == "local") or spec.counter_bits  # the latter look ahead, by hashing
+    if all(part.update == "native" for part in spec.parts) and not may_loop:
         unwanted.add(LOOPS[target.vendor])
     if spec.update == "lock" and spec.memory == "global":
         wanted.add(FENCE[target.vendor])

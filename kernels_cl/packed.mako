@@ -75,22 +75,19 @@ bool clhist_is_full(const clhist_pending_t pending)
 ## pairs of bins that exist, and how many were the first of their bin.
 void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, volatile __local uint *clhist_table, uint *clhist_seen)
 {
-    if (target >= num_bins)
-        return;
-    ++clhist_seen[0];
     const uint key = (uint)target + 1;
+    bool is_looking = target < num_bins, is_first = is_looking;
+    clhist_seen[0] += is_looking;
     uint place = key * 2654435761u >> ${32 - spec.table_bits};
-    for (uint tried = 0; tried < ${MOST_TRIES}; ++tried) {
+    for (uint tried = 0; tried < ${MOST_TRIES} && is_looking; ++tried) {
         uint found = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_table + place);
         if (found == 0)
             found = atomic_cmpxchg(clhist_table + place, 0, key);
-        if (found == key)
-            return;
-        if (found == 0)
-            break;
+        is_looking = found != 0 && found != key;
+        is_first = found != key;
         place = (place + 1) % ${1 << spec.table_bits};
     }
-    ++clhist_seen[1];
+    clhist_seen[1] += is_first;
 }
 </%def>
 
