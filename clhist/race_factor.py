@@ -14,7 +14,6 @@ from typing import Any
 
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Given, Outcome
-from clhist.engine.sample import count_distinct
 
 _MOST_WINDOWS = 16
 _MOST_CELLS = 1 << 20  # of all windows together
@@ -88,6 +87,6 @@ def sample_race_factor(engine: Engine, given: Given) -> RaceFactor:
     bins = sum(prod(shape) for shape in given.shapes)
     length = min(size, max(1, bins // engine.emits))
     windows = max(1, min(_MOST_WINDOWS, _MOST_CELLS // bins, size - length + 1))
-    pairs, distinct = count_distinct(engine.source, engine.profile_of(given.queue.device), given, length, windows)
+    pairs, distinct = engine.sampler.count_distinct(engine.profile_of(given.queue.device), given, length, windows)
     value = max(1.0, pairs / distinct) if distinct else 1.0
     return RaceFactor(value, pairs, distinct, windows, time.perf_counter() - start)

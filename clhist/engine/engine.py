@@ -21,6 +21,7 @@ from clhist.engine.given import Call, Given, Outcome, named_arrays, queue_for
 from clhist.engine.launch import Found, Launch
 from clhist.engine.outputs import Outputs
 from clhist.engine.replay import Recording
+from clhist.engine.sample import Sampler
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
@@ -57,6 +58,8 @@ class Engine:
     ----------
     race_factors : dict
         Race factors of the map that were measured to be kept, by the bins of each output; see `clhist.race_factor`.
+    sampler : Sampler
+        Measures them.
 
     Raises
     ------
@@ -78,6 +81,7 @@ class Engine:
         self.outputs, self.source, self.profile = outputs, source, profile
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
+        self.sampler = Sampler(source)
         self._preparation = Builder(self.context, source, profile)
         self._repeat: Repeat | None = None
         self._others: dict[tuple[Operator, ...], Engine] = {}

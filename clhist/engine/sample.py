@@ -31,41 +31,62 @@ def sample_kernel(context: cl.Context, spec: SampleSpec, options: tuple[str, ...
     return Kernel(build(context, render_sample(spec), options), "clhist_count_distinct", sample_parameters(spec))
 
 
-def count_distinct(source: Source, profile: Profile, given: Given, length: int, windows: int) -> tuple[int, int]:
-    """Return the pairs of evenly spread windows, and the sum of the distinct bins of each; the queue is waited for.
+class Sampler:
+    """Looks at the elements of one map.
 
     Parameters
     ----------
     source : Source
         The map.
-    profile : Profile
-        Of the device.
-    given : Given
-        The arguments of a call, checked.
-    length : int
-        Consecutive elements of a window.
-    windows : int
-        How many.
-
-    Raises
-    ------
-    MemoryError
-        If there is no memory for a bit for each bin and window.
     """
-    queue = given.queue
-    lost.check_queue(queue)
-    try:
-        return _count_distinct(source, profile, given, length, windows)
-    except (cl.Error, MemoryError) as error:  # what a lost device answers as well
-        lost.settle(queue, error)
-        raise
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._kernels: dict[tuple[int, bool], tuple[Kernel, int]] = {}  # and work-items of a group
+
+    def count_distinct(self, profile: Profile, given: Given, length: int, windows: int) -> tuple[int, int]:
+        """Return the pairs of evenly spread windows, and the sum of the distinct bins of each; the queue is waited for.
+
+        Parameters
+        ----------
+        profile : Profile
+            Of the device.
+        given : Given
+            The arguments of a call, checked.
+        length : int
+            Consecutive elements of a window.
+        windows : int
+            How many.
+
+        Raises
+        ------
+        MemoryError
+            If there is no memory for a bit for each bin and window.
+        """
+        queue = given.queue
+        lost.check_queue(queue)
+        try:
+            kernel, group = self._kernel(profile, given)
+            return _count_distinct(kernel, group, self._source, given, length, windows)
+        except (cl.Error, MemoryError) as error:  # what a lost device answers as well
+            lost.settle(queue, error)
+            raise
+
+    def _kernel(self, profile: Profile, given: Given) -> tuple[Kernel, int]:
+        bins = sum(prod(shape) for shape in given.shapes)
+        wide = given.size > NARROW_ELEMENTS or bins > NARROW_BINS
+        key = (given.queue.device.int_ptr, wide)
+        if key not in self._kernels:  # by the whole specification it would take 20 us to find
+            spec = windows_spec(self._source, profile, wide=wide)
+            found = sample_kernel(given.queue.context, spec, self._source.options)
+            self._kernels[key] = found, spec.sweep.work_group_size
+        return self._kernels[key]
 
 
-def _count_distinct(source: Source, profile: Profile, given: Given, length: int, windows: int) -> tuple[int, int]:
+def _count_distinct(
+    kernel: Kernel, group: int, source: Source, given: Given, length: int, windows: int
+) -> tuple[int, int]:
     queue, bins = given.queue, [prod(shape) for shape in given.shapes]
-    wide = given.size > NARROW_ELEMENTS or sum(bins) > NARROW_BINS
-    spec = windows_spec(source, profile, wide=wide)
-    kernel = sample_kernel(queue.context, spec, source.options)
     words = -(-sum(bins) // _WORD_BITS)
     size = _WORD_BYTES * (_TOTALS + words * windows)
     scratch = allocated(scratch_allocator(queue), size, "to measure the race factor; give it as a number instead")
@@ -79,7 +100,6 @@ def _count_distinct(source: Source, profile: Profile, given: Given, length: int,
             values |= {f"{argument.name}__base": found.buffer, f"{argument.name}__offset": found.offset}
         else:
             values[argument.name] = value
-    group = spec.sweep.work_group_size
     groups = max(1, min(-(-length // group), _GROUPS * queue.device.max_compute_units // windows))
     filled = cl.enqueue_fill_buffer(queue, scratch, np.zeros(1, np.uint32), 0, size, wait_for=given.wait_for)
     wait_for = None if in_order(queue) else [filled]
