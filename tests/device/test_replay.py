@@ -64,8 +64,7 @@ def test_calls_in_turns(given, gpu_like, choices, queue, long_ways):
         assert into() is out
         np.testing.assert_array_equal(out.get(), 5 * given[0][1])
         np.testing.assert_array_equal(kernel(given[1][0], 2, num_bins=BINS, **choices).get(), 2 * given[1][1])
-    ordinary = 3 if choices else 2  # which are known from the third on
-    assert len(long_ways) == len(bound) + 1 + ordinary
+    assert len(long_ways) == len(bound) + 1 + 2  # ordinary calls are known from the third on
 
 
 def test_what_is_sorted_is_enqueued_anew(given, gpu_like, long_ways):
