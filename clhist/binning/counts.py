@@ -96,9 +96,10 @@ class Counting:
         )
         return cls(sweep, dtype, options)
 
-    def __call__(self, arrays: Iterable[Array | None]) -> Array:
+    def __call__(self, arrays: Iterable[Array | None], *, is_known: bool = False) -> Array:
         """Return the result for the data, `where` and the weights; None of what there is not."""
-        found = self.sweep((array for array in arrays if array is not None), **self.options)
+        given = [array for array in arrays if array is not None]
+        found = self.sweep(given, is_known=is_known, **self.options)
         return as_dtype(found, self.dtype, self.sweep.queue)
 
 

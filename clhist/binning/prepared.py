@@ -38,7 +38,7 @@ class Prepared:
     def __call__(self, arrays: Iterable[Array | None], density: bool | None, out: Array | None) -> Array:
         """Return the histogram of other data, `where` and weights, alike."""
         assert self.counting is not None
-        return self.finished(self.counting(arrays), density, self.counting.sweep.queue, out)
+        return self.finished(self.counting(arrays, is_known=True), density, self.counting.sweep.queue, out)
 
     def finished(self, hist: Array, density: bool | None, queue: cl.CommandQueue, out: Array | None) -> Array:
         """Return the result that counts or sums make."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -17,6 +17,8 @@ from clhist.binning.axis import Axis, AxisKind
 from clhist.binning.flow import FlowAxis, Kind
 from clhist.binning.lanes import ABSENT, AHEAD, BLOCK, LOOP, ahead_of, block_function, find_block, has_lanes
 from clhist.engine.engine import Engine
+from clhist.engine.given import Call
+from clhist.engine.repeat import Repeats
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import beginning, is_device_array
 from clhist.opencl.device import device_kind
@@ -24,6 +26,7 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
+_ALIKE = "alike"
 _ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")
 
 # Elements are named `i` again, for the values that are emitted; this hides the number of the block. Blocks are all of
@@ -317,10 +320,23 @@ class PreparedSweep:
         bins = prod(shape) + 1 if has_spare else shape
         return cls(kernel, tuple(args), (*dtypes, *(None for _ in values)), size, bins, shape, queue)
 
-    def run(self, arrays: Iterable[Any], **options: Any) -> Any:
-        """Return what the kernel does for the data, the mask and the values; see `HistogramKernel.__call__`."""
-        args = filled(self.args, self.dtypes, arrays)
-        return self.kernel(*args, num_bins=self.bins, size=self.size, queue=self.queue, **options)
+    def run(self, arrays: Iterable[Any], *, is_known: bool = False, **options: Any) -> Any:
+        """Return what the kernel does for the data, the mask and the values; see `HistogramKernel.__call__`.
+
+        `is_known` says that this object is kept for calls on arrays alike, which need no checks then.
+        """
+        if not is_known or options.get("reproducible"):
+            args = filled(self.args, self.dtypes, arrays)
+            return self.kernel(*args, num_bins=self.bins, size=self.size, queue=self.queue, **options)
+        options.pop("reproducible", None)
+        taken = [_as(array, dtype) for array, dtype in zip(arrays, self.dtypes, strict=True)]
+        call = Call(self.bins, self.size, queue=self.queue, **options)
+        outcome = self._repeats.run(taken, call, _ALIKE)
+        return self.kernel.engine.outputs.collect(outcome.results)
+
+    @cached_property
+    def _repeats(self) -> Repeats:
+        return Repeats(self.kernel.engine, self.args)
 
     def shaped(self, found: Any) -> Any:
         """Return a result of the kernel in the shape of the bins."""

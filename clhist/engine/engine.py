@@ -19,7 +19,7 @@ from clhist.engine.build import Builder, Built
 from clhist.engine.given import Call, Given, Outcome, named_arrays, queue_for
 from clhist.engine.launch import Found, Launch
 from clhist.engine.outputs import Outputs
-from clhist.engine.repeat import Known, Remembered, Repeat
+from clhist.engine.repeat import Repeats
 from clhist.engine.replay import Recording
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
@@ -36,7 +36,6 @@ from clhist.planning.problem import FREE, Choices
 
 _LOAD_BYTES = 16
 _MOST_OTHERS = 64
-_MOST_REPEATS = 8  # kinds of calls that are enqueued again
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
 
@@ -80,7 +79,7 @@ class Engine:
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
         self._preparation = Builder(self.context, source, profile)
-        self._repeats: Remembered[Repeat] = Remembered(_MOST_REPEATS)
+        self._repeats = Repeats(self)
         self._others: dict[tuple[Operator, ...], Engine] = {}
         self._preparation.check_fp64()
 
@@ -241,24 +240,7 @@ class Engine:
 
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; a call that repeats earlier ones is only enqueued."""
-        check_process()
-        known = Known.of(self.arguments, args, call)
-        if known is None or not known.is_plain:
-            return self.run_given(self.check(args, call), call)
-        key, targets = known
-        repeat = self._repeats.get(key)
-        if repeat is not None:
-            outcome = repeat.again(self.outputs, self.arguments, args, call, targets)
-            if outcome is not None:
-                return outcome
-        given = self.check(args, call)
-        recording = Recording() if repeat is not None and not repeat.is_tried else None  # of the second such call
-        outcome = self.enqueue(given, call, self.prepared(given, call), recording)
-        if repeat is None:
-            self._repeats.put(key, Repeat())
-        elif recording is not None:
-            repeat.record(recording, self.arguments, call, given, targets)
-        return outcome
+        return self._repeats.run(args, call)
 
     def run_given(self, given: Given, call: Call) -> Outcome:
         """Plan, build and enqueue a call whose arguments have been checked."""

@@ -7,8 +7,9 @@ a call as well. So nothing of the caller's is kept alive, and what depends on co
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -16,17 +17,20 @@ import pyopencl.array as cl_array
 
 from clhist.codegen.arguments import same_scalar, scalar
 from clhist.codegen.maps import Argument
+from clhist.engine.build import Built
 from clhist.engine.given import Call, Given, Outcome
 from clhist.engine.outputs import Outputs
 from clhist.engine.replay import Recording, Replay
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, empty, is_device_array, without_memory
+from clhist.opencl.arrays import Array, empty, without_memory
 from clhist.opencl.device import profile_names
+from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import OutOfMemoryError
 from clhist.operators.operator import Operator
 from clhist.planning.problem import FREE
 
 _LOAD_BYTES = 16
+_MOST_KINDS = 8
 _MOST_BYTES = 1 << 16  # of a NumPy array whose content is compared
 _MOST_ITEMS = 64  # of a sequence, which takes longer
 
@@ -82,108 +86,270 @@ def alike(*values: Any) -> Hashable:
     Returns
     -------
     tuple or None
-        Equal for values of the same types that are equal to the bit; NumPy arrays count by content. None if no value is
-        a device array, or one is of another kind than these, numbers, strings, sequences, queues and operators.
+        Equal for values of the same types that are equal to the bit; NumPy arrays count by content. None if one is of
+        another kind than these, numbers, strings, short sequences, queues and operators.
     """
     try:
-        found = tuple(map(_alike, values))
+        return (*map(_alike, values), *profile_names())
     except _UnknownError:
         return None
-    return (found, profile_names()) if any(map(_has_device_array, values)) else None
 
 
 def _alike(value: Any) -> Hashable:
-    kind = type(value)
-    if value is None or kind is cl.CommandQueue:
-        return value
-    if kind in _EXACT:
-        return kind, value
+    if value is None:
+        return None
+    part = _PARTS.get(type(value))
+    if part is not None:
+        return part(value)
     if isinstance(value, cl_array.Array):
         return _like(value)
-    if kind is float:
-        return kind, value.hex()  # 0.0 is not -0.0
-    if (kind is tuple or kind is list) and len(value) <= _MOST_ITEMS:
-        return (kind, *map(_alike, value))
     if isinstance(value, np.generic):
         return value.dtype, value.tobytes()
-    if kind is Operator:
-        return _Itself(value)  # operators that differ in their identity element are equal
-    if kind is np.ndarray and not value.dtype.hasobject and value.nbytes <= _MOST_BYTES:
-        return kind, value.dtype, value.shape, value.tobytes()
     raise _UnknownError
 
 
-_EXACT = {int, bool, str, np.ufunc}
+def _sequence(value: Any) -> Hashable:
+    if len(value) > _MOST_ITEMS:
+        raise _UnknownError
+    return (type(value), *map(_alike, value))
 
 
-def _has_device_array(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return any(map(_has_device_array, value))
-    return is_device_array(value)
+def _content(value: np.ndarray) -> Hashable:
+    if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
+        raise _UnknownError
+    return np.ndarray, value.dtype, value.shape, value.tobytes()
 
 
-def _like(array: Array) -> tuple[Any, ...]:
-    """Return what arrays alike have in common; a queue says the context as well."""
-    return array.dtype, array.shape, array.strides, array.queue or array.context
+def _like(array: Array) -> Hashable:
+    """Return what arrays alike have in common; the queue stands for its context."""
+    queue = array.queue or array.context
+    return array.dtype, array.shape, array.strides, queue, array.offset % _LOAD_BYTES == 0
 
 
-class Known(NamedTuple):
-    """What a call of an engine is recognised by.
+_PARTS: dict[type, Callable[[Any], Hashable]] = {
+    cl_array.Array: _like,
+    int: lambda value: value,
+    bool: lambda value: (bool, value),
+    float: lambda value: (float, value.hex()),  # 0.0 is not -0.0
+    str: lambda value: value,
+    tuple: _sequence,
+    list: _sequence,
+    np.ndarray: _content,
+    np.ufunc: lambda value: value,
+    Operator: _Itself,  # those that differ in their identity element are equal
+    cl.CommandQueue: lambda value: value,
+}
+
+
+class Runs(Protocol):
+    """What repeated calls need of `clhist.engine.engine.Engine`."""
+
+    outputs: Outputs
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]: ...
+
+    def check(self, args: Sequence[Any], call: Call) -> Given: ...
+
+    def prepared(self, given: Given, call: Call) -> Built: ...
+
+    def enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None = None) -> Outcome: ...
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Calls that are alike, and from the second one on what replays them, if anything can.
 
     Attributes
     ----------
-    key : tuple
-        Whatever decides on its checks and its plan.
-    targets : list of pyopencl.array.Array
-        The distinct arrays of `dest` and `out`.
+    is_tried : bool
+        Whether that is known.
+    replay : Replay or None
+        What is enqueued.
+    new : list of array
+        What the new arrays are like, without their memory.
+    outs : list of (int, bool), or None
+        Of each output the number of its new arrays, and whether it has one for each field; None if the only result is a
+        new array.
+    called : tuple
+        As `clhist.opencl.lost` shows it.
+    scalars : tuple of two lists
+        The scalars of the call before as they were given, and as kernels take them.
     """
 
-    key: Hashable
-    targets: list[Array]
+    is_tried: bool = False
+    replay: Replay | None = None
+    new: list[Array] = field(default_factory=list)
+    outs: list[tuple[int, bool]] | None = None
+    called: Any = None
+    scalars: tuple[list[Any], list[Any]] = ([], [])
 
-    @classmethod
-    def of(cls, arguments: Sequence[Argument], args: Sequence[Any], call: Call) -> Known | None:
-        """Return it for a call on device arrays; None of one that is checked each time."""
-        if len(args) != len(arguments) or call.offsets is not None or type(call.race_factor) is not float:
+
+class Repeats:
+    """The calls of an engine: those that are alike are recorded when they come again, and replayed from then on.
+
+    Parameters
+    ----------
+    engine : Engine
+        What is called.
+    args : sequence, optional
+        The map's arguments that are the same in all calls, and None in the place of the others. Defaults to None in all
+        places.
+    """
+
+    def __init__(self, engine: Runs, args: Sequence[Any] | None = None) -> None:
+        arguments = engine.arguments
+        self._engine, self._args = engine, args
+        self._places = [n for n in range(len(arguments)) if args is None or args[n] is None]
+        self._changing = [arguments[n] for n in self._places]
+        self._arrays = [n for n, argument in enumerate(self._changing) if argument.is_array]
+        self._scalars = [n for n, argument in enumerate(self._changing) if not argument.is_array]
+        self._kinds: Remembered[_Kind] = Remembered(_MOST_KINDS)
+
+    def run(self, values: Sequence[Any], call: Call, key: Hashable = None) -> Outcome:
+        """Enqueue a call with these in the places of the arguments that change; it is checked unless it is known.
+
+        A caller may say that calls are alike but for `dest` being `out`, by the same `key`.
+        """
+        targets: list[Array] = []
+        if key is None:
+            key = self._key(values, call, targets)
+        elif call.dest is not None or call.out is not None:
+            key = key, *(_number_of(array, targets) for given in (call.dest, call.out) for array in _each(given))
+        if len(targets) > 1 and len({array.base_data.int_ptr for array in targets}) < len(targets):
+            key = None  # some may overlap
+        check_process()
+        kind = self._kinds.get(key)
+        if kind is not None and (outcome := self._again(kind, values, call, targets)) is not None:
+            return outcome
+        engine, args = self._engine, values
+        if self._args is not None:
+            args = list(self._args)
+            for n, value in zip(self._places, values, strict=True):
+                args[n] = value
+        given = engine.check(args, call)
+        recording = Recording() if kind is not None and not kind.is_tried else None
+        outcome = engine.enqueue(given, call, engine.prepared(given, call), recording)
+        if kind is None:
+            self._kinds.put(key, _Kind())
+        elif recording is not None:
+            self._record(kind, recording, call, given, targets)
+        return outcome
+
+    def _key(self, values: Sequence[Any], call: Call, targets: list[Array]) -> Hashable:
+        """Return whatever decides on the checks and the plan of a call, and add the arrays of `dest` and `out`.
+
+        None of a call that is checked each time, as are those on NumPy arrays.
+        """
+        if len(values) != len(self._changing) or call.offsets is not None or type(call.race_factor) is not float:
             return None
         exactly = call.largest is not None  # whose array is an argument of two kernels
         arrays: list[Any] = []
-        for argument, value in zip(arguments, args, strict=True):
-            if argument.is_array:
-                if not isinstance(value, cl_array.Array):
-                    return None
-                arrays.append((*_like(value), value.offset if exactly else value.offset % _LOAD_BYTES == 0))
-        if not arrays:
+        for n in self._arrays:
+            value = values[n]
+            if not isinstance(value, cl_array.Array):
+                return None
+            arrays.append((_like(value), value.offset) if exactly else _like(value))
+        size, queue = call.size, call.queue
+        if not arrays or not (size is None or type(size) is int):
             return None
-        targets: list[Array] = []
+        if not (queue is None or isinstance(queue, cl.CommandQueue)):
+            return None
         try:
             given = _target(call.dest, targets), _target(call.out, targets)
-            numbers = tuple(map(_number, (call.num_bins, call.size, call.num_histograms, call.memory_budget)))
+            bins = call.num_bins if type(call.num_bins) is int else _numbers(call.num_bins)
+            rest = _numbers(call.num_histograms), _numbers(call.memory_budget)
         except _UnknownError:
             return None
         choices = None if call.choices is FREE else call.choices
-        if not (call.queue is None or isinstance(call.queue, cl.CommandQueue)):
-            return None
-        more = call.queue, call.race_factor, choices, call.largest, call.partial, *profile_names()
-        return cls((numbers, tuple(arrays), given, more), targets)
+        asked = bins, size, queue, call.race_factor, call.largest, call.partial, choices
+        return (*arrays, *given, *asked, *rest, *profile_names())
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the targets have a buffer each, so that none overlap."""
-        targets = self.targets
-        return len(targets) < 2 or len({array.base_data.int_ptr for array in targets}) == len(targets)
+    def _record(self, kind: _Kind, recording: Recording, call: Call, given: Given, targets: Sequence[Array]) -> None:
+        """Keep what replays a call."""
+        memory = [array.base_data for array in targets]
+        new: list[Array] = []
+        outs: list[tuple[int, bool]] = []
+        for target in given.targets:
+            out = target.out or ()
+            made = () if any(array is each for each in targets for array in out) else out
+            outs.append((len(made), bool(target.fields)))
+            new += map(without_memory, made)
+            memory += [array.base_data for array in made]
+        values = [given.values[n] for n in self._places]
+        if call.largest is not None:
+            memory.append(self._found(values, call))
+        named: dict[str, Any] = {}
+        for argument, value in zip(self._changing, values, strict=True):
+            taken = (value.base_data, np.uint64(value.offset)) if argument.is_array else (value,)
+            named |= zip((parameter.name for parameter in argument.kernel_parameters), taken, strict=True)
+        kind.new, kind.outs = new, None if outs == [(1, False)] else outs
+        kind.called, kind.is_tried = lost.last_call, True
+        kind.replay = recording.replay(given.queue, memory, named)
+
+    def _again(self, kind: _Kind, values: Sequence[Any], call: Call, targets: Sequence[Array]) -> Outcome | None:
+        """Replay a call; return None if it cannot be, or if there is no scratch memory."""
+        replay, allocator = kind.replay, call.allocator
+        if replay is None:
+            return None
+        made = [empty(like.queue, like.shape, like.dtype, True, allocator, like) for like in kind.new]
+        memory = [array.base_data for array in (*targets, *made)]
+        if call.largest is not None:
+            memory.append(self._found(values, call))
+        if self._scalars:
+            taken = iter(self._taken(kind, values))
+        arrays, written = list(targets), []
+        for argument, value in zip(self._changing, values, strict=True):
+            if argument.is_array:
+                memory += (value.base_data, np.uint64(value.offset) if value.offset else _ZERO)
+                arrays.append(value)
+                if not argument.is_const:
+                    written.append(value)
+            else:
+                memory.append(next(taken))
+        results: list[Any] = made
+        if kind.outs is not None:
+            results = self._results(kind.outs, made, call)
+            written += targets if call.dest is None else _each(call.out)
+        lost.last_call = kind.called
+        try:
+            event = replay.enqueue(memory, arrays, written, call.wait_for, allocator)
+        except OutOfMemoryError:  # the call as a whole makes do with less
+            return None
+        for array in made:
+            array.events.append(event)
+        return Outcome(results, {"combine": [event]}, {})
+
+    def _results(self, outs: Sequence[tuple[int, bool]], made: Sequence[Array], call: Call) -> list[Any]:
+        """Return the results: those of the caller, and the arrays that were made for the others."""
+        outputs, new = self._engine.outputs, iter(made)
+        given = [call.out] if outputs.is_single or call.out is None else outputs.each("out", call.out)
+        return [
+            given[k] if not number else tuple(next(new) for _ in range(number)) if has_fields else next(new)
+            for k, (number, has_fields) in enumerate(outs)
+        ]
+
+    def _taken(self, kind: _Kind, values: Sequence[Any]) -> Sequence[Any]:
+        """Return the scalars as kernels take them; raises as `scalar` if one is wrong."""
+        known, taken = kind.scalars
+        given = [values[n] for n in self._scalars]
+        if len(known) != len(given) or not all(map(_is_same, given, known)):
+            taken = [scalar(self._changing[n], values[n]) for n in self._scalars]
+            kind.scalars = given, taken
+        return taken
+
+    def _found(self, values: Sequence[Any], call: Call) -> Any:
+        """Return the buffer for the largest bin, which the second stage gets as well."""
+        assert call.largest is not None
+        return next(v.base_data for a, v in zip(self._changing, values, strict=True) if a.name == call.largest.argument)
 
 
 def _target(value: Any, targets: list[Array]) -> Hashable:
-    """Return what `dest` or `out` is recognised by, and add its arrays to `targets`; those there are have a number."""
+    """Return what `dest` or `out` is known by, and add its arrays to `targets`."""
     if value is None:
         return None
     if isinstance(value, cl_array.Array):
-        for n, each in enumerate(targets):
-            if each is value:
-                return n
-        targets.append(value)
-        return (*_like(value), value.offset)
+        return _number_of(value, targets), _like(value), value.offset
     if type(value) is dict:
         return (dict, *value, *(_target(each, targets) for each in value.values()))
     if type(value) is tuple or type(value) is list:
@@ -191,104 +357,38 @@ def _target(value: Any, targets: list[Array]) -> Hashable:
     raise _UnknownError
 
 
-def _number(value: Any) -> Hashable:
+def _number_of(array: Array, targets: list[Array]) -> int:
+    """Return the number of an array among `targets`, where it is afterwards."""
+    for n, each in enumerate(targets):
+        if each is array:
+            return n
+    targets.append(array)
+    return len(targets) - 1
+
+
+def _numbers(value: Any) -> Hashable:
+    """Return integers in whatever structure, which are not equal to floats then."""
     kind = type(value)
     if value is None or kind is int:
         return value
     if kind is dict:
-        return (dict, *value, *map(_number, value.values()))
+        return (dict, *value, *map(_numbers, value.values()))
     if kind is tuple or kind is list:
-        return (kind, *map(_number, value))
+        return (kind, *map(_numbers, value))
     raise _UnknownError
 
 
-class Repeat:
-    """Calls of an engine that are alike: the second one is recorded, and the later ones are replayed."""
-
-    def __init__(self) -> None:
-        self.is_tried = False  # whether it is known if such a call can be replayed
-        self._replay: Replay | None = None
-        self._called: Any = None  # as `clhist.opencl.lost` shows it
-        # Of each output what a new result is like, without its memory, one for each field; None if `out` was given.
-        self._likes: list[tuple[Array, ...] | None] = []
-        self._fields: list[bool] = []
-        self._scalars: tuple[list[Any], list[Any]] = [], []  # as they were given, and as kernels take them
-
-    def record(
-        self, recording: Recording, arguments: Sequence[Argument], call: Call, given: Given, targets: Sequence[Array]
-    ) -> None:
-        """Keep what repeats a call."""
-        memory = [array.base_data for array in targets]
-        likes: list[tuple[Array, ...] | None] = []
-        for target in given.targets:
-            out = target.out or ()
-            if any(array is each for each in targets for array in out):
-                likes.append(None)
-                continue
-            likes.append(tuple(map(without_memory, out)))
-            memory += [array.base_data for array in out]
-        if call.largest is not None:
-            memory += _found(arguments, given.values, call)
-        named: dict[str, Any] = {}
-        for argument, value in zip(arguments, given.values, strict=True):
-            taken = (value.base_data, np.uint64(value.offset)) if argument.is_array else (value,)
-            named |= zip((parameter.name for parameter in argument.kernel_parameters), taken, strict=True)
-        self._likes, self._fields = likes, [bool(target.fields) for target in given.targets]
-        self._called, self.is_tried = lost.last_call, True
-        self._replay = recording.replay(given.queue, memory, named)
-
-    def again(
-        self, outputs: Outputs, arguments: Sequence[Argument], args: Sequence[Any], call: Call, targets: Sequence[Array]
-    ) -> Outcome | None:
-        """Enqueue such a call; return None if it cannot be replayed, or if there is no scratch memory."""
-        replay = self._replay
-        if replay is None:
-            return None
-        scalars = iter(self._taken(arguments, args))
-        arrays, memory = list(targets), [array.base_data for array in targets]
-        written: list[Array] = []
-        results: list[Any] = []
-        outs = [call.out] if outputs.is_single or call.out is None else outputs.each("out", call.out)
-        for k, likes in enumerate(self._likes):
-            if likes is None:
-                results.append(outs[k])
-                written += outs[k] if self._fields[k] else (outs[k],)
-                continue
-            made = [empty(like.queue, like.shape, like.dtype, True, call.allocator, like) for like in likes]
-            written += made
-            memory += [array.base_data for array in made]
-            results.append(tuple(made) if self._fields[k] else made[0])
-        if call.largest is not None:
-            memory += _found(arguments, args, call)
-        for argument, value in zip(arguments, args, strict=True):
-            if not argument.is_array:
-                memory.append(next(scalars))
-                continue
-            memory += (value.base_data, np.uint64(value.offset))
-            arrays.append(value)
-            if not argument.is_const:
-                written.append(value)
-        lost.last_call = self._called
-        try:
-            event = replay.enqueue(memory, arrays, written, call.wait_for, call.allocator)
-        except OutOfMemoryError:  # the call as a whole makes do with less
-            return None
-        return Outcome(results, {"combine": [event]}, {})
-
-    def _taken(self, arguments: Sequence[Argument], args: Sequence[Any]) -> list[Any]:
-        """Return the scalars as kernels take them; raises as `scalar` if one is wrong."""
-        pairs = [(argument, value) for argument, value in zip(arguments, args, strict=True) if not argument.is_array]
-        known, taken = self._scalars
-        if len(known) != len(pairs) or not all(
-            value is before or same_scalar(value, before) for (_, value), before in zip(pairs, known, strict=True)
-        ):
-            taken = [scalar(argument, value) for argument, value in pairs]
-            self._scalars = [value for _, value in pairs], taken
-        return taken
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or same_scalar(one, other)
 
 
-def _found(arguments: Sequence[Argument], values: Sequence[Any], call: Call) -> list[Any]:
-    """Return the buffer for the largest bin, which the second stage gets as well."""
-    assert call.largest is not None
-    name = call.largest.argument
-    return [value.base_data for argument, value in zip(arguments, values, strict=True) if argument.name == name]
+def _each(given: Any) -> list[Array]:
+    """Return the arrays of `out`, given in whatever way."""
+    if given is None:
+        return []
+    if isinstance(given, cl_array.Array):
+        return [given]
+    return [array for each in (given.values() if type(given) is dict else given) for array in _each(each)]
+
+
+_ZERO = np.uint64(0)

@@ -188,11 +188,10 @@ class Replay:
         lost.check_queue(queue)
         try:
             with self._lock:
-                own = [self._last]  # for which the queue waits by itself
+                last = self._last  # for which the queue waits by itself
                 waiting = list(wait_for)
                 for array in arrays:
-                    if array.events != own:
-                        waiting += array.events
+                    waiting += [event for event in array.events if event is not last]
                 if self._blocks:
                     allocate = allocator or scratch_allocator(queue)
                     memory = [*(allocated(allocate, size, "to repeat a call") for size in self._blocks), *memory]
@@ -207,8 +206,8 @@ class Replay:
             lost.settle(queue, error)
             raise
         for array in written:
-            if array.events == own:
-                array.events[:1] = [event]
+            if not array.events or array.events == [last]:
+                array.events[:] = [event]
             else:
                 note_event(array, event, waiting)
         return event
