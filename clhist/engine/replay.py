@@ -209,5 +209,5 @@ class Replay:
             if not array.events or array.events == [last]:
                 array.events[:] = [event]
             else:
-                note_event(array, event, waiting)
+                note_event(array, event, [*waiting, last] if last else waiting)
         return event
