@@ -214,7 +214,7 @@ def _as(array: Any, dtype: np.dtype | None) -> Any:
     return array if dtype is None or array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
 
 
-def _shaped(cells: Any, shape: tuple[int, ...]) -> Any:
+def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
     """Return the first cells in this shape; PyOpenCL takes long to reshape arrays, so one dimension stays as it is."""
     cells = beginning(cells, prod(shape))
     return cells if len(shape) == 1 else cells.reshape(shape)
@@ -340,7 +340,7 @@ class PreparedSweep:
 
     def shaped(self, found: Any) -> Any:
         """Return a result of the kernel in the shape of the bins."""
-        return found if self.bins == self.shape else _shaped(found, self.shape)
+        return found if self.bins == self.shape else shaped(found, self.shape)
 
     def __call__(self, arrays: Iterable[Any], **options: Any) -> Any:
         """Return the results: one, or those of several outputs by name."""
