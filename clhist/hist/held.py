@@ -72,7 +72,12 @@ class HeldSums:
 
     def shaped(self, shape: tuple[int, ...]) -> Sums:
         """Return them in the shape of the bins."""
-        return {name: shaped(each, shape) if each.ndim == 1 else each for name, each in self._sums.items()}
+        return in_shape(self._sums, shape)
+
+
+def in_shape(sums: Sums, shape: tuple[int, ...]) -> Sums:
+    """Return sums in the shape of the bins, without those of what has no bin."""
+    return {name: shaped(each, shape) if each.ndim == 1 else each for name, each in sums.items()}
 
 
 def same_context(one: cl.CommandQueue, other: cl.CommandQueue) -> bool:

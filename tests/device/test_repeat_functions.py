@@ -221,6 +221,25 @@ def test_filler_of_arrays_that_are_gone(queue, numbers, storage, rng):
     assert_same(Filler(empty(storage)).merge(filler).merge(filler).result(), expected + expected)
 
 
+@pytest.mark.parametrize("storage", STORAGES, ids=lambda each: each.__name__)
+def test_fills_of_histograms_in_turns(queue, numbers, storage):
+    """Some are gone when the next one comes, others have other axes."""
+    x, y, w, _ = given(queue, np.nan_to_num(numbers, neginf=3))
+    held = [(empty(storage), empty(storage)) for _ in range(2)]
+    for n in range(12):
+        found, expected = held[n % 2]
+        if n % 5 == 4:
+            axis = bh.axis.Regular(10 + n % 3, 0, 1)
+            found, expected = held[n % 2] = [bh.Histogram(axis, axis, storage=storage()) for _ in range(2)]
+        name = "sample" if storage is bh.storage.Mean else "weight"
+        more = {} if storage is bh.storage.Int64 else {name: w}
+        clhist.hist.fill(found, x, y, **more)
+        expected.fill(x.get(), y.get(), **{name: each.get() for name, each in more.items()})
+        assert_same(found, expected)
+        found.reset()
+        expected.reset()
+
+
 def test_a_fill_is_enqueued_alone(queue, numbers, checks, monkeypatch):
     x, y, w, z = given(queue, np.nan_to_num(numbers, neginf=3))
     filler, expected = Filler(empty(bh.storage.Weight)), empty(bh.storage.Weight)
