@@ -14,7 +14,6 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.codegen.arguments import integer
-from clhist.engine.chunk_calls import ChunkCalls
 from clhist.engine.chunks import Chunks, Pattern, Piece
 from clhist.engine.engine import Engine, check_number
 from clhist.engine.given import Call, queue_for
@@ -138,7 +137,7 @@ class Accumulator:
         self._held = self._empty()
         # A chunk is in all of several histograms or in none.
         self._spare = self._held if len(self._held) == 1 else self._empty()
-        self._chunks, self._calls = Chunks(self.queue, chunk_bytes), ChunkCalls(self.queue)
+        self._chunks = Chunks(self.queue, chunk_bytes)
         for form, given, held in zip(self._forms, dests, self._held, strict=True):
             self._combine(form, given, held, out_is_partial=True)
 
@@ -356,10 +355,7 @@ class Accumulator:
             partial=True,
         )
         args = [given[argument.name] for argument in engine.arguments]
-        if isinstance(self._race_factor, str):
-            event = run(engine, args, call).event
-        else:
-            event = self._calls.run(engine, args, call, self._held, self._spare)
+        event = run(engine, args, call).event
         self._held, self._spare = self._spare, self._held
         begin = self._ranges.pop()[0] if self._ranges and self._ranges[-1][1] == self._position else self._position
         self._ranges.append((begin, self._position + size))

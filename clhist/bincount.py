@@ -19,6 +19,7 @@ from clhist.engine.given import Call, LargestBin, queue_for, queue_of
 from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import PairSpec, checked_values, counting_spec, native, pair_engine
+from clhist.engine.repeat import Remembered
 from clhist.engine.samples import evenly_spread, found_words
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, beginning, check_array, check_context, common_kind, is_device_array
@@ -196,12 +197,13 @@ def _every(x: Array) -> int | None:
     return every if x.size >= _ELEMENTS_PER_BIN * every else None
 
 
-_latest: tuple[Callable[[], Any], int] | None = None  # the device array that was counted last, and its largest entry
+# The largest entries of device arrays that were counted lately; these are not kept.
+_largest: Remembered[tuple[Callable[[], Any], int]] = Remembered(16)
 
 
 def _note(x: Array, largest: int) -> None:
-    global _latest
-    _latest = (weakref.ref(x), largest) if is_device_array(x) else None
+    if is_device_array(x):
+        _largest.put(id(x), (weakref.ref(x), largest))
 
 
 def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
@@ -209,9 +211,9 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
 
     What that one holds may have changed since: then the guess is wrong, and no entry is known but 0 or more.
     """
-    latest = _latest
-    if latest is not None and latest[0]() is x:
-        return latest[1], 0
+    known = _largest.get(id(x))
+    if known is not None and known[0]() is x:
+        return known[1], 0
     try:
         largest = int(evenly_spread(x, queue).max())
     except cl.Error as error:

@@ -71,7 +71,7 @@ class HistogramKernel(KernelCalls[K]):
     operator : Operator, or sequence or mapping of it
         As given, with operators in the place of names and ufuncs.
     context : pyopencl.Context
-        Context of the kernel.
+        Of the kernel.
 
     Examples
     --------
@@ -121,20 +121,19 @@ class HistogramKernel(KernelCalls[K]):
         emits: int | None = None,
         dtype: Any = None,
     ) -> None:
+        more: dict[str, Any] = {"preamble": preamble, "structs": structs, "options": options, "emits": emits}
         operator = with_names(operator, dtype)
-        self.engine = Engine.of(
-            context,
-            operator,
-            arguments,
-            map,
-            profile=profile,
-            preamble=preamble,
-            structs=structs,
-            options=options,
-            emits=emits,
-        )
+        self._set(operator, Engine.of(context, operator, arguments, map, profile=profile, **more))
+
+    @classmethod
+    def of(cls, operator: Any, engine: Engine) -> HistogramKernel[Any]:
+        """Return the kernel of an engine that was made of `operator`."""
+        cls._set(found := cls.__new__(cls), operator, engine)
+        return found
+
+    def _set(self, operator: Any, engine: Engine) -> None:
         self.operator: K = operator
-        self.context, self.arguments = self.engine.context, self.engine.arguments
+        self.engine, self.context, self.arguments = engine, engine.context, engine.arguments
 
     if not TYPE_CHECKING:  # which looks at the signatures of `KernelCalls`
 
@@ -154,8 +153,7 @@ class HistogramKernel(KernelCalls[K]):
             Of a kernel with several operators it is a tuple, one plan for each sweep over the input.
             """
             check_process()
-            engine = self.engine
-            forced, shapes = Choices(**choices), engine.outputs.shapes(num_bins)
+            forced, shapes = Choices(**choices), (engine := self.engine).outputs.shapes(num_bins)
             if num_histograms is not None:
                 num_histograms = integer("num_histograms", num_histograms, 1)
             size, device = integer("size", size, 0), queue_for(queue, self.context).device
@@ -344,8 +342,10 @@ class HistogramKernel(KernelCalls[K]):
         """
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
-        outcome = run(self.engine, args, call_of(num_bins, choices | {"queue": queue}))
-        return self.engine.outputs.collect(outcome.results), outcome.seconds(queue)
+        call = call_of(num_bins, choices | {"queue": queue})
+        given, engine = self.engine.check(args, call), self.engine
+        outcome = engine.run_given(given, with_race_factor(engine, given, call))
+        return engine.outputs.collect(outcome.results), outcome.seconds(queue)
 
     def race_factor(
         self, *args: Any, num_bins: Any, size: int | None = None, queue: cl.CommandQueue | None = None

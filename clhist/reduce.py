@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any, Literal, TypeVar, Unpack, overload
@@ -31,9 +29,9 @@ from clhist.engine.plain import (
     pair_spec,
     row_shape,
 )
+from clhist.engine.repeat import Remembered, Repeats, alike
 from clhist.engine.samples import evenly_spread
 from clhist.opencl.arrays import Array, common_kind, is_array, is_device_array
-from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.names import COUNT, PAIRS, operator_on_bins, operator_on_values
@@ -204,8 +202,9 @@ def reduce_by_index(
     >>> best = reduce_by_index(3, argmax, indices, x)["index"]                              # doctest: +SKIP
     """
     is_plain = not (options or batched or reproducible) and offsets is None and max_abs is None and devices is None
-    if is_plain and (again := _again(dest, op, indices, values, queue, out)) is not None:
-        return again
+    key = alike(dest, op, indices, values, queue, out) if is_plain and is_device_array(indices) else None
+    if (known := _prepared.get(key)) is not None:
+        return known.run(dest, indices, values, out)
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
@@ -272,48 +271,29 @@ def reduce_by_index(
     engine = pair_engine(queue.context, spec)
     args = arguments_of(spec, indices, values, shape[1] if batched else shape[0])
     outcome = run(engine, args, call)
-    if is_plain and on_device and dests and not fields:
-        _note(dest, op, engine, args, call)
+    if on_device:
+        _prepared.put(key, _Prepared(engine, args, call, has_dest=bool(dests)))
     (result,) = outcome.results
     return (result, outcome.event) if with_event else result
 
 
-@dataclass(frozen=True, slots=True)
-class _Latest:
-    """The plain call before, on device arrays, which it does not keep."""
+class _Prepared:
+    """A plain call on device arrays but for these: what took the host 40 us to check."""
 
-    op: AnyOperator
-    dest: Callable[[], Any]
-    args: tuple[Any, ...]  # arrays are references
-    engine: Engine
-    size: int | None
-    shape: tuple[int, ...]
+    def __init__(self, engine: Engine, args: Sequence[Any], call: Call, *, has_dest: bool) -> None:
+        arrays = [None if is_device_array(value) else value for value in args]
+        self._repeats, self._number, self._has_dest = Repeats(engine, arrays), arrays.count(None), has_dest
+        self._asked = call.num_bins, call.size, call.queue
 
-
-_latest: _Latest | None = None
-
-
-def _note(dest: Array, op: AnyOperator, engine: Engine, args: Sequence[Any], call: Call) -> None:
-    global _latest
-    held = tuple(weakref.ref(value) if is_device_array(value) else value for value in args)
-    _latest = _Latest(op, weakref.ref(dest), held, engine, call.size, call.num_bins)
+    def run(self, dest: Any, indices: Array, values: Any, out: Any) -> Any:
+        bins, size, queue = self._asked
+        given = (indices, *values) if isinstance(values, tuple) else (indices, values)
+        call = Call(bins, size, dest if self._has_dest else None, out, queue)
+        return self._repeats.run(given[: self._number], call, _ALIKE).results[0]
 
 
-def _again(
-    dest: Any, op: AnyOperator, indices: Any, values: Any, queue: cl.CommandQueue | None, out: Any
-) -> Array | None:
-    """Return the result of a call that is like the one before, whose checks took the host 40 us; None if it is not."""
-    latest = _latest
-    if latest is None or latest.op is not op or latest.dest() is not dest or len(latest.args) != 2:
-        return None
-    for known, value in zip(latest.args, (indices, values), strict=True):
-        same = known() is value if isinstance(known, weakref.ref) else type(value) is int and known == value
-        if not same:
-            return None
-    check_process()
-    call = Call(latest.shape, latest.size, dest, out, queue or dest.queue)
-    outcome = latest.engine.run_again((indices, values), call)
-    return None if outcome is None else outcome.results[0]
+_prepared: Remembered[_Prepared] = Remembered(16)
+_ALIKE = "alike"
 
 
 def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndarray | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyopencl.array as cl_array
 from clhist import operators
 from clhist.binning.inputs import has_fp64, is_binnable
 from clhist.binning.lanes import BLOCK
-from clhist.binning.sweep import Binned, sweep
+from clhist.binning.sweep import Binned, PreparedSweep
 from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.operators.operator import Operator
 
@@ -50,6 +51,58 @@ def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | Non
         raise TypeError(f"weights: expected a device array that OpenCL can add up, got {weights.dtype}")
 
 
+@dataclass(frozen=True)
+class Counting:
+    """Counts, or sums of weights, by bins but for the arrays of the caller.
+
+    Attributes
+    ----------
+    sweep : PreparedSweep
+        What computes them.
+    dtype : numpy.dtype
+        Of the result.
+    options : dict
+        Of the call of the kernel.
+    """
+
+    sweep: PreparedSweep
+    dtype: np.dtype
+    options: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        binned: Binned,
+        weights: Array | None,
+        dtype: np.dtype,
+        queue: cl.CommandQueue,
+        *,
+        rows: int | None,
+        reproducible: bool = False,
+        in_float64: bool = False,
+    ) -> Counting:
+        """Return it for results of `dtype`; the other parameters are those of `counted`."""
+        given = None if weights is None else weights.dtype
+        operator, value, exact = _summing(given, binned.size < _MOST_COUNTED, has_fp64(queue.device), in_float64)
+        options: dict[str, Any] = {} if rows is None else {"num_histograms": rows}
+        options["reproducible"] = given is not None and given.kind in "fc" and (reproducible or exact)
+        sweep = PreparedSweep.of(
+            binned,
+            (("", operator, value),),
+            () if weights is None else (weights,),
+            queue=queue,
+            in_blocks=rows is None,
+            has_spare=not options["reproducible"],
+        )
+        return cls(sweep, dtype, options)
+
+    def __call__(self, arrays: Iterable[Array | None], *, is_known: bool = False) -> Array:
+        """Return the result for the data, `where` and the weights; None of what there is not."""
+        given = [array for array in arrays if array is not None]
+        found = self.sweep(given, is_known=is_known, **self.options)
+        return as_dtype(found, self.dtype, self.sweep.queue)
+
+
 def counted(
     binned: Binned | None,
     shape: tuple[int, ...],
@@ -58,10 +111,9 @@ def counted(
     *,
     on_device: bool,
     rows: int | None = None,
-    reproducible: bool = False,
-    in_float64: bool = False,
-) -> Array:
-    """Return counts of int64, or sums of weights in their dtype, or either in float64.
+    **options: Any,
+) -> tuple[Array, Counting | None]:
+    """Return counts of int64, or sums of weights in their dtype, or either in float64; and what computed them, if any.
 
     Parameters
     ----------
@@ -77,25 +129,19 @@ def counted(
         Whether the result is PyOpenCL's.
     rows : int, optional
         How many histograms the elements belong to in equal shares.
-    reproducible : bool
-        As of `HistogramKernel.__call__`.
-    in_float64 : bool
-        Whether the result is float64, as of NumPy's histograms of several dimensions.
+    **options
+        `reproducible`, as of `HistogramKernel.__call__`, and `in_float64`: whether the result is float64, as of NumPy's
+        histograms of several dimensions.
     """
-    size = 0 if binned is None else binned.size
-    fp64 = has_fp64(queue.device)
+    in_float64 = options.get("in_float64", False)
     dtype = np.dtype(np.float64 if in_float64 else np.intp if weights is None else weights.dtype)
-    if binned is None or not size or rows == 0:
+    if binned is None or not binned.size or rows == 0:
         whole = shape if rows is None else (rows, *shape)
-        return cl_array.zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)
+        return (cl_array.zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)), None
     if weights is not None and weights.dtype == np.float16:
         weights = weights.astype(np.float32)
-    given = None if weights is None else weights.dtype
-    operator, value, exact = _summing(given, size < _MOST_COUNTED, fp64, in_float64)
-    values = () if weights is None else (weights,)
-    options: dict[str, Any] = {} if rows is None else {"num_histograms": rows}
-    options["reproducible"] = weights is not None and weights.dtype.kind in "fc" and (reproducible or exact)
-    return as_dtype(sweep(binned, (("", operator, value),), values, queue=queue, **options), dtype, queue)
+    counting = Counting.of(binned, weights, dtype, queue, rows=rows, **options)
+    return counting([*binned.arrays, weights]), counting
 
 
 @lru_cache(maxsize=64)

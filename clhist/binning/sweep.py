@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -16,6 +16,9 @@ import pyopencl.array as cl_array
 from clhist.binning.axis import Axis, AxisKind
 from clhist.binning.flow import FlowAxis, Kind
 from clhist.binning.lanes import ABSENT, AHEAD, BLOCK, LOOP, ahead_of, block_function, find_block, has_lanes
+from clhist.engine.engine import Engine
+from clhist.engine.given import Call
+from clhist.engine.repeat import Repeats
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import beginning, is_device_array
 from clhist.opencl.device import device_kind
@@ -23,6 +26,7 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
+_ALIKE = "alike"
 _ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")
 
 # Elements are named `i` again, for the values that are emitted; this hides the number of the block. Blocks are all of
@@ -175,15 +179,34 @@ class Binned:
         """Bins of each axis."""
         return tuple(axis.extent for axis in self.axes)
 
+    @property
+    def arrays(self) -> list[Any]:
+        """The arrays of the caller, as `arguments` has places for them."""
+        return [each for each in (*self.data, self.where) if each is not None]
+
     def arguments(self, queue: cl.CommandQueue) -> list[Any]:
         """Return the arguments that `BinnedKind` declares."""
+        args, dtypes = self.template(queue)
+        return filled(args, dtypes, self.arrays)
+
+    def template(self, queue: cl.CommandQueue) -> tuple[list[Any], list[np.dtype | None]]:
+        """Return the arguments with None in the places of the `arrays`, and as what dtypes these are taken."""
         on_device = any(is_device_array(each) for each in self.data)
         in_rows = len(self.axes) > len(self.data)
-        found = [_as(self.data[0], self.axes[0].kind.data)] if in_rows else []
+        found: list[Any] = []
+        dtypes: list[np.dtype | None] = []
         for n, axis in enumerate(self.axes):
-            found += [] if in_rows or self.data[n] is None else [_as(self.data[n], axis.kind.data)]
+            if n == 0 if in_rows else self.data[n] is not None:
+                found.append(None)
+                dtypes.append(axis.kind.data)
             found += [*(uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
-        return found if self.where is None else [*found, self.where]
+        return (found, dtypes) if self.where is None else ([*found, None], [*dtypes, None])
+
+
+def filled(template: Sequence[Any], dtypes: Sequence[np.dtype | None], arrays: Iterable[Any]) -> list[Any]:
+    """Return the arguments of a `template` with `arrays` in their places."""
+    given = iter([_as(array, dtype) for array, dtype in zip(arrays, dtypes, strict=True)])
+    return [next(given) if value is None else value for value in template]
 
 
 def _as(array: Any, dtype: np.dtype | None) -> Any:
@@ -191,7 +214,7 @@ def _as(array: Any, dtype: np.dtype | None) -> Any:
     return array if dtype is None or array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
 
 
-def _shaped(cells: Any, shape: tuple[int, ...]) -> Any:
+def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
     """Return the first cells in this shape; PyOpenCL takes long to reshape arrays, so one dimension stays as it is."""
     cells = beginning(cells, prod(shape))
     return cells if len(shape) == 1 else cells.reshape(shape)
@@ -225,17 +248,104 @@ def sweep_kernel(
     arguments = kind.arguments() + [f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)]
     emits = [f"EMIT{'_' if name else ''}{name}(bin, {value});" for name, _, value in outputs]
     operators = {name: operator for name, operator, _ in outputs}
-    kernel = HistogramKernel(
+    engine = Engine.of(
         context,
         operators.get("", operators),
-        arguments=", ".join(arguments),
-        map=kind.block(emits) if kind.in_blocks else "\n".join([kind.code(), *emits]),
+        ", ".join(arguments),
+        kind.block(emits) if kind.in_blocks else "\n".join([kind.code(), *emits]),
         preamble=kind.functions(),
         emits=BLOCK if kind.in_blocks else 1,
+        covered=kind.has_spare,
     )
-    if kind.has_spare:
-        kernel.engine = kernel.engine.covered()
-    return kernel
+    return HistogramKernel.of(operators.get("", operators), engine)
+
+
+@dataclass(frozen=True)
+class PreparedSweep:
+    """A sweep but for the arrays of the caller: what calls on arrays alike need again.
+
+    Attributes
+    ----------
+    kernel : HistogramKernel
+        Of `sweep_kernel`.
+    args : tuple
+        Of it; None in the place of the caller's arrays.
+    dtypes : tuple of numpy.dtype or None
+        As what the kernel takes each of these, if that is another than its own.
+    size : int
+        For how many `i` the kernel runs.
+    bins : int or tuple of int
+        Of each result of the kernel.
+    shape : tuple of int
+        Of each result of the sweep, which begins as that of the kernel.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    """
+
+    kernel: HistogramKernel
+    args: tuple[Any, ...]
+    dtypes: tuple[np.dtype | None, ...]
+    size: int
+    bins: int | tuple[int, ...]
+    shape: tuple[int, ...]
+    queue: cl.CommandQueue
+
+    @classmethod
+    def of(
+        cls,
+        binned: Binned,
+        outputs: tuple[tuple[str, Operator, str], ...],
+        values: Sequence[Any] = (),
+        *,
+        queue: cl.CommandQueue,
+        in_blocks: bool = True,
+        has_spare: bool = True,
+    ) -> PreparedSweep:
+        """Return it for data with its axes and values as those of `sweep`.
+
+        `in_blocks` and `has_spare` say whether elements may be taken in blocks, and whether those without a bin may be
+        counted behind the last one.
+        """
+        kind, size, shape = binned.kind, binned.size, binned.shape
+        count: tuple[int, ...] = ()
+        in_blocks = in_blocks and device_kind(queue.device) == "cpu" and size >= BLOCK and kind.has_blocks
+        has_spare = has_spare and in_blocks
+        if in_blocks:
+            binned = replace(binned, axes=tuple(a.packed if isinstance(a, Axis) else a for a in binned.axes))
+            kind = replace(binned.kind, in_blocks=True, has_spare=has_spare)
+            size, count = -(-size // BLOCK), (size,)
+        args, dtypes = binned.template(queue)
+        args = [*args, *count, *(None for _ in values)]
+        kernel = sweep_kernel(queue.context, kind, outputs, tuple(array.dtype for array in values))
+        bins = prod(shape) + 1 if has_spare else shape
+        return cls(kernel, tuple(args), (*dtypes, *(None for _ in values)), size, bins, shape, queue)
+
+    def run(self, arrays: Iterable[Any], *, is_known: bool = False, **options: Any) -> Any:
+        """Return what the kernel does for the data, the mask and the values; see `HistogramKernel.__call__`.
+
+        `is_known` says that this object is kept for calls on arrays alike, which need no checks then.
+        """
+        if not is_known or options.get("reproducible"):
+            args = filled(self.args, self.dtypes, arrays)
+            return self.kernel(*args, num_bins=self.bins, size=self.size, queue=self.queue, **options)
+        options.pop("reproducible", None)
+        taken = [_as(array, dtype) for array, dtype in zip(arrays, self.dtypes, strict=True)]
+        call = Call(self.bins, self.size, queue=self.queue, **options)
+        outcome = self._repeats.run(taken, call, _ALIKE)
+        return self.kernel.engine.outputs.collect(outcome.results)
+
+    @cached_property
+    def _repeats(self) -> Repeats:
+        return Repeats(self.kernel.engine, self.args)
+
+    def shaped(self, found: Any) -> Any:
+        """Return a result of the kernel in the shape of the bins."""
+        return found if self.bins == self.shape else shaped(found, self.shape)
+
+    def __call__(self, arrays: Iterable[Any], **options: Any) -> Any:
+        """Return the results: one, or those of several outputs by name."""
+        found = self.run(arrays, **options)
+        return {name: self.shaped(each) for name, each in found.items()} if type(found) is dict else self.shaped(found)
 
 
 def sweep(
@@ -247,27 +357,7 @@ def sweep(
     **options: Any,
 ) -> Any:
     """Combine values by bins; see `sweep_kernel`, and `clhist.HistogramKernel.__call__` of the options."""
-    kind, size, shape = binned.kind, binned.size, binned.shape
-    count: tuple[int, ...] = ()
-    has_spare = False
-    is_cpu = device_kind(queue.device) == "cpu"
-    if is_cpu and size >= BLOCK and kind.has_blocks and "num_histograms" not in options:
-        has_spare = not options.get("reproducible")  # the scale of whose sums is that of all bins
-        binned = replace(binned, axes=tuple(a.packed if isinstance(a, Axis) else a for a in binned.axes))
-        kind = replace(binned.kind, in_blocks=True, has_spare=has_spare)
-        size, count = -(-size // BLOCK), (size,)
-    bins: Any = prod(shape) + 1 if has_spare else shape
-    kernel = sweep_kernel(queue.context, kind, outputs, tuple(array.dtype for array in values))
-    given = (*binned.arguments(queue), *count, *values)
-    found = kernel(
-        *given,
-        num_bins={name: bins for name, _, _ in outputs} if outputs[0][0] else bins,
-        size=size,
-        queue=queue,
-        **options,
-    )
-    if not has_spare:
-        return found
-    if outputs[0][0]:
-        return {name: _shaped(each, shape) for name, each in found.items()}
-    return _shaped(found, shape)
+    in_blocks = "num_histograms" not in options
+    has_spare = not options.get("reproducible")  # the scale of whose sums is that of all bins
+    prepared = PreparedSweep.of(binned, outputs, values, queue=queue, in_blocks=in_blocks, has_spare=has_spare)
+    return prepared([*binned.arrays, *values], **options)

@@ -65,6 +65,7 @@ class Source:
         structs: Mapping[str, Any] | None = None,
         options: Sequence[str] = (),
         emits: int | None = None,
+        covered: bool = False,
     ) -> Source:
         """Return the source that a caller's text stands for.
 
@@ -72,7 +73,7 @@ class Source:
         ----------
         arguments : str
             C declarations; see `clhist.codegen.arguments.parse_arguments`.
-        map, operators, suffixes, preamble, options, emits
+        map, operators, suffixes, preamble, options, emits, covered
             As the attributes.
         structs : mapping of str to dtype-like, optional
             Structured types by name. The values of each operator are known as ``value_t`` with its suffix.
@@ -98,6 +99,7 @@ class Source:
             tuple(known.items()),
             tuple(options),
             None if emits is None else integer("emits", emits, 1),
+            covered,
         )
 
     def with_operators(self, operators: Sequence[Operator]) -> Source:

@@ -1,21 +1,14 @@
-"""Calls that are made again: bound ones, and those that happen to repeat the one before.
-
-Both know each array as it was, and skip all checks as long as it still is so. A bound call keeps its arrays; a call
-that only may be repeated keeps nothing of the caller's alive.
-"""
+"""Bound calls: they keep their arrays, know each as it was, and skip all checks as long as it still is so."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
-from clhist.codegen.arguments import integer, same_scalar
+from clhist.codegen.arguments import integer
 from clhist.codegen.maps import Argument
 from clhist.engine.build import Built
 from clhist.engine.given import Call, Given, Outcome
@@ -23,7 +16,7 @@ from clhist.engine.outputs import Outputs
 from clhist.engine.replay import Recording, Replay
 from clhist.engine.results import ResultArrays
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, empty, is_array, is_device_array, without_memory
+from clhist.opencl.arrays import Array, is_array, is_device_array, without_memory
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import OutOfMemoryError
 
@@ -31,109 +24,20 @@ from clhist.opencl.memory import OutOfMemoryError
 class Seen(NamedTuple):
     """A PyOpenCL array as it was; its type and shape are the same objects as long as nobody replaced them."""
 
-    reference: Callable[[], Any]
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: Any
 
     @classmethod
-    def of(cls, array: Array, reference: Callable[[], Any]) -> Seen:
-        """Return what `array`, which `reference` returns, is like now."""
-        return cls(reference, array.offset, array.shape, array.strides, array.dtype)
-
-    def is_still(self, value: Any) -> bool:
-        """Whether `value` is the array, unchanged but for its content."""
-        return value is not None and self.reference() is value and self.is_same(value)
+    def of(cls, array: Array) -> Seen:
+        """Return what `array` is like now."""
+        return cls(array.offset, array.shape, array.strides, array.dtype)
 
     def is_same(self, array: Array) -> bool:
-        """Whether the array, which it is, has not changed but for its content."""
+        """Whether the array has not changed but for its content."""
         is_same = array.shape is self.shape and array.strides is self.strides and array.dtype is self.dtype
         return is_same and bool(array.offset == self.offset)
-
-
-@dataclass(slots=True)
-class Repeat:
-    """What was given to a call of one output on PyOpenCL arrays, and from its second time on what repeats it.
-
-    Attributes
-    ----------
-    key : tuple
-        Whatever decides on the plan, besides the arrays.
-    seen : tuple
-        The arguments, `dest` and `out`: arrays as they were, other values as they are.
-    written : tuple of int
-        Which of these are arrays that are written, besides a new result.
-    is_tried : bool
-        Whether it is known if the call can be replayed.
-    replay : Replay or None
-        What is enqueued.
-    like : array or None
-        What a new result is like, without its memory; None if `out` was given.
-    called : tuple
-        As `clhist.opencl.lost` shows it.
-    """
-
-    key: tuple[Any, ...]
-    seen: tuple[Any, ...]
-    written: tuple[int, ...]
-    is_tried: bool = False
-    replay: Replay | None = None
-    like: Array | None = None
-    called: Any = None
-
-    @classmethod
-    def of(cls, key: tuple[Any, ...], arguments: Sequence[Argument], args: Sequence[Any], call: Call) -> Repeat:
-        """Return it for a call with these arguments."""
-        values = (*args, call.dest, call.out)
-        seen = tuple(Seen.of(v, weakref.ref(v)) if isinstance(v, cl_array.Array) else v for v in values)
-        written = [n for n, argument in enumerate(arguments) if argument.is_array and not argument.is_const]
-        return cls(key, seen, tuple(written))
-
-    def record(self, recording: Recording, args: Sequence[Any], call: Call, given: Given, outcome: Outcome) -> None:
-        """Keep what can be replayed of a call that fits."""
-        (result,) = outcome.results
-        memory = [array.base_data for array in _device_arrays((*args, call.dest, call.out))]
-        if call.out is None:
-            memory.append(result.base_data)
-            self.like = without_memory(result)
-        self.called, self.is_tried = lost.last_call, True
-        self.replay = recording.replay(given.queue, memory)
-
-    def fits(self, key: tuple[Any, ...], args: Sequence[Any], call: Call) -> bool:
-        """Whether a call with these is the same."""
-        if key != self.key or len(args) + 2 != len(self.seen):
-            return False
-        for known, value in zip(self.seen, (*args, call.dest, call.out), strict=True):
-            if isinstance(known, Seen):
-                if not known.is_still(value):
-                    return False
-            elif known is not value and not same_scalar(known, value):
-                return False
-        return True
-
-    def again(self, args: Sequence[Any], call: Call) -> Outcome | None:
-        """Enqueue a call that fits; return None if it cannot be replayed, or if there is no scratch memory."""
-        replay, like, result = self.replay, self.like, call.out
-        if replay is None:
-            return None
-        arrays = _device_arrays((*args, call.dest, result))
-        memory = [array.base_data for array in arrays]
-        if like is not None:
-            result = empty(like.queue, like.shape, like.dtype, True, call.allocator, like)
-            memory.append(result.base_data)
-        written = [result, *(args[n] for n in self.written)]
-        lost.last_call = self.called
-        try:
-            event = replay.enqueue(memory, arrays, written, call.wait_for, call.allocator)
-        except OutOfMemoryError:  # the call as a whole makes do with less
-            return None
-        return Outcome([result], {"combine": [event]}, {})
-
-
-def _device_arrays(values: Iterable[Any]) -> list[Array]:
-    """Return the PyOpenCL arrays among `values`, each once."""
-    return list({id(value): value for value in values if isinstance(value, cl_array.Array)}.values())
 
 
 class Runs(Protocol):
@@ -156,7 +60,7 @@ class _Held:
 
     def __init__(self, name: str, array: Array, *, written: bool) -> None:
         self.name, self.array, self._written = name, array, written
-        self._seen = Seen.of(array, lambda: array) if is_device_array(array) else None
+        self._seen = Seen.of(array) if is_device_array(array) else None
         self._like = _like(array, written)
         self._buffer = array.base_data if is_device_array(array) else None
         # A reference of our own: a buffer that its owner released is still there, and nobody else has one then.

@@ -7,7 +7,6 @@ engine's own looks at the input.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
@@ -15,18 +14,19 @@ import pyopencl as cl
 from clhist.codegen.arguments import integer, scalar
 from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, batch_of, check_batch
-from clhist.engine.bound import Bound, Repeat
+from clhist.engine.bound import Bound
 from clhist.engine.build import Builder, Built
 from clhist.engine.given import Call, Given, Outcome, named_arrays, queue_for
 from clhist.engine.launch import Found, Launch
 from clhist.engine.outputs import Outputs
+from clhist.engine.repeat import Repeats
 from clhist.engine.replay import Recording
 from clhist.engine.sample import Sampler
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import check_array, is_device_array, note_event, operand, survey
-from clhist.opencl.device import default_queue, profile_names
+from clhist.opencl.arrays import check_array, note_event, operand, survey
+from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import in_order
 from clhist.opencl.program import kept_by_context
@@ -83,7 +83,7 @@ class Engine:
         self.race_factors: dict[tuple[int, ...], float] = {}
         self.sampler = Sampler(source)
         self._preparation = Builder(self.context, source, profile)
-        self._repeat: Repeat | None = None
+        self._repeats = Repeats(self)
         self._others: dict[tuple[Operator, ...], Engine] = {}
         self._preparation.check_fp64()
 
@@ -130,10 +130,6 @@ class Engine:
             outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
             self._others[forms] = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
         return self._others[forms]
-
-    def covered(self) -> Engine:
-        """Return the engine of the same map, which is known to emit no bin outside those that there are."""
-        return Engine(self.context, self.outputs, replace(self.source, covered=True), self.profile)
 
     def on(self, context: cl.Context) -> Engine:
         """Return the engine of the same map and operators in a context."""
@@ -247,33 +243,8 @@ class Engine:
             raise
 
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
-        """Check, plan, build and enqueue; a call that repeats the one before, on the same arrays, is only enqueued."""
-        check_process()
-        key = self._key(call) if any(map(is_device_array, args)) else None
-        repeat = self._repeat_of(key, args, call)
-        if repeat is not None and (outcome := repeat.again(args, call)) is not None:
-            return outcome
-        given = self.check(args, call)
-        prepared = self.prepared(given, call)
-        if key is None or not given.on_device or given.targets[0].fields or not is_as_given(given, call):
-            return self.enqueue(given, call, prepared)
-        recording = Recording() if repeat is not None and not repeat.is_tried else None  # of the second such call
-        outcome = self.enqueue(given, call, prepared, recording)
-        if repeat is None:
-            self._repeat = Repeat.of(key, self.arguments, args, call)
-        elif recording is not None:
-            repeat.record(recording, args, call, given, outcome)
-        return outcome
-
-    def run_again(self, args: Sequence[Any], call: Call) -> Outcome | None:
-        """Enqueue a call that repeats those before, on the same arrays; return None if that is not known of it."""
-        repeat = self._repeat_of(self._key(call), args, call)
-        return None if repeat is None else repeat.again(args, call)
-
-    def _repeat_of(self, key: tuple[Any, ...] | None, args: Sequence[Any], call: Call) -> Repeat | None:
-        """Return the call before if this one repeats it."""
-        repeat = self._repeat
-        return repeat if key is not None and repeat is not None and repeat.fits(key, args, call) else None
+        """Check, plan, build and enqueue; a call that repeats earlier ones is only enqueued."""
+        return self._repeats.run(args, call)
 
     def run_given(self, given: Given, call: Call) -> Outcome:
         """Plan, build and enqueue a call whose arguments have been checked."""
@@ -282,18 +253,6 @@ class Engine:
     def bind(self, args: Sequence[Any], call: Call, given: Given) -> Bound:
         """Return a call, of which `given` was checked, bound to its arguments."""
         return Bound(self, args, call, given, self.prepared(given, call))
-
-    def _key(self, call: Call) -> tuple[Any, ...] | None:
-        """Return what tells calls apart besides their arguments, or None of a call that is checked each time."""
-        plain = call.choices is FREE and call.offsets is None and call.num_histograms is None
-        if not plain or call.partial or not self.outputs.is_single:
-            return None
-        shape = call.num_bins if type(call.num_bins) is tuple else (call.num_bins,)
-        if any(type(bins) is not int for bins in shape):
-            return None
-        if type(call.race_factor) is not float or call.memory_budget is not None:
-            return None
-        return (call.num_bins, call.size, call.queue, call.race_factor, call.largest, *profile_names())
 
     def enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None = None) -> Outcome:
         """Enqueue what was checked and prepared, noted by `recording`; NumPy arrays are waited for."""
@@ -353,12 +312,6 @@ class Engine:
 @kept_by_context
 def _elsewhere(context: cl.Context, engine: Engine) -> Engine:
     return Engine(context, engine.outputs, engine.source, engine.profile)
-
-
-def is_as_given(given: Given, call: Call) -> bool:
-    """Whether `dest` of the only output is the caller's array: no copy, because `out` overlaps it."""
-    dest = given.targets[0].dest
-    return dest is None or dest[0] is call.dest
 
 
 def check_number(operator: Operator, number: int) -> None:

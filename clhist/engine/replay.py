@@ -6,12 +6,15 @@ A call is recorded as it runs. What it enqueued, on a queue that runs in order, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
+from clhist.codegen.arguments import same_scalar
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, note_event
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
@@ -67,7 +70,9 @@ class Recording:
         self.launches.clear()
         self.blocks.clear()
 
-    def replay(self, queue: cl.CommandQueue, memory: Sequence[Any], names: Sequence[str] = ()) -> Replay | None:
+    def replay(
+        self, queue: cl.CommandQueue, memory: Sequence[Any], named: Mapping[str, Any] = MappingProxyType({})
+    ) -> Replay | None:
         """Return what repeats the call, or None if nothing can.
 
         Parameters
@@ -76,48 +81,68 @@ class Recording:
             Where it ran.
         memory : sequence of pyopencl.MemoryObject
             Buffers of the call in whose place each replay has others.
-        names : sequence of str
-            If each replay has other arguments of the map as well: all parameters of kernels for them, in order.
+        named : mapping of str to object
+            Further arguments in whose place each replay has others, in this order: buffers and NumPy scalars by the
+            names of the kernels' parameters.
         """
         are_distinct = None not in memory and len({id(each) for each in memory}) == len(memory)
         if not self.is_whole or not are_distinct or not in_order(queue):
             return None
         changing = [id(each) for each in (*(block for _, block in self.blocks), *memory)]
+        numbered = {name: len(changing) + n for n, name in enumerate(named)}
         launches = []
         for kernel, global_size, local_size, arguments in self.launches:
-            kept, places = list(arguments), []
-            leading = len(names) if kernel.names[: len(names)] == tuple(names) else 0  # which kernels have in front
-            for n, value in enumerate(arguments):
-                if n < leading:
-                    place = len(changing) + n
+            kept = list(arguments)
+            buffers: list[tuple[int, int]] = []
+            numbers: list[tuple[int, int]] = []
+            for n, (name, value) in enumerate(zip(kernel.names, arguments, strict=True)):
+                if name in numbered:
+                    if not _is_given(named[name], value):  # a parameter of that name, but not this argument
+                        return None
+                    (numbers if _is_number(value) else buffers).append((n, numbered[name]))
                 elif id(value) in changing:
-                    place = changing.index(id(value))
-                else:
-                    continue
+                    buffers.append((n, changing.index(id(value))))
+            for n, _ in buffers:
                 kept[n] = None
-                places.append((n, place))
-            launches.append(_Launch(kernel.enqueue, global_size, local_size, kept, places))
+            launches.append(_Launch(kernel.enqueue, global_size, local_size, kept, buffers, numbers))
         return Replay(queue, launches, [size for size, _ in self.blocks])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | complex | np.generic)
+
+
+def _is_given(given: Any, taken: Any) -> bool:
+    """Whether a kernel took the argument `given` as `taken`."""
+    if not _is_number(given):
+        return given is taken
+    return taken is given or (_is_number(taken) and type(taken) is not bool and bool(taken == given))
 
 
 @dataclass(slots=True)
 class _Launch:
-    """One kernel's; `places` are the arguments that change, each with the number of the memory that it gets."""
+    """One kernel's; `buffers` and `numbers` are the arguments that change, each with its number in the memory."""
 
     enqueue: Callable[..., cl.Event]
     global_size: _Size
     local_size: _Size
     arguments: list[Any]
-    places: list[tuple[int, int]]
+    buffers: list[tuple[int, int]]
+    numbers: list[tuple[int, int]]
     changed: list[int] = field(init=False)
     token: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.changed, self.token = [n for n, _ in self.places], new_token()
+        self.changed, self.token = [n for n, _ in self.buffers], new_token()
 
     def run(self, queue: cl.CommandQueue, memory: Sequence[Any], wait_for: Sequence[cl.Event] | None) -> cl.Event:
         arguments = self.arguments
-        for n, k in self.places:
+        for n, k in self.numbers:
+            value = memory[k]
+            if value is not arguments[n] and not same_scalar(value, arguments[n]):
+                arguments[n] = value
+                self.token = new_token()  # to set all at once takes less than to set a number
+        for n, k in self.buffers:
             arguments[n] = memory[k]
         event = self.enqueue(queue, self.global_size, self.local_size, arguments, wait_for, self.token, self.changed)
         for n in self.changed:
@@ -146,8 +171,7 @@ class Replay:
         Parameters
         ----------
         memory : sequence of pyopencl.MemoryObject
-            In the place of that which the recording was said to have; then the arguments for its `names`, if it has
-            any, scalars as NumPy's.
+            In the place of that which the recording was said to have, and the `named` arguments.
         arrays, written : sequence of pyopencl.array.Array
             Whose events are waited for, and who get the last one.
         wait_for : sequence of pyopencl.Event
@@ -164,11 +188,10 @@ class Replay:
         lost.check_queue(queue)
         try:
             with self._lock:
-                own = [self._last]  # for which the queue waits by itself
+                last = self._last  # for which the queue waits by itself
                 waiting = list(wait_for)
                 for array in arrays:
-                    if array.events != own:
-                        waiting += array.events
+                    waiting += [event for event in array.events if event is not last]
                 if self._blocks:
                     allocate = allocator or scratch_allocator(queue)
                     memory = [*(allocated(allocate, size, "to repeat a call") for size in self._blocks), *memory]
@@ -183,8 +206,8 @@ class Replay:
             lost.settle(queue, error)
             raise
         for array in written:
-            if array.events == own:
-                array.events[:1] = [event]
+            if not array.events or array.events == [last]:
+                array.events[:] = [event]
             else:
-                note_event(array, event, waiting)
+                note_event(array, event, [*waiting, last] if last else waiting)
         return event

@@ -65,6 +65,11 @@ class Columns:
         return Binned(self.axes[::-1], self.data[::-1], None, self.size)
 
     @property
+    def arrays(self) -> list[Any]:
+        """What a sweep is given: the data, the last axis first, then weights and samples."""
+        return [*self.binned.arrays, *(each for each in (self.weight, self.sample) if is_column(each))]
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Bins of each axis, the last one first."""
         return tuple(axis.extent for axis in self.axes[::-1])
@@ -174,10 +179,17 @@ def _fits(ax: Any, value: Any, queue: cl.CommandQueue) -> bool:
         return True
     if not is_column(value):
         return isinstance(value, int | np.integer | np.bool_) and _INT32.min <= int(value) <= _INT32.max
-    if value.dtype.kind == "b" or value.dtype.itemsize < 4 or value.dtype == np.int32:
+    if not looks_at_content(ax, value):
         return True
     found = extent(value, None, queue, fp64=has_fp64(queue.device))
     return found is None or bool(_INT32.min <= found[0] and found[1] <= _INT32.max)
+
+
+def looks_at_content(ax: Any, value: Any) -> bool:
+    """Whether it depends on the integers in an array if a kernel takes it."""
+    if not is_column(value) or number_kind(ax) != "integer":
+        return False
+    return not (value.dtype.kind == "b" or value.dtype.itemsize < 4 or value.dtype == np.int32)
 
 
 def _column(ax: Any, value: Any, queue: cl.CommandQueue, on_device: bool) -> tuple[FlowAxis, Any]:

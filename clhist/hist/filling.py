@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -10,8 +11,10 @@ import boost_histogram as bh
 import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
+from clhist.engine.repeat import Remembered, alike
 from clhist.hist.columns import Columns, as_column, columns_of
-from clhist.hist.storages import merge, num_cells, sums_of, takes
+from clhist.hist.held import KnownFill, in_shape
+from clhist.hist.storages import SumsSweep, merge, num_cells, sums_of, takes
 from clhist.opencl.arrays import is_device_array
 
 _MOST_BYTES = 32  # of a bin, but for MultiCell
@@ -73,6 +76,16 @@ def fill(
     if rest is None:
         return type(h).fill(h, *args, weight=weight, sample=sample, threads=threads, **named)
     args = (*args, *rest)
+    given = (*args, weight, sample)
+    key = None
+    if any(map(is_device_array, given)) and not reproducible:
+        key = alike(id(h._hist), queue, *given)
+        known = _known.get(key)
+        if known is not None and known[0]() is h._hist:
+            _, storage, shape, known_fill = known
+            sums, swept = known_fill.sums(known_fill.arrays(given), is_known=True), known_fill.sums.sweep
+            merge(h, storage, weight, in_shape(sums, shape), swept.queue)
+            return h
     values = [as_column(value) for value in args]
     weight, sample = as_column(weight), as_column(sample)
     columns = None
@@ -85,7 +98,21 @@ def fill(
     check_room(h, columns)
     found = sums_of(columns, num_cells(h, columns.storage), reproducible=reproducible)
     merge(h, columns.storage, weight, found, columns.queue)
+    if key is not None and not any(ax.traits.growth for ax in h.axes):
+        _remember(key, h, given, columns)
     return h
+
+
+# Fills of device arrays, with what has the axes and bins of the histogram, which is not kept.
+_known: Remembered[tuple[Callable[[], Any], type, tuple[int, ...], KnownFill]] = Remembered(16)
+
+
+def _remember(key: Hashable, h: Any, given: Sequence[Any], columns: Columns) -> None:
+    """Keep what a fill of the same histogram with arrays alike needs again."""
+    sums = SumsSweep.of(columns, reproducible=False)
+    known = None if sums is None else KnownFill.of(h, given, columns, sums, None)
+    if known is not None:
+        _known.put(key, (weakref.ref(h._hist), columns.storage, columns.shape, known))
 
 
 def check_room(h: Any, columns: Columns) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.binning.inputs import has_fp64
-from clhist.binning.sweep import BinnedKind, sweep, sweep_kernel
+from clhist.binning.sweep import BinnedKind, PreparedSweep, sweep, sweep_kernel
 from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
@@ -89,6 +89,49 @@ def sums_of(columns: Columns, num_cells: int, *, reproducible: bool) -> Sums:
         return _moments(columns, outputs, values, reproducible)
     exact = any(operator.dtype == np.float32 for _, operator, _ in outputs)  # which float32 sums are not
     return _swept(columns, outputs, values, reproducible or exact)
+
+
+@dataclass(frozen=True)
+class SumsSweep:
+    """The sweep that computes all sums of a fill, but for its arrays.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the sums.
+    sweep : PreparedSweep
+        Of the columns, the last axis first, then weights and samples.
+    has_dest : bool
+        Whether it can combine them with others of their dtypes.
+    """
+
+    names: tuple[str, ...]
+    sweep: PreparedSweep
+    has_dest: bool
+
+    @classmethod
+    def of(cls, columns: Columns, *, reproducible: bool) -> SumsSweep | None:
+        """Return it, or None where sums take several sweeps, or others than of plain values."""
+        if columns.storage in (*MEANS, bh.storage.MultiCell) or reproducible:
+            return None
+        outputs, values = outputs_of(columns)
+        operators_ = [operator for _, operator, _ in outputs]
+        if any(operator.dtype == np.float32 for operator in operators_):  # which are the reproducible ones
+            return None
+        _check_precision(columns, outputs)
+        names = tuple(name for name, _, _ in outputs)
+        if len(outputs) == 1:
+            outputs = (("", *outputs[0][1:]),)
+        sweep = PreparedSweep.of(columns.binned, outputs, values, queue=columns.queue)
+        return cls(names, sweep, not any(operator.narrows for operator in operators_))
+
+    def __call__(self, arrays: Sequence[Any], **options: Any) -> Sums:
+        """Return the sums by name, flat, with or without one more of what has no bin; `dest` and `out` are such."""
+        is_single = len(self.names) == 1
+        if is_single:
+            options = {key: each[self.names[0]] if key in ("dest", "out") else each for key, each in options.items()}
+        found = self.sweep.run(arrays, **options)
+        return {self.names[0]: found} if is_single else found
 
 
 def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue) -> Any:

@@ -22,6 +22,8 @@ from clhist.opencl.upload import FEWEST_BYTES, uploads
 _FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
 _HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 
+_READ_WRITE = cl.mem_flags.READ_WRITE
+
 Array = Any  # numpy.ndarray or pyopencl.array.Array: neither knows of the other
 
 
@@ -286,8 +288,8 @@ def empty(
 
     def make() -> Array:
         if like is not None:
-            size, flags = like.nbytes, cl.mem_flags.READ_WRITE
-            memory = cl.Buffer(like.context, flags, size) if allocator is None else allocator(size)
+            size = like.nbytes
+            memory = cl.Buffer(like.context, _READ_WRITE, size) if allocator is None else allocator(size)
             return _twin(like, base_data=memory, events=[], allocator=allocator)
         return cl_array.empty(queue, shape, dtype, allocator=allocator)
 

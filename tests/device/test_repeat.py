@@ -96,7 +96,7 @@ def test_what_is_new_is_checked(kind, kernel, data, checks, queue):
     found = kernel(x, step, num_bins=bins, **more)
     host = (x if kind == "host" else x.get()).ravel()[: more.get("size")]
     np.testing.assert_array_equal(found if kind == "host" else found.get(), int(step) * counts_of(host, bins))
-    assert len(checks) == 3
+    assert len(checks) == (2 if kind in ("scalar", "array", "step") else 3)
 
 
 def test_wrong_arguments_are_found_after_right_ones(kernel, data):
@@ -145,7 +145,6 @@ def long_ways(monkeypatch):
     """Return how often arguments have been looked at."""
     found, original = [], reduce.as_indices
     monkeypatch.setattr(reduce, "as_indices", lambda value: found.append(1) or original(value))
-    monkeypatch.setattr(reduce, "_latest", None)
     return found
 
 
@@ -162,7 +161,7 @@ def test_reduce_by_index_again(queue, rng, long_ways):
 
     for _ in range(3):
         np.testing.assert_array_equal(reduce_by_index(dest, np.add, *given).get(), expected(values))
-    assert len(long_ways) == 2
+    assert len(long_ways) == 1
     given[1].fill(3)
     dest += 1
     np.testing.assert_array_equal(reduce_by_index(dest, np.add, *given).get(), expected(np.full(3000, 3)))
@@ -170,11 +169,11 @@ def test_reduce_by_index_again(queue, rng, long_ways):
     for _ in range(2):
         assert reduce_by_index(dest, np.add, *given, out=out) is out
         np.testing.assert_array_equal(out.get(), expected(np.full(3000, 3)))
-    assert len(long_ways) == 4
+    assert len(long_ways) == 2
     for number in (2, 2, 3, np.int32(3), True, 1):
         result = reduce_by_index(dest, np.add, given[0], number).get()
         np.testing.assert_array_equal(result, expected(np.full(3000, int(number))))
-    assert len(long_ways) == 10
+    assert len(long_ways) == 7
 
 
 def test_reduce_by_index_with_something_else(queue, rng, long_ways):

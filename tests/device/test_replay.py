@@ -64,8 +64,7 @@ def test_calls_in_turns(given, gpu_like, choices, queue, long_ways):
         assert into() is out
         np.testing.assert_array_equal(out.get(), 5 * given[0][1])
         np.testing.assert_array_equal(kernel(given[1][0], 2, num_bins=BINS, **choices).get(), 2 * given[1][1])
-    ordinary = 3 if choices else 2  # which are known from the third on
-    assert len(long_ways) == len(bound) + 1 + ordinary
+    assert len(long_ways) == len(bound) + 1 + 2  # ordinary calls are known from the third on
 
 
 def test_what_is_sorted_is_enqueued_anew(given, gpu_like, long_ways):
@@ -197,6 +196,61 @@ def test_arrays_of_the_call_before_may_be_gone(with_dest, queue):
         assert found.get().tolist() == [1, 2, 0, 1]
         del gone, found
         assert kernel(b, num_bins=4).get().tolist() == [1, 2, 0, 1]
+
+
+@pytest.mark.parametrize("choices", [{}, {"memory": "partitioned"}, {"memory": "global", "copies": 3}])
+def test_scalars_of_each_call(given, gpu_like, choices, long_ways):
+    """They are arguments of kernels that take no arrays, too."""
+    kernel = kernel_of(gpu_like)
+    for step in (1, 1, 1, 3, -2, 3, 0):
+        for x, counts in given:
+            np.testing.assert_array_equal(kernel(x, step, num_bins=BINS, **choices).get(), step * counts)
+    assert len(long_ways) == 6
+    with pytest.raises(ValueError, match="step: "):
+        kernel(given[0][0], 2**31, num_bins=BINS, **choices)
+
+
+def test_several_outputs(queue, rng, long_ways):
+    x = rng.integers(-2, BINS + 2, 5000, np.int32)
+    best = operators.argmax(np.float32)
+    kernel = HistogramKernel(
+        None,
+        {"number": operators.add(np.int64), "best": best},
+        arguments="const int *x, const float *v",
+        map="EMIT_number(x[i], 1); EMIT_best(x[i], ((value_best_t){v[i], i}))",
+    )
+    number, fields = cl_array.zeros(queue, BINS, np.int64), None
+    for n in range(8):
+        v = rng.random(5000).astype(np.float32)
+        args = cl_array.to_device(queue, np.roll(x, n)), cl_array.to_device(queue, v)
+        fields = tuple(cl_array.empty(queue, BINS, best.dtype[name]) for name in ("value", "index"))
+        out = {"number": number, "best": fields if n % 2 else None}
+        found = kernel(*args, num_bins=BINS, dest={"number": number, "best": None}, out=out)
+        assert found["number"] is number
+        np.testing.assert_array_equal(number.get(), (n + 1) * counts_of(x, BINS))
+        index = found["best"][1].get() if n % 2 else found["best"].get()["index"]
+        groups = groups_of(np.roll(x, n), np.arange(5000), BINS)
+        np.testing.assert_array_equal(index, [max(g, key=lambda j, v=v: (v[j], -j)) for g in groups])
+    assert len(long_ways) == 4
+
+
+def test_outputs_that_share_memory_are_refused_each_time(queue):
+    x, add = cl_array.zeros(queue, 100, np.int32), operators.add(np.int32)
+    kernel = HistogramKernel(None, (add, add), arguments="const int *x", map="EMIT0(x[i], 1); EMIT1(x[i], 2)")
+    one, two = (cl_array.zeros(queue, 9, np.int32) for _ in range(2))
+    for _ in range(4):
+        kernel(x, num_bins=9, out=(one, two))
+        with pytest.raises(ValueError, match="expected an array of its own"):
+            kernel(x, num_bins=9, out=(one, one))
+    assert (one.get()[0], two.get()[0]) == (100, 200)
+
+
+def test_times_of_all_stages(queue):
+    own = cl.CommandQueue(queue.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+    x, kernel = cl_array.zeros(own, 5000, np.int32), kernel_of()
+    stages = [set(kernel.timed(x, 1, num_bins=BINS, queue=own)[1]) for _ in range(4)]
+    assert stages[0] >= {"sweep", "combine"}
+    assert stages == [stages[0]] * 4
 
 
 # Streams: chunks of a number of elements that came before.

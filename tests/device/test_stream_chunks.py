@@ -15,7 +15,7 @@ from streams import SUM, every_path, pieces_of
 import clhist
 from clhist import Accumulator, HistogramKernel, operators
 from clhist.engine import replay
-from clhist.engine.replay import Replay
+from clhist.engine.engine import Engine
 from clhist.engine.stages import Combine
 from clhist.opencl.arrays import shares_memory
 from clhist.opencl.staging import InPlace, Staging
@@ -295,11 +295,16 @@ def test_a_chunk_that_fails_is_not_added(error, path, monkeypatch, example):
     indices, values, expected = example
     accumulator = Accumulator(SUM, 40, chunk_bytes=4096)
 
-    def fails(self, *args):
-        raise error("no more")
+    original, chunks = Engine.run, []
+
+    def fails_at_the_third(*args):
+        chunks.append(1)
+        if len(chunks) == 3:
+            raise error("no more")
+        return original(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Replay, "enqueue", fails)  # which the third of its size is the first to take
+        patch.setattr(Engine, "run", fails_at_the_third)
         with pytest.raises(error):
             accumulator.add(indices, values)
     assert accumulator.size == 1024
