@@ -227,7 +227,8 @@ def joint_block(axes: Sequence[AxisKind], careful: str) -> str:
     """
     numbers = range(len(axes))
     in_order = " & ".join(
-        f"(below{n} + 1 == first{n}) & (above{n} == first{n} + num_bins{n}) & (none{n} == above{n})" for n in numbers
+        f"(below{n} >= 0) & (first{n} == below{n} + 1) & (above{n} == first{n} + num_bins{n}) & (none{n} == above{n})"
+        for n in numbers
     )
     declared = " ".join(f"const float top{n} = num_bins{n} + 0.5f; int farthest{n} = 0;" for n in numbers)
     steps = "\n        ".join(
