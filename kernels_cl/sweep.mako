@@ -221,7 +221,7 @@ ${copies.flush()}
 <%def name="emit_inside(name, s)">
 void ${name}(const clhist_bin_t target, const value${s}_t value, ${state.declared})
 {
-    const clhist_bin_t bin = target - clhist_first${s};
+    const clhist_bin_t bin = target${"" if spec.covered else f" - clhist_first{s}"};
 % if spec.bucketed:
     {
 ${local.get_namespace("buckets.mako").append(s, bins_are_computed)}

@@ -101,8 +101,8 @@ int {self._name}(const {bits} bits, {declared})
 
     def call(self, element: str, n: int) -> str:
         """Return C that finds the bin of `element` on axis `n`, or -1."""
-        names = [each.split()[-1].lstrip("*") for each in self.parameters(n).split(",")]
-        return f"{self._name}({bits_of(element, self.inner.data)}, {', '.join(names)})"
+        names = ", ".join(each.split()[-1].lstrip("*") for each in self.parameters(n).split(","))
+        return f"{self._name}({bits_of(element, self.inner.data)}, {names})"
 
     def block_functions(self) -> tuple[str, ...]:
         """Return C of the functions that `block` calls besides."""

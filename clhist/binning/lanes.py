@@ -7,7 +7,8 @@ make vectors of, the few elements near an edge after it; bins of a table by func
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from clhist.binning.axis import EVEN, LINEAR, AxisKind, bits_of, key_of_bits
@@ -197,6 +198,62 @@ def quick_block(
     }}
     if (unsure) {LOOP}
         if ({target}[e] == {UNSURE}) {{ const int k = {found}; {target}[e] = {_or_absent("k", absent)}; }}
+}}"""
+
+
+# Of bins of one width with bins below and above, numbered in order. What lies outside is moved to the middle of a bin
+# there; `off` is how far a number is from the middle of its bin, as an integer of the same order.
+_STEP = """{{
+            const {bits} bits = {loaded};
+            const float guess = {one_guess};
+            const float at_most = guess < top{n} ? guess : top{n};  // of NaN as well
+            const float place = (at_most > -0.5f ? at_most : -0.5f) + 1;
+            const int k = (int)place;
+            const int off = as_int(place - k - 0.5f) & 0x7fffffff;
+            farthest{n} = off > farthest{n} ? off : farthest{n};
+            bin = bin * size{n} + k + below{n};
+        }}"""
+
+
+def joint_block(axes: Sequence[AxisKind], careful: str) -> str:
+    """Return C that makes ``bins[e]`` the bin of element ``begin + e`` on all axes together.
+
+    Parameters
+    ----------
+    axes : sequence of AxisKind
+        Of floats, with bins of one width; below and above them are bins, too.
+    careful : str
+        C that does the same where a guess is not sure, or where an axis lacks these bins.
+    """
+    numbers = range(len(axes))
+    in_order = " & ".join(
+        f"(below{n} >= 0) & (first{n} == below{n} + 1) & (above{n} == first{n} + num_bins{n}) & (none{n} == above{n})"
+        for n in numbers
+    )
+    declared = " ".join(f"const float top{n} = num_bins{n} + 0.5f; int farthest{n} = 0;" for n in numbers)
+    steps = "\n        ".join(
+        _STEP.format(
+            n=n,
+            bits=c_name(bits_dtype(axis.dtype)),
+            loaded=bits_of(f"x{n}[begin + e]", axis.data),
+            one_guess=re.sub(r"\b(low|scale)\b", rf"\g<1>{n}", _one_guess(axis, "")),
+        )
+        for n, axis in enumerate(axes)
+    )
+    sure = " & ".join(f"(farthest{n} < as_int(0.5f - margin{n}))" for n in numbers)
+    return f"""int sure = {in_order};
+if (sure) {{
+    {declared}
+    {_WIDE}
+    {LOOP} {{
+        int bin = 0;
+        {steps}
+        bins[e] = bin;
+    }}
+    sure = {sure};
+}}
+if (!sure) {{
+{careful}
 }}"""
 
 

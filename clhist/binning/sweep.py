@@ -7,15 +7,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.binning.axis import Axis, AxisKind
-from clhist.binning.flow import FlowAxis, Kind
-from clhist.binning.lanes import ABSENT, AHEAD, BLOCK, LOOP, ahead_of, block_function, find_block, has_lanes
+from clhist.binning.axis import EVEN, Axis, AxisKind
+from clhist.binning.flow import FlowAxis, FlowKind, Kind
+from clhist.binning.lanes import (
+    ABSENT,
+    AHEAD,
+    BLOCK,
+    LOOP,
+    ahead_of,
+    block_function,
+    find_block,
+    has_lanes,
+    joint_block,
+)
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call
 from clhist.engine.repeat import Repeats
@@ -57,6 +67,11 @@ def block_of(kind: AxisKind | Kind, array: str, n: int, target: str, absent: str
 def block_functions(kind: AxisKind | Kind) -> tuple[str, ...]:
     """Return C of the functions that `block_of` calls, but for those that find the bin of one element."""
     return (block_function(kind),) if isinstance(kind, AxisKind) else kind.block_functions()
+
+
+def _is_joint(axis: AxisKind | Kind) -> TypeGuard[FlowKind]:
+    """Whether its `inner` can be an axis of `joint_block`."""
+    return isinstance(axis, FlowKind) and axis.inner.kind == EVEN and not axis.listed and axis.inner.data.kind == "f"
 
 
 @dataclass(frozen=True)
@@ -122,6 +137,9 @@ class BinnedKind:
         for n, axis in enumerate(self.axes[1:], 1):
             steps.append(block_of(axis, f"x{n}", n, "part"))
             steps.append(f"{LOOP} bins[e] = (bins[e] | part[e]) < 0 ? {absents[n]} : bins[e] * size{n} + part[e];")
+        joint = [axis.inner for axis in self.axes if _is_joint(axis)]
+        if len(joint) == len(self.axes):
+            steps = [joint_block(joint, "\n".join(steps))]
         if self.masked:
             steps.append(f"{LOOP} bins[e] = !where[begin + e] | (bins[e] < 0) ? {absent} : bins[e];")
         part = f", part[{BLOCK}]" if len(self.axes) > 1 else ""

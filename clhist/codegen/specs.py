@@ -141,7 +141,7 @@ class SweepSpec:
                 part,
                 update,
                 native_atomic(part.operation, part.dtype, self.memory, self.features),
-                replaced_if(part.combine) if update == "private" and self.order == "blocked" else None,
+                _replaced_if(output, part) if update == "private" and self.order == "blocked" else None,
             )
             for n, (output, part, update) in enumerate(pairs)
         )
@@ -230,6 +230,12 @@ class SweepSpec:
     def loads(self) -> int:
         """Loads of each streamed array in flight; fewer if one load has many elements."""
         return max(1, min(_LOADS_IN_FLIGHT, 32 // self.vector_width)) if self.vector_width > 1 else 1
+
+
+def _replaced_if(output: Output, part: Part) -> str | None:
+    """Return the condition on which a value takes the place of that of its bin, the quick test first."""
+    condition, kept_if = replaced_if(part.combine), output.operator.kept_if
+    return f"!({kept_if}) && ({condition})" if condition and kept_if else condition
 
 
 class SweepPart(NamedTuple):

@@ -33,6 +33,7 @@ from clhist.opencl.device import (
     planning_profile,
     profile_names,
 )
+from clhist.operators.merged import merged
 from clhist.planning.bucketed import BucketedPlan
 from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import PartitionedPlan
@@ -244,7 +245,10 @@ class Builder:
 
         def is_form(output: Output) -> bool:
             operator = asked.get(output.suffix)
-            return operator is not None and output.operator in (operator, *(each.operator for each in operator.lifted))
+            forms = (
+                [] if operator is None else [operator, merged(operator), *(each.operator for each in operator.lifted)]
+            )
+            return output.operator in forms
 
         return bool(plan.outputs) and all(is_form(output) for output in plan.outputs)
 

@@ -108,6 +108,8 @@ class Operator:
     largest : float, optional
         Largest magnitude of a value. `finish` must turn larger ones into the NaN that
         `clhist.operators.fixed_point.check_range` knows.
+    kept_if : str, optional
+        Of a `combine` ``condition ? b : a``: a shorter C condition under which it certainly is `a`. CPUs test it first.
     verified : bool
         Skip the check of associativity, commutativity and identity that `clhist.reduce_by_index` makes once for custom
         operators; see `check`.
@@ -143,6 +145,7 @@ class Operator:
     positional: bool
     most_values: int | None
     largest: float | None
+    kept_if: str
     verified: bool = field(compare=False)
 
     def __init__(
@@ -160,6 +163,7 @@ class Operator:
         positional: bool = False,
         most_values: int | None = None,
         largest: float | None = None,
+        kept_if: str = "",
         verified: bool = False,
     ) -> None:
         dtype = supported_dtype(dtype)
@@ -206,6 +210,7 @@ class Operator:
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
+            "kept_if": kept_if,
             "verified": verified,
         }.items():
             object.__setattr__(self, attribute, value)

@@ -68,7 +68,8 @@ def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Op
     combine = f"({wins} || ({same} && b.index < a.index)) ? b : a"
     neutral = worst, np.iinfo(index).max
     packed = lifts.arg(name, pair, neutral)
-    return Operator(pair, combine, neutral, name, lifted=packed, positional=True, verified=True)
+    loses = f"b.value {'<' if better == '>' else '>'} a.value"
+    return Operator(pair, combine, neutral, name, lifted=packed, positional=True, kept_if=loses, verified=True)
 
 
 def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:

@@ -73,11 +73,11 @@ def private_copies(load: Workload) -> Plan:
         sharers=copies,
         turns=turns,
         may_take_turns=_may_take_turns(load),
-        strides=_strides(load),
+        strides=_strides(load, copies * turns),
     )
 
 
-def _strides(load: Workload) -> tuple[int, ...]:
+def _strides(load: Workload, copies: int) -> tuple[int, ...]:
     """Return how many cells copies are apart, so that no two of a CPU share a cache line, or a pair of lines.
 
     Work-items that write to one line wait for each other, and so do those that write to neighbours that a processor
@@ -85,10 +85,10 @@ def _strides(load: Workload) -> tuple[int, ...]:
     """
     if not load.on_cpu or load.num_histograms is not None:
         return ()
-    if load.memory_budget is not None:
-        return load.bins
     cells = max(1, _LINES * load.profile.l2_line // _WORD_BYTES)
-    return tuple(-(-bins // cells) * cells for bins in load.bins)
+    strides = tuple(-(-bins // cells) * cells for bins in load.bins)
+    taken = copies * sum(cells * size for cells, size in zip(strides, load.bin_bytes, strict=True))
+    return load.bins if load.memory_budget is not None and taken > load.memory_budget else strides
 
 
 def _may_take_turns(load: Workload) -> bool:

@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from clhist.hardware.profile import Profile
+from clhist.operators.merged import merged
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
 from clhist.planning.packed import PackedPlan
 from clhist.planning.plan import Output, Plan
+from clhist.planning.private import PrivatePlan
 from clhist.planning.problem import MEMORIES, Histogram, Problem
 from clhist.planning.updates import (
     SORT,
@@ -71,7 +73,8 @@ def plan_sweeps(problem: Problem, profile: Profile, indices: Collection[int] | N
     """
     wanted = range(len(problem.histograms)) if indices is None else indices
     each = [_best_form(index, problem, profile) for index in wanted]
-    return tuple(join_sweeps(each, lambda first, second: _joined(first, second, problem, profile)))
+    sweeps = join_sweeps(each, lambda first, second: _joined(first, second, problem, profile))
+    return tuple(_side_by_side(plan) if profile.kind == "cpu" else plan for plan in sweeps)
 
 
 def join_sweeps(each: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
@@ -91,6 +94,18 @@ def join_sweeps(each: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
 def is_worth_joining(joint: Plan, first: Plan, second: Plan) -> bool:
     """Whether one sweep for both is better than one each: the same memory, and the input read no more often."""
     return joint.memory == first.memory == second.memory and joint.passes <= first.passes + second.passes
+
+
+def _side_by_side(plan: Plan) -> Plan:
+    """Return the plan with the parts of each product in one cell where every work-item has copies of its own."""
+    if not isinstance(plan, PrivatePlan) or plan.is_batch:
+        return plan
+    return replace(plan, outputs=tuple(_in_one_cell(output) for output in plan.outputs))
+
+
+def _in_one_cell(output: Output) -> Output:
+    operator = merged(output.operator)
+    return replace(output, operator=operator, updates=output.updates[: len(operator.parts)])
 
 
 def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:

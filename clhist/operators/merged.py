@@ -1,0 +1,28 @@
+"""Products whose parts lie side by side in memory, for copies that one work-item updates."""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+
+from clhist.operators.c_types import literal
+from clhist.operators.operator import Operator, Part
+
+
+def merged(operator: Operator) -> Operator:
+    """Return the same product as one part: the fields of a bin are then in one cache line, not in an array each.
+
+    Returned as it is: what has one part, fields that are vectors, and flags, which mostly change nothing and are then
+    left alone.
+    """
+    names = operator.accumulator.names or ()
+    plain = tuple(part.accessor for part in operator.parts) == tuple(f".{name}" for name in names)
+    if len(operator.parts) < 2 or not plain or any(part.operation == "bitwise_or" for part in operator.parts):
+        return operator
+    fields = (re.sub(r"\b([ab])\b", rf"\1{part.accessor}", f"({part.combine})") for part in operator.parts)
+    neutral = literal(operator.neutral, operator.accumulator, "accumulator_t")
+    whole = Part("", operator.accumulator, f"(accumulator_t){{{', '.join(fields)}}}", neutral, None)
+    found = copy(operator)
+    for attribute, value in {"parts": (whole,), "combine": whole.combine, "lifted": ()}.items():
+        object.__setattr__(found, attribute, value)
+    return found
