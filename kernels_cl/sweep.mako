@@ -49,6 +49,9 @@ ${update.attempt(part, state.space, spec.fence)}
 % endif
 % endfor
 </%types:functions>
+% if spec.combines:
+${local.get_namespace("together.mako").function(output, [part for part in parts if part.output is output])}
+% endif
 % endfor
 
 % if spec.counter_bits:
@@ -197,6 +200,9 @@ ${local.get_namespace("hot_bin.mako").finish()}
 % if state.is_local:
 
 ${copies.flush()}
+% endif
+% if spec.combines:
+${local.get_namespace("together.mako").combine()}
 % endif
 % if state.is_partitioned:
     clhist_before = clhist_after;

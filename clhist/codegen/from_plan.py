@@ -82,6 +82,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         value=source.values[plan.output_indices[0]] if isinstance(plan, BucketedPlan) else None,
         apart=isinstance(plan, PrivatePlan) and bool(plan.strides),
         indices=_compared_ahead(plan, source, profile),
+        combines=plan.is_one_launch,
+        used=used if plan.is_one_launch else "",
     )
 
 
@@ -139,7 +141,7 @@ def _appended(plan: Plan, source: Source, profile: Profile, used: str) -> Combin
     None where the caller's macros or options would apply to it, or where it has the types of several operators.
     """
     is_plain = isinstance(plan, PrivatePlan) and source.suffixes == ("",) and not source.preamble and not source.options
-    if order_of(profile) != "blocked" or not is_plain:
+    if order_of(profile) != "blocked" or not is_plain or plan.is_one_launch:
         return None
     return CombineSpec(plan.outputs[0].operator, "blocked", used=used)
 

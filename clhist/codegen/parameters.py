@@ -58,7 +58,24 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("__global const clhist_index_t *", "clhist_table", None))
     if spec.after_flag:
         found.append(Parameter("const ulong", "clhist_flag_place", _ULONG))
+    if spec.combines:
+        found += result_parameters(spec)
     return tuple(found)
+
+
+def result_parameters(spec: SweepSpec) -> list[Parameter]:
+    """Return the further parameters of a sweep that combines its copies itself."""
+    found = []
+    for output in spec.outputs:
+        found.append(Parameter("const int", f"clhist_has_dest{output.suffix}", _INT))
+        for kind, name in (("const char", "dest"), ("char", "out")):
+            found.append(Parameter(f"__global {kind} *", f"clhist_{name}{output.suffix}__base", None))
+            found.append(Parameter("const ulong", f"clhist_{name}{output.suffix}__offset", _ULONG))
+    if spec.used:
+        found.append(Parameter("const ulong", "clhist_known", _ULONG))
+        found.append(Parameter("__global char *", "clhist_found_base", None))
+        found.append(Parameter("const ulong", "clhist_found_offset", _ULONG))
+    return found
 
 
 def partitioned_parameters() -> list[Parameter]:

@@ -91,6 +91,10 @@ class SweepSpec:
     indices : Argument, optional
         The array whose elements are the bins, where those of a block of elements are compared with the histogram's
         before its updates.
+    combines : bool
+        Whether the one work-group combines its copies itself and writes the results: elements are few.
+    used : str
+        Of a sweep that combines: as in `CombineSpec`.
     """
 
     outputs: tuple[Output, ...]
@@ -119,11 +123,18 @@ class SweepSpec:
     value: str | None = None
     apart: bool = False
     indices: Argument | None = None
+    combines: bool = False
+    used: str = ""
 
     @property
     def update(self) -> str:
         """The slowest of all updates."""
         return slowest(update for output in self.outputs for update in output.updates)
+
+    @property
+    def sums_counts(self) -> bool:
+        """As of `CombineSpec`."""
+        return self.combines and sums_counts(self.used, self.order, self.outputs[0].operator)
 
     @property
     def team_size(self) -> int:
@@ -390,4 +401,9 @@ class CombineSpec:
     @property
     def sums_counts(self) -> bool:
         """Whether the sum of all counts is reported, too: it is N unless some element was outside."""
-        return bool(self.used) and self.order == "blocked" and self.operator.name == "count"
+        return sums_counts(self.used, self.order, self.operator)
+
+
+def sums_counts(used: str, order: str, operator: Operator) -> bool:
+    """Whether a second stage reports the sum of all counts besides the largest bin with a value."""
+    return bool(used) and order == "blocked" and operator.name == "count"

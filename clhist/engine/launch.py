@@ -111,9 +111,31 @@ class Launch:
             def clear(places: Mapping[str, int], copies: int, cells: int | None = None) -> None:
                 self._clear(sweep, enqueued, scratch, places, copies, tasks.kind, cells)
 
+            if plan.is_one_launch:
+                values = self._values(sweep, scratch, places, tasks) | self._results(sweep)
+                sweep.enqueue(enqueued, tasks, values, allocate)
+                return
             sweep.clear(clear, places, copies)
             sweep.enqueue(enqueued, tasks, self._values(sweep, scratch, places, tasks), allocate)
         self._combine(sweep, enqueued, scratch, places, copies, tasks)
+
+    def _results(self, sweep: Sweep) -> dict[str, object]:
+        """Return the further arguments of a sweep that combines its copies itself."""
+        values: dict[str, object] = {}
+        for output, index in zip(sweep.spec.outputs, sweep.plan.output_indices, strict=True):
+            result, suffix = self.results[index], output.suffix
+            values[f"clhist_has_dest{suffix}"] = result.dest is not None
+            for name, (given,) in (("dest", result.dest or result.out), ("out", result.out)):
+                values[f"clhist_{name}{suffix}__base"] = given.buffer
+                values[f"clhist_{name}{suffix}__offset"] = given.offset
+        return values if self.found is None else values | self._largest(self.found)
+
+    def _largest(self, found: Found) -> dict[str, object]:
+        """Return the arguments that report the largest bin with a value."""
+        word = found.word
+        return {
+            "clhist_known": found.asked.known, "clhist_found_base": word.buffer, "clhist_found_offset": word.offset,
+        }  # fmt: skip
 
     def _combine(
         self, sweep: Sweep, enqueued: Enqueued, scratch: Any, places: Mapping[str, int], copies: int, tasks: Tasks
@@ -130,9 +152,8 @@ class Launch:
             values |= sweep.combine_numbers(places)
             used = ""
             if self.found is not None:
-                used, word = self.found.asked.used, self.found.word
-                values["clhist_known"] = self.found.asked.known
-                values["clhist_found_base"], values["clhist_found_offset"] = word.buffer, word.offset
+                used = self.found.asked.used
+                values |= self._largest(self.found)
             result = self.results[index]
             combine = sweep.combine(k, result, self.profile, device, tasks.kind, used)
             combine.enqueue(enqueued, result, plan.bins[k] * plan.num_histograms, values)

@@ -144,7 +144,8 @@ class Sweep:
         """Enqueue the stage "sweep"; `values` are the arguments by the names of the kernels' parameters."""
         groups = self.plan.work_groups if tasks.groups is None else tasks.groups
         size = self.plan.work_group_size
-        enqueued.add("sweep", self.kernel, (groups * size, self.plan.passes), (size, 1), values)
+        stage = "combine" if self.spec.combines else "sweep"  # the last one, after which results are written
+        enqueued.add(stage, self.kernel, (groups * size, self.plan.passes), (size, 1), values)
 
     @cached_property
     def purpose(self) -> str:

@@ -87,6 +87,8 @@ class Problem:
         Bytes that the map reads for one element.
     refused : tuple of (str, str)
         Updates, each with its memory, that the device's compiler rejected.
+    one_launch : bool
+        Whether sweep and combine may be one launch where elements are few: not of partial results.
     """
 
     histograms: tuple[Histogram, ...]
@@ -98,6 +100,7 @@ class Problem:
     memory_budget: int | None = None
     read_bytes: int = BIN_NUMBER_BYTES
     refused: tuple[tuple[str, str], ...] = ()
+    one_launch: bool = True
 
     @classmethod
     def of(cls, operator: Operator, bins: int, size: int, **more: object) -> Problem:

@@ -102,7 +102,7 @@ class Times(NamedTuple):
         if not cells or not short:
             return None
         filled = plan.filled_cells * self.bin_bytes / _CELL_BYTES
-        return filled / cells * 1e-9 + plan.kernels * short * 1e-6
+        return filled / cells * 1e-9 + (1 if plan.is_one_launch else plan.kernels) * short * 1e-6
 
     def _rate(self, what: str) -> float:
         return self.rates.get(rate_name(self.kind, what), 0)
