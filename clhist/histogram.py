@@ -17,6 +17,7 @@ from clhist.binning.bits import of_bits
 from clhist.binning.counts import are_real, can_sum, check_device_dtypes, counted, densities, flat, into
 from clhist.binning.extent import extent
 from clhist.binning.host import (
+    even_edges,
     histogram_on_host,
     histogramdd_on_host,
     numpy_edges,
@@ -381,5 +382,7 @@ def _bin_edges(
             return histogram(a, number, ends, where=where, queue=queue)[0].get(queue)
 
         bins = number_of_bins(bins, a, where, ends, range, counts, queue)
+    if range is not None:
+        return even_edges(bins, range, a.dtype), range_ends(None, range)
     stub = np.array([] if found is None else found, a.dtype)
-    return numpy_edges(stub, bins, range), range_ends(found, range)
+    return numpy_edges(stub, bins), range_ends(found, None)

@@ -191,6 +191,12 @@ def _as(array: Any, dtype: np.dtype | None) -> Any:
     return array if dtype is None or array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
 
 
+def _shaped(cells: Any, shape: tuple[int, ...]) -> Any:
+    """Return the first cells in this shape; PyOpenCL takes long to reshape arrays, so one dimension stays as it is."""
+    cells = beginning(cells, prod(shape))
+    return cells if len(shape) == 1 else cells.reshape(shape)
+
+
 @lru_cache(maxsize=64)
 def uploaded(queue: cl.CommandQueue, axis: Axis | FlowAxis) -> tuple[Any, ...]:
     return tuple(cl_array.to_device(queue, array) for array in axis.arrays)
@@ -263,5 +269,5 @@ def sweep(
     if not has_spare:
         return found
     if outputs[0][0]:
-        return {name: beginning(each, prod(shape)).reshape(shape) for name, each in found.items()}
-    return beginning(found, prod(shape)).reshape(shape)
+        return {name: _shaped(each, shape) for name, each in found.items()}
+    return _shaped(found, shape)
