@@ -1,4 +1,6 @@
 ## Before and after the sweep: one kernel sets shared copies to the neutral element, the other combines all copies.
+## In the program of a sweep the types and functions of the operator are the sweep's, and what combines copies is a
+## function that the sweep may call itself.
 <%namespace name="types" file="types.mako"/>
 <%
     operator = spec.operator
@@ -83,6 +85,7 @@ accumulator_t clhist_cell_of(${", ".join(f"__global const cell{n}_t *cells{n}" f
     return held;
 }
 
+% if has_kernels:
 __kernel void clhist_clear(${", ".join(parameter.declaration for parameter in clear_parameters)})
 {
 % for n, part in enumerate(operator.parts):
@@ -94,11 +97,16 @@ __kernel void clhist_clear(${", ".join(parameter.declaration for parameter in cl
         locks${n}[k] = 0;
 % endfor
 }
+% endif
 
 % if spec.rows > 1:
 ## Work-groups have ${spec.rows} rows; each row combines every ${spec.rows}th copy of a bin, then the rows are combined in a tree.
 % endif
+% if is_appended:
+void clhist_combine_bins(const ulong begin, const ulong end, const ulong step, ${", ".join(parameter.declaration for parameter in combine_parameters)})
+% else:
 __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parameter in combine_parameters)})
+% endif
 {
 % if spec.whole:
     __global const accumulator_t *whole = (__global const accumulator_t *)(clhist_scratch + clhist_place0);
@@ -117,12 +125,16 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
 % endif
 % if spec.counter_bits:
 ${local.get_namespace("packed.mako").combine(given, store, place, held, stride)}
-% elif spec.order == "blocked":
+% elif is_appended or spec.order == "blocked":
 % if spec.used:
     uint largest = 0${", sum = 0" if spec.sums_counts else ""};
 % endif
+% if is_appended:
+    for (ulong k = begin; k < end; k += step) {
+% else:
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
+% endif
         ${place}
         accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
 ${without_copies()}
@@ -177,6 +189,15 @@ ${without_copies()}
     }
 % endif
 }
+% if is_appended and has_kernels:
+
+__kernel void clhist_combine_copies(${", ".join(parameter.declaration for parameter in combine_parameters)})
+{
+    const ulong begin = clhist_num_bins * get_global_id(0) / get_global_size(0);
+    const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
+    clhist_combine_bins(begin, end, 1, ${", ".join(parameter.name for parameter in combine_parameters)});
+}
+% endif
 
 ## Without elements there are no copies; dest is combined all the same, as each of its bins is that gets no value.
 <%def name="without_copies()">\

@@ -49,9 +49,6 @@ ${update.attempt(part, state.space, spec.fence)}
 % endif
 % endfor
 </%types:functions>
-% if spec.combines:
-${local.get_namespace("together.mako").function(output, [part for part in parts if part.output is output])}
-% endif
 % endfor
 
 % if spec.counter_bits:
@@ -98,6 +95,9 @@ ${local.get_namespace("buckets.mako").append(s, bins_are_computed)}
 }
 % endif
 % endfor
+
+## Before the caller's code, whose macros then do not apply to it.
+${second_stage}
 
 ${types.caller_code(spec, declare, known)}
 
@@ -202,7 +202,13 @@ ${local.get_namespace("hot_bin.mako").finish()}
 ${copies.flush()}
 % endif
 % if spec.combines:
-${local.get_namespace("together.mako").combine()}
+## The one work-group has made all copies: a barrier makes them known to all who combine them.
+    if (clhist_combines) {
+% if spec.work_group_size > 1:
+        barrier(CLK_GLOBAL_MEM_FENCE);
+% endif
+        clhist_combine_bins(get_local_id(0), clhist_num_bins, ${spec.work_group_size}, ${combining});
+    }
 % endif
 % if state.is_partitioned:
     clhist_before = clhist_after;

@@ -14,6 +14,7 @@ from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 from clhist.planning.bucketed import BucketedPlan
+from clhist.planning.local import LocalPlan
 from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import (
     FEW_PARTITIONS,
@@ -56,6 +57,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
     """
     every = enumerate(zip(source.operators, source.suffixes, strict=True))
     ignored = [Output(operator, (), suffix) for n, (operator, suffix) in every if n not in plan.output_indices]
+    combine = _second_stage(plan, source, profile, used)
     return SweepSpec(
         outputs=plan.outputs,
         arguments=source.arguments,
@@ -74,7 +76,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         ignored=tuple(ignored),
         counter_bits=plan.counter_bits if isinstance(plan, PackedPlan) else 0,
         single_pair=source.has_single_pair,
-        combine=_appended(plan, source, profile, used),
+        combine=combine,
+        combines=combine is not None and type(plan) in (LocalPlan, PrivatePlan) and not plan.is_batch,
         in_turn=isinstance(plan, PrivatePlan) and plan.may_take_turns,
         covered=_is_covered(plan, source, profile),
         is_dealt=plan.is_dealt,
@@ -82,8 +85,6 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         value=source.values[plan.output_indices[0]] if isinstance(plan, BucketedPlan) else None,
         apart=isinstance(plan, PrivatePlan) and bool(plan.strides),
         indices=_compared_ahead(plan, source, profile),
-        combines=plan.is_one_launch,
-        used=used if plan.is_one_launch else "",
     )
 
 
@@ -135,15 +136,15 @@ def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:
     return is_private and (source.covered or is_narrow)
 
 
-def _appended(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:
-    """Return the second stage that a CPU's sweep is compiled with: compilers take long for even the least program.
+def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:
+    """Return the second stage that a sweep is compiled with, or None.
 
-    None where the caller's macros or options would apply to it, or where it has the types of several operators.
+    On CPUs that is one program less, each of which takes compilers long, and the same for few and many elements; on
+    GPUs, where it would take registers from every sweep, only if there is no other launch.
     """
-    is_plain = isinstance(plan, PrivatePlan) and source.suffixes == ("",) and not source.preamble and not source.options
-    if order_of(profile) != "blocked" or not is_plain or plan.is_one_launch:
-        return None
-    return CombineSpec(plan.outputs[0].operator, "blocked", used=used)
+    order = order_of(profile)
+    is_wanted = isinstance(plan, PrivatePlan) if order == "blocked" else plan.is_one_launch
+    return CombineSpec(plan.outputs[0].operator, order, used=used) if is_wanted and source.is_plain else None
 
 
 def partition_specs(

@@ -19,6 +19,7 @@ from clhist.codegen.parameters import (
     accumulator_words,
     clear_parameters,
     combine_parameters,
+    combining_arguments,
     index_parameters,
     pairs_parameters,
     sample_parameters,
@@ -34,7 +35,7 @@ from clhist.operators.operator import Operator
 
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
-    sweep = _render(
+    return _render(
         "sweep.mako",
         spec=spec,
         streamed=spec.streamed,
@@ -46,8 +47,9 @@ def render_sweep(spec: SweepSpec) -> str:
         bins_are_computed=_may_compute_bins(spec),
         declare=declare,
         c_name=c_name,
+        second_stage="" if spec.combine is None else _render_combine(spec.combine, is_appended=True),
+        combining=", ".join(combining_arguments(spec)),
     )
-    return sweep if spec.combine is None else f"{sweep}\n{_render_combine(spec.combine, is_appended=True)}"
 
 
 def _may_compute_bins(spec: SweepSpec) -> bool:
@@ -83,11 +85,12 @@ def render_combine(spec: CombineSpec) -> str:
 
 
 def _render_combine(spec: CombineSpec, *, is_appended: bool) -> str:
-    """Return the same; appended to a sweep, it uses the sweep's types and functions of the operator."""
+    """Return the same, or what of it is in the program of a sweep: kernels only where the sweep is a CPU's."""
     return _render(
         "combine.mako",
         spec=spec,
         is_appended=is_appended,
+        has_kernels=spec.order == "blocked" or not is_appended,
         clear_parameters=clear_parameters(spec),
         combine_parameters=combine_parameters(spec),
         declare=declare,

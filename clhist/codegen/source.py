@@ -161,6 +161,12 @@ class Source:
         return next((a for a in self.elementwise if re.search(rf"{emit}\s*{a.name}\[i\],", self.map)), None)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether a sweep and its second stage may be one program: of several operators or with the caller's compiler
+        options, which are for the map alone, they are not."""
+        return self.suffixes == ("",) and not self.options
+
+    @property
     def index_values(self) -> int | None:
         """How many bins an element may name, where its bin is one of an array of uint8 or uint16; None otherwise."""
         dtype = None if self.indices is None else self.indices.dtype

@@ -75,6 +75,8 @@ class SweepSpec:
         Whether there is one output, and an element emits at most one pair to it.
     combine : CombineSpec, optional
         Of the second stage, if it is in the same program.
+    combines : bool
+        Whether the sweep may combine its copies itself: it does where it is the only launch.
     is_dealt : bool
         Whether bins are dealt out among the passes one by one, rather than in ranges of neighbours.
     in_turn : bool
@@ -91,10 +93,6 @@ class SweepSpec:
     indices : Argument, optional
         The array whose elements are the bins, where those of a block of elements are compared with the histogram's
         before its updates.
-    combines : bool
-        Whether the one work-group combines its copies itself and writes the results: elements are few.
-    used : str
-        Of a sweep that combines: as in `CombineSpec`.
     """
 
     outputs: tuple[Output, ...]
@@ -116,6 +114,7 @@ class SweepSpec:
     after_flag: bool = False
     single_pair: bool = False
     combine: CombineSpec | None = None
+    combines: bool = False
     in_turn: bool = False
     covered: bool = False
     is_dealt: bool = False
@@ -123,18 +122,11 @@ class SweepSpec:
     value: str | None = None
     apart: bool = False
     indices: Argument | None = None
-    combines: bool = False
-    used: str = ""
 
     @property
     def update(self) -> str:
         """The slowest of all updates."""
         return slowest(update for output in self.outputs for update in output.updates)
-
-    @property
-    def sums_counts(self) -> bool:
-        """As of `CombineSpec`."""
-        return self.combines and sums_counts(self.used, self.order, self.outputs[0].operator)
 
     @property
     def team_size(self) -> int:
@@ -401,9 +393,4 @@ class CombineSpec:
     @property
     def sums_counts(self) -> bool:
         """Whether the sum of all counts is reported, too: it is N unless some element was outside."""
-        return sums_counts(self.used, self.order, self.operator)
-
-
-def sums_counts(used: str, order: str, operator: Operator) -> bool:
-    """Whether a second stage reports the sum of all counts besides the largest bin with a value."""
-    return bool(used) and order == "blocked" and operator.name == "count"
+        return bool(self.used) and self.order == "blocked" and self.operator.name == "count"

@@ -19,6 +19,14 @@ from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_orde
 from clhist.operators.operator import Operator
 
 
+# Of a sweep that could combine its copies itself, and does not.
+_NOT_COMBINING: dict[str, object] = {
+    "clhist_combines": False, "clhist_has_dest": False, "clhist_known": 0,
+    **{f"clhist_{name}_base": None for name in ("dest", "out", "found")},
+    **{f"clhist_{name}_offset": 0 for name in ("dest", "out", "found")},
+}  # fmt: skip
+
+
 class Found(NamedTuple):
     """Where the largest bin with a value goes, and which bins are looked at."""
 
@@ -111,31 +119,10 @@ class Launch:
             def clear(places: Mapping[str, int], copies: int, cells: int | None = None) -> None:
                 self._clear(sweep, enqueued, scratch, places, copies, tasks.kind, cells)
 
-            if plan.is_one_launch:
-                values = self._values(sweep, scratch, places, tasks) | self._results(sweep)
-                sweep.enqueue(enqueued, tasks, values, allocate)
-                return
             sweep.clear(clear, places, copies)
             sweep.enqueue(enqueued, tasks, self._values(sweep, scratch, places, tasks), allocate)
-        self._combine(sweep, enqueued, scratch, places, copies, tasks)
-
-    def _results(self, sweep: Sweep) -> dict[str, object]:
-        """Return the further arguments of a sweep that combines its copies itself."""
-        values: dict[str, object] = {}
-        for output, index in zip(sweep.spec.outputs, sweep.plan.output_indices, strict=True):
-            result, suffix = self.results[index], output.suffix
-            values[f"clhist_has_dest{suffix}"] = result.dest is not None
-            for name, (given,) in (("dest", result.dest or result.out), ("out", result.out)):
-                values[f"clhist_{name}{suffix}__base"] = given.buffer
-                values[f"clhist_{name}{suffix}__offset"] = given.offset
-        return values if self.found is None else values | self._largest(self.found)
-
-    def _largest(self, found: Found) -> dict[str, object]:
-        """Return the arguments that report the largest bin with a value."""
-        word = found.word
-        return {
-            "clhist_known": found.asked.known, "clhist_found_base": word.buffer, "clhist_found_offset": word.offset,
-        }  # fmt: skip
+        if not plan.is_one_launch:
+            self._combine(sweep, enqueued, scratch, places, copies, tasks)
 
     def _combine(
         self, sweep: Sweep, enqueued: Enqueued, scratch: Any, places: Mapping[str, int], copies: int, tasks: Tasks
@@ -150,10 +137,8 @@ class Launch:
             values["clhist_first"] = tasks.first
             values["clhist_passes"] = plan.passes
             values |= sweep.combine_numbers(places)
-            used = ""
-            if self.found is not None:
-                used = self.found.asked.used
-                values |= self._largest(self.found)
+            values |= self._largest()
+            used = "" if self.found is None else self.found.asked.used
             result = self.results[index]
             combine = sweep.combine(k, result, self.profile, device, tasks.kind, used)
             combine.enqueue(enqueued, result, plan.bins[k] * plan.num_histograms, values)
@@ -184,9 +169,22 @@ class Launch:
             enqueued.add("clear", kernel, (groups * group,), (group,), values)
             n += parts
 
+    def _combining(self, sweep: Sweep) -> dict[str, object]:
+        """Return the further arguments of a sweep that combines its copies itself."""
+        (index,) = sweep.plan.output_indices
+        return {"clhist_combines": True, **self.results[index].arguments("clhist_"), **self._largest()}
+
+    def _largest(self) -> dict[str, object]:
+        """Return the arguments for the largest bin with a value, if it is asked for."""
+        if self.found is None:
+            return {}
+        word, known = self.found.word, self.found.asked.known
+        return {"clhist_known": known, "clhist_found_base": word.buffer, "clhist_found_offset": word.offset}
+
     def _values(self, sweep: Sweep, scratch: Any, places: Mapping[str, int], tasks: Tasks) -> dict[str, object]:
         """Return the arguments of the sweep by the names of its kernels' parameters."""
         return {
+            **(self._combining(sweep) if sweep.plan.is_one_launch else _NOT_COMBINING),
             **self.arguments,
             **places,
             **sweep.kernel_numbers(),

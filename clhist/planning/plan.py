@@ -112,7 +112,7 @@ class Plan:
     seconds : float or None
         How long it is predicted to take on the device (`clhist.planning.times`); None without measured rates.
     is_one_launch : bool
-        Whether the one work-group combines its copies itself, in the launch of the sweep.
+        Whether its one work-group combines the copies itself, in the launch of the sweep.
     refused : tuple of str
         Updates that were to be taken, and that the device's compiler refused: "native in global".
     """
@@ -173,6 +173,11 @@ class Plan:
             for step in self.steps
         )
         return f"<p>{escape(str(self))}</p><table><tr>{head}</tr>{''.join(rows)}</table>"
+
+    @property
+    def launches(self) -> int:
+        """How many kernels run, one after the other."""
+        return 1 if self.is_one_launch else self.kernels
 
     def groups(self) -> str:
         """Return how many work-groups there are, in words."""
