@@ -96,8 +96,10 @@ ${local.get_namespace("buckets.mako").append(s, bins_are_computed)}
 % endif
 % endfor
 
+% if spec.combines:
 ## Before the caller's code, whose macros then do not apply to it.
 ${second_stage}
+% endif
 
 ${types.caller_code(spec, declare, known)}
 
@@ -202,13 +204,11 @@ ${local.get_namespace("hot_bin.mako").finish()}
 ${copies.flush()}
 % endif
 % if spec.combines:
-## The one work-group has made all copies: a barrier makes them known to all who combine them.
-    if (clhist_combines) {
+## All copies are of this one work-group, so that a barrier is enough.
 % if spec.work_group_size > 1:
-        barrier(CLK_GLOBAL_MEM_FENCE);
+    barrier(CLK_GLOBAL_MEM_FENCE);
 % endif
-        clhist_combine_bins(get_local_id(0), clhist_num_bins, ${spec.work_group_size}, ${combining});
-    }
+    clhist_combine_bins(get_local_id(0), clhist_num_bins, ${spec.work_group_size}, ${combining});
 % endif
 % if state.is_partitioned:
     clhist_before = clhist_after;

@@ -14,7 +14,6 @@ from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 from clhist.planning.bucketed import BucketedPlan
-from clhist.planning.local import LocalPlan
 from clhist.planning.packed import PackedPlan
 from clhist.planning.partition import (
     FEW_PARTITIONS,
@@ -57,7 +56,6 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
     """
     every = enumerate(zip(source.operators, source.suffixes, strict=True))
     ignored = [Output(operator, (), suffix) for n, (operator, suffix) in every if n not in plan.output_indices]
-    combine = _second_stage(plan, source, profile, used)
     return SweepSpec(
         outputs=plan.outputs,
         arguments=source.arguments,
@@ -76,8 +74,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         ignored=tuple(ignored),
         counter_bits=plan.counter_bits if isinstance(plan, PackedPlan) else 0,
         single_pair=source.has_single_pair,
-        combine=combine,
-        combines=combine is not None and type(plan) in (LocalPlan, PrivatePlan) and not plan.is_batch,
+        combine=_second_stage(plan, source, profile, used),
+        combines=plan.is_one_launch,
         in_turn=isinstance(plan, PrivatePlan) and plan.may_take_turns,
         covered=_is_covered(plan, source, profile),
         is_dealt=plan.is_dealt,
@@ -137,14 +135,15 @@ def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:
 
 
 def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:
-    """Return the second stage that a sweep is compiled with, or None.
+    """Return the second stage that a sweep is compiled with: of one launch, and of CPUs.
 
-    On CPUs that is one program less, each of which takes compilers long, and the same for few and many elements; on
-    GPUs, where it would take registers from every sweep, only if there is no other launch.
+    Compilers take long for even the least program. None where the caller's macros or options would apply to it, or where
+    it has the types of several operators.
     """
     order = order_of(profile)
-    is_wanted = isinstance(plan, PrivatePlan) if order == "blocked" else plan.is_one_launch
-    return CombineSpec(plan.outputs[0].operator, order, used=used) if is_wanted and source.is_plain else None
+    is_plain = isinstance(plan, PrivatePlan) and source.suffixes == ("",) and not source.preamble and not source.options
+    is_within = plan.is_one_launch or (order == "blocked" and is_plain)
+    return CombineSpec(plan.outputs[0].operator, order, used=used) if is_within else None
 
 
 def partition_specs(

@@ -59,7 +59,6 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     if spec.after_flag:
         found.append(Parameter("const ulong", "clhist_flag_place", _ULONG))
     if spec.combines and spec.combine is not None:
-        found.append(Parameter("const int", "clhist_combines", _INT))
         found += result_parameters(spec.combine, "clhist_")
     return tuple(found)
 

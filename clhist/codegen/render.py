@@ -35,7 +35,8 @@ from clhist.operators.operator import Operator
 
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
-    return _render(
+    second_stage = "" if spec.combine is None else _render_combine(spec.combine, is_within=True, is_function=spec.combines)
+    sweep = _render(
         "sweep.mako",
         spec=spec,
         streamed=spec.streamed,
@@ -47,9 +48,10 @@ def render_sweep(spec: SweepSpec) -> str:
         bins_are_computed=_may_compute_bins(spec),
         declare=declare,
         c_name=c_name,
-        second_stage="" if spec.combine is None else _render_combine(spec.combine, is_appended=True),
+        second_stage=second_stage,
         combining=", ".join(combining_arguments(spec)),
     )
+    return sweep if spec.combine is None or spec.combines else f"{sweep}\n{second_stage}"
 
 
 def _may_compute_bins(spec: SweepSpec) -> bool:
@@ -81,16 +83,16 @@ def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
 
 def render_combine(spec: CombineSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
-    return _render_combine(spec, is_appended=False)
+    return _render_combine(spec)
 
 
-def _render_combine(spec: CombineSpec, *, is_appended: bool) -> str:
-    """Return the same, or what of it is in the program of a sweep: kernels only where the sweep is a CPU's."""
+def _render_combine(spec: CombineSpec, *, is_within: bool = False, is_function: bool = False) -> str:
+    """Return the same, or what a program that has the sweep's types has of it: kernels, or a function for the sweep."""
     return _render(
         "combine.mako",
         spec=spec,
-        is_appended=is_appended,
-        has_kernels=spec.order == "blocked" or not is_appended,
+        is_within=is_within,
+        is_function=is_function,
         clear_parameters=clear_parameters(spec),
         combine_parameters=combine_parameters(spec),
         declare=declare,

@@ -161,9 +161,10 @@ class Source:
         return next((a for a in self.elementwise if re.search(rf"{emit}\s*{a.name}\[i\],", self.map)), None)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether a sweep and its second stage may be one program: of several operators or with the caller's compiler
-        options, which are for the map alone, they are not."""
+    def may_combine(self) -> bool:
+        """Whether a sweep may combine its copies itself: of one operator, and without compiler options, which are the
+        caller's for the map.
+        """
         return self.suffixes == ("",) and not self.options
 
     @property

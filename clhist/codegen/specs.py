@@ -76,7 +76,7 @@ class SweepSpec:
     combine : CombineSpec, optional
         Of the second stage, if it is in the same program.
     combines : bool
-        Whether the sweep may combine its copies itself: it does where it is the only launch.
+        Whether the sweep, the only launch, combines its copies itself.
     is_dealt : bool
         Whether bins are dealt out among the passes one by one, rather than in ranges of neighbours.
     in_turn : bool

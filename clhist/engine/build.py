@@ -221,7 +221,7 @@ class Builder:
         bins = tuple(prod(shape) for shape in shapes)
         room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
         histograms, read_bytes = self._source.histograms(bins), self._source.read_bytes
-        one_launch = one_launch and self._source.is_plain
+        one_launch = one_launch and self._source.may_combine
         return Problem(
             histograms, size, num_histograms, even, float(race_factor), choices, room, read_bytes, one_launch=one_launch
         )

@@ -19,14 +19,6 @@ from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_orde
 from clhist.operators.operator import Operator
 
 
-# Of a sweep that could combine its copies itself, and does not.
-_NOT_COMBINING: dict[str, object] = {
-    "clhist_combines": False, "clhist_has_dest": False, "clhist_known": 0,
-    **{f"clhist_{name}_base": None for name in ("dest", "out", "found")},
-    **{f"clhist_{name}_offset": 0 for name in ("dest", "out", "found")},
-}  # fmt: skip
-
-
 class Found(NamedTuple):
     """Where the largest bin with a value goes, and which bins are looked at."""
 
@@ -172,7 +164,7 @@ class Launch:
     def _combining(self, sweep: Sweep) -> dict[str, object]:
         """Return the further arguments of a sweep that combines its copies itself."""
         (index,) = sweep.plan.output_indices
-        return {"clhist_combines": True, **self.results[index].arguments("clhist_"), **self._largest()}
+        return {**self.results[index].arguments("clhist_"), **self._largest()}
 
     def _largest(self) -> dict[str, object]:
         """Return the arguments for the largest bin with a value, if it is asked for."""
@@ -184,7 +176,7 @@ class Launch:
     def _values(self, sweep: Sweep, scratch: Any, places: Mapping[str, int], tasks: Tasks) -> dict[str, object]:
         """Return the arguments of the sweep by the names of its kernels' parameters."""
         return {
-            **(self._combining(sweep) if sweep.plan.is_one_launch else _NOT_COMBINING),
+            **(self._combining(sweep) if sweep.plan.is_one_launch else {}),
             **self.arguments,
             **places,
             **sweep.kernel_numbers(),
