@@ -35,7 +35,9 @@ from clhist.operators.operator import Operator
 
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
-    second_stage = "" if spec.combine is None else _render_combine(spec.combine, is_within=True, is_function=spec.combines)
+    second_stage = (
+        "" if spec.combine is None else _render_combine(spec.combine, is_within=True, is_function=spec.combines)
+    )
     sweep = _render(
         "sweep.mako",
         spec=spec,
