@@ -10,7 +10,7 @@ from dataclasses import replace
 from clhist.planning.local import LocalPlan
 from clhist.planning.plan import Plan, Step
 from clhist.planning.private import PrivatePlan
-from clhist.planning.private_rates import PrivateRates
+from clhist.planning.private_rates import WORK_ITEMS, PrivateRates
 from clhist.planning.times import CELLS, LAUNCH, Times
 from clhist.planning.workload import Workload
 
@@ -31,9 +31,8 @@ def with_fewest_launches(plan: Plan, load: Workload, times: Times) -> Plan:
     if parts is None or not launch:
         is_free = plan.work_groups == 1 and load.num_bins <= plan.work_group_size
         return alone if alone is not None and is_free else plan
-    elements, cells = parts
-    share = load.profile.hardware_threads / plan.work_group_size  # of the device, of which rates are
-    more = share * (elements + cells) - (elements + plan.work_groups * cells)
+    elements, cells = parts  # of which the others would take their shares, and nearly all of combining
+    more = elements * (1 - 1 / plan.work_groups) + cells
     if alone is None or more > launch:
         return plan
     steps = (
@@ -53,15 +52,22 @@ def _alone(plan: Plan, load: Workload) -> Plan | None:
 
 
 def _seconds(plan: Plan, load: Workload, times: Times) -> tuple[float, float] | None:
-    """Return how long the whole device takes for all elements, and for the cells of one work-group; None if unknown."""
+    """Return how long one work-group takes for all elements, and for the cells of its copies; None without rates.
+
+    Rates are of as many work-items as the device has, or that on which they were measured.
+    """
+    items = load.profile.hardware_threads
     if isinstance(plan, PrivatePlan):
         rates = PrivateRates.of(load.profile.rates, not load.value_bytes, load.bin_bytes[0])
         if rates is None or plan.memory != "global":
             return None
         pairs, bins = load.size * load.pairs_per_element, load.num_bins
+        share = 1e-9 * load.profile.rates.get(WORK_ITEMS, items) / plan.work_group_size
         cells = rates.nanoseconds(0, bins, plan.work_group_size, plan.turns)
-        return rates.nanoseconds(pairs, bins, 0, plan.turns) * 1e-9, cells * 1e-9
+        return share * rates.nanoseconds(pairs, bins, 0, plan.turns), share * cells
     overhead, whole = times.overhead(plan), times.seconds(plan)
     if overhead is None or whole is None:
         return None
-    return whole - overhead, load.copy_bytes(plan.update) / _WORD_BYTES / load.profile.rates[CELLS] * 1e-9
+    share = items / plan.work_group_size
+    cells = load.copy_bytes(plan.update) / _WORD_BYTES / load.profile.rates[CELLS] * 1e-9
+    return share * (whole - overhead), share * cells
