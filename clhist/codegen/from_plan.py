@@ -137,8 +137,8 @@ def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:
 def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:
     """Return the second stage that a sweep is compiled with: of one launch, and of CPUs.
 
-    Compilers take long for even the least program. None where the caller's macros or options would apply to it, or where
-    it has the types of several operators.
+    Compilers take long for even the least program. None where the caller's macros or options would apply to its
+    kernels, or where it has the types of several operators.
     """
     order = order_of(profile)
     is_plain = isinstance(plan, PrivatePlan) and source.suffixes == ("",) and not source.preamble and not source.options

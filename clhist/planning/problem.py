@@ -88,7 +88,8 @@ class Problem:
     refused : tuple of (str, str)
         Updates, each with its memory, that the device's compiler rejected.
     one_launch : bool
-        Whether sweep and combine may be one launch where elements are few: not of partial results.
+        Whether sweep and combine may be one launch where elements are few: not of partial results, one array for each
+        field of a struct, several operators, or the caller's compiler options, whose second stages are other programs.
     """
 
     histograms: tuple[Histogram, ...]
