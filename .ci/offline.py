@@ -144,6 +144,11 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
                 target, profile, operators.multiply(np.int64), X, "EMIT(x[i], 3)", 500, memory=memory, update="cas"
             )
         yield from sweep(target, profile, LARGER, X, "EMIT(x[i], ((value_t){x[i], i}))", 500, memory=memory)
+    for operator, value in ((counts, "1"), (LARGER, "((value_t){x[i], i})")):
+        source = Source.of(X, f"EMIT(x[i], {value})", [operator])
+        alone = replace(planned(source, profile, 500, Choices(memory="local")), work_groups=1, is_one_launch=True)
+        spec = sweep_spec(alone, source, profile, aligned=True)
+        yield Program(f"one launch, {operator.name}", render_sweep(spec), spec.options)
     for bits in WIDTHS:  # and what is behind them: passes, or partitions of many bins
         for bins in (profile.local_memory * 3 // 8, profile.local_memory * 4):
             choices = Choices(counter_bits=bits)

@@ -33,6 +33,7 @@ from clhist.engine.packed import PackedSweep
 from clhist.opencl import memory as scratch
 from clhist.opencl.device import profile_context
 from clhist.opencl.program import build
+from clhist.selftest.cases import pair_kernel
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, Check
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import folded
@@ -179,6 +180,16 @@ def every_check() -> dict[str, Check]:
     return found
 
 
+def one_launch(kind: str) -> None:
+    """Let one work-group combine what it has swept: few elements of few bins, by locks where copies are shared."""
+    bins, values = np.arange(11, dtype=np.int32) % 7, np.arange(11, dtype=np.int32)
+    kernel = pair_kernel(operators.maximum(np.int32), profile_of(kind))
+    forced: dict[str, Any] = {"memory": "local", "update": "lock"} if kind == "gpu" else {}
+    assert kernel.plan(11, 9, **forced).is_one_launch
+    found = kernel(bins, values, num_bins=9, dest=np.full(9, 5, np.int32), **forced)
+    np.testing.assert_array_equal(found, folded(np.maximum, bins, values, np.full(9, 5, np.int32)))
+
+
 def labels_of_checks() -> list[str]:
     """Return what the checks are called."""
     return list(every_check())
@@ -203,8 +214,9 @@ def run_check(label: str) -> None:
 def others() -> dict[str, Callable[[], None]]:
     """Return what the self-test leaves out here: PyOpenCL's sort takes minutes, and measuring is no histogram."""
     sorts = {f"{kind}, pairs to sort": partial(pairs_to_sort, kind) for kind in ("gpu", "cpu")}
+    alone = {f"{kind}, one launch": partial(one_launch, kind) for kind in ("gpu", "cpu")}
     published = {name: partial(run_published, name) for name in STRATEGIES if name.startswith(PUBLISHED)}
-    return sorts | published | {f"measure.mako, {name}": partial(measuring, name) for name in KERNELS}
+    return sorts | alone | published | {f"measure.mako, {name}": partial(measuring, name) for name in KERNELS}
 
 
 # Strategies with kernels of their own, but for Shams & Kennedy's first method: that work-items write one word at once,

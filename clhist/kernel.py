@@ -337,7 +337,8 @@ class HistogramKernel(KernelCalls[K]):
         Returns
         -------
         array, dict of str to float
-            The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between them;
+            The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between them,
+            or of "combine" alone if the plan is one launch;
             where pairs are sorted, with those between the launches of the sort and of the scan.
         """
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:

@@ -158,6 +158,12 @@ def _stages(chosen: Plan) -> list[tuple[str, list[Step]]]:
     return [*stages, *([("Predicted, in µs", predicted)] if predicted else [])]
 
 
+def _work_groups(chosen: Plan) -> str:
+    if chosen.is_one_launch:
+        return f"one work-group of {chosen.work_group_size:,} work-items, one launch: it combines its copies itself"
+    return f"{chosen.work_groups:,} of {chosen.work_group_size:,} work-items"
+
+
 def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
     owner = "in each work-group" if chosen.memory == "local" else "on the device"
     if chosen.is_batch:
@@ -169,7 +175,7 @@ def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
         ("cooperation (C)", f"{chosen.cooperation:,} work-items share a copy" if chosen.cooperation > 1 else "1"),
         ("passes (S)", f"{chosen.passes:,}" + (f" {chosen.pass_order}" if chosen.passes > 1 else "")),
         ("bins per pass (H_chk)", f"{chosen.bins_per_pass:,}"),
-        ("work-groups", f"{chosen.work_groups:,} of {chosen.work_group_size:,} work-items"),
+        ("work-groups", _work_groups(chosen)),
     ]
     if isinstance(chosen, PartitionedPlan):
         rows.insert(5, ("partitions (P)", f"{chosen.partitions:,}: the pairs are grouped by ranges of bins first"))

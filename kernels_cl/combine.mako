@@ -1,4 +1,6 @@
 ## Before and after the sweep: one kernel sets shared copies to the neutral element, the other combines all copies.
+## In the program of a sweep (`is_within`), the types and functions of the operator are the sweep's; a sweep that combines
+## its copies itself has a function in the place of both kernels.
 <%namespace name="types" file="types.mako"/>
 <%
     operator = spec.operator
@@ -38,7 +40,7 @@
             return f"const value_t result = clhist_finish(total); {each}"
         return f"out[{index}] = clhist_finish(total);"
 %>
-% if not is_appended:
+% if not is_within:
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -83,6 +85,7 @@ accumulator_t clhist_cell_of(${", ".join(f"__global const cell{n}_t *cells{n}" f
     return held;
 }
 
+% if not is_function:
 __kernel void clhist_clear(${", ".join(parameter.declaration for parameter in clear_parameters)})
 {
 % for n, part in enumerate(operator.parts):
@@ -94,11 +97,16 @@ __kernel void clhist_clear(${", ".join(parameter.declaration for parameter in cl
         locks${n}[k] = 0;
 % endfor
 }
+% endif
 
 % if spec.rows > 1:
 ## Work-groups have ${spec.rows} rows; each row combines every ${spec.rows}th copy of a bin, then the rows are combined in a tree.
 % endif
+% if is_function:
+void clhist_combine_bins(const ulong begin, const ulong end, const ulong step, ${", ".join(parameter.declaration for parameter in combine_parameters)})
+% else:
 __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parameter in combine_parameters)})
+% endif
 {
 % if spec.whole:
     __global const accumulator_t *whole = (__global const accumulator_t *)(clhist_scratch + clhist_place0);
@@ -117,12 +125,16 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
 % endif
 % if spec.counter_bits:
 ${local.get_namespace("packed.mako").combine(given, store, place, held, stride)}
-% elif spec.order == "blocked":
+% elif is_function or spec.order == "blocked":
 % if spec.used:
     uint largest = 0${", sum = 0" if spec.sums_counts else ""};
 % endif
+% if is_function:
+    for (ulong k = begin; k < end; k += step) {
+% else:
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
+% endif
         ${place}
         accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
 ${without_copies()}

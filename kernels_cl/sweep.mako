@@ -99,6 +99,11 @@ ${local.get_namespace("buckets.mako").append(s, bins_are_computed)}
 % endif
 % endfor
 
+% if spec.combines:
+## Before the caller's code, whose macros then do not apply to it.
+${second_stage}
+% endif
+
 ${types.caller_code(spec, declare, known)}
 
 % if state.is_flat:
@@ -208,6 +213,13 @@ ${local.get_namespace("hot_bin.mako").finish()}
 % if state.is_local:
 
 ${copies.flush()}
+% endif
+% if spec.combines:
+## All copies are of this one work-group, so that a barrier is enough.
+% if spec.work_group_size > 1:
+    barrier(CLK_GLOBAL_MEM_FENCE);
+% endif
+    clhist_combine_bins(get_local_id(0), clhist_num_bins, ${spec.work_group_size}, ${combining});
 % endif
 % if state.is_partitioned:
     clhist_before = clhist_after;

@@ -13,7 +13,7 @@ from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
 from clhist.hardware.profile import Profile
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
-from clhist.planning.private_rates import GRID, KINDS, buckets_name, cells_name
+from clhist.planning.private_rates import GRID, KINDS, WORK_ITEMS, buckets_name, cells_name
 from clhist.planning.times import CELLS
 
 _FEW_ELEMENTS = 1024
@@ -49,7 +49,8 @@ def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
     random = np.random.default_rng(1)
     values = cl_array.to_device(bench.queue, random.integers(0, 1000, size, dtype=np.int32))
     inputs = {cells: cl_array.to_device(bench.queue, random.integers(0, cells, size, dtype=np.int32)) for cells in GRID}
-    found: dict[str, Measurement] = {}
+    items = float(profile.hardware_threads)
+    found = {WORK_ITEMS: Measurement(items, "work-items", 0.0, "of which the rates of private copies are")}
     for kind, (operator, value) in _measured(profile.features or frozenset()).items():
         kernel = HistogramKernel(
             bench.context,

@@ -74,7 +74,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         ignored=tuple(ignored),
         counter_bits=plan.counter_bits if isinstance(plan, PackedPlan) else 0,
         single_pair=source.has_single_pair,
-        combine=_appended(plan, source, profile, used),
+        combine=_second_stage(plan, source, profile, used),
+        combines=plan.is_one_launch,
         in_turn=isinstance(plan, PrivatePlan) and plan.may_take_turns,
         covered=_is_covered(plan, source, profile),
         is_dealt=plan.is_dealt,
@@ -121,15 +122,16 @@ def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:
     return is_private and (source.covered or is_narrow)
 
 
-def _appended(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:
-    """Return the second stage that a CPU's sweep is compiled with: compilers take long for even the least program.
+def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:
+    """Return the second stage that a sweep is compiled with: of one launch, and of CPUs.
 
-    None where the caller's macros or options would apply to it, or where it has the types of several operators.
+    Compilers take long for even the least program. None where the caller's macros or options would apply to its
+    kernels, or where it has the types of several operators.
     """
+    order = order_of(profile)
     is_plain = isinstance(plan, PrivatePlan) and source.suffixes == ("",) and not source.preamble and not source.options
-    if order_of(profile) != "blocked" or not is_plain:
-        return None
-    return CombineSpec(plan.outputs[0].operator, "blocked", used=used)
+    is_within = plan.is_one_launch or (order == "blocked" and is_plain)
+    return CombineSpec(plan.outputs[0].operator, order, used=used) if is_within else None
 
 
 def partition_specs(

@@ -58,7 +58,20 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("__global const clhist_index_t *", "clhist_table", None))
     if spec.after_flag:
         found.append(Parameter("const ulong", "clhist_flag_place", _ULONG))
+    if spec.combines and spec.combine is not None:
+        found += result_parameters(spec.combine, "clhist_")
     return tuple(found)
+
+
+def combining_arguments(spec: SweepSpec) -> list[str]:
+    """Return the arguments with which a sweep that combines its copies calls the second stage, in C."""
+    if not spec.combines or spec.combine is None:
+        return []
+    places = [f"clhist_place{part.n}" for part in spec.parts]
+    stride = "clhist_stride" if spec.apart else "clhist_num_bins"
+    copies = "1" if spec.memory == "local" else "clhist_copies"
+    results = [parameter.name for parameter in result_parameters(spec.combine, "clhist_")]
+    return ["clhist_scratch", *places, "clhist_num_bins", stride, copies, *results]
 
 
 def partitioned_parameters() -> list[Parameter]:
@@ -134,17 +147,22 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
     if spec.counter_bits:
         found.append(Parameter("const ulong", "clhist_packed_place", _ULONG))
         found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("rows", "lists", "most_spills")]
+    return (*found, *result_parameters(spec))
+
+
+def result_parameters(spec: CombineSpec, prefix: str = "") -> list[Parameter]:
+    """Return those of the second stage that say where results go; a `prefix` keeps them apart from the caller's."""
+    found = []
     if spec.used:
         found.append(Parameter("const ulong", "clhist_known", _ULONG))
         found.append(Parameter("__global char *", "clhist_found_base", None))
         found.append(Parameter("const ulong", "clhist_found_offset", _ULONG))
-    found.append(Parameter("const int", "has_dest", _INT))
+    found.append(Parameter("const int", f"{prefix}has_dest", _INT))
     for suffix in [f"_{name}" for name, _ in spec.fields] or [""]:
-        found.append(Parameter("__global const char *", f"dest_base{suffix}", None))
-        found.append(Parameter("const ulong", f"dest_offset{suffix}", _ULONG))
-        found.append(Parameter("__global char *", f"out_base{suffix}", None))
-        found.append(Parameter("const ulong", f"out_offset{suffix}", _ULONG))
-    return tuple(found)
+        for kind, name in (("const char", "dest"), ("char", "out")):
+            found.append(Parameter(f"__global {kind} *", f"{prefix}{name}_base{suffix}", None))
+            found.append(Parameter("const ulong", f"{prefix}{name}_offset{suffix}", _ULONG))
+    return found
 
 
 def accumulator_words(operator: Operator) -> int:

@@ -19,6 +19,7 @@ from clhist.codegen.parameters import (
     accumulator_words,
     clear_parameters,
     combine_parameters,
+    combining_arguments,
     index_parameters,
     pairs_parameters,
     sample_parameters,
@@ -34,6 +35,9 @@ from clhist.operators.operator import Operator
 
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
+    second_stage = (
+        "" if spec.combine is None else _render_combine(spec.combine, is_within=True, is_function=spec.combines)
+    )
     sweep = _render(
         "sweep.mako",
         spec=spec,
@@ -46,8 +50,10 @@ def render_sweep(spec: SweepSpec) -> str:
         bins_are_computed=_may_compute_bins(spec),
         declare=declare,
         c_name=c_name,
+        second_stage=second_stage,
+        combining=", ".join(combining_arguments(spec)),
     )
-    return sweep if spec.combine is None else f"{sweep}\n{_render_combine(spec.combine, is_appended=True)}"
+    return sweep if spec.combine is None or spec.combines else f"{sweep}\n{second_stage}"
 
 
 def _may_compute_bins(spec: SweepSpec) -> bool:
@@ -79,15 +85,16 @@ def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
 
 def render_combine(spec: CombineSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
-    return _render_combine(spec, is_appended=False)
+    return _render_combine(spec)
 
 
-def _render_combine(spec: CombineSpec, *, is_appended: bool) -> str:
-    """Return the same; appended to a sweep, it uses the sweep's types and functions of the operator."""
+def _render_combine(spec: CombineSpec, *, is_within: bool = False, is_function: bool = False) -> str:
+    """Return the same, or what a program that has the sweep's types has of it: kernels, or a function for the sweep."""
     return _render(
         "combine.mako",
         spec=spec,
-        is_appended=is_appended,
+        is_within=is_within,
+        is_function=is_function,
         clear_parameters=clear_parameters(spec),
         combine_parameters=combine_parameters(spec),
         declare=declare,

@@ -163,6 +163,13 @@ class Source:
         return next((a for a in self.elementwise if re.search(rf"{emit}\s*{a.name}\[i\],", self.map)), None)
 
     @property
+    def may_combine(self) -> bool:
+        """Whether a sweep may combine its copies itself: of one operator, and without compiler options, which are the
+        caller's for the map.
+        """
+        return self.suffixes == ("",) and not self.options
+
+    @property
     def index_values(self) -> int | None:
         """How many bins an element may name, where its bin is one of an array of uint8 or uint16; None otherwise."""
         dtype = None if self.indices is None else self.indices.dtype

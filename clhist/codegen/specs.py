@@ -75,6 +75,8 @@ class SweepSpec:
         Whether there is one output, and an element emits at most one pair to it.
     combine : CombineSpec, optional
         Of the second stage, if it is in the same program.
+    combines : bool
+        Whether the sweep, the only launch, combines its copies itself.
     is_dealt : bool
         Whether bins are dealt out among the passes one by one, rather than in ranges of neighbours.
     in_turn : bool
@@ -112,6 +114,7 @@ class SweepSpec:
     after_flag: bool = False
     single_pair: bool = False
     combine: CombineSpec | None = None
+    combines: bool = False
     in_turn: bool = False
     covered: bool = False
     is_dealt: bool = False

@@ -89,6 +89,7 @@ class Builder:
         aligned: bool,
         kind: str,
         used: str = "",
+        one_launch: bool = True,
     ) -> Built:
         """Return the plan of a call, built; by a short way if the same was asked before without choices.
 
@@ -104,14 +105,16 @@ class Builder:
             Of a batch, as `clhist.engine.batch.Batch.kind`; nothing without one.
         used : str
             As in `clhist.codegen.specs.CombineSpec`.
+        one_launch : bool
+            As in `clhist.planning.problem.Problem`.
         """
         key = None
         if choices is FREE and type(factor) is float and budget is None:
-            key = (device.int_ptr, size, shapes, histograms, factor, aligned, kind, used, *profile_names())
+            key = (device.int_ptr, size, shapes, histograms, factor, aligned, kind, used, one_launch, *profile_names())
             if (found := self._recent.get(key)) is not None:
                 return found
         even = kind != "ragged"
-        problem = self.problem(size, shapes, histograms, factor, choices, budget, device, even)
+        problem = self.problem(size, shapes, histograms, factor, choices, budget, device, even, one_launch)
         found = self._prepared(self.profile_of(device), device, problem, aligned, used)
         if key is not None:
             if len(self._recent) >= _MOST_RECENT:
@@ -201,6 +204,7 @@ class Builder:
         budget: int | None,
         device: cl.Device,
         even: bool = True,
+        one_launch: bool = True,
     ) -> Problem:
         """Return what is to be planned; raises for choices that are no numbers, or that the device cannot have."""
         for name in ("copies", "passes", "work_group_size", "locks"):
@@ -217,7 +221,10 @@ class Builder:
         bins = tuple(prod(shape) for shape in shapes)
         room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
         histograms, read_bytes = self._source.histograms(bins), self._source.read_bytes
-        return Problem(histograms, size, num_histograms, even, float(race_factor), choices, room, read_bytes)
+        one_launch = one_launch and self._source.may_combine
+        return Problem(
+            histograms, size, num_histograms, even, float(race_factor), choices, room, read_bytes, one_launch=one_launch
+        )
 
     def profile_of(self, device: cl.Device) -> Profile:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""

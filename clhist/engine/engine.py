@@ -237,6 +237,7 @@ class Engine:
                 aligned=given.is_aligned,
                 kind="" if batch is None else batch.kind,
                 used="" if call.largest is None else call.largest.used,
+                one_launch=not call.partial and not any(target.fields for target in given.targets),
             )
         except (cl.Error, BuildError) as error:  # what a lost device answers as well
             lost.settle(given.queue, error)

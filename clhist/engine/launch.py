@@ -113,7 +113,8 @@ class Launch:
 
             sweep.clear(clear, places, copies)
             sweep.enqueue(enqueued, tasks, self._values(sweep, scratch, places, tasks), allocate)
-        self._combine(sweep, enqueued, scratch, places, copies, tasks)
+        if not plan.is_one_launch:
+            self._combine(sweep, enqueued, scratch, places, copies, tasks)
 
     def _combine(
         self, sweep: Sweep, enqueued: Enqueued, scratch: Any, places: Mapping[str, int], copies: int, tasks: Tasks
@@ -128,11 +129,8 @@ class Launch:
             values["clhist_first"] = tasks.first
             values["clhist_passes"] = plan.passes
             values |= sweep.combine_numbers(places)
-            used = ""
-            if self.found is not None:
-                used, word = self.found.asked.used, self.found.word
-                values["clhist_known"] = self.found.asked.known
-                values["clhist_found_base"], values["clhist_found_offset"] = word.buffer, word.offset
+            values |= self._largest()
+            used = "" if self.found is None else self.found.asked.used
             result = self.results[index]
             combine = sweep.combine(k, result, self.profile, device, tasks.kind, used)
             combine.enqueue(enqueued, result, plan.bins[k] * plan.num_histograms, values)
@@ -163,9 +161,22 @@ class Launch:
             enqueued.add("clear", kernel, (groups * group,), (group,), values)
             n += parts
 
+    def _combining(self, sweep: Sweep) -> dict[str, object]:
+        """Return the further arguments of a sweep that combines its copies itself."""
+        (index,) = sweep.plan.output_indices
+        return {**self.results[index].arguments("clhist_"), **self._largest()}
+
+    def _largest(self) -> dict[str, object]:
+        """Return the arguments for the largest bin with a value, if it is asked for."""
+        if self.found is None:
+            return {}
+        word, known = self.found.word, self.found.asked.known
+        return {"clhist_known": known, "clhist_found_base": word.buffer, "clhist_found_offset": word.offset}
+
     def _values(self, sweep: Sweep, scratch: Any, places: Mapping[str, int], tasks: Tasks) -> dict[str, object]:
         """Return the arguments of the sweep by the names of its kernels' parameters."""
         return {
+            **(self._combining(sweep) if sweep.plan.is_one_launch else {}),
             **self.arguments,
             **places,
             **sweep.kernel_numbers(),

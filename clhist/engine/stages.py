@@ -144,7 +144,8 @@ class Sweep:
         """Enqueue the stage "sweep"; `values` are the arguments by the names of the kernels' parameters."""
         groups = self.plan.work_groups if tasks.groups is None else tasks.groups
         size = self.plan.work_group_size
-        enqueued.add("sweep", self.kernel, (groups * size, self.plan.passes), (size, 1), values)
+        stage = "combine" if self.plan.is_one_launch else "sweep"  # after "combine" results are written
+        enqueued.add(stage, self.kernel, (groups * size, self.plan.passes), (size, 1), values)
 
     @cached_property
     def purpose(self) -> str:
@@ -188,11 +189,7 @@ class Combine(NamedTuple):
         else:
             columns = self.spec.columns * (WORD_BITS // (self.spec.counter_bits or WORD_BITS))
             group, groups = self.spec.columns * self.spec.rows, -(-bins // columns)
-        given = {**values, "clhist_num_bins": bins, "has_dest": result.dest is not None}
-        suffixes = [f"_{name}" for name, _ in result.fields] or _ONE_ARRAY
-        for suffix, dest, out in zip(suffixes, result.dest or result.out, result.out, strict=True):
-            given[f"dest_base{suffix}"], given[f"dest_offset{suffix}"] = dest.buffer, dest.offset
-            given[f"out_base{suffix}"], given[f"out_offset{suffix}"] = out.buffer, out.offset
+        given = {**values, "clhist_num_bins": bins, **result.arguments()}
         enqueued.add("combine", self.kernel, (groups * group,), (group,), given)
 
 
@@ -220,6 +217,15 @@ class Result:
     fields: tuple[tuple[str, str], ...] = ()
     dest_is_partial: bool = False
     out_is_partial: bool = False
+
+    def arguments(self, prefix: str = "") -> dict[str, object]:
+        """Return what `clhist.codegen.parameters.result_parameters` with this `prefix` are given."""
+        given: dict[str, object] = {f"{prefix}has_dest": self.dest is not None}
+        suffixes = [f"_{name}" for name, _ in self.fields] or _ONE_ARRAY
+        for suffix, dest, out in zip(suffixes, self.dest or self.out, self.out, strict=True):
+            given[f"{prefix}dest_base{suffix}"], given[f"{prefix}dest_offset{suffix}"] = dest.buffer, dest.offset
+            given[f"{prefix}out_base{suffix}"], given[f"{prefix}out_offset{suffix}"] = out.buffer, out.offset
+        return given
 
 
 Events = dict[str, list[cl.Event]]

@@ -14,6 +14,7 @@ from clhist.planning.batch import BatchedPlan, FlattenedPlan, batched
 from clhist.planning.bucketed import BucketedPlan, bucketed, is_worth_buckets
 from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import LocalPlan, local_copies, needs_passes
+from clhist.planning.one_launch import with_fewest_launches
 from clhist.planning.packed import (
     WIDTHS,
     WORTH_NARROWING,
@@ -87,6 +88,7 @@ def plan_sweep(load: Workload) -> Plan:
     """
     times = times_of(load)
     chosen = _chosen(load, times)
+    chosen = with_fewest_launches(chosen, load, times[chosen.memory])
     return replace(chosen, seconds=times[chosen.memory].seconds(chosen))
 
 

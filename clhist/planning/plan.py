@@ -111,6 +111,8 @@ class Plan:
         Which of the histograms asked for these are.
     seconds : float or None
         How long it is predicted to take on the device (`clhist.planning.times`); None without measured rates.
+    is_one_launch : bool
+        Whether its one work-group combines the copies itself, in the launch of the sweep.
     refused : tuple of str
         Updates that were to be taken, and that the device's compiler refused: "native in global".
     """
@@ -146,6 +148,7 @@ class Plan:
     refused: tuple[str, ...] = ()
     pass_order: str = IN_TURN
     is_dealt: bool = False
+    is_one_launch: bool = False
 
     def __str__(self) -> str:
         named = [output.suffix.removeprefix("_") for output in self.outputs if output.suffix]
@@ -155,8 +158,8 @@ class Plan:
         return (
             f"{names}{self.num_elements:,} elements into {self.what()} on {self.profile}: {self.update} updates in "
             f"{self.memory} memory{self.how()}{refused}, copies M = {self.copies}, cooperation C = {self.cooperation}, "
-            f"passes S = {self.passes} of {self.bins_per_pass:,} bins{aside}, {self.work_groups} work-groups "
-            f"of {self.work_group_size}" + (f", predicted {self.seconds * 1e6:.0f} µs" if self.seconds else "")
+            f"passes S = {self.passes} of {self.bins_per_pass:,} bins{aside}, {self.groups()}"
+            + (f", predicted {self.seconds * 1e6:.0f} µs" if self.seconds else "")
         )
 
     def _repr_html_(self) -> str:
@@ -170,6 +173,17 @@ class Plan:
             for step in self.steps
         )
         return f"<p>{escape(str(self))}</p><table><tr>{head}</tr>{''.join(rows)}</table>"
+
+    @property
+    def launches(self) -> int:
+        """How many kernels run, one after the other."""
+        return 1 if self.is_one_launch else self.kernels
+
+    def groups(self) -> str:
+        """Return how many work-groups there are, in words."""
+        if self.is_one_launch:
+            return f"one work-group of {self.work_group_size}, one launch"
+        return f"{self.work_groups} work-groups of {self.work_group_size}"
 
     def what(self) -> str:
         """Return what is filled, in words."""

@@ -12,6 +12,7 @@ from clhist.planning.times import CELLS, COUNT
 KINDS = (COUNT, "4 bytes", "8 bytes", "16 bytes")
 # Cells that all copies of a work-item have together.
 GRID = tuple(8**k for k in range(1, 8))
+WORK_ITEMS = "work-items of private copies"  # with which they were measured
 
 
 def cells_name(kind: str, cells: int) -> str:

@@ -87,6 +87,9 @@ class Problem:
         Bytes that the map reads for one element.
     refused : tuple of (str, str)
         Updates, each with its memory, that the device's compiler rejected.
+    one_launch : bool
+        Whether sweep and combine may be one launch where elements are few: not of partial results, one array for each
+        field of a struct, several operators, or the caller's compiler options, whose second stages are other programs.
     """
 
     histograms: tuple[Histogram, ...]
@@ -98,6 +101,7 @@ class Problem:
     memory_budget: int | None = None
     read_bytes: int = BIN_NUMBER_BYTES
     refused: tuple[tuple[str, str], ...] = ()
+    one_launch: bool = True
 
     @classmethod
     def of(cls, operator: Operator, bins: int, size: int, **more: object) -> Problem:

@@ -224,6 +224,7 @@ def _workload(
         rate_kinds=_rate_kinds(outputs, updates),
         read_bytes=problem.read_bytes,
         loops=any(part_loops(part) for output in outputs for part in output.operator.parts),
+        one_launch=problem.one_launch,
     )
 
 

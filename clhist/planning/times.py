@@ -24,7 +24,7 @@ ONE_PASS, FURTHER_PASS, PASS_ASIDE, PASS_DEALT, PARTITIONED, EVERYWHERE = (
 )
 PACKED = {bits: f"{bits}-bit counters in local memory" for bits in (16, 8, 4)}
 PACKED_ASIDE = {bits: f"further pass of {bits}-bit counters" for bits in PACKED}
-CELLS, BANDWIDTH, SHORT = "filling and combining cells", "bandwidth", "shortest kernel"
+CELLS, BANDWIDTH, SHORT, LAUNCH = "filling and combining cells", "bandwidth", "shortest kernel", "launch"
 VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
 
 COUNT = "count"  # the kind of 32-bit additions of 1, whose pairs have no values
@@ -102,7 +102,7 @@ class Times(NamedTuple):
         if not cells or not short:
             return None
         filled = plan.filled_cells * self.bin_bytes / _CELL_BYTES
-        return filled / cells * 1e-9 + plan.kernels * short * 1e-6
+        return filled / cells * 1e-9 + plan.launches * short * 1e-6
 
     def _rate(self, what: str) -> float:
         return self.rates.get(rate_name(self.kind, what), 0)

@@ -69,6 +69,8 @@ class Workload:
         Bytes that the map reads for an element.
     loops : bool
         Whether a native update in local memory is a loop itself: see `clhist.planning.updates.part_loops`.
+    one_launch : bool
+        Whether sweep and combine may be one launch.
 
     Raises
     ------
@@ -97,6 +99,7 @@ class Workload:
     rate_kinds: tuple[str, str] = ("", "")
     read_bytes: int = BIN_NUMBER_BYTES
     loops: bool = False
+    one_launch: bool = True
 
     def __post_init__(self) -> None:
         if len(self.bin_bytes) != len(self.bins):

@@ -58,6 +58,7 @@ def test_json_has_the_plan_and_its_steps():
         "refused": [],
         "pass_order": "in turn",
         "is_dealt": False,
+        "is_one_launch": False,
         "memory": "global",
         "update": "cas",
         "copies": 138,

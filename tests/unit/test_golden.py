@@ -10,6 +10,7 @@ from dataclasses import replace
 import golden
 import numpy as np
 import pytest
+from eager import eager
 from sources import COUNTS, OPERATORS, WEIGHT, Call, combine_source, device, kernel_sources, strategy
 
 from clhist.grouping.median_texts import CPU, GPU
@@ -139,6 +140,22 @@ STRATEGIES = {
         "cpu, a loop": ("cpu", Call(COUNTS, "for (int k = 0; k < n; ++k) EMIT(x[i] + k, 1)", more="int n")),
     },
 }  # fmt: skip
+
+
+def test_sources_of_one_launch(update_golden):
+    few = {
+        "cpu, count": ("cpu", Call(COUNTS, bins=20, size=100)),
+        "cpu, a function": ("cpu", Call(DOUBLE, WEIGHT, "#define total 1", bins=20, size=100)),
+        "nvidia, add float32": ("nvidia", Call(SUM, WEIGHT, size=100, choices={"memory": "local"})),
+        "core, lock": ("core", Call(ARGMAX, FIRST, size=100, choices={"memory": "local", "update": "lock"})),
+    }
+    texts = {
+        f"{call}: {program}": source
+        for call, (vendor, given) in few.items()
+        for program, source in kernel_sources(given, eager(device(vendor)))
+    }
+    assert all("clhist_combine_bins(get_local_id(0)" in text for text in texts.values())
+    golden.compare("sources/one_launch.cl.txt", golden.stored_form(texts), update=update_golden)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -127,7 +127,9 @@ def test_the_least_time_is_taken():
         for size in (1000, 10**6, N):
             found = chosen(bins, size)
             times = [step.value for step in found.steps if step.symbol in PREDICTED]
-            assert found.seconds * 1e6 == pytest.approx(min(times))
+            saved = (found.kernels - found.launches) * 5
+            assert saved == (5 if (bins, size) == (100, 1000) else 0), "one work-group anyway, and few bins"
+            assert found.seconds * 1e6 == pytest.approx(min(times) - saved)
             assert len(times) == (3 if bins < 20_000_000 else 2), "more than 256 ranges that fit are not predicted"
 
 
