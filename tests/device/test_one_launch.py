@@ -100,7 +100,7 @@ def test_the_largest_bin_of_bincount(patient, queue):
             for weights in (None, np.array([0.5, 0, 2, 0, 0], np.float32)[: len(bins)]):
                 found = clhist.bincount(bins, weights, queue=queue)
                 np.testing.assert_array_equal(found, np.bincount(bins, weights))
-        with pytest.raises(ValueError, match="-1"):
+        with pytest.raises(ValueError, match="negative"):
             clhist.bincount(np.array([3, -1, 0], np.int32), queue=queue)
 
 

@@ -58,6 +58,22 @@ def test_two_dimensions(size, rng):
     np.testing.assert_array_equal(clhist.histogram2d(x, y, bins, ranges)[0], np.histogram2d(x, y, bins, ranges)[0])
 
 
+@pytest.mark.parametrize("flow", [{}, {"underflow": False}, {"overflow": False}], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_axes_with_flow_together(dtype, flow, rng):
+    bh, hist = pytest.importorskip("boost_histogram"), pytest.importorskip("clhist.hist")
+    for size in (128, 20001):
+        found = bh.Histogram(*[bh.axis.Regular(23, -60, 55, **flow) for _ in range(2)], storage=bh.storage.Weight())
+        expected, weight = found.copy(), rng.integers(1, 9, size).astype(float)
+        edges = found.axes[0].edges.astype(dtype)
+        near = np.concatenate([edges, *(np.nextafter(edges, edges.dtype.type(end)) for end in (-np.inf, np.inf))])
+        columns = [np.where(rng.random(size) < 0.5, data(rng, dtype, size), rng.choice(near, size)) for _ in range(2)]
+        hist.fill(found, *columns, weight=weight)
+        expected.fill(*columns, weight=weight)
+        for field in ("value", "variance"):
+            np.testing.assert_array_equal(found.view(flow=True)[field], expected.view(flow=True)[field])
+
+
 def test_which_kernels_have_blocks(monkeypatch, queue, rng):
     kinds = []
     kernel = binning_sweep.sweep_kernel
