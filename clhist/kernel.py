@@ -338,8 +338,7 @@ class HistogramKernel(KernelCalls[K]):
         -------
         array, dict of str to float
             The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between them,
-            or of "combine" alone if the plan is one launch;
-            where pairs are sorted, with those between the launches of the sort and of the scan.
+            or of "combine" alone if the plan is one launch; where pairs are sorted, with those between its launches.
         """
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")

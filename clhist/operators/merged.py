@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from copy import copy
 
 from clhist.operators.c_types import literal
 from clhist.operators.operator import Operator, Part
@@ -22,7 +21,4 @@ def merged(operator: Operator) -> Operator:
     fields = (re.sub(r"\b([ab])\b", rf"\1{part.accessor}", f"({part.combine})") for part in operator.parts)
     neutral = literal(operator.neutral, operator.accumulator, "accumulator_t")
     whole = Part("", operator.accumulator, f"(accumulator_t){{{', '.join(fields)}}}", neutral, None)
-    found = copy(operator)
-    for attribute, value in {"parts": (whole,), "combine": whole.combine, "lifted": ()}.items():
-        object.__setattr__(found, attribute, value)
-    return found
+    return operator.changed(parts=(whole,), combine=whole.combine, lifted=())

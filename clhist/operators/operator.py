@@ -108,8 +108,6 @@ class Operator:
     largest : float, optional
         Largest magnitude of a value. `finish` must turn larger ones into the NaN that
         `clhist.operators.fixed_point.check_range` knows.
-    kept_if : str, optional
-        Of a `combine` ``condition ? b : a``: a shorter C condition under which it certainly is `a`. CPUs test it first.
     verified : bool
         Skip the check of associativity, commutativity and identity that `clhist.reduce_by_index` makes once for custom
         operators; see `check`.
@@ -145,7 +143,7 @@ class Operator:
     positional: bool
     most_values: int | None
     largest: float | None
-    kept_if: str
+    kept_if: str  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
     verified: bool = field(compare=False)
 
     def __init__(
@@ -163,7 +161,6 @@ class Operator:
         positional: bool = False,
         most_values: int | None = None,
         largest: float | None = None,
-        kept_if: str = "",
         verified: bool = False,
     ) -> None:
         dtype = supported_dtype(dtype)
@@ -210,7 +207,7 @@ class Operator:
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
-            "kept_if": kept_if,
+            "kept_if": "",
             "verified": verified,
         }.items():
             object.__setattr__(self, attribute, value)
@@ -279,8 +276,13 @@ class Operator:
         Where work-items share copies (`shared`) that is the first lifted one that takes any number, if there is one.
         """
         forms = (lifted.operator for lifted in self.lifted if lifted.most_values is None)
-        found = copy(next(forms, self) if shared else self)
-        object.__setattr__(found, "lifted", ())
+        return (next(forms, self) if shared else self).changed(lifted=())
+
+    def changed(self, **attributes: Any) -> Operator:
+        """Return a copy with other attributes, which nobody checks."""
+        found = copy(self)
+        for name, value in attributes.items():
+            object.__setattr__(found, name, value)
         return found
 
     def portable(self) -> Operator:

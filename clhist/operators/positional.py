@@ -69,7 +69,8 @@ def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Op
     neutral = worst, np.iinfo(index).max
     packed = lifts.arg(name, pair, neutral)
     loses = f"b.value {'<' if better == '>' else '>'} a.value"
-    return Operator(pair, combine, neutral, name, lifted=packed, positional=True, kept_if=loses, verified=True)
+    found = Operator(pair, combine, neutral, name, lifted=packed, positional=True, verified=True)
+    return found.changed(kept_if=loses)
 
 
 def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:

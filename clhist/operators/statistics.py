@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -98,8 +97,5 @@ def standard_deviation(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike =
 
 def with_finish(operator: Operator, finish: str, name: str) -> Operator:
     """Return `operator`, lifted forms included, with the C expression `finish` of its result, written as ``{}``."""
-    found = copy(operator)
     lifted = tuple(each._replace(operator=with_finish(each.operator, finish, name)) for each in operator.lifted)
-    for attribute, value in {"finish": finish.format(f"({operator.finish})"), "name": name, "lifted": lifted}.items():
-        object.__setattr__(found, attribute, value)
-    return found
+    return operator.changed(finish=finish.format(f"({operator.finish})"), name=name, lifted=lifted)
