@@ -72,14 +72,17 @@ bool clhist_is_full(const clhist_pending_t pending)
 }
 
 ## Bins that were seen, by hashing; after so many places it does not matter any more which they are. `clhist_seen` has the
-## pairs of bins that exist, and how many were the first of their bin.
+## pairs of bins that exist, how many were the first of their bin, and how often at most a bin came again. Behind the table
+## is how often each did.
 void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, volatile __local uint *clhist_table, uint *clhist_seen)
 {
     const uint key = (uint)target + 1;
     bool is_looking = target < num_bins, is_first = is_looking;
     clhist_seen[0] += is_looking;
     uint place = key * 2654435761u >> ${32 - spec.table_bits};
+    uint at = place;
     for (uint tried = 0; tried < ${MOST_TRIES} && is_looking; ++tried) {
+        at = place;
         uint found = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_table + place);
         if (found == 0)
             found = atomic_cmpxchg(clhist_table + place, 0, key);
@@ -88,6 +91,8 @@ void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, vola
         place = (place + 1) % ${1 << spec.table_bits};
     }
     clhist_seen[1] += is_first;
+    if (target < num_bins && !is_first)
+        clhist_seen[2] = max(clhist_seen[2], atomic_inc(clhist_table + ${1 << spec.table_bits} + at) + 1);
 }
 </%def>
 
@@ -105,7 +110,7 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
 <%def name="pool()">
     volatile __local uint *clhist_words = (volatile __local uint *)clhist_pool;
     volatile __local uint *clhist_spills = (volatile __local uint *)(clhist_pool + ${spec.capacity - 4});
-    volatile __local uint *clhist_totals = (volatile __local uint *)(clhist_pool + ${spec.capacity - 12});
+    volatile __local uint *clhist_totals = (volatile __local uint *)(clhist_pool + ${spec.capacity - 16});
 </%def>
 
 ## In scratch memory: the flag, how often each work-group spilled, what, and the words of each.
@@ -120,18 +125,18 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
 <%def name="records(groups)">((size_t)${groups} * (1 + 2 * (size_t)clhist_most_spills) + ${CALL_WORDS} + 7) / 8 * 8</%def>
 
 ## Looks at a few elements of the whole input, the same in each work-group: if too few of them are the first of their
-## bin, counters would spill.
+## bin, or one comes again too often, counters would spill.
 <%def name="clear(s)">
 <% fields = 32 // spec.counter_bits %>\
     if (clhist_lane == 0) {
         *clhist_spills = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) == ${hex(RAISED)}u ? clhist_most_spills + 1 : 0;
-        clhist_totals[0] = clhist_totals[1] = 0;
+        clhist_totals[0] = clhist_totals[1] = clhist_totals[2] = 0;
     }
-    for (uint k = clhist_lane; k < ${1 << spec.table_bits}; k += ${spec.team_size})
+    for (uint k = clhist_lane; k < ${2 << spec.table_bits}; k += ${spec.team_size})
         clhist_words[k] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     {
-        uint clhist_seen[2] = {0, 0};
+        uint clhist_seen[3] = {0, 0, 0};
         ## Runs of neighbours, evenly spread.
         const clhist_index_t clhist_apart = clhist_size / ${SAMPLE // RUN};
         for (uint clhist_k = clhist_lane; clhist_k < ${SAMPLE}; clhist_k += ${spec.team_size}) {
@@ -141,9 +146,11 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
         }
         atomic_add(clhist_totals, clhist_seen[0]);
         atomic_add(clhist_totals + 1, clhist_seen[1]);
+        atomic_max(clhist_totals + 2, clhist_seen[2]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (clhist_lane == 0 && ((ulong)clhist_totals[1] << 16) < (ulong)clhist_totals[0] * clhist_least_distinct) {
+    const bool clhist_is_hot = clhist_totals[2] >= clhist_most_alike;
+    if (clhist_lane == 0 && (clhist_is_hot || ((ulong)clhist_totals[1] << 16) < (ulong)clhist_totals[0] * clhist_least_distinct)) {
         CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
         *clhist_spills = clhist_most_spills + 1;
     }

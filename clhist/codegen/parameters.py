@@ -44,7 +44,8 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     if spec.is_dealt:
         found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("passes", "magic", "shift")]
     if spec.counter_bits:
-        found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("most_spills", "least_distinct")]
+        names = ("most_spills", "least_distinct", "most_alike")
+        found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in names]
     if spec.batch == "partitioned":
         found += partitioned_parameters()
     if spec.batch == "flattened":

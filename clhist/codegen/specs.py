@@ -152,7 +152,7 @@ class SweepSpec:
     @property
     def table_bits(self) -> int:
         """Of a number of places where packed counters keep the bins that they saw ahead: twice as many as elements."""
-        return min(SAMPLE.bit_length(), ((self.capacity - SPILLS_BYTES) // 4).bit_length() - 1)
+        return min(SAMPLE.bit_length(), ((self.capacity - SPILLS_BYTES) // 8).bit_length() - 1)
 
     @property
     def hot_bin(self) -> bool:

@@ -32,8 +32,9 @@ class PackedSweep(Sweep):
         return self.plan.work_groups
 
     def kernel_numbers(self) -> dict[str, object]:
-        own = {"clhist_most_spills": packed.MOST_SPILLS, "clhist_least_distinct": self.plan.least_distinct}
-        return {**super().kernel_numbers(), **own}
+        plan = self.plan
+        own = {"clhist_least_distinct": plan.least_distinct, "clhist_most_alike": plan.most_alike}
+        return {**super().kernel_numbers(), **own, "clhist_most_spills": packed.MOST_SPILLS}
 
     def layout(self, copies: int) -> tuple[dict[str, int], int]:
         places, size = super().layout(copies)

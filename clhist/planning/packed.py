@@ -27,6 +27,7 @@ CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was ca
 RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
 MOST_SPILLS = 16  # of a work-group, before whole counters are taken in the place of narrow ones
 SAMPLE = 2048  # elements that are looked at before the counters are taken
+LEAST_ALIKE = 4  # of them, of one bin, which spread input does not have
 # Each of these atomics returns what it found, so that those of one bin wait: three times as long where all are. Input
 # must be spread as for so many bits, even where wider counters would hold it.
 MOST_RACE_FACTOR, SPREAD_BITS = 256, 8
@@ -114,6 +115,12 @@ class PackedPlan(Plan):
         fewest = HEADROOM / 2 * self.num_elements / self.work_groups / (1 << min(self.counter_bits, SPREAD_BITS))
         fewest = max(1.0, fewest, self.num_bins / MOST_RACE_FACTOR)
         return int(fewest * -expm1(-SAMPLE / fewest) / SAMPLE * 65536)
+
+    @property
+    def most_alike(self) -> int:
+        """How often one bin may come again in the sample: half as often as would fill the list of spills with it."""
+        share = MOST_SPILLS * (1 << self.counter_bits) * self.work_groups / max(1, self.num_elements)
+        return max(LEAST_ALIKE, int(min(1.0, share) * SAMPLE / 2))
 
 
 def why_not_packed(load: Workload, update: str) -> str:

@@ -182,12 +182,16 @@ def test_narrow_counters_are_for_spread_input(profile):
     assert plan(10**8, 200_000, H200, counts=True, max_pairs=1, race_factor=64.0).strategy != "packed"
 
 
-@pytest.mark.parametrize("name", ["sorted", "all in one"])
+@pytest.mark.parametrize("name", ["sorted", "all in one", "one bin late"])
 def test_a_look_ahead_raises_the_flag(name, profile, rng, monkeypatch):
     """No number of spills does."""
     monkeypatch.setattr(packed, "MOST_SPILLS", NUMBER)
     kernel = kernel_of(COUNTING[0], profile)
-    x = drawn(name, rng, NUMBER, 30_000)
+    if name == "one bin late":
+        x = rng.integers(0, 30_000, NUMBER, np.int32)
+        x[-NUMBER // 10 :] = 123
+    else:
+        x = drawn(name, rng, NUMBER, 30_000)
     np.testing.assert_array_equal(kernel(x, num_bins=30_000, counter_bits=8), counts_of(x, 30_000))
 
 
@@ -198,6 +202,8 @@ def test_how_many_distinct_are_looked_for():
         / 2**16
         for bins, bits in ((196_607, 8), (393_215, 4))
     }
+    alike = plan(5 * 10**7, 196_607, H200, counts=True, max_pairs=1, choices=Choices(counter_bits=8)).most_alike
+    assert alike == 11, "of one bin: half of 16 spills of 256 in each of 132 work-groups, of 2048"
     assert shares[196_607] == pytest.approx(0.72, abs=0.01)
     assert shares[393_215] == pytest.approx(0.98, abs=0.01)
 
