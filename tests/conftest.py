@@ -20,7 +20,7 @@ import clhist
 from clhist.opencl.device import profile_context
 from clhist.selftest.inputs import as_cpu, as_gpu
 
-pytest_plugins = ["budget"]
+pytest_plugins = ["budget", "repeats"]
 LONGEST_TEST = 120  # seconds: a lock that waits for itself never comes back
 _terminal = pytest.StashKey()
 

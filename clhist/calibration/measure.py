@@ -279,6 +279,7 @@ def launch(bench: Bench) -> Measurement:
 
 # Each with a value that changes every bin it meets: a compare-exchange that would write nothing is not made.
 _VALUE = 3
+_LEAST_LOCKED = 2**13  # elements, which take several work-groups
 UPDATES: dict[str, Operator] = {
     "native int32": operators.add(np.int32),
     "native float32": operators.add(np.float32),
@@ -313,7 +314,7 @@ def update_rates(bench: Bench, bins: int = 2048) -> dict[str, Measurement]:
                     continue
                 samples = []
                 if name == "lock":  # where all wait for one, every update takes microseconds
-                    x = x[: x.size // 64]
+                    x = x[: max(x.size // 64, _LEAST_LOCKED)]
                 for _ in range(bench.runs):
                     _, stages = kernel.timed(x, _VALUE, num_bins=bins, queue=bench.queue, **choices)
                     samples.append(x.size / stages["sweep"] / 1e9)

@@ -44,9 +44,13 @@ def with_fewest_launches(plan: Plan, load: Workload, times: Times) -> Plan:
 
 def _alone(plan: Plan, load: Workload) -> Plan | None:
     """Return `plan` with one work-group in one launch; None where the caller wants copies that others would have."""
-    if plan.work_groups == 1 or not isinstance(plan, PrivatePlan):
+    if plan.work_groups == 1:
+        return replace(plan, is_one_launch=True)
+    if load.choices.copies is not None:
+        return None
+    if not isinstance(plan, PrivatePlan):
         return replace(plan, work_groups=1, is_one_launch=True)
-    if load.choices.copies is not None or plan.memory != "global":
+    if plan.memory != "global":
         return None
     return replace(plan, work_groups=1, copies=plan.turns * plan.work_group_size, is_one_launch=True)
 

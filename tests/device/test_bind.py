@@ -191,7 +191,7 @@ def test_times_of_the_stages(to, x, queue):
     runs = bound.timed(3)
     assert len(runs) == 3
     for stages in runs:
-        assert {"sweep", "combine"} <= set(stages)
+        assert set(stages) >= {"combine"} | (set() if bound.plan.is_one_launch else {"sweep"})
         assert all(seconds >= 0 for seconds in stages.values())
     assert len(bound.timed()) == 1
     with pytest.raises(ValueError, match=r"^runs: expected at least 1, got 0"):

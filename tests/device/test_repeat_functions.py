@@ -6,38 +6,13 @@ import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
-import boost_histogram as bh
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
+from repeats import N, given
 
 import clhist
-from clhist.engine.engine import Engine
-from clhist.hist import Filler
-
-N = 3001
-
-
-@pytest.fixture
-def checks(monkeypatch):
-    """Return how often arguments of a map were checked."""
-    found, original = [], Engine.check
-    monkeypatch.setattr(Engine, "check", lambda *args: found.append(1) or original(*args))
-    return found
-
-
-@pytest.fixture
-def numbers(rng):
-    """Return arrays alike, with values on edges, outside, NaN."""
-    found = [rng.normal(0.5, 0.4, N).astype(np.float32) for _ in range(4)]
-    for k, each in enumerate(found):
-        each[k : k + 5] = 0, 1, 0.5, np.nan, -np.inf
-    return found
-
-
-def given(queue, arrays):
-    return [cl_array.to_device(queue, array) for array in arrays]
 
 
 def test_histogram_of_arrays_in_turns(queue, numbers, checks):
@@ -149,13 +124,11 @@ def test_points(queue, numbers, checks):
 
 def test_nothing_of_a_call_is_kept_alive(queue, numbers):
     x, w, *_ = given(queue, numbers)
-    filler = Filler(bh.Histogram(bh.axis.Regular(10, 0, 1), storage=bh.storage.Weight()))
     dest = cl_array.zeros(queue, 10, np.float32)
     keys = cl_array.zeros(queue, N, np.int32)
     for _ in range(4):
         clhist.histogram(x, 10, (0, 1), weights=w)[0].get()
         clhist.reduce_by_index(dest, np.add, keys, w).get()
-        filler.fill(x, weight=w)
     seen = [weakref.ref(each) for each in (x, w, dest, keys)]
     queue.finish()
     del x, w, dest, keys, _
@@ -183,114 +156,3 @@ def test_threads(queue, numbers):
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(work, range(16)))
-
-
-# Fillers.
-
-STORAGES = [bh.storage.Weight, bh.storage.Double, bh.storage.Int64, bh.storage.Mean]
-
-
-def empty(storage):
-    return bh.Histogram(bh.axis.Regular(10, 0, 1), bh.axis.Variable([0, 0.1, 0.5, 2]), storage=storage())
-
-
-def assert_same(found, expected):
-    one, other = found.view(flow=True), expected.view(flow=True)
-    for name in one.dtype.names or (None,):
-        np.testing.assert_allclose(one[name] if name else one, other[name] if name else other, rtol=1e-12)
-
-
-@pytest.mark.parametrize("storage", STORAGES, ids=lambda each: each.__name__)
-def test_filler_of_arrays_that_are_gone(queue, numbers, storage, rng):
-    """Sizes in turns, results in between, and weights of each kind."""
-    filler, expected = Filler(empty(storage), queue=queue), empty(storage)
-    for n in range(18):
-        size = (N, N, 70, 1)[n % 4]
-        x, y = (each[:size] for each in (numbers[n % 3], numbers[3]))
-        w = rng.integers(1, 9, size).astype(np.float64)
-        more = {"sample": w} if storage is bh.storage.Mean else [{"weight": w}, {"weight": 2}, {}][n // 4 % 3]
-        expected.fill(x.astype(float), y.astype(float), **more)
-        placed = {
-            name: cl_array.to_device(queue, each) if isinstance(each, np.ndarray) else each
-            for name, each in more.items()
-        }
-        filler.fill(*given(queue, (x, y)), **placed)
-        if n in (6, 13):
-            assert_same(filler.result(), expected)
-    assert_same(filler.result(), expected)
-    assert_same(Filler(empty(storage)).merge(filler).merge(filler).result(), expected + expected)
-
-
-@pytest.mark.parametrize("storage", STORAGES, ids=lambda each: each.__name__)
-def test_fills_of_histograms_in_turns(queue, numbers, storage):
-    """Some are gone when the next one comes, others have other axes."""
-    x, y, w, _ = given(queue, np.nan_to_num(numbers, neginf=3))
-    held = [(empty(storage), empty(storage)) for _ in range(2)]
-    for n in range(12):
-        found, expected = held[n % 2]
-        if n % 5 == 4:
-            axis = bh.axis.Regular(10 + n % 3, 0, 1)
-            found, expected = held[n % 2] = [bh.Histogram(axis, axis, storage=storage()) for _ in range(2)]
-        name = "sample" if storage is bh.storage.Mean else "weight"
-        more = {} if storage is bh.storage.Int64 else {name: w}
-        clhist.hist.fill(found, x, y, **more)
-        expected.fill(x.get(), y.get(), **{name: each.get() for name, each in more.items()})
-        assert_same(found, expected)
-        found.reset()
-        expected.reset()
-
-
-def test_a_fill_is_enqueued_alone(queue, numbers, checks, monkeypatch):
-    x, y, w, z = given(queue, np.nan_to_num(numbers, neginf=3))
-    filler, expected = Filler(empty(bh.storage.Weight)), empty(bh.storage.Weight)
-    for n in range(9):
-        filler.fill((x, z)[n % 2], y, weight=w)
-        expected.fill((x, z)[n % 2].get(), y.get(), weight=w.get())
-    assert len(checks) <= 3  # the first, which has no sums to join, and two that join them
-    with monkeypatch.context() as patch:
-        patch.setattr("clhist.engine.replay.Replay.enqueue", _refuse)
-        with pytest.raises(KeyboardInterrupt):
-            filler.fill(x, y, weight=w)
-    assert_same(filler.result(), expected)  # of what failed there is nothing
-
-
-def _refuse(*args):
-    raise KeyboardInterrupt
-
-
-def test_filler_of_integers_looks_at_them(queue):
-    """Whether a kernel takes them depends on what they are."""
-    h = bh.Histogram(bh.axis.Integer(0, 5), storage=bh.storage.Int64())
-    filler, expected = Filler(h, queue=queue), h.copy()
-    for value in (1, 2, 3, 2**40, 4, -(2**40), 4):
-        array = np.full(N, value)
-        if abs(value) > 5:
-            with pytest.raises(ValueError, match="32-bit"):
-                filler.fill(cl_array.to_device(queue, array))
-            continue
-        filler.fill(cl_array.to_device(queue, array))
-        expected.fill(array)
-    assert_same(filler.result(), expected)
-
-
-def test_filler_of_categories_that_grow(queue):
-    h = bh.Histogram(bh.axis.IntCategory([], growth=True), storage=bh.storage.Weight())
-    filler, expected = Filler(h, queue=queue), h.copy()
-    for value in (1, 1, 1, 5, 1, 7):
-        array, w = np.full(N, value, np.int32), np.full(N, 0.5)
-        array[0] = 3
-        filler.fill(cl_array.to_device(queue, array), weight=cl_array.to_device(queue, w))
-        expected.fill(array, weight=w)
-    assert list(filler.result().axes[0]) == list(expected.axes[0])
-    assert_same(filler.result(), expected)
-
-
-def test_filler_in_two_contexts(queue, numbers):
-    context = cl.Context([queue.device])
-    other = cl.CommandQueue(context)
-    filler, expected = Filler(empty(bh.storage.Weight)), empty(bh.storage.Weight)
-    for n in range(8):
-        x, y, w, _ = given((queue, other)[n // 3 % 2], np.nan_to_num(numbers, neginf=3))
-        filler.fill(x, y, weight=w)
-        expected.fill(x.get(), y.get(), weight=w.get())
-    assert_same(filler.result(), expected)

@@ -247,7 +247,7 @@ def test_outputs_that_share_memory_are_refused_each_time(queue):
 
 def test_times_of_all_stages(queue):
     own = cl.CommandQueue(queue.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-    x, kernel = cl_array.zeros(own, 5000, np.int32), kernel_of()
+    x, kernel = cl_array.zeros(own, 500_000, np.int32), kernel_of()
     stages = [set(kernel.timed(x, 1, num_bins=BINS, queue=own)[1]) for _ in range(4)]
     assert stages[0] >= {"sweep", "combine"}
     assert stages == [stages[0]] * 4

@@ -1,0 +1,32 @@
+"""What tests of repeated calls share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+
+from clhist.engine.engine import Engine
+
+N = 3001
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """Return how often arguments of a map were checked."""
+    found, original = [], Engine.check
+    monkeypatch.setattr(Engine, "check", lambda *args: found.append(1) or original(*args))
+    return found
+
+
+@pytest.fixture
+def numbers(rng):
+    """Return arrays alike, with values on edges, outside, NaN."""
+    found = [rng.normal(0.5, 0.4, N).astype(np.float32) for _ in range(4)]
+    for k, each in enumerate(found):
+        each[k : k + 5] = 0, 1, 0.5, np.nan, -np.inf
+    return found
+
+
+def given(queue, arrays):
+    return [cl_array.to_device(queue, array) for array in arrays]
