@@ -1,18 +1,20 @@
 ## Counters of W bits: 32 / W of them share a word of local memory, so that many more bins fit. Their words are written to
-## global memory as they are; what a counter cannot hold, a spill, is listed there, by its work-group.
+## global memory as they are; what a counter cannot hold, a spill, is added up there, by bin, in a small table of its
+## work-group.
 ##
 ## Exact for every interleaving, without waiting. An addition to a word that carries out of some field is seen by one
-## work-item alone, in what its own atomic returned. It lists 2^W for the bin of that field, and takes the carry back
+## work-item alone, in what its own atomic returned. It adds 2^W to the spills of that field's bin, and takes the carry back
 ## from the field above by another atomic, of which the same is true with borrows for carries. So after each step
 ##     field + spills = updates of the bin + carries into the field that are still to be taken back
 ## and each step that is still owed is of a higher field than the one before: after 32 / W of them none is left.
 ##
-## A work-group that spills more often than it has room for raises a flag: all is to be counted again, in whole counters,
-## by the kernels behind. The flag needs no clearing before: anything but one number is "not raised", and the second
+## A work-group that spills more bins than it has room for, or too often, raises a flag: all is to be counted again, in
+## whole counters, by the kernels behind. The flag needs no clearing before: anything but one number is "not raised", and the second
 ## stage lowers it. Should it have that number by chance, all is counted again, which is right as well.
 <%!
     from clhist.planning.packed import CALL_WORDS, RAISED, SAMPLE
 
+    FREE = 0xFFFFFFFF  # no bin
     RUN = 32  # neighbours that are looked at together: a load of a warp
     MOST_TRIES = 32
     PENDING = 4  # updates of a work-item that are looked at together
@@ -25,13 +27,19 @@ typedef struct { clhist_bin_t bin; uint seen; } clhist_pending_t;
 
 void clhist_spill${s}(const clhist_bin_t bin, const uint amount, ${given})
 {
-    const uint place = atomic_inc(clhist_spills);
-    if (place < clhist_most_spills) {
-        clhist_list[2 * place] = (uint)(clhist_first${s} + bin);
-        clhist_list[2 * place + 1] = amount;
-    } else {
-        CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
+    const uint key = (uint)(clhist_first${s} + bin);
+    if (atomic_inc(clhist_spills) < clhist_most_spills) {
+        for (uint tried = 0; tried < clhist_table_size; ++tried) {
+            volatile __global uint *entry = clhist_table + 2 * ((key + tried) % clhist_table_size);
+            const uint found = atomic_cmpxchg(entry, ${hex(FREE)}u, key);
+            if (found == ${hex(FREE)}u || found == key) {
+                atomic_add(entry + 1, amount);
+                return;
+            }
+        }
+        atomic_max(clhist_spills, clhist_most_spills + 1);
     }
+    CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
 }
 
 ## The carries of an addition of `added` to the word of `bin`, which returned `seen`. Inlined 16 times it took compilers long.
@@ -74,7 +82,7 @@ bool clhist_is_full(const clhist_pending_t pending)
 ## Bins that were seen, by hashing; after so many places it does not matter any more which they are. `clhist_seen` has the
 ## pairs of bins that exist, how many were the first of their bin, and how often at most a bin came again. Behind the table
 ## is how often each did.
-void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, volatile __local uint *clhist_table, uint *clhist_seen)
+void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, volatile __local uint *clhist_bins_seen, uint *clhist_seen)
 {
     const uint key = (uint)target + 1;
     bool is_looking = target < num_bins, is_first = is_looking;
@@ -83,16 +91,16 @@ void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, vola
     uint at = place;
     for (uint tried = 0; tried < ${MOST_TRIES} && is_looking; ++tried) {
         at = place;
-        uint found = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_table + place);
+        uint found = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_bins_seen + place);
         if (found == 0)
-            found = atomic_cmpxchg(clhist_table + place, 0, key);
+            found = atomic_cmpxchg(clhist_bins_seen + place, 0, key);
         is_looking = found != 0 && found != key;
         is_first = found != key;
         place = (place + 1) % ${1 << spec.table_bits};
     }
     clhist_seen[1] += is_first;
     if (target < num_bins && !is_first)
-        clhist_seen[2] = max(clhist_seen[2], atomic_inc(clhist_table + ${1 << spec.table_bits} + at) + 1);
+        clhist_seen[2] = max(clhist_seen[2], atomic_inc(clhist_bins_seen + ${1 << spec.table_bits} + at) + 1);
 }
 </%def>
 
@@ -113,16 +121,16 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
     volatile __local uint *clhist_totals = (volatile __local uint *)(clhist_pool + ${spec.capacity - 16});
 </%def>
 
-## In scratch memory: the flag, how often each work-group spilled, what, and the words of each.
+## In scratch memory: the flag, how often each work-group spilled, its table of bins and amounts, and the words of each.
 <%def name="arrays(s)">
     volatile __global uint *clhist_flag = (volatile __global uint *)clhist_all0;
     const uint clhist_all_groups = get_num_groups(0) * get_num_groups(1);
     const size_t clhist_group_number = get_group_id(1) * get_num_groups(0) + get_group_id(0);
     __global uint *clhist_spilled = (__global uint *)clhist_all0 + ${CALL_WORDS};
-    __global uint *clhist_list = clhist_spilled + clhist_all_groups + 2 * clhist_group_number * clhist_most_spills;
+    volatile __global uint *clhist_table = clhist_spilled + clhist_all_groups + 2 * clhist_group_number * clhist_table_size;
 </%def>
 
-<%def name="records(groups)">((size_t)${groups} * (1 + 2 * (size_t)clhist_most_spills) + ${CALL_WORDS} + 7) / 8 * 8</%def>
+<%def name="records(groups)">((size_t)${groups} * (1 + 2 * (size_t)clhist_table_size) + ${CALL_WORDS} + 7) / 8 * 8</%def>
 
 ## Looks at a few elements of the whole input, the same in each work-group: if too few of them are the first of their
 ## bin, or one comes again too often, counters would spill.
@@ -134,7 +142,9 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
     }
     for (uint k = clhist_lane; k < ${2 << spec.table_bits}; k += ${spec.team_size})
         clhist_words[k] = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint k = clhist_lane; k < 2 * clhist_table_size; k += ${spec.team_size})
+        clhist_table[k] = k % 2 ? 0 : ${hex(FREE)}u;
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     {
         uint clhist_seen[3] = {0, 0, 0};
         ## Runs of neighbours, evenly spread.
@@ -233,7 +243,7 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
     parts = max(1, rows // fields)  # sums of whole copies of each bin
 %>\
     __global uint *call = (__global uint *)(clhist_scratch + clhist_packed_place);
-    __global const uint *spilled = call + ${CALL_WORDS}, *lists = spilled + clhist_lists, *words = call + ${records("clhist_lists")};
+    __global const uint *spilled = call + ${CALL_WORDS}, *tables = spilled + clhist_tables, *words = call + ${records("clhist_tables")};
     const uint row_words = (uint)((clhist_num_bins + ${fields - 1}) / ${fields});
     __local uint sums[${bins * rows}];
     const uint row = get_local_id(0) / ${columns}, column = get_local_id(0) % ${columns};
@@ -281,12 +291,12 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (!is_raised) {
-        for (uint group = get_local_id(0); group < clhist_lists; group += ${columns * rows}) {
-            __global const uint *list = lists + 2 * (size_t)group * clhist_most_spills;
-            for (uint k = 0; k < spilled[group]; ++k) {
-                const uint bin = list[2 * k] - (uint)get_group_id(0) * ${bins};
-                if (bin < ${bins})
-                    atomic_add((volatile __local uint *)sums + bin, list[2 * k + 1]);
+        for (uint group = get_local_id(0); group < clhist_tables; group += ${columns * rows}) {
+            __global const uint *table = tables + 2 * (size_t)group * clhist_table_size;
+            for (uint k = 0; k < clhist_table_size && spilled[group] > 0; ++k) {
+                const uint bin = table[2 * k] - (uint)get_group_id(0) * ${bins};
+                if (bin < ${bins} && table[2 * k] != ${hex(FREE)}u)
+                    atomic_add((volatile __local uint *)sums + bin, table[2 * k + 1]);
             }
         }
     }

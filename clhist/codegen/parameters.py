@@ -44,7 +44,7 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     if spec.is_dealt:
         found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("passes", "magic", "shift")]
     if spec.counter_bits:
-        names = ("most_spills", "least_distinct", "most_alike")
+        names = ("table_size", "most_spills", "least_distinct", "most_alike")
         found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in names]
     if spec.batch == "partitioned":
         found += partitioned_parameters()
@@ -147,7 +147,7 @@ def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
         found.append(Parameter("const uint", "clhist_passes", _UINT))
     if spec.counter_bits:
         found.append(Parameter("const ulong", "clhist_packed_place", _ULONG))
-        found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("rows", "lists", "most_spills")]
+        found += [Parameter("const uint", f"clhist_{name}", _UINT) for name in ("rows", "tables", "table_size")]
     return (*found, *result_parameters(spec))
 
 

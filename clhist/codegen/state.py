@@ -97,8 +97,9 @@ class SweepState:
             suffix = spec.outputs[0].suffix
             found += [(f"const {self.bin_type}", f"clhist_{name}{suffix}") for name in ("first", "count")]
             found += [("volatile __local uint *", f"clhist_{name}") for name in ("words", "spills")]
-            found += [("__global uint *", "clhist_list"), ("volatile __global uint *", "clhist_flag")]
-            found += [("const uint", "clhist_most_spills"), ("clhist_pending_t *", "clhist_pending")]
+            found += [("volatile __global uint *", f"clhist_{name}") for name in ("table", "flag")]
+            found += [("const uint", f"clhist_{name}") for name in ("table_size", "most_spills")]
+            found += [("clhist_pending_t *", "clhist_pending")]
         else:
             found += self._of_copies()
         if spec.hot_bin:

@@ -10,7 +10,6 @@ import pyopencl as cl
 from clhist.engine.batch import Batch
 from clhist.engine.stages import NO_BATCH, Enqueued, Sweep, Tasks
 from clhist.opencl.memory import Allocator
-from clhist.planning import packed
 from clhist.planning.packed import PackedPlan
 
 _WORD_BYTES = 4
@@ -19,9 +18,9 @@ _ALIGNMENT = 128
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PackedSweep(Sweep):
-    """A sweep whose counters spill into lists, and the one behind it that counts again if they spill too often.
+    """A sweep whose counters spill into tables, and the one behind it that counts again if they spill too often.
 
-    In scratch memory the copies of `robust` come first, then the flag, then the lists, then the words.
+    In scratch memory the copies of `robust` come first, then the flag, then the tables, then the words.
     """
 
     plan: PackedPlan
@@ -33,8 +32,8 @@ class PackedSweep(Sweep):
 
     def kernel_numbers(self) -> dict[str, object]:
         plan = self.plan
-        own = {"clhist_least_distinct": plan.least_distinct, "clhist_most_alike": plan.most_alike}
-        return {**super().kernel_numbers(), **own, "clhist_most_spills": packed.MOST_SPILLS}
+        names = ("table_size", "most_spills", "least_distinct", "most_alike")
+        return {**super().kernel_numbers(), **{f"clhist_{name}": getattr(plan, name) for name in names}}
 
     def layout(self, copies: int) -> tuple[dict[str, int], int]:
         places, size = super().layout(copies)
@@ -59,6 +58,6 @@ class PackedSweep(Sweep):
         return {
             "clhist_packed_place": places.get("clhist_flag_place", 0),
             "clhist_rows": groups,
-            "clhist_lists": groups * self.plan.passes,
-            "clhist_most_spills": packed.MOST_SPILLS,
+            "clhist_tables": groups * self.plan.passes,
+            "clhist_table_size": self.plan.table_size,
         }

@@ -25,7 +25,11 @@ WORD_BITS = 32
 SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what it saw ahead
 CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it
 RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
-MOST_SPILLS = 16  # of a work-group, before whole counters are taken in the place of narrow ones
+SPILLED_BINS = 16  # of a work-group, before whole counters are taken in the place of narrow ones
+# Work-groups may spill as often as if this part of what each counts were of few bins: that takes about three times as
+# long as spread input.
+HOT_SHARE = 0.08
+MOST_SPILLS = 1 << 30  # more than any call can have
 SAMPLE = 2048  # elements that are looked at before the counters are taken
 LEAST_ALIKE = 4  # of them, of one bin, which spread input does not have
 # Each of these atomics returns what it found, so that those of one bin wait: three times as long where all are. Input
@@ -82,8 +86,18 @@ class PackedPlan(Plan):
 
     @property
     def record_words(self) -> int:
-        """Words in front of these copies: the flag, and the lists of what was spilled."""
+        """Words in front of these copies: the flag, and the tables of what was spilled."""
         return record_words(self.work_groups * self.passes)
+
+    @property
+    def table_size(self) -> int:
+        """How many bins a work-group may spill."""
+        return SPILLED_BINS
+
+    @property
+    def most_spills(self) -> int:
+        """How often a work-group may spill: as if it counted `HOT_SHARE` of its elements in one bin."""
+        return min(MOST_SPILLS, ceil(HOT_SHARE * self.num_elements / self.work_groups / (1 << self.counter_bits)))
 
     @property
     def global_copies(self) -> int:
@@ -118,9 +132,8 @@ class PackedPlan(Plan):
 
     @property
     def most_alike(self) -> int:
-        """How often one bin may come again in the sample: half as often as would fill the list of spills with it."""
-        share = MOST_SPILLS * (1 << self.counter_bits) * self.work_groups / max(1, self.num_elements)
-        return max(LEAST_ALIKE, int(min(1.0, share) * SAMPLE / 2))
+        """How often one bin may come again in the sample: half as often as would be too many spills."""
+        return max(LEAST_ALIKE, min(SAMPLE, int(HOT_SHARE * SAMPLE / 2)))
 
 
 def why_not_packed(load: Workload, update: str) -> str:
@@ -220,8 +233,8 @@ def beside_counters(load: Workload, bits: int, groups: int, passes: int) -> Work
 
 
 def record_words(groups: int) -> int:
-    """Return the words of the flag, and of the lists of what so many work-groups may spill: bins and amounts."""
-    return ceil((CALL_WORDS + groups * (1 + 2 * MOST_SPILLS)) / 8) * 8
+    """Return the words of the flag, and of the tables of what so many work-groups may spill: bins and amounts."""
+    return ceil((CALL_WORDS + groups * (1 + 2 * SPILLED_BINS)) / 8) * 8
 
 
 def robust_plan(load: Workload, update: str) -> Plan:

@@ -92,7 +92,7 @@ def test_data_far_from_the_origin(d, k):
 
 @pytest.mark.parametrize("options", [{"max_iter": 1}, {"max_iter": 4}, {"tol": 0.0}, {"tol": 1e-2}])
 def test_stops_where_scikit_learn_does(options):
-    points = blobs(3000, 5, 7)
+    points = blobs(3000, 5, 7).astype(np.float64)  # in float32 the order of additions may move a point once more
     agree(points, some(points, 7), **options)
 
 

@@ -73,7 +73,7 @@ def test_bins_of_32_and_64_bits(wide, kind):
 
 def test_packed_counters_take_words_instead_of_cells():
     of = state(output(COUNTS, "native"), counter_bits=8)
-    words = ["first", "count", "words", "spills", "list", "flag", "most_spills"]
+    words = ["first", "count", "words", "spills", "table", "flag", "table_size", "most_spills"]
     assert names(of) == [*(f"clhist_{word}" for word in words), "clhist_pending"]
     assert of.passed_settled == ", ".join(names(of)[:-1])
 
