@@ -84,7 +84,8 @@ class Launch:
             except OutOfMemoryError as error:
                 failed = error
             # Half of what there was, too: what was refused may be more than the copies, with locks and gaps.
-            less = min(failed.size, failed.size if budget is None else budget) // 2
+            before = min(failed.size, failed.size if budget is None else budget)
+            less = sweep.least_bytes if before // 2 < sweep.least_bytes < before else before // 2
             waiting[:0] = [(each, less) for each in self._with_less(sweep, less, failed)]
         return enqueued.events
 

@@ -78,6 +78,13 @@ class Sweep:
         """Return the scratch layout of so many copies; see `scratch_layout`."""
         return self._keep(copies, lambda: scratch_layout(self.spec.outputs, self.plan, copies))
 
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of one copy of all bins, without locks: the least with which anything can take its place."""
+        cells = zip(self.spec.outputs, self.plan.bins, strict=True)
+        one = sum(bins * sum(part.cell_bytes for part in output.operator.parts) for output, bins in cells)
+        return one * self.plan.num_histograms
+
     def kernel_numbers(self) -> dict[str, object]:
         """Return the arguments of the kernel that depend on the plan alone."""
 

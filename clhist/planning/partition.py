@@ -92,10 +92,10 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
             f"memory: 'partitioned' takes {least_tile_bytes(load, update)} bytes of local memory for a tile of pairs "
             f"where {load.profile.name} has {load.profile.local_memory}"
         )
-    if load.memory_budget is not None and pair_bytes(load) > load.memory_budget:
+    taken = pair_bytes(load) + int(copied_cells(load, update) * size)
+    if load.memory_budget is not None and taken > load.memory_budget:
         return MemoryError(
-            f"memory_budget: partitioning {load.size} pairs takes {pair_bytes(load)} bytes, "
-            f"got {load.memory_budget} bytes"
+            f"memory_budget: partitioning {load.size} pairs takes {taken} bytes, got {load.memory_budget} bytes"
         )
     return None
 
@@ -111,8 +111,9 @@ def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int
     count = partition_count(load, update)
     if count > known.most_partitions or (update == "native" and load.value_bytes > MOST_NATIVE_VALUE_BYTES):
         return False
-    cells = (work_groups(load, update) + count) * ceil(load.num_bins / count)
-    enough = trace.step("N_min", 2 * cells, "", "2 (groups + P) H / P: fewer elements are not worth all copies")
+    enough = trace.step(
+        "N_min", 2 * copied_cells(load, update), "", "2 (groups + P) H / P: fewer elements are not worth all copies"
+    )
     return load.size >= enough
 
 
@@ -161,6 +162,12 @@ def work_groups(load: Workload, update: str) -> int:
     size, _ = load.element_bytes(update)
     width = ceil(load.num_bins / partition_count(load, update))
     return load.resident(groups, int(width * size))
+
+
+def copied_cells(load: Workload, update: str) -> int:
+    """Return the cells of all copies: one of each range for each work-group that has pairs of it."""
+    count = partition_count(load, update)
+    return (work_groups(load, update) + count) * ceil(load.num_bins / count)
 
 
 def work_items(load: Workload) -> int:
