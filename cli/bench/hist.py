@@ -23,7 +23,7 @@ from clhist.cli.bench.timing import pipelined
 
 Call = Callable[[], Any]
 
-_DEVICE, _NUMPY = "clhist, device arrays", "clhist, NumPy arrays"
+_DEVICE, _NUMPY, _FILLER = "clhist, device arrays", "clhist, NumPy arrays", "clhist.hist.Filler, device arrays"
 _CUTS = 20  # selections
 _VARIABLES, _VARIATIONS, _FEWER = 50, 30, 1000  # of "analysis", which has so many times fewer events
 
@@ -126,7 +126,7 @@ def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
             expected: list[Any] | None = None
             for name, make, finish in _implementations(bh, problem, host, problem.bins(bins), lab):
                 row = common | {"implementation": name, "floor": floor.record()}
-                ours = name in (_DEVICE, _NUMPY)
+                ours = name in (_DEVICE, _NUMPY, _FILLER)
                 try:
                     row |= _timed(make, finish, expected if ours else None)
                     expected = row.pop("result", expected)
@@ -183,17 +183,23 @@ def _implementations(
 
         return call
 
-    def on_device() -> Call:
-        def placed(array: np.ndarray) -> Any:
+    def placed() -> Given:
+        def put(array: np.ndarray) -> Any:
             return cl_array.to_device(lab.queue, array.view(np.uint8) if array.dtype == bool else array)
 
-        options = {name: placed(array) for name, array in host.options.items()}
-        return ours(Given(tuple(map(placed, host.columns)), options, tuple(map(placed, host.cuts))))
+        options = {name: put(array) for name, array in host.options.items()}
+        return Given(tuple(map(put, host.columns)), options, tuple(map(put, host.cuts)))
+
+    def fillers() -> Call:
+        given, filler = placed(), hist.Filler(*empty())
+        return lambda: [filler.fill(*given.columns, **given.options)]
 
     threads = 1 if problem.storage == "Mean" else os.cpu_count() or 1
     yield f"boost-histogram {bh.__version__}, {threads} threads", theirs, _nothing
-    yield _DEVICE, on_device, _nothing
+    yield _DEVICE, lambda: ours(placed()), _nothing
     yield _NUMPY, partial(ours, host), _nothing
+    if not host.cuts and problem.storage != "Mean":  # means stay on the host
+        yield _FILLER, fillers, lambda result: lab.queue.finish()
     if problem.storage != "Mean" and importlib.util.find_spec("cupy") is not None:
         yield "cupy, as cuda-histogram", partial(_cupy, problem, host, bins), _synchronize
 
@@ -252,7 +258,7 @@ def _timed(make: Callable[[], Call], finish: Callable[[Any], Any], expected: lis
     row: Row = {"first": time.perf_counter() - start}
     if expected is None:
         row["result"] = result
-    elif wrong := _difference(result, expected):
+    elif wrong := _difference([h.result() if hasattr(h, "result") else h for h in result], expected):
         return row | {"failed": True, "note": f"WRONG: {wrong}"}
     found = pipelined(call, finish)
     return row | {"call": found.whole.record(), "host": found.host.record()}

@@ -205,7 +205,7 @@ def test_calls_take_turns():
     }
     found = interleaved(calls)
     assert (len(found["fast"].seconds), len(found["slow"].seconds)) == (12, 5)
-    assert log.count("fast") == 12
+    assert log.count("fast") == 12, "neither takes two calls of a turn, nor one before"
     assert all(log[n + 1] == "wait" for n in range(0, len(log), 2))
     first = log.index("slow")
     assert "fast" in log[:first], "not one after the other"
