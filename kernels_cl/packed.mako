@@ -28,18 +28,19 @@ typedef struct { clhist_bin_t bin; uint seen; } clhist_pending_t;
 void clhist_spill${s}(const clhist_bin_t bin, const uint amount, ${given})
 {
     const uint key = (uint)(clhist_first${s} + bin);
-    if (atomic_inc(clhist_spills) < clhist_most_spills) {
-        for (uint tried = 0; tried < clhist_table_size; ++tried) {
-            volatile __global uint *entry = clhist_table + 2 * ((key + tried) % clhist_table_size);
-            const uint found = atomic_cmpxchg(entry, ${hex(FREE)}u, key);
-            if (found == ${hex(FREE)}u || found == key) {
-                atomic_add(entry + 1, amount);
-                return;
-            }
-        }
-        atomic_max(clhist_spills, clhist_most_spills + 1);
+    uint place = key & clhist_table_size - 1, tries = atomic_inc(clhist_spills) < clhist_most_spills ? clhist_table_size : 0;
+    for (bool is_there = false; tries > 0 && !is_there;) {
+        const uint found = atomic_cmpxchg(clhist_table + 2 * place, ${hex(FREE)}u, key);
+        is_there = found == ${hex(FREE)}u || found == key;
+        tries -= is_there ? 0 : 1;
+        place = is_there ? place : place + 1 & clhist_table_size - 1;
     }
-    CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
+    if (tries > 0) {
+        atomic_add(clhist_table + 2 * place + 1, amount);
+    } else {
+        atomic_max(clhist_spills, clhist_most_spills + 1);
+        CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
+    }
 }
 
 ## The carries of an addition of `added` to the word of `bin`, which returned `seen`. Inlined 16 times it took compilers long.

@@ -25,7 +25,7 @@ WORD_BITS = 32
 SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what it saw ahead
 CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it
 RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
-SPILLED_BINS = 16  # of a work-group, before whole counters are taken in the place of narrow ones
+SPILLED_BINS = 16  # of a work-group, a power of two, before whole counters are taken in the place of narrow ones
 # Work-groups may spill as often as if this part of what each counts were of few bins: that takes about three times as
 # long as spread input.
 HOT_SHARE = 0.08

@@ -121,7 +121,7 @@ def test_a_flag_that_some_groups_raise(profile, rng, monkeypatch):
     """A few spills are recorded, one more and all is counted again: whatever the bound is, nothing is lost."""
     bins = 30_000
     x = np.where(rng.random(NUMBER) < 0.01, 7, rng.integers(0, bins, NUMBER)).astype(np.int32)
-    for most_bins in (1, 5, 20, 100):
+    for most_bins in (1, 4, 32, 128):
         spill_all(monkeypatch, most_bins)
         found = kernel_of(COUNTING[0], profile)(x, num_bins=bins, counter_bits=4)
         np.testing.assert_array_equal(found, counts_of(x, bins))
