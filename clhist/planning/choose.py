@@ -109,7 +109,7 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
         return _private(load)
     tried = Trace()
     if choices.memory is None:
-        free = replace(choices, update=None, locks=None) == FREE and not load.on_cpu
+        free = replace(choices, update=None, locks=None, counter_bits=None) == FREE and not load.on_cpu
         fastest = _fastest(load, local_update, global_update, times) if free else None
         found = fastest or _by_passes(load, local_update, tried)
         if found is not None and found.memory == "local":

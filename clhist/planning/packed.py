@@ -27,11 +27,9 @@ CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was ca
 RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
 SPILLED_BINS = 16  # of a work-group, a power of two, before whole counters are taken in the place of narrow ones
 # Work-groups may spill as often as if this part of what each counts were of few bins: that takes about three times as
-# long as spread input.
+# long as spread input on an H200 (docs/notebook/performance.md).
 HOT_SHARE = 0.08
-MOST_SPILLS = 1 << 30  # more than any call can have
 SAMPLE = 2048  # elements that are looked at before the counters are taken
-LEAST_ALIKE = 4  # of them, of one bin, which spread input does not have
 # Each of these atomics returns what it found, so that those of one bin wait: three times as long where all are. Input
 # must be spread as for so many bits, even where wider counters would hold it.
 MOST_RACE_FACTOR, SPREAD_BITS = 256, 8
@@ -47,7 +45,7 @@ WORTH_PARTITIONING_BEHIND = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class PackedPlan(Plan):
-    """Packed counters in local memory; what they have no room for is counted in one more copy in global memory.
+    """Packed counters in local memory; each work-group adds up what they have no room for in a small table, by bin.
 
     Attributes
     ----------
@@ -97,7 +95,7 @@ class PackedPlan(Plan):
     @property
     def most_spills(self) -> int:
         """How often a work-group may spill: as if it counted `HOT_SHARE` of its elements in one bin."""
-        return min(MOST_SPILLS, ceil(HOT_SHARE * self.num_elements / self.work_groups / (1 << self.counter_bits)))
+        return ceil(HOT_SHARE * self.num_elements / self.work_groups / (1 << self.counter_bits))
 
     @property
     def global_copies(self) -> int:
@@ -133,7 +131,7 @@ class PackedPlan(Plan):
     @property
     def most_alike(self) -> int:
         """How often one bin may come again in the sample: half as often as would be too many spills."""
-        return max(LEAST_ALIKE, min(SAMPLE, int(HOT_SHARE * SAMPLE / 2)))
+        return int(HOT_SHARE * SAMPLE / 2)
 
 
 def why_not_packed(load: Workload, update: str) -> str:

@@ -102,7 +102,7 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
 
 def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int) -> bool:
     """Whether partitioning is predicted to beat `passes` passes over local memory and updates in global memory."""
-    known, forced = BY_NAME[update], replace(load.choices, update=None)
+    known, forced = BY_NAME[update], replace(load.choices, update=None, counter_bits=None)
     least = known.passes_worth_partitioning
     if load.on_cpu or forced != FREE or least is None or passes < least:
         return False

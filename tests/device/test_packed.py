@@ -77,9 +77,10 @@ def test_carries_through_all_fields(bits, name, kernels, rng, monkeypatch):
 
 
 def spill_all(monkeypatch, most_bins=8192):
-    """Let work-groups spill so many bins, and as often as they like."""
+    """Let a flag be raised by more spilled bins than these alone: not by their number, nor by what is seen ahead."""
     monkeypatch.setattr(packed, "SPILLED_BINS", most_bins)
-    monkeypatch.setattr(packed, "HOT_SHARE", 1e9)
+    for name, number in (("most_spills", 1 << 30), ("most_alike", 1 << 30), ("least_distinct", 0)):
+        monkeypatch.setattr(packed.PackedPlan, name, number)
 
 
 def kernel_of_its_own(kernels):
@@ -125,8 +126,8 @@ def test_a_flag_that_some_groups_raise(profile, rng, monkeypatch):
         spill_all(monkeypatch, most_bins)
         found = kernel_of(COUNTING[0], profile)(x, num_bins=bins, counter_bits=4)
         np.testing.assert_array_equal(found, counts_of(x, bins))
-    for share in (0, 0.001, 0.01, 0.1):
-        monkeypatch.setattr(packed, "HOT_SHARE", share)
+    for most_spills in (0, 1, 20, 500):
+        monkeypatch.setattr(packed.PackedPlan, "most_spills", most_spills)
         found = kernel_of(COUNTING[0], profile)(x, num_bins=bins, counter_bits=4)
         np.testing.assert_array_equal(found, counts_of(x, bins))
 
@@ -173,6 +174,18 @@ def test_when(profile):
         kernel_of(operators.add(np.int32), dataclasses.replace(profile, kind="cpu")).plan(NUMBER, 6000).strategy
         != "packed"
     )
+
+
+@pytest.mark.parametrize("rates", [True, False])
+@pytest.mark.parametrize("bins", [98_290, 196_607, 393_215])
+def test_whole_counters_are_planned_as_for_skewed_input(bins, rates):
+    """That narrow ones are not wanted leaves all else to us."""
+    profile = named_profile("nvidia-h200", load_profiles()) if rates else H200
+    whole = plan(5 * 10**7, bins, profile, counts=True, max_pairs=1, choices=Choices(counter_bits=32))
+    skewed = plan(5 * 10**7, bins, profile, counts=True, max_pairs=1, race_factor=1e4)
+    for name in ("strategy", "memory", "passes", "pass_order", "work_groups"):
+        assert getattr(whole, name) == getattr(skewed, name), name
+    assert whole.strategy in ("local", "partitioned")
 
 
 def test_the_plan_and_the_source_say_so(profile):
