@@ -92,8 +92,8 @@ class AxisKind:
     steps : int
         Of the binary search that follows a table.
     packed : bool
-        Whether an entry of a table has the key where its second bin begins besides, in the upper half of 64 bits: of
-        tables with one step, for CPUs.
+        Whether an entry of a table says all of its cell, the first one of what lies outside: of tables with one step,
+        for blocks of elements (`clhist.binning.lanes`). See `Axis.packed`.
     """
 
     dtype: np.dtype
@@ -125,8 +125,16 @@ class AxisKind:
         return tuple(re.findall(r"(\w+)(?:,|$)", self._parameters()))
 
     def functions(self) -> tuple[str, ...]:
-        """Return C of the functions that find the bin of an element."""
-        return (_FIND[self.kind].format(name=self.name, declared=self.declared_parameters(), **self._types()),)
+        """Return C of the functions that find the bin of an element: none of packed tables."""
+        if self.packed:
+            return ()
+        search = "\n    ".join(self.search())
+        declared = self.declared_parameters()
+        return (_FIND[self.kind].format(name=self.name, declared=declared, search=search, **self._types()),)
+
+    def search(self) -> list[str]:
+        """Return steps in C that make `k` the bin of `key`, from the first bin of its cell."""
+        return [f"k += {2**s} & -(key >= keys[k + {2**s}]);" for s in reversed(range(self.steps))]
 
     def call(self, element: str, n: int) -> str:
         """Return C that finds the bin of `element`, of the array that a kernel gets, on axis `n`."""
@@ -154,9 +162,6 @@ class AxisKind:
             "unsigned": unsigned,
             "key_of": key_of_bits(self.dtype),
         }
-        types["search"] = "\n    ".join(
-            f"k += {2**s} & -(key >= keys[k + {2**s}]);" for s in reversed(range(self.steps))
-        )
         if self.dtype.kind == "f":
             value = "double" if self.dtype.itemsize == 8 else "float"
             scaled = f"(as_{value}(bits) - low) * scale"
@@ -212,12 +217,33 @@ class Axis:
 
     @cached_property
     def packed(self) -> Axis:
-        """The axis with a packed table, if it can have one: a CPU then loads once for each element, not twice."""
-        if self.kind.steps != 1 or key_dtype(self.kind.dtype) != np.int32 or self.kind.data.itemsize != 4:
+        """The axis with a packed table, if it can have one: a CPU then loads once for each element, not three times."""
+        if not can_be_packed(self.kind):
             return self
         keys, cells = self.arrays
-        table = cells.astype(np.int64) | (keys[cells + 1].astype(np.int64) << 32)
+        table = packed_table(keys, cells, len(self.bins.keys))
         return replace(self, kind=replace(self.kind, packed=True), arrays=(keys, table))
+
+
+def can_be_packed(kind: AxisKind) -> bool:
+    """Whether a table may be packed: of those that are read by blocks, the ones with one step."""
+    return kind.steps == 1 and kind.data.itemsize >= 4
+
+
+def packed_table(keys: Array, cells: Array, num_bins: int) -> Array:
+    """Return the packed table of int64 for a table of cells.
+
+    An entry is a bin `k` and a key `limit`: keys above that are in bin ``k + 1``. Of 32 bits each they are one number,
+    else two. The first entry is for what lies outside.
+    """
+    bounds, k = np.iinfo(keys.dtype), cells[:-1].astype(np.int64)
+    starts = keys[k + 1]
+    all_above = starts == bounds.min  # no key is in bin `k`
+    k = k + all_above
+    all_below = all_above | (k == num_bins - 1)
+    limit = np.where(all_below, bounds.max, starts - keys.dtype.type(1))
+    k, limit = np.append(-1, k), np.append(keys.dtype.type(bounds.max), limit).astype(np.uint64).view(np.int64)
+    return (limit << 32) | (k & 0xFFFFFFFF) if keys.dtype.itemsize == 4 else np.stack([k, limit], 1).ravel()
 
 
 def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:

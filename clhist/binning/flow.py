@@ -6,14 +6,15 @@ Besides these there are integers from a start on, and axes that wrap around.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from clhist.binning.axis import EVEN, AxisKind, axis_of, bits_of, has_no_type, key_of_bits
+from clhist.binning.axis import EVEN, AxisKind, axis_of, bits_of, can_be_packed, has_no_type, key_of_bits, packed_table
 from clhist.binning.keys import Array, bits_dtype, from_keys, key_dtype, key_range
-from clhist.binning.lanes import ABSENT, LOOP, block_function, quick_block, with_absent
+from clhist.binning.lanes import ABSENT, LOOP, axis_functions, has_lanes, quick_block, table_block, with_absent
 from clhist.binning.thresholds import Thresholds
 from clhist.operators.c_types import c_name, literal
 
@@ -82,9 +83,11 @@ class FlowKind:
 
     def functions(self) -> tuple[str, ...]:
         """Return C of the functions that find the bin of an element."""
+        if self.inner.packed:
+            return ()
         dtype = self.inner.dtype
         key, bits = key_dtype(dtype), c_name(bits_dtype(dtype))
-        low, high = (literal(end, key) for end in key_range(dtype))
+        low, high = self._ends
         declared = f"{self.inner.declared_parameters()}, int below, int above, int none"
         declared = f"__global const int *listed, {declared}" if self.listed else f"{declared}, int first"
         return *self.inner.functions(), (
@@ -106,15 +109,30 @@ int {self._name}(const {bits} bits, {declared})
 
     def block_functions(self) -> tuple[str, ...]:
         """Return C of the functions that `block` calls besides."""
-        return (block_function(self.inner),) if self._is_quick else ()
+        return axis_functions(self.inner) if self._is_quick else ()
 
     def block(self, array: str, n: int, target: str, absent: str = ABSENT) -> str:
         """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
+        if self.inner.kind != EVEN and has_lanes(self.inner):
+            low, high = self._ends
+            outside = f"((key < {low}) | (key > {high})) ? none{n} : (key < start ? below{n} : above{n})"
+            then = f"""{LOOP} {{
+        const {c_name(key_dtype(self.inner.dtype))} key = numbers[e];
+        const int k = {target}[e];
+        {target}[e] = k >= 0 ? {f"listed{n}[k]" if self.listed else f"k + first{n}"} : ({outside});
+    }}"""
+            return table_block(self.inner, array, n, target, then) + with_absent(target, absent)
         found = self.call(f"{array}[begin + e]", n)
         if self._is_quick:
             numbers = f"first{n}", f"below{n}", f"above{n}"
             return quick_block(self.inner, array, n, target, found, absent, numbers)
         return f"{LOOP} {target}[e] = {found};{with_absent(target, absent)}"
+
+    @property
+    def _ends(self) -> tuple[str, str]:
+        dtype = self.inner.dtype
+        low, high = (literal(end, key_dtype(dtype)) for end in key_range(dtype))
+        return low, high
 
     @property
     def _is_quick(self) -> bool:
@@ -284,6 +302,16 @@ class FlowAxis:
     arrays: tuple[Array, ...]
     scalars: tuple[Any, ...]
     extent: int
+
+    @cached_property
+    def packed(self) -> FlowAxis:
+        """The axis with a packed table, if it can have one; see `Axis.packed`."""
+        if not isinstance(self.kind, FlowKind) or not can_be_packed(self.kind.inner):
+            return self
+        *listed, keys, cells = self.arrays
+        table = packed_table(keys, cells, int(self.scalars[0]))
+        kind = replace(self.kind, inner=replace(self.kind.inner, packed=True))
+        return replace(self, kind=kind, arrays=(*listed, keys, table))
 
 
 @dataclass(frozen=True)

@@ -2,26 +2,25 @@
 
 Compilers for CPUs do not make vectors of a loop that updates bins. So a kernel finds the bins of a block of elements
 first, without a branch, and updates them one after the other then. Bins of one width are found by a loop that compilers
-make vectors of, the few elements near an edge after it; bins of a table by functions on vectors of eight.
+make vectors of, the few elements near an edge after it; bins of a table by such a loop that finds cells.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+
+import numpy as np
 
 from clhist.binning.axis import EVEN, LINEAR, AxisKind, bits_of, key_of_bits
 from clhist.binning.keys import bits_dtype, key_dtype
 from clhist.operators.c_types import c_name
 
-LANES = 8
 BLOCK = 128  # elements: memory has something to do while they are computed with (docs/notebook/performance.md)
 _AHEAD = 512  # elements that memory is asked for before they are read
 ABSENT, UNSURE = "-1", -2
-FEW = 16  # bins of a table: elements are compared with each of their edges instead
-DROPPED = -FEW - 1
-LOOP = "for (int e = 0; e < length; ++e)"
+# Unrolled by Intel's compiler before it makes vectors, such a loop reads and writes every fourth number.
+LOOP = '_Pragma("clang loop unroll(disable)") for (int e = 0; e < length; ++e)'
 
 # Nothing is read while a block is counted, so later ones are asked for: without this memory has nothing to do.
 AHEAD = """
@@ -40,17 +39,6 @@ AHEAD = """
 
 # Of float64 PoCL's compiler would take four elements at a time.
 _WIDE = "#pragma clang loop vectorize_width(16)"
-
-_HEAD = "int{w} {name}(const {bits}{w} bits, {parameters})\n{{"
-
-_TABLE = """
-    const {key}{w} key = {key_of};
-    const int{w} cell = {cell};
-    int{w} k = {cells};
-    {search}
-    return select((int{w})(-1), min(k, num_bins - 1), {inside});
-}}
-"""
 
 # Of bins of one width: a guess that is sure, what is clearly outside, or UNSURE. A guess below `-margin` is one of a
 # number below all bins, since guesses of floats grow with the number; those of integers begin again.
@@ -80,47 +68,55 @@ int quick_{name}(const {bits} bits, {parameters}, const int first, const int bel
 """,
 }
 
+# Of a table: cells in a loop that compilers make vectors of, then what lies in these. There are no calls, not even of
+# `min` or `clamp`, which PoCL as PyPI has it does not inline.
+_TABLE = """{{
+    {key} numbers[{block}];
+    {wide}
+    {loop} {{
+        const {bits} bits = {loaded};
+        const {key} key = {key_of};
+        {cell}
+        numbers[e] = key;
+        {target}[e] = {found};
+    }}
+    {loop} {{
+        const {key} key = numbers[e];
+        {search}
+    }}
+    {then}
+}}"""
+_LINEAR_CELL = """const float guess = {guess}, top = num_cells - 1, positive = guess > 0 ? guess : 0;
+        const int cell = (int)(positive < top ? positive : top);"""
+_KEYED_CELL = """const {key} within = key > start ? (key < last ? key : last) : start;
+        const int cell = (int)((({unsigned})within - ({unsigned})start) >> shift);"""
+# Of a packed table, by the bytes of a key: what is loaded, the bin and the limit in it.
+_PACKED = {
+    4: ("cells[{target}[e]]", "(int)entry", "(entry >> 32)"),
+    8: ("cells[2 * {target}[e] + 1]", "(int)cells[2 * {target}[e]]", "entry"),
+}
+
 
 def has_lanes(axis: AxisKind) -> bool:
     """Whether there is such a function: for numbers of 32 and 64 bits that kernels get as they are."""
     return axis.dtype.itemsize >= 4 and axis.data.kind in "iuf"
 
 
-def block_function(axis: AxisKind) -> str:
-    """Return C of the function that `find_block` calls; that of one element comes before it."""
+def axis_functions(axis: AxisKind) -> tuple[str, ...]:
+    """Return C of the functions that `find_block` calls; those of one element come before it."""
+    if axis.kind != EVEN:
+        return ()
     key, bits = key_dtype(axis.dtype), bits_dtype(axis.dtype)
-    wide = key.itemsize == 8
-    unsigned = f"u{c_name(key).removeprefix('u')}"
-    types: dict[str, Any] = {
-        "w": LANES,
+    text = next(text for kinds, text in _QUICK.items() if axis.dtype.kind in kinds)
+    types = {
         "name": axis.name,
         "bits": c_name(bits),
         "key": c_name(key),
         "unsure": UNSURE,
         "parameters": axis.declared_parameters(),
-        "key_of": _key_of(axis),
-        "guess": _guess(axis, unsigned),
+        "one_guess": _guess(axis),
     }
-    if axis.kind == EVEN:
-        text = next(text for kinds, text in _QUICK.items() if axis.dtype.kind in kinds)
-        return text.format(one_guess=_one_guess(axis, unsigned), **types)
-    if axis.kind == LINEAR:
-        cell = f"clamp(convert_int{LANES}({types['guess']}), 0, num_cells - 1)"
-    else:
-        offset = f"as_{unsigned}{LANES}(clamp(key, start, last)) - ({unsigned})start"
-        cell = f"convert_int{LANES}(({offset}) >> ({unsigned})shift)"
-    types |= {
-        "name": f"{axis.name}_lanes",
-        "cell": cell,
-        "cells": _gathered("int", "cells", "cell"),
-        "search": "\n    ".join(_step(c_name(key), 2**s, wide) for s in reversed(range(axis.steps))),
-        "inside": _mask("key >= start && key <= last", wide),
-    }
-    if axis.packed:
-        types["cells"] = f"convert_int{LANES}(entry)"
-        types["cell"] += f";\n    const long{LANES} entry = {_gathered('long', 'cells', 'cell')}"
-        types["search"] = f"k -= key >= convert_int{LANES}(entry >> 32);"
-    return (_HEAD + _TABLE).format(**types)
+    return (text.format(**types),)
 
 
 def ahead_of(arrays: Iterable[str]) -> str:
@@ -130,32 +126,41 @@ def ahead_of(arrays: Iterable[str]) -> str:
 
 def find_block(axis: AxisKind, array: str, n: int, target: str, absent: str = ABSENT) -> str:
     """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
-    found = axis.call(f"{array}[begin + e]", n)
     if axis.kind == EVEN:
-        return quick_block(axis, array, n, target, found, absent)
-    loaded = bits_of(f"vload{LANES}(0, {array} + begin + e)", axis.data, LANES)
-    bits, key = bits_of(f"{array}[begin + e]", axis.data), c_name(key_dtype(axis.dtype))
-    return f"""if (num_bins{n} <= {FEW}) {{
-    {key} numbers[{BLOCK}];
-    {_WIDE}
-    {LOOP} {{
-        const {c_name(bits_dtype(axis.dtype))} bits = {bits};
-        numbers[e] = {key_of_bits(axis.dtype)};
-        {target}[e] = (numbers[e] >= start{n}) & (numbers[e] <= last{n}) ? 0 : {DROPPED};
-    }}
-    for (int k = 1; k < num_bins{n}; ++k) {{
-        const {key} edge = keys{n}[k];
-        {_WIDE}
-        {LOOP} {target}[e] += numbers[e] >= edge;
-    }}
-    {_WIDE}
-    {LOOP} {target}[e] = max({target}[e], -1);
-}} else {{
-    int e = 0;
-    for (; e + {LANES} <= length; e += {LANES})
-        vstore{LANES}({axis.name}_lanes({loaded}, {axis.given(n)}), 0, {target} + e);
-    for (; e < length; ++e) {target}[e] = {found};
-}}{with_absent(target, absent)}"""
+        return quick_block(axis, array, n, target, axis.call(f"{array}[begin + e]", n), absent)
+    return table_block(axis, array, n, target) + with_absent(target, absent)
+
+
+def table_block(axis: AxisKind, array: str, n: int, target: str, then: str = "") -> str:
+    """Return the same for bins of a table, -1 for none; `then` is C that may use the keys, `numbers`."""
+    key = key_dtype(axis.dtype)
+    types = {"key": c_name(key), "unsigned": _unsigned(axis), "guess": _guess(axis)}
+    inside = "((key >= start) & (key <= last))"
+    if axis.packed:
+        found = f"{inside} ? cell + 1 : 0"
+        entry, k, limit = _PACKED[key.itemsize]
+        search = f"const long entry = {entry}; {target}[e] = {k} + (key > ({types['key']}){limit});"
+    else:
+        found = "cell"
+        search = f"""int k = cells[{target}[e]];
+        {" ".join(axis.search())}
+        k = k < num_bins ? k : num_bins - 1;
+        {target}[e] = {inside} ? k : -1;"""
+    text = _TABLE.format(
+        **types,
+        block=BLOCK,
+        wide=_WIDE,
+        loop=LOOP,
+        bits=c_name(bits_dtype(axis.dtype)),
+        loaded=bits_of(f"{array}[begin + e]", axis.data),
+        key_of=key_of_bits(axis.dtype),
+        target=target,
+        cell=(_LINEAR_CELL if axis.kind == LINEAR else _KEYED_CELL).format(**types),
+        found=found,
+        search=search.format(target=target),
+        then=then,
+    )
+    return re.sub(rf"\b({'|'.join(axis.parameter_names)})\b", rf"\g<1>{n}", text)
 
 
 def with_absent(target: str, absent: str) -> str:
@@ -236,7 +241,7 @@ def joint_block(axes: Sequence[AxisKind], careful: str) -> str:
             n=n,
             bits=c_name(bits_dtype(axis.dtype)),
             loaded=bits_of(f"x{n}[begin + e]", axis.data),
-            one_guess=re.sub(r"\b(low|scale)\b", rf"\g<1>{n}", _one_guess(axis, "")),
+            one_guess=re.sub(r"\b(low|scale)\b", rf"\g<1>{n}", _guess(axis)),
         )
         for n, axis in enumerate(axes)
     )
@@ -261,28 +266,13 @@ def _key_of(axis: AxisKind) -> str:
     return key_of_bits(axis.dtype)  # of 32 and 64 bits keys have the type of the bits
 
 
-def _guess(axis: AxisKind, unsigned: str) -> str:
-    if axis.dtype.kind == "f":
-        value = "double" if axis.dtype.itemsize == 8 else "float"
-        return f"convert_float{LANES}((as_{value}{LANES}(bits) - low) * scale)"
-    return f"(convert_float{LANES}(as_{unsigned}{LANES}(bits) - ({unsigned})low) + 0.5f) * scale"
-
-
-def _one_guess(axis: AxisKind, unsigned: str) -> str:
+def _guess(axis: AxisKind) -> str:
     if axis.dtype.kind == "f":
         value = "double" if axis.dtype.itemsize == 8 else "float"
         return f"(float)((as_{value}(bits) - low) * scale)"
+    unsigned = _unsigned(axis)
     return f"((float)(({unsigned})bits - ({unsigned})low) + 0.5f) * scale"
 
 
-def _gathered(kind: str, array: str, index: str) -> str:
-    return f"({kind}{LANES})({', '.join(f'{array}[{index}.s{n:x}]' for n in range(LANES))})"
-
-
-def _step(key: str, step: int, wide: bool) -> str:
-    edges = _gathered(key, "keys", "at")
-    return f"{{ const int{LANES} at = k + {step}; k -= {step} * {_mask(f'key >= {edges}', wide)}; }}"
-
-
-def _mask(condition: str, wide: bool) -> str:
-    return f"convert_int{LANES}({condition})" if wide else f"({condition})"
+def _unsigned(axis: AxisKind) -> str:
+    return c_name(np.dtype(f"u{key_dtype(axis.dtype).itemsize}"))

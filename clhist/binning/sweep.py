@@ -21,7 +21,7 @@ from clhist.binning.lanes import (
     BLOCK,
     LOOP,
     ahead_of,
-    block_function,
+    axis_functions,
     find_block,
     has_lanes,
     joint_block,
@@ -66,7 +66,7 @@ def block_of(kind: AxisKind | Kind, array: str, n: int, target: str, absent: str
 
 def block_functions(kind: AxisKind | Kind) -> tuple[str, ...]:
     """Return C of the functions that `block_of` calls, but for those that find the bin of one element."""
-    return (block_function(kind),) if isinstance(kind, AxisKind) else kind.block_functions()
+    return axis_functions(kind) if isinstance(kind, AxisKind) else kind.block_functions()
 
 
 def _is_joint(axis: AxisKind | Kind) -> TypeGuard[FlowKind]:
@@ -329,7 +329,7 @@ class PreparedSweep:
         in_blocks = in_blocks and device_kind(queue.device) == "cpu" and size >= BLOCK and kind.has_blocks
         has_spare = has_spare and in_blocks
         if in_blocks:
-            binned = replace(binned, axes=tuple(a.packed if isinstance(a, Axis) else a for a in binned.axes))
+            binned = replace(binned, axes=tuple(axis.packed for axis in binned.axes))
             kind = replace(binned.kind, in_blocks=True, has_spare=has_spare)
             size, count = -(-size // BLOCK), (size,)
         args, dtypes = binned.template(queue)

@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist.binning.lanes import BLOCK, FEW, LANES
+from clhist.binning.lanes import BLOCK
 
 binning_sweep = import_module("clhist.binning.sweep")  # whose function has the same name
 
-SIZES = [1, LANES - 1, LANES, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 1000]
+SIZES = [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 1000]
 EDGES = {
     "even": (37, (-50.0, 60.0)),
     "linear": (np.unique(np.round(np.sin(np.arange(60)) * 70)), None),  # several edges in some cells
-    "few": ([-50, -10, -9.5, 0, 1, 60], None),  # compared with each edge
-    "as many as few": (np.unique(np.round(np.sin(np.arange(FEW + 1)) * 70)), None),
+    "few": ([-50, -10, -9.5, 0, 1, 60], None),
+    "one": ([-10, 20.5], None),
+    "from the least": ([-np.inf, -(2.0**70), -(2.0**31), 0, 1.5, 40], None),  # of integers the first bins are empty
+    "to the greatest": ([0, 3, 50, 2.0**31 - 1, 2.0**32 - 1, 2.0**64, np.inf], None),
+    "all": ([-np.inf, np.inf], None),
     "keyed": (np.geomspace(0.5, 90, 41), None),
 }
 
