@@ -31,6 +31,9 @@ ${types.values(output.operator, output.suffix, declare, known)}
 
 ${types.bins(spec.wide)}
 ${types.relaxed_access()}
+% if spec.order == "blocked":
+${types.ahead()}
+% endif
 % for output in spec.ignored:
 % if preamble_of[output]:
 #define value_t value${output.suffix}_t
@@ -122,12 +125,12 @@ ${local.get_namespace("packed.mako").map_ahead(spec.outputs[0].suffix)}
 % if spec.block:
 <% s = spec.outputs[0].suffix %>\
 #undef EMIT${s}
-#define EMIT${s}(bin, value) clhist_emit_inside${s}(CLHIST_BIN(bin), (value), ${state.passed})
+#define EMIT${s}(bin, value) clhist_emit_inside${s}(clhist_target, (value), ${state.passed})
 % if "CLHIST_IN_PASS" in spec.map:
 #undef CLHIST_IN_PASS
 #define CLHIST_IN_PASS(bin) true
 % endif
-void clhist_map_inside(${state.map_parameters}, ${state.declared})
+void clhist_map_inside(const clhist_bin_t clhist_target, ${state.map_parameters}, ${state.declared})
 {
     ${map_body};
 }
@@ -229,11 +232,10 @@ ${copies.flush()}
 % endif
 }
 
-## Updates a bin that there is: of a type each value of which has one, or one that has been compared.
+## Updates a bin of the pass: of a type each value of which has one, or one that has been compared.
 <%def name="emit_inside(name, s)">
-void ${name}(const clhist_bin_t target, const value${s}_t value, ${state.declared})
+void ${name}(const clhist_bin_t bin, const value${s}_t value, ${state.declared})
 {
-    const clhist_bin_t bin = target${"" if spec.covered else f" - clhist_first{s}"};
 % if spec.bucketed:
     {
 ${local.get_namespace("buckets.mako").append(s, bins_are_computed)}

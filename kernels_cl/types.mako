@@ -91,6 +91,21 @@ clhist_bin_t clhist_narrow(const long bin)
 #endif
 </%def>
 
+## What asks a CPU's caches for memory that is read later.
+<%def name="ahead()">
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"  // where a loop is not made of vectors
+#endif
+#if defined(__has_builtin) && !defined(CLHIST_CHECKED)  // Oclgrind has none
+#if __has_builtin(__builtin_prefetch)
+#define CLHIST_AHEAD(p) __builtin_prefetch(p)
+#endif
+#endif
+#ifndef CLHIST_AHEAD
+#define CLHIST_AHEAD(p) ((void)0)
+#endif
+</%def>
+
 ## The structured types that the map may name, the caller's preamble, and an empty EMIT for each ignored output.
 <%def name="caller_code(spec, declare, known)">
 % for name, dtype in spec.structs:

@@ -9,61 +9,62 @@
     const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
     const clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
 % endif
-% if spec.block or spec.unrolled > 1:
     clhist_index_t i = clhist_start;
 % if spec.block:
+<% s = spec.outputs[0].suffix %>\
+    ## Behind the bins there is one for each pass, which takes what is not in the pass.
+    const clhist_bin_t clhist_spare = clhist_num_bins${s} + (clhist_bin_t)get_group_id(1) - clhist_first${s};
+<% asks = "CLHIST_IN_PASS" in spec.map %>\
     for (; clhist_last - i >= ${spec.block}; i += ${spec.block}) {
         ## What is compared is what updates: somebody may write to the array meanwhile.
-        ${spec.indices.c_type} clhist_ahead[${spec.block}];
+        clhist_bin_t clhist_ahead[${spec.block}];
+% if asks:
         uint clhist_outside = 0;
+% endif
+        ## Unrolled by Intel's compiler before it makes vectors, this reads every fourth element.
+        #pragma clang loop vectorize_width(16) unroll(disable)
         for (int clhist_k = 0; clhist_k < ${spec.block}; ++clhist_k) {
-            clhist_ahead[clhist_k] = ${spec.indices.name}[i + clhist_k];
-            clhist_outside |= CLHIST_BIN(clhist_ahead[clhist_k]) - clhist_first >= clhist_count;
+            const clhist_bin_t bin = CLHIST_BIN(${spec.indices.name}[i + clhist_k]) - clhist_first${s};
+            clhist_ahead[clhist_k] = bin < clhist_count${s} ? bin : clhist_spare;
+% if asks:
+            clhist_outside |= bin >= clhist_count${s};
+% endif
         }
+% if asks:
         if (clhist_outside) {
-${rounds("clhist_map")}
-        } else {
-${rounds("clhist_map_inside")}
+            for (int clhist_k = 0; clhist_k < ${spec.block}; ++clhist_k)
+                clhist_map(${state.map_arguments(lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k")}, ${state.passed});
+            continue;
+        }
+% endif
+        for (int clhist_round = 0; clhist_round < ${spec.block}; clhist_round += ${spec.round}) {
+${one_round("clhist_map_inside", "i + clhist_round", "clhist_ahead[clhist_round + clhist_k], ")}
         }
     }
 % else:
-    for (; clhist_last - i >= ${spec.unrolled}; i += ${spec.unrolled}) {
+    for (; clhist_last - i >= ${spec.round}; i += ${spec.round}) {
 ${one_round("clhist_map", "i")}
     }
 % endif
     for (; i < clhist_last; ++i)
         clhist_map(${state.next_element}, ${state.passed});
-% elif state.takes_turns:
-    for (clhist_index_t i = clhist_start; i < clhist_last; ++i) {
-        const size_t clhist_turn = (size_t)((uint)i & (clhist_turns - 1)) * ${state.stride(spec.outputs[0].suffix)};
-        clhist_map(${state.next_element}, ${state.passed_in_turn});
-    }
-% else:
-    for (clhist_index_t i = clhist_start; i < clhist_last; ++i)
-        clhist_map(${state.next_element}, ${state.passed});
-% endif
 </%def>
 
-## All elements of a block, a round at a time.
-<%def name="rounds(function)">
-        for (int clhist_round = 0; clhist_round < ${spec.block}; clhist_round += ${spec.unrolled}) {
-${one_round(function, "i + clhist_round")}
-        }
-</%def>
-
-## The elements of one round, of which neighbours go to different copies.
-<%def name="one_round(function, first)">
+## The elements of one round, of which neighbours go to different copies; those of a later one are asked for meanwhile.
+<%def name="one_round(function, first, given='')">
 <%
     def element(argument):
-        is_ahead = spec.block and argument == spec.indices
-        return "clhist_ahead[clhist_round + clhist_k]" if is_ahead else f"{argument.name}[{first} + clhist_k]"
+        return f"{argument.name}[{first} + clhist_k]"
 %>\
-        #pragma unroll
-        for (int clhist_k = 0; clhist_k < ${spec.unrolled}; ++clhist_k) {
+% for ahead in state.asked_ahead(first):
+        CLHIST_AHEAD(${ahead});
+% endfor
+        #pragma unroll ${spec.unrolled}
+        for (int clhist_k = 0; clhist_k < ${spec.round}; ++clhist_k) {
 % if state.takes_turns:
             const size_t clhist_turn = (size_t)(clhist_k & (clhist_turns - 1)) * ${state.stride(spec.outputs[0].suffix)};
 % endif
-            ${function}(${state.map_arguments(element, f"{first} + clhist_k")}, ${state.passed_in_turn});
+            ${function}(${given}${state.map_arguments(element, f"{first} + clhist_k")}, ${state.passed_in_turn});
         }
 </%def>
 

@@ -17,25 +17,10 @@ from clhist.binning.keys import bits_dtype, key_dtype
 from clhist.operators.c_types import c_name
 
 BLOCK = 128  # elements: memory has something to do while they are computed with (docs/notebook/performance.md)
-_AHEAD = 512  # elements that memory is asked for before they are read
+_AHEAD = 1024  # elements that memory is asked for before they are read: a page or two, at which hardware stops
 ABSENT, UNSURE = "-1", -2
 # Unrolled by Intel's compiler before it makes vectors, such a loop reads and writes every fourth number.
 LOOP = '_Pragma("clang loop unroll(disable)") for (int e = 0; e < length; ++e)'
-
-# Nothing is read while a block is counted, so later ones are asked for: without this memory has nothing to do.
-AHEAD = """
-#ifdef __clang__
-#pragma clang diagnostic ignored "-Wpass-failed"  // where a loop is not made of vectors
-#endif
-#if defined(__has_builtin) && !defined(CLHIST_CHECKED)  // Oclgrind has none
-#if __has_builtin(__builtin_prefetch)
-#define CLHIST_AHEAD(p) __builtin_prefetch(p)
-#endif
-#endif
-#ifndef CLHIST_AHEAD
-#define CLHIST_AHEAD(p) ((void)0)
-#endif
-"""
 
 # Of float64 PoCL's compiler would take four elements at a time.
 _WIDE = "#pragma clang loop vectorize_width(16)"

@@ -17,7 +17,6 @@ from clhist.binning.axis import EVEN, Axis, AxisKind
 from clhist.binning.flow import FlowAxis, FlowKind, Kind
 from clhist.binning.lanes import (
     ABSENT,
-    AHEAD,
     BLOCK,
     LOOP,
     ahead_of,
@@ -160,7 +159,7 @@ class BinnedKind:
         """Return the C functions of the axes."""
         found = [function for axis in self.axes for function in axis.functions()]
         if self.in_blocks:
-            found = [AHEAD, *found, *(function for axis in self.axes for function in block_functions(axis))]
+            found = [*found, *(function for axis in self.axes for function in block_functions(axis))]
         return "\n".join(dict.fromkeys(found))
 
 

@@ -28,6 +28,9 @@ _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
 _ELEMENTS_OF_A_ROUND = 8
+# A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while the one before it is read.
+AHEAD_BYTES = 4096
+LINE_BYTES = 64  # of a CPU's caches, or more
 _ELEMENTS_OF_A_BLOCK = 128
 _PARTITION_ELEMENTS = 16
 
@@ -204,8 +207,13 @@ class SweepSpec:
         return max(1, _BYTES_OF_A_LOAD // max(argument.dtype.itemsize for argument in self.streamed))
 
     @property
+    def round(self) -> int:
+        """Elements of one round of a CPU's loop."""
+        return _ELEMENTS_OF_A_ROUND
+
+    @property
     def unrolled(self) -> int:
-        """Elements of one round of a CPU's loop: several updates are then under way (docs/notebook/performance.md)."""
+        """How many of these are unrolled: several updates are then under way (docs/notebook/performance.md)."""
         if self.bucketed:
             return 1  # the loop that empties a bucket is
         is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
@@ -215,7 +223,7 @@ class SweepSpec:
     def block(self) -> int:
         """Elements whose bins a CPU compares with the histogram's at a time, several by one instruction; 0 if none.
 
-        Their updates need no comparison then, which took up to a third of the time (docs/notebook/performance.md).
+        Their updates need no comparison then: what is in no bin is counted behind the last one.
         """
         return _ELEMENTS_OF_A_BLOCK if self.indices is not None else 0
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from clhist.codegen.maps import Argument
-from clhist.codegen.specs import Output, SweepPart, SweepSpec
+from clhist.codegen.specs import AHEAD_BYTES, LINE_BYTES, Output, SweepPart, SweepSpec
 from clhist.operators.c_types import c_name
 
 
@@ -186,6 +186,15 @@ class SweepState:
     def next_element(self) -> str:
         """The arguments of the map in a loop over single elements `i`."""
         return self.map_arguments(lambda argument: f"{argument.name}[i]", "i")
+
+    def asked_ahead(self, first: str) -> list[str]:
+        """Return C of the addresses that a CPU is asked for while it works on a round of elements from `first` on."""
+        found = []
+        for argument in self.spec.streamed:
+            size = argument.dtype.itemsize
+            lines = range(max(1, self.spec.round * size // LINE_BYTES))
+            found += [f"{argument.name} + {first} + {(AHEAD_BYTES + line * LINE_BYTES) // size}" for line in lines]
+        return found
 
     def emitted_bin(self, output: Output) -> str:
         """Return the bin that an ``EMIT`` of `output` updates, as unsigned C."""

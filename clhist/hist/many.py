@@ -14,7 +14,7 @@ import pyopencl.array as cl_array
 
 from clhist.binning.flow import Kind
 from clhist.binning.inputs import mask_array
-from clhist.binning.lanes import ABSENT, AHEAD, BLOCK, ahead_of
+from clhist.binning.lanes import ABSENT, BLOCK, ahead_of
 from clhist.binning.sweep import BLOCK_OF_ELEMENTS, block_functions, block_of, uploaded
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
 from clhist.hist.filling import check_room, fill, on_host, positions
@@ -119,7 +119,7 @@ class _Many:
 def _kernel(context: cl.Context, many: _Many, in_blocks: bool) -> HistogramKernel:
     functions = [function for kind, _ in many.axes for function in kind.functions()]
     if in_blocks:
-        functions += [AHEAD, *(function for kind, _ in many.axes for function in block_functions(kind))]
+        functions += [function for kind, _ in many.axes for function in block_functions(kind)]
     operators = {f"{name}_{j}": op for j, part in enumerate(many.parts) for name, op, _ in part.outputs}
     return HistogramKernel(
         context,

@@ -62,10 +62,10 @@ def bucketed(load: Workload) -> BucketedPlan:
         raise ValueError(reason)
     direct = private_copies(replace(load, choices=replace(load.choices, memory=None, passes=None)))
     trace = Trace()
-    bits = PLACE_BITS
-    while bits and ceil(load.num_bins / 2**bits) < (load.choices.passes or 1):
+    bits, cells = PLACE_BITS, load.num_bins + 1  # one for what is in no bin
+    while bits and ceil(cells / 2**bits) < (load.choices.passes or 1):
         bits -= 1
-    buckets = int(trace.step("P", ceil(load.num_bins / 2**bits), "", f"ranges of 2^{bits} bins"))
+    buckets = int(trace.step("P", ceil(cells / 2**bits), "", f"ranges of 2^{bits} bins"))
     items = direct.work_groups * direct.work_group_size
     room = int(trace.step("room", _room(load, items, buckets), "", "pairs of a bucket"))
     size = trace.step("bytes", items * buckets * room * (2 + load.value_bytes), "", "of all buckets")

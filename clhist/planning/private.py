@@ -21,6 +21,7 @@ _MOST_TURN_BYTES = 32 * 1024  # of these copies: what a core's first-level cache
 # More copies may make uniform bins, with which rates are measured, so much slower: skewed ones gain more from them.
 _LOST_TO_SKEW = 1.05
 _LINES = 2  # of the cache that are fetched together
+_APART_BYTES = 8 * 1024  # from one copy to the next: processors prefetch what follows, up to the end of the next page
 _WORD_BYTES = 4  # of which a cell is one or more
 
 
@@ -73,22 +74,24 @@ def private_copies(load: Workload) -> Plan:
         sharers=copies,
         turns=turns,
         may_take_turns=_may_take_turns(load),
-        strides=_strides(load, copies * turns),
+        strides=_strides(load, copies * turns, passes),
     )
 
 
-def _strides(load: Workload, copies: int) -> tuple[int, ...]:
-    """Return how many cells copies are apart, so that no two of a CPU share a cache line, or a pair of lines.
+def _strides(load: Workload, copies: int, passes: int) -> tuple[int, ...]:
+    """Return how many cells copies are apart, so that no work-item of a CPU fetches lines that another one writes to.
 
-    Work-items that write to one line wait for each other, and so do those that write to neighbours that a processor
-    fetches together: bins there took twice as long (docs/notebook/performance.md).
+    Work-items that write to one line wait for each other, and so does one that writes to a line with one whose
+    prefetcher has just fetched that: 64 bins took twice as long (docs/notebook/performance.md). Between copies there
+    are at least as many cells as passes, each of which has one for what is not in it.
     """
     if not load.on_cpu or load.num_histograms is not None:
         return ()
-    cells = max(1, _LINES * load.profile.l2_line // _WORD_BYTES)
-    strides = tuple(-(-bins // cells) * cells for bins in load.bins)
+    line, apart = max(1, _LINES * load.profile.l2_line // _WORD_BYTES), _APART_BYTES // _WORD_BYTES
+    strides = tuple(-(-(bins + max(apart, passes)) // line) * line for bins in load.bins)
     taken = copies * sum(cells * size for cells, size in zip(strides, load.bin_bytes, strict=True))
-    return load.bins if load.memory_budget is not None and taken > load.memory_budget else strides
+    is_affordable = load.memory_budget is None or taken <= load.memory_budget
+    return strides if is_affordable else tuple(bins + passes for bins in load.bins)
 
 
 def _may_take_turns(load: Workload) -> bool:

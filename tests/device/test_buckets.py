@@ -40,7 +40,7 @@ def small(monkeypatch):
     plan_sweep.cache_clear()
 
 
-@pytest.mark.parametrize(("passes", "buckets", "bits"), [(None, 5, 16), (5, 5, 16), (6, 10, 15), (300_000, 300_000, 0)])
+@pytest.mark.parametrize(("passes", "buckets", "bits"), [(None, 5, 16), (5, 5, 16), (6, 10, 15), (300_000, 300_001, 0)])
 def test_the_plan(passes, buckets, bits, few_items):
     found = pair_kernel(COUNT, few_items).plan(10**6, 300_000, passes=passes, **BUCKETS)
     assert (found.strategy, found.buckets, found.place_bits, found.copies) == ("bucketed", buckets, bits, 3)
