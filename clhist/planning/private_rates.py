@@ -64,13 +64,19 @@ class PrivateRates(NamedTuple):
         return cls(found, filling, bin_bytes, buckets) if filling and all(rate for _, rate in found) else None
 
     def rate(self, cells: int) -> float:
-        """Return the updates in a nanosecond with so many cells, between the measured ones."""
+        """Return the updates in a nanosecond with so many cells.
+
+        Between measured numbers rates change with the logarithm. Beyond the last one it is the time of an update that
+        goes on growing as it did before: more and more of it is spent on caches and pages that miss.
+        """
         if cells <= self.updates[0][0]:
             return self.updates[0][1]
         for (few, fast), (many, slow) in zip(self.updates, self.updates[1:], strict=False):
             if cells <= many:
                 return fast + (slow - fast) * log2(cells / few) / log2(many / few)
-        return self.updates[-1][1]
+        (few, fast), (many, slow) = self.updates[-2:]
+        growth = max(0.0, 1 / slow - 1 / fast) / log2(many / few)
+        return 1 / (1 / slow + growth * log2(cells / many))
 
     def nanoseconds(self, elements: int, bins: int, work_items: int, turns: int) -> float:
         """Return how long a sweep takes where each work-item updates `turns` copies of `bins` bins in turn."""

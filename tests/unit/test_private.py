@@ -93,7 +93,9 @@ def test_rates_between_the_measured_ones():
     assert rates.rate(1) == rates.rate(8) == 0.6
     assert rates.rate(64) == 0.7
     assert 0.7 < rates.rate(100) < rates.rate(200) < 1.4
-    assert rates.rate(2**30) == 0.2
+    assert rates.rate(2**21) == pytest.approx(0.2)
+    growth = (1 / 0.2 - 1 / rates.rate(2**18)) / 3  # of the time of an update, where cells double
+    assert 1 / rates.rate(2**24) == pytest.approx(1 / 0.2 + 3 * growth)
     assert rates.nanoseconds(1000, 64, 2, 1) == pytest.approx(1000 / 0.7 + 128)
 
 
