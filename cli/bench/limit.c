@@ -11,10 +11,14 @@ typedef struct { double sum; int64_t count; } moments_t;
 typedef struct { int64_t time; double value; } record_t;
 typedef struct { const double *edges; double first, scale; int32_t bins; } axis_t;
 
-enum { UNROLL = 8 };
+enum { UNROLL = 8, APART = 2048, AHEAD = 1024 };
 
-// Cells of a copy: a multiple of a cache line, so that no two threads write into one.
-static int64_t stride(int64_t bins) { return (bins + 63) / 64 * 64; }
+// Cells of a copy: a multiple of a cache line, and with a gap of two pages, so that no thread writes into a line that
+// another one writes into or prefetches.
+static int64_t stride(int64_t bins) { return (bins + 63) / 64 * 64 + APART; }
+
+// The hardware prefetches by pages; later ones are asked for here.
+#define ASK(array, i) if (array) __builtin_prefetch((const char *)(array) + ((i) + AHEAD) * (int64_t)sizeof *(array))
 
 // As numpy.histogram finds the bin of a value: by arithmetic, then the edges decide.
 static inline int32_t place(const axis_t *axis, float x)
@@ -35,6 +39,7 @@ static inline int32_t place(const axis_t *axis, float x)
     {                                                                                                                \
         int64_t i = begin;                                                                                           \
         for (; i + UNROLL <= end; i += UNROLL) {                                                                     \
+            ASK(x, i); ASK(y, i); ASK(v, i);                                                                         \
             _Pragma("GCC unroll 8") for (int k = 0; k < UNROLL; k++)                                                 \
             {                                                                                                        \
                 CELL *cell = cells + (k % copies) * size + (BIN(i + k));                                             \

@@ -23,6 +23,7 @@ _NATIVE: tuple[tuple[str, ...], ...] = (("-march=native",), ("-mcpu=native",), (
 _MOST_CELLS = 4_000_000  # of a thread's copies
 _PAIRS = 0  # in the place of a number of copies: two bytes at a time
 _FOUND = np.dtype([("value", np.float32), ("index", np.int32)])
+_APART = 2048  # cells between copies, as in limit.c
 _MOMENTS = np.dtype([("sum", np.float64), ("count", np.int64)])
 # Problem: function of the source, type of a bin.
 _LOOPS = {
@@ -106,7 +107,7 @@ class _Loop:
         self._shape: tuple[int, ...] = (side(bins), side(bins)) if problem == "histogram2d" else (bins,)
         self._axes, self._edges = _axes(problem, bins)
         self._bins, self._copies, self._threads = int(np.prod(self._shape)), copies, threads
-        cells = -(-self._bins // 64) * 64 * max(1, copies)
+        cells = (-(-self._bins // 64) * 64 + _APART) * max(1, copies)
         if copies == _PAIRS:
             name, cells = "count8_pairs", 65536
         self._function = getattr(library, name)
