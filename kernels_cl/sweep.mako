@@ -47,7 +47,7 @@ ${preamble_of[output]}
 <%types:functions operator="${output.operator}" suffix="${output.suffix}" preamble="${preamble_of[output]}">
 % for part in parts:
 % if part.output is output:
-${types.part(part.part, part.n, c_name)}
+${types.part(part.part, part.n, c_name, part.combine)}
 ${update.of(part, state.space, spec.fence, bins_are_computed)}
 % if spec.hot_bin and state.is_local:
 ${update.attempt(part, state.space, spec.fence)}

@@ -36,7 +36,7 @@ accumulator_t clhist_lift${suffix}(const value_t v)
 </%def>
 
 ## A part of an accumulator, and its cell in memory: at least as wide as the word of an atomic.
-<%def name="part(part, n, c_name)">
+<%def name="part(part, n, c_name, combine=None)">
 <%
     kind = "accumulator_t" if part.dtype.names else c_name(part.dtype)
     word = {4: "uint", 8: "ulong"}.get(part.cell_bytes)
@@ -56,7 +56,7 @@ part${n}_t clhist_neutral${n}(void)
 
 part${n}_t clhist_combine${n}(const part${n}_t a, const part${n}_t b)
 {
-    return ${part.combine};
+    return ${combine or part.combine};
 }
 </%def>
 

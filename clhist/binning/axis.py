@@ -52,9 +52,10 @@ int {name}(const {bits} bits, {declared})
 {{
     const {key} key = {key_of};
     if (key < start || key > last) return -1;
-    int k = cells[clamp((int)({guess}), 0, num_cells - 1)];
+    const float guess = {guess}, top = num_cells - 1, positive = guess > 0 ? guess : 0;
+    int k = cells[(int)(positive < top ? positive : top)];
     {search}
-    return min(k, num_bins - 1);
+    return k < num_bins ? k : num_bins - 1;
 }}
 """,
     KEYED: """
@@ -64,7 +65,7 @@ int {name}(const {bits} bits, {declared})
     if (key < start || key > last) return -1;
     int k = cells[(({unsigned})key - ({unsigned})start) >> shift];
     {search}
-    return min(k, num_bins - 1);
+    return k < num_bins ? k : num_bins - 1;
 }}
 """,
 }

@@ -17,7 +17,7 @@ from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
-from clhist.operators.recognition import replaced_if
+from clhist.operators.recognition import replaced_if, without_call
 from clhist.planning.packed import SAMPLE, SPILLS_BYTES
 from clhist.planning.partition import SEGMENT_COST
 from clhist.planning.plan import Output
@@ -148,6 +148,7 @@ class SweepSpec:
                 update,
                 native_atomic(part.operation, part.dtype, self.memory, self.features),
                 _replaced_if(output, part) if update == "private" and self.order == "blocked" else None,
+                without_call(part.combine, part.dtype) if self.order == "blocked" else part.combine,
             )
             for n, (output, part, update) in enumerate(pairs)
         )
@@ -267,6 +268,8 @@ class SweepPart(NamedTuple):
     replaced_if : str or None
         Of private copies on a CPU: C of the condition on which a value `b` takes the place of `a`, if combining is such
         a choice.
+    combine : str
+        C that combines `a` and `b`; on a CPU without calls.
     """
 
     n: int
@@ -275,6 +278,7 @@ class SweepPart(NamedTuple):
     update: str
     atomic: NativeAtomic | None
     replaced_if: str | None
+    combine: str
 
 
 class PartitionSpec(NamedTuple):

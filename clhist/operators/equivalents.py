@@ -112,7 +112,7 @@ def exact_sums(dtype: np.dtype, limit: int) -> tuple[Lifted, ...]:
                 0,
                 "saturating_add",
                 accumulator=held,
-                lift=f"({kind})min(v, {literal(limit, dtype)})",
+                lift=f"({kind})(v < {literal(limit, dtype)} ? v : {literal(limit, dtype)})",
                 finish=f"({c_name(dtype)})min(a, ({kind}){limit}{suffix})",
             )
             found.append(Lifted(operator, int(most)))

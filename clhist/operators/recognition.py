@@ -56,6 +56,26 @@ def recognise(combine: str, dtype: np.dtype) -> str | None:
     return known.get(" ".join(tokens)) or known.get(" ".join(swapped))
 
 
+# Choices in place of calls: PoCL as PyPI has it inlines no function of OpenCL's, which doubled the time of a sweep.
+_AS_CHOICES = {
+    "minimum": "a < b ? a : b",
+    "maximum": "a > b ? a : b",
+    "fmin": "b < a || a != a ? b : a",
+    "fmax": "b > a || a != a ? b : a",
+}
+
+
+def without_call(combine: str, dtype: np.dtype) -> str:
+    """Return `combine`, as a choice if it calls one of C's functions for the smaller or larger one of numbers.
+
+    Examples
+    --------
+    >>> without_call("max(a, b)", np.dtype(np.int32))
+    'a > b ? a : b'
+    """
+    return _AS_CHOICES.get(recognise(combine, dtype) or "", combine) if "(" in combine else combine
+
+
 def replaced_if(combine: str) -> str | None:
     """Return the condition on which `b` takes the place of `a`, if `combine` is that and nothing else.
 
