@@ -91,14 +91,15 @@ clhist_bin_t clhist_narrow(const long bin)
 #endif
 </%def>
 
-## What asks a CPU's caches for memory that is read later.
+## What asks a CPU's caches for memory that is read later. The builtin takes a pointer without an address space; NVIDIA's
+## compiler, for which tests render a CPU's kernels, has none for it.
 <%def name="ahead()">
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpass-failed"  // where a loop is not made of vectors
 #endif
-#if defined(__has_builtin) && !defined(CLHIST_CHECKED)  // Oclgrind has none
+#if defined(__has_builtin) && !defined(CLHIST_CHECKED) && !defined(__NV_CL_C_VERSION)  // Oclgrind has none
 #if __has_builtin(__builtin_prefetch)
-#define CLHIST_AHEAD(p) __builtin_prefetch(p)
+#define CLHIST_AHEAD(p) __builtin_prefetch((const void *)(size_t)(p))
 #endif
 #endif
 #ifndef CLHIST_AHEAD
