@@ -247,10 +247,6 @@ if (!sure) {{
 }}"""
 
 
-def _key_of(axis: AxisKind) -> str:
-    return key_of_bits(axis.dtype)  # of 32 and 64 bits keys have the type of the bits
-
-
 def _guess(axis: AxisKind) -> str:
     if axis.dtype.kind == "f":
         value = "double" if axis.dtype.itemsize == 8 else "float"

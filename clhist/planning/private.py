@@ -83,7 +83,7 @@ def _strides(load: Workload, copies: int, passes: int) -> tuple[int, ...]:
 
     Work-items that write to one line wait for each other, and so does one that writes to a line with one whose
     prefetcher has just fetched that: 64 bins took twice as long (docs/notebook/performance.md). Between copies there
-    are at least as many cells as passes, each of which has one for what is not in it.
+    are at least as many cells as passes, each of which has one for what is not in it; no budget counts these few.
     """
     if not load.on_cpu or load.num_histograms is not None:
         return ()
