@@ -31,9 +31,6 @@ ${types.values(output.operator, output.suffix, declare, known)}
 
 ${types.bins(spec.wide)}
 ${types.relaxed_access()}
-% if spec.order == "blocked":
-${types.ahead()}
-% endif
 % for output in spec.ignored:
 % if preamble_of[output]:
 #define value_t value${output.suffix}_t

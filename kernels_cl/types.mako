@@ -109,6 +109,9 @@ clhist_bin_t clhist_narrow(const long bin)
 
 ## The structured types that the map may name, the caller's preamble, and an empty EMIT for each ignored output.
 <%def name="caller_code(spec, declare, known)">
+% if spec.order == "blocked" or "CLHIST_AHEAD" in spec.map:
+${ahead()}
+% endif
 % for name, dtype in spec.structs:
 % if dtype in known:
 typedef ${known[dtype]} ${name};
