@@ -17,20 +17,24 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, literal
 
 _LANES = 64  # partial results, so that work-items do not all update one
-_STRIPS = {"cpu": 256, "gpu": 2**16}
+_STRIPS = {"cpu": 256, "gpu": 2**18}
+_LOADS = (
+    8  # of a work-item under way: what is read for nothing, where an element does not count, costs less than to wait
+)
 _CHUNK = 2**16  # elements that stay in a cache between the two passes over them
 
 _MAP = """
     {key} low = {highest}, high = {lowest};
     long number = 0;
     const long begin = (long)i * block, end = min(count, begin + span);
+    #pragma unroll {loads}
     for (long j = begin; j < end; j += step) {{
-        {condition}const {bits} bits = {element};
+        const {bits} bits = {element};
         const {key} key = {key_of};
-        if (key < least || key > greatest) continue;
-        low = min(low, key);
-        high = max(high, key);
-        ++number;
+        const bool counts = {condition}(key >= least) & (key <= greatest);
+        low = (counts & (key < low)) ? key : low;
+        high = (counts & (key > high)) ? key : high;
+        number += counts;
     }}
     EMIT((int)(i % {lanes}), ((value_t){{low, high, number}}));
 """
@@ -119,7 +123,8 @@ def _extent_kernel(
         bits=c_name(bits_dtype(dtype)),
         lowest=literal(info.min, key),
         highest=literal(info.max, key),
-        condition="if (!where[j]) continue;\n        " if masked else "",
+        condition="(where[j] != 0) & " if masked else "",
+        loads=_LOADS,
         element=bits_of("x[j]" if pitch == 1 else f"x[j * {pitch} + {column}]", data),
         key_of=key_of_bits(dtype),
         lanes=_LANES,
