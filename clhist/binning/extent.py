@@ -18,9 +18,7 @@ from clhist.operators.c_types import c_name, literal
 
 _LANES = 64  # partial results, so that work-items do not all update one
 _STRIPS = {"cpu": 256, "gpu": 2**18}
-_LOADS = (
-    8  # of a work-item under way: what is read for nothing, where an element does not count, costs less than to wait
-)
+_LOADS = 8  # of a work-item under way: to read for nothing what does not count costs less than to wait
 _CHUNK = 2**16  # elements that stay in a cache between the two passes over them
 
 _MAP = """

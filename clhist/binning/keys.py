@@ -7,6 +7,7 @@ treat subnormal numbers as NumPy does on any device.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ def from_keys(keys: Array, dtype: np.dtype) -> Array:
     return (_ordered(bits) if dtype.kind == "f" else bits).view(dtype)
 
 
+@lru_cache(maxsize=64)
 def key_range(dtype: np.dtype) -> tuple[int, int]:
     """Return the keys of the least and of the greatest number; NaN and NaT lie outside."""
     if dtype.kind == "f":
@@ -61,4 +63,4 @@ def key_range(dtype: np.dtype) -> tuple[int, int]:
 def _ordered(bits: Array) -> Array:
     """Return bits of floats as keys, and keys as bits: the mapping is its own inverse."""
     width = 8 * bits.dtype.itemsize
-    return bits ^ ((bits >> (width - 1)) & np.iinfo(bits.dtype).max)
+    return bits ^ ((bits >> (width - 1)) & bits.dtype.type(2 ** (width - 1) - 1))
