@@ -79,15 +79,26 @@ ${local.get_namespace("partitioned.mako").clear_range()}
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 % elif state.is_private:
-% for part in parts:
-% if state.takes_turns:
-    for (uint turn = 0; turn < clhist_turns; ++turn)
-        for (clhist_bin_t k = 0; k < clhist_count${part.output.suffix}; ++k)
-            clhist_cells${part.n}[(size_t)turn * ${state.stride(part.output.suffix)} + k].value = clhist_neutral${part.n}();
-% else:
-    for (clhist_bin_t k = 0; k < clhist_count${part.output.suffix}; ++k)
-        clhist_cells${part.n}[k].value = clhist_neutral${part.n}();
+% if spec.block:
+<% s = spec.outputs[0].suffix %>\
+    ## Behind the bins there is one for each pass, which takes what is not in the pass.
+    const clhist_bin_t clhist_spare = clhist_num_bins${s} + (clhist_bin_t)get_group_id(1) - clhist_first${s};
 % endif
+% for part in parts:
+<%
+    place = f"(size_t)turn * {state.stride(part.output.suffix)} + " if state.takes_turns else ""
+%>\
+% if state.takes_turns:
+    for (uint turn = 0; turn < clhist_turns; ++turn) {
+% else:
+    {
+% endif
+        for (clhist_bin_t k = 0; k < clhist_count${part.output.suffix}; ++k)
+            clhist_cells${part.n}[${place}k].value = clhist_neutral${part.n}();
+% if spec.block:
+        clhist_cells${part.n}[${place}clhist_spare].value = clhist_neutral${part.n}();
+% endif
+    }
 % endfor
 % endif
 </%def>

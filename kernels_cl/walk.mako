@@ -12,8 +12,6 @@
     clhist_index_t i = clhist_start;
 % if spec.block:
 <% s = spec.outputs[0].suffix %>\
-    ## Behind the bins there is one for each pass, which takes what is not in the pass.
-    const clhist_bin_t clhist_spare = clhist_num_bins${s} + (clhist_bin_t)get_group_id(1) - clhist_first${s};
 <% asks = "CLHIST_IN_PASS" in spec.map %>\
     for (; clhist_last - i >= ${spec.block}; i += ${spec.block}) {
         ## What is compared is what updates: somebody may write to the array meanwhile.
