@@ -1,0 +1,155 @@
+"""The calls that cases make: each function returns one, with its input still to be drawn."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import clhist
+from clhist import operators
+from emulated.cases.case import Action, bins_of, folded, same
+
+
+def _neutral(ufunc: np.ufunc, dtype: np.dtype) -> Any:
+    if ufunc is np.maximum:
+        return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+    return ufunc.identity
+
+
+def pairs(ufunc: np.ufunc, dtype: Any, n: int, h: int, kind: str, **options: Any) -> Action:
+    """Values that any order combines to the same result, by a ufunc."""
+    dtype = np.dtype(dtype)
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins = bins_of(kind, rng, n, h)
+        if dtype.kind == "c" and ufunc is np.multiply:
+            values = np.array([1, -1, 1j, -1j], dtype)[rng.integers(0, 4, n)]
+        elif dtype.kind == "c":
+            values = (rng.integers(-9, 9, n) + 1j * rng.integers(-9, 9, n)).astype(dtype)
+        else:
+            values = (rng.integers(-1000, 1000, n) / (4 if dtype.kind == "f" else 1)).astype(dtype)
+        start = np.full(h, _neutral(ufunc, dtype), dtype)
+        found = clhist.reduce_by_index(start.copy(), ufunc, bins, values, queue=queue, **options)
+        same(found, folded(ufunc, bins, values, start))
+
+    return action
+
+
+def counts(n: int, h: int, kind: str, **options: Any) -> Action:
+    """Counts, by a kernel whose map emits 1."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins = bins_of(kind, rng, n, h)
+        kernel = clhist.HistogramKernel(
+            queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)"
+        )
+        found = kernel(bins, num_bins=h, queue=queue, **options)
+        same(found, folded(np.add, bins, np.ones(n), np.zeros(h, np.int32)))
+
+    return action
+
+
+def argmax(dtype: Any, n: int, h: int, kind: str, **options: Any) -> Action:
+    """The largest value of each bin and the first place where it stands."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins, values = bins_of(kind, rng, n, h), rng.integers(-500, 500, n).astype(dtype)
+        operator = operators.argmax(dtype)
+        found = clhist.reduce_by_index(h, operator, bins, values, queue=queue, **options)
+        order = np.lexsort((np.arange(n), -values.astype(np.int64), bins))
+        first = order[np.r_[True, np.diff(bins[order]) != 0]]
+        same(found["index"][bins[first]], first.astype(found["index"].dtype))
+        same(found["value"][bins[first]], values[first])
+
+    return action
+
+
+def saturating(n: int, h: int, kind: str, most: int, **options: Any) -> Action:
+    """Counts that stop at `most`."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins, operator = bins_of(kind, rng, n, h), operators.saturating_add(np.int32, most)
+        start, ones = np.zeros(h, np.int32), np.ones(n, np.int32)
+        found = clhist.reduce_by_index(start, operator, bins, ones, queue=queue, **options)
+        same(found, np.minimum(np.bincount(bins, minlength=h), most).astype(np.int32))
+
+    return action
+
+
+_RECORD = np.dtype([("n", "i4"), ("s", "f8"), ("m", "i4")], align=True)  # 24 bytes
+_COMBINE = "((accumulator_t){a.n + b.n, a.s + b.s * (b.n > -1), a.m > b.m ? a.m : b.m})"
+
+
+def records(n: int, h: int, kind: str, **options: Any) -> Action:
+    """A count, a sum and a maximum of one bin, under one lock."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins, numbers, values = bins_of(kind, rng, n, h), rng.integers(-99, 99, n), np.zeros(n, _RECORD)
+        least = np.iinfo(np.int32).min
+        operator = clhist.Operator(_RECORD, combine=_COMBINE, neutral=(0, 0.0, least))
+        values["n"], values["s"], values["m"] = 1, numbers / 4, numbers
+        found = clhist.reduce_by_index(h, operator, bins, values, queue=queue, **options)
+        same(found["n"], folded(np.add, bins, np.ones(n), np.zeros(h, np.int32)))
+        same(found["s"], folded(np.add, bins, numbers / 4, np.zeros(h)))
+        same(found["m"], folded(np.maximum, bins, numbers, np.full(h, least, np.int32)))
+
+    return action
+
+
+def reproducible(dtype: Any, n: int, h: int, kind: str) -> Action:
+    """Sums with the same bits in another order and by another plan, near the exact ones."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins = bins_of(kind, rng, n, h)
+        values = (rng.standard_normal(n) * 10.0 ** rng.integers(-3, 4, n)).astype(dtype)
+        most = float(np.abs(values).max())
+
+        def sums(order: Any, **options: Any) -> np.ndarray:
+            start = np.zeros(h, dtype)
+            given = {"queue": queue, "reproducible": True, **options}
+            return clhist.reduce_by_index(start, np.add, bins[order], values[order], **given)
+
+        one, two = sums(slice(None)), sums(rng.permutation(n), memory="global", max_abs=most)
+        if one.tobytes() != two.tobytes():
+            raise AssertionError("another order and another plan give other bits")
+        exact, size = np.zeros(h, np.longdouble), np.zeros(h)
+        np.add.at(exact, bins, values.astype(np.longdouble))
+        np.add.at(size, bins, np.abs(values))
+        bound = size * np.finfo(dtype).eps + most * n * 2.0 ** (-29 if dtype == np.float32 else -61)
+        wrong = np.abs(one - exact) > bound
+        assert not wrong.any(), f"{wrong.sum()} bins are further from the exact sums than documented"
+
+    return action
+
+
+def batch(n: int, rows: int, h: int, kind: str) -> Action:
+    """Counts of many short rows: of equal lengths, or with `offsets`; or by `num_histograms` of a kernel."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins = rng.integers(0, h, n, np.int32)
+        lengths = np.full(rows, n // rows) if kind == "equal" else rng.multinomial(n, np.ones(rows) / rows)
+        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        expected = [np.bincount(bins[a:b], minlength=h) for a, b in pairwise(ends)]
+        kernel = clhist.HistogramKernel(
+            queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)"
+        )
+        given = {"num_histograms": rows} if kind == "equal" else {"offsets": ends}
+        found = kernel(bins, num_bins=h, queue=queue, **given)
+        same(found, np.array(expected, np.int32))
+
+    return action
+
+
+def edges(n: int) -> Action:
+    """A histogram of float64 over uneven edges."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        x = rng.standard_normal(n)
+        where = np.sort(rng.uniform(-3, 3, 41))
+        found, _ = clhist.histogram(x, bins=where, queue=queue)
+        same(np.asarray(found, np.int64), np.histogram(x, bins=where)[0].astype(np.int64))
+
+    return action

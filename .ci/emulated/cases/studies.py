@@ -1,0 +1,74 @@
+"""The case studies at a tiny size, and the reproducible sums of which every device has the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import clhist
+from clhist.cases.gromacs import nonbonded_forces
+from clhist.cases.gromacs_data import reference_forces
+from clhist.cases.kmeans import blobs, kmeans
+from clhist.cases.water import water_box
+from emulated.cases.case import Action, Case, same, words_of
+from emulated.places import ROOT
+
+_MOLECULES, _CUTOFF, _POINTS, _CLUSTERS, _ITERATIONS = 100, 0.5, 600, 5, 3
+_ROUNDING = 256 * float(np.finfo(np.float32).eps)
+
+
+def _forces(**options: Any) -> Action:
+    """The loop of 435.gromacs: forces within their rounding of those in float64."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        box = water_box(num_molecules=_MOLECULES, cutoff=_CUTOFF)
+        reference = reference_forces(box)
+        error = np.abs(nonbonded_forces(box, queue=queue, **options) - reference.forces)
+        assert (error <= _ROUNDING * reference.magnitude).all(), f"forces are off by up to {error.max():.3g}"
+
+    return action
+
+
+def _clusters(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+    """Lloyd's algorithm, against the same iterations in float64."""
+    points = blobs(_POINTS, 8, _CLUSTERS, seed=1).astype(np.float64)
+    centers = init = points[:_CLUSTERS]
+    for _ in range(_ITERATIONS):
+        labels = ((points[:, None] - centers) ** 2).sum(-1).argmin(1)
+        centers = np.array([points[labels == k].mean(0) for k in range(_CLUSTERS)])
+    found = kmeans(points, _CLUSTERS, init=init, max_iter=_ITERATIONS, tol=0, queue=queue)
+    same(found.labels, ((points[:, None] - centers) ** 2).sum(-1).argmin(1).astype(np.int32))
+    np.testing.assert_allclose(found.centers, centers, rtol=1e-9, atol=1e-9)
+
+
+def _digest(dtype: type) -> Action:
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        if (support := str(ROOT / "tests/support")) not in sys.path:
+            sys.path.append(support)
+        from digests import BINS, HASHES, drawn
+
+        bins, values = drawn(dtype)
+        given = {"reproducible": True, "queue": queue}
+        found = clhist.reduce_by_index(np.ones(BINS, dtype), np.add, bins, values, **given)
+        digest = hashlib.sha256(found.tobytes()).hexdigest()[:16]
+        assert digest == HASHES[dtype], f"{digest}, on all other devices {HASHES[dtype]}"
+
+    return action
+
+
+def study_cases() -> Iterator[Case]:
+    """Yield a case for each."""
+    for update in ("native", "cas"):
+        for options in ({"update": update}, {"update": update, "race_factor": 20.0}):
+            given = ", race factor 20" * ("race_factor" in options)
+            covers = frozenset(["study gromacs", *words_of(options)])
+            yield Case(f"study: gromacs, {update}{given}", _forces(**options), update=update, covers=covers)
+    yield Case("study: kmeans", _clusters, covers=frozenset(["study kmeans"]))
+    for dtype in (np.float32, np.float64):
+        name = f"digest: reproducible {dtype.__name__}"
+        yield Case(name, _digest(dtype), covers=frozenset(["reproducible", "digest"]))

@@ -1,0 +1,86 @@
+"""What is executed on emulated AMD GPUs is all that the library has: its registries against the list of cases."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from clhist import operators, reduce, typing
+from clhist.engine.given import _CHOICES
+from clhist.planning.choose import STRATEGIES
+from clhist.planning.problem import COUNTER_BITS, PASS_ORDERS, PLACES
+from clhist.planning.updates import FORCEABLE
+from clhist.selftest.updates import COLUMNS
+from clhist.strategies import STRATEGIES as PUBLISHED
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / ".ci"))
+
+from emulated.cases import listed
+
+# Of CPUs alone.
+NOT_ON_GPUS = {"bucketed"}
+# Makes operators of others.
+NOT_EXECUTED = {"as_operator"}
+
+
+@pytest.fixture(scope="module")
+def cases() -> Any:
+    return listed()
+
+
+@pytest.fixture(scope="module")
+def covered(cases: Any) -> set[str]:
+    return set().union(*(case.covers for case in cases))
+
+
+def words(names: Any, prefix: str = "") -> set[str]:
+    return {f"{prefix} {name}".strip() for name in names}
+
+
+def test_every_strategy(cases):
+    assert {case.strategy for case in cases} - {""} == set(STRATEGIES) - NOT_ON_GPUS
+
+
+def test_every_update_in_every_memory(cases, covered):
+    assert words(FORCEABLE, "update") <= covered
+    pairs = {(case.update, case.strategy) for case in cases}
+    assert {(update, memory) for update in ("native", "cas", "lock") for memory in ("local", "global")} <= pairs
+    assert words(get_args(typing.Update), "update") <= covered
+
+
+def test_every_option(covered):
+    options = _CHOICES | set(get_type_hints(typing.KernelOptions)) | reduce._OPTIONS
+    assert options <= covered
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("memory", {*PLACES, *get_args(typing.Memory)}),
+        ("pass_order", {*PASS_ORDERS, *get_args(typing.PassOrder)}),
+        ("race_factor", get_args(typing.RaceFactorMode)),
+        ("counter_bits", COUNTER_BITS),
+    ],
+)
+def test_every_value_of_an_option(covered, option, values):
+    assert words(values, option) <= covered
+
+
+def test_every_operator(covered):
+    assert words(set(operators.__all__) - NOT_EXECUTED, "operator") <= covered
+
+
+def test_every_type(covered):
+    kinds = {"pair", "parts"}  # of several fields, which are "struct"
+    assert words(set(COLUMNS) - kinds, "dtype") <= covered
+
+
+def test_every_published_strategy(covered):
+    assert words(set(PUBLISHED) - {"clhist"}, "published") <= covered
+
+
+def test_case_studies_and_digests(covered):
+    assert {"study gromacs", "study kmeans", "digest"} <= covered
