@@ -19,9 +19,10 @@ from pathlib import Path
 
 import numpy as np
 from compilers import NVIDIA, TARGETS, Target, Tools
+from isa import lock_faults, of_assembly
 
 from clhist import operators
-from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
+from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
@@ -34,17 +35,18 @@ from clhist.codegen.render import (
     render_sweep,
 )
 from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec, SweepPart, SweepSpec
+from clhist.codegen.specs import CombineSpec, SweepPart
 from clhist.hardware.atomics import to_prove
 from clhist.hardware.profile import Profile, Report, merge
 from clhist.hardware.profile_files import load_profiles
 from clhist.hardware.vendors import PROVEN_FENCE, features_of
 from clhist.operators.operator import Operator
-from clhist.planning.packed import WIDTHS, PackedPlan
-from clhist.planning.partition import PartitionedPlan
+from clhist.planning.packed import WIDTHS, PackedCounters
+from clhist.planning.passes import CyclicPasses
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, SIDE_BY_SIDE, Choices, Problem
 from clhist.planning.sweeps import plan
+from clhist.planning.updates import BY_NAME
 from clhist.strategies import STRATEGIES, Limits, NotApplicable, Recipe
 from clhist.strategies import Problem as Counting
 
@@ -90,34 +92,34 @@ def profile_of(target: Target, tools: Tools) -> Profile:
 
 def instruction(vendor: str, part: SweepPart, memory: str) -> str:
     """Return the regular expression of what `part` must become; Intel's local memory is what has no "a64" addresses."""
-    bits, operation = 8 * part.part.cell_bytes, part.part.operation
+    bits, atomic = 8 * part.part.cell_bytes, BY_NAME[part.update].atomic
     local = memory == "local"
     of_float = part.part.dtype.kind == "f"
-    wide = "_x2" if bits == 64 else ""
+    assert atomic != "operation" or part.part.operation == "add"
     if vendor == "amd":
-        if part.update == "lock":
-            return r"ds_wrxchg_rtn_b32" if local else r"(global|flat)_atomic_swap\b"
-        if part.update == "cas":
-            return rf"ds_cmpst_rtn_b{bits}" if local else rf"(global|flat)_atomic_cmpswap{wide}[ \t]"
-        if of_float:
-            return rf"{'ds' if local else 'global_atomic'}_add_(rtn_)?f{bits}"
-        return rf"ds_add_(rtn_)?u{bits}" if local else rf"(global|flat)_atomic_add{wide}[ \t]"
+        wide = "_x2" if bits == 64 else ""
+        return {
+            "exchange": r"ds_wrxchg_rtn_b32" if local else r"(global|flat)_atomic_swap\b",
+            "compare-exchange": rf"ds_cmpst_rtn_b{bits}" if local else rf"(global|flat)_atomic_cmpswap{wide}[ \t]",
+            "operation": rf"{'ds' if local else 'global_atomic'}_add_(rtn_)?f{bits}" if of_float
+            else rf"ds_add_(rtn_)?u{bits}" if local else rf"(global|flat)_atomic_add{wide}[ \t]",
+        }[atomic]  # fmt: skip
     if vendor == "nvidia":
         space = "shared" if local else "global"
-        if part.update in ("cas", "lock"):
-            name, width = ("cas", bits) if part.update == "cas" else ("exch", 32)
-            return rf"atom\.{space}\.{name}\.b{width}"
-        return rf"(red|atom)\.{space}\.add\.{'f' if of_float else '[us]'}{bits}"
+        return {
+            "exchange": rf"atom\.{space}\.exch\.b32",
+            "compare-exchange": rf"atom\.{space}\.cas\.b{bits}",
+            "operation": rf"(red|atom)\.{space}\.add\.{'f' if of_float else '[us]'}{bits}",
+        }[atomic]
     narrowest = "(32|64)" if local and bits == 64 else bits  # of 64 bits the compiler makes a lock in local memory
     address = r"untyped (?!a64)(?!.*a64)" if local else r"untyped .*"
-    if part.update == "lock":
-        return rf"{address}.*atomic.*int32 store|{address}.*atomic.*xchg"
-    if part.update == "cas":
-        return rf"{address}.*atomic.*int{narrowest} integer compare and swap"
-    assert operation == "add"
-    if of_float:  # in local memory the compiler makes a loop of it
-        return rf"a64 float atomic add|{address}.*atomic.*(float.* add|integer compare and swap)"
-    return rf"{address}.*atomic.*int{narrowest} integer (add|increment|compare and swap)"
+    return {
+        "exchange": rf"{address}.*atomic.*int32 store|{address}.*atomic.*xchg",
+        "compare-exchange": rf"{address}.*atomic.*int{narrowest} integer compare and swap",
+        # Of floats in local memory the compiler makes a loop.
+        "operation": rf"a64 float atomic add|{address}.*atomic.*(float.* add|integer compare and swap)" if of_float
+        else rf"{address}.*atomic.*int{narrowest} integer (add|increment|compare and swap)",
+    }[atomic]  # fmt: skip
 
 
 LOOPS = {"amd": r"cmpswap|cmpst", "nvidia": r"atom\.\w+\.cas", "intel": r"never"}
@@ -154,14 +156,15 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
             choices = Choices(counter_bits=bits)
             yield from sweep(target, profile, counts, X, "EMIT(x[i], 1)", bins, choices=choices)
         for batch in ("", "ragged"):
-            packed = CombineSpec(counts, "interleaved", 32, 8, batch, counter_bits=bits)
+            packed = CombineSpec(counts, "interleaved", 32, 8, batch, features=(PackedCounters(bits),))
             yield Program(f"combine counters of {bits} bits, {batch or 'passes'}", render_combine(packed))
-    for operator in (operators.add(np.float32), LARGER):  # bins dealt out
+    for operator in (operators.add(np.float32), LARGER):  # cyclic passes
         value = "1" if operator is not LARGER else "((value_t){x[i], i})"
         choices = Choices(memory="local", pass_order=SIDE_BY_SIDE)
         yield from sweep(target, profile, operator, X, f"EMIT(x[i], {value})", profile.local_memory, choices=choices)
         yield Program(
-            f"combine dealt {operator.name}", render_combine(CombineSpec(operator, "interleaved", is_dealt=True))
+            f"combine cyclic passes of {operator.name}",
+            render_combine(CombineSpec(operator, "interleaved", features=(CyclicPasses(),))),
         )
     for operator, value in ((counts, "1"), (operators.add(np.float32), "w[i]"), (LARGER, "((value_t){x[i], i})")):
         arguments, bins = XW if "w" in value else X, 10_000 if operator is LARGER else 100_000
@@ -207,41 +210,35 @@ def sweep(
     """Yield the programs of one sweep, with the instructions that its parts must become."""
     source = Source.of(arguments, code, [operator])
     chosen = planned(source, profile, bins, choices or Choices(update, memory), histograms, batch != "ragged")
-    spec = sweep_spec(chosen, source, profile, aligned=True)
+    programs = programs_of(chosen, source, profile, aligned=True)
     title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
-    if isinstance(chosen, PackedPlan):
-        title = f"counters of {chosen.counter_bits} bits, S = {chosen.passes}"
-        yield from behind(chosen, spec, source, profile, title)
-    if isinstance(chosen, PartitionedPlan):
-        before, spec = partition_specs(chosen, spec, source.values[0], profile.local_memory)
+    yield from compiled(target, programs, f"{title}, {chosen.strategy}")
+
+
+def compiled(target: Target, programs: Programs, title: str) -> Iterator[Program]:
+    """Yield these programs, with the instructions that they must become, and those of what is behind them."""
+    if programs.behind is not None:
+        yield from compiled(target, programs.behind, f"behind {title}")
+    spec = programs.sweep
+    if programs.partition is not None:
         increment = {
             "amd": r"ds_(inc|add)_rtn_u32", "nvidia": r"atom\.shared\.(inc|add)\.[us]32",
             "intel": r"atomic int32 integer (increment|add)",
         }  # fmt: skip
-        title += ", partitioned"
-        yield Program(f"{title}: split and index", render_partition(before), (), (increment[target.vendor],))
+        split = render_partition(programs.partition)
+        yield Program(f"{title}: split and index", split, (), (increment[target.vendor],))
     wanted = {instruction(target.vendor, part, spec.memory) for part in spec.parts if part.update != "private"}
     unwanted = set()
-    if spec.is_dealt:
-        title += ", dealt out"
-    may_loop = (spec.hot_bin and spec.memory == "local") or spec.counter_bits  # the latter look ahead, by hashing
+    looks_ahead = spec.replaces_cells  # by hashing
+    may_loop = (spec.hot_bin and spec.memory == "local") or looks_ahead
     if all(part.update == "native" for part in spec.parts) and not may_loop:
         unwanted.add(LOOPS[target.vendor])
     if spec.update == "lock" and spec.memory == "global":
         wanted.add(FENCE[target.vendor])
     if spec.reconvergence:
         wanted.add(r"bar\.warp\.sync")
-    how = f"{spec.memory} {spec.update}{', holds' if spec.hot_bin else ''}{', packed' if spec.counter_bits else ''}"
+    how = "; ".join([f"{spec.memory} {spec.update}", *filter(None, (each.comment() for each in spec.features))])
     yield Program(f"{title}, {how}", render_sweep(spec), spec.options, tuple(wanted), tuple(unwanted))
-
-
-def behind(chosen: PackedPlan, spec: SweepSpec, source: Source, profile: Profile, title: str) -> Iterator[Program]:
-    """Yield the programs that count again where narrow counters raised their flag."""
-    again, title = robust_spec(chosen, spec, profile), f"behind {title}"
-    if isinstance(chosen.robust, PartitionedPlan):
-        before, again = partition_specs(chosen.robust, again, source.values[0], profile.local_memory)
-        yield Program(f"{title}: split and index", render_partition(before))
-    yield Program(f"{title}: sweep", render_sweep(again), again.options)
 
 
 def published(target: Target, profile: Profile) -> Iterator[Program]:
@@ -266,7 +263,8 @@ def check(given: tuple[str, Target, Program]) -> str:
         return wrong.strip()[:2000] or "no code"
     missing = [f"no {pattern}" for pattern in program.wanted if not re.search(pattern, code)]
     there = [f"unwanted {pattern}" for pattern in program.unwanted if re.search(pattern, code)]
-    return "; ".join([*([wrong] if wrong else []), *missing, *there])
+    locks = lock_faults(of_assembly(code)) if target.vendor == "amd" else []
+    return "; ".join([*([wrong] if wrong else []), *missing, *there, *locks])
 
 
 def main(directory: str, *names: str) -> int:

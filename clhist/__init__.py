@@ -14,8 +14,9 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
     __path__.append(str(Path(__file__).parents[1]))
 
 from clhist._version import __version__
-from clhist.opencl.caches import replace_caches, unwritable_caches
+from clhist.opencl.caches import replace_caches, survive_broken_caches, unwritable_caches
 
+survive_broken_caches()
 if unwritable := unwritable_caches():
     replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
 
@@ -82,19 +83,41 @@ _HOMES = {
     "plan_sweeps": "planning.sweeps",
     "reduce_by_index": "reduce",
 }
+# What other libraries call the same.
+_ELSEWHERE = {
+    **dict.fromkeys(
+        (
+            *("add_at", "index_add", "index_add_", "index_reduce", "scatter", "scatter_add", "scatter_add_"),
+            *("scatter_max", "scatter_mean", "scatter_min", "scatter_reduce", "scatter_reduce_", "segment_max"),
+            *("segment_mean", "segment_min", "segment_prod", "segment_sum", "unsorted_segment_sum"),
+        ),
+        "reduce_by_index(num_bins, 'sum', indices, values), or another name of an operator",
+    ),
+    "aggregate": "group_by(keys).agg(x=(x, 'mean'))",
+    "groupby_reduce": "group_by(keys).mean(x)",
+    "value_counts": "group_by(keys).size()",
+    "hist2d": "histogram2d(x, y)",
+    "searchsorted": "digitize(x, bins)",
+    **dict.fromkeys(
+        ("binned_statistic", "binned_statistic_2d", "binned_statistic_dd"), "stats.binned_statistic and its like"
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return import_module(f"clhist.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'clhist' has no attribute {name!r}")
+        hint = f"; write clhist.{_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+        raise AttributeError(f"module 'clhist' has no attribute {name!r}{hint}")
     value = globals()[name] = getattr(import_module(f"clhist.{_HOMES[name]}"), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SUBMODULES, *_HOMES})
+    # What users may want to see; not what this module imports, nor sub-modules of machinery.
+    special = (name for name in globals() if name.startswith("__") and name.endswith("__"))
+    return sorted({*special, *__all__, *_SUBMODULES})
 
 
 class _Package(ModuleType):

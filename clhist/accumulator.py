@@ -7,30 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.codegen.arguments import integer
-from clhist.engine.chunks import Chunks, Pattern, Piece
+from clhist.engine.chunks import Chunks, KnownPiece, Piece
 from clhist.engine.engine import Engine, check_number
 from clhist.engine.given import Call, queue_for
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
-from clhist.engine.plain import arguments_of, as_indices, checked_values, ones, pair_engine, pair_spec
+from clhist.engine.plain import arguments_of, as_indices, checked_values, ones, pair_engine, pair_spec, with_arrays
 from clhist.engine.progress import Progress, reporter
+from clhist.engine.signature import Remembered, signature_of_arguments
+from clhist.engine.signatures import shows
 from clhist.engine.streams import checked_dests, first_argument, held_form, stream_operator
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, common_kind, empty
 from clhist.opencl.device import device_profile
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import leave_out, mask_of, mask_of_values
+from clhist.opencl.on_device import OnDevice
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
 from clhist.operators.operator import Operator
-from clhist.partial import Partial, combined, joined, merge, portable_outputs
+from clhist.partial import Partial, bins_text, combined, joined, merge, portable_outputs
 from clhist.planning.problem import CHOICES, Choices
 from clhist.race_factor import run
 from clhist.typing import NumBins, RaceFactorMode, StreamChoices
@@ -38,7 +41,7 @@ from clhist.typing import NumBins, RaceFactorMode, StreamChoices
 CHUNK_BYTES = 64 << 20
 
 
-class Accumulator:
+class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, which says what to compute"):
     """A histogram over a stream of chunks: `reduce_by_index` or a `HistogramKernel`, chunk by chunk.
 
     Parameters
@@ -84,6 +87,7 @@ class Accumulator:
     One thread at a time may use it. Sums of floats are those of one call but for rounding; other results are the same.
     """
 
+    @shows(StreamChoices)
     def __init__(
         self,
         operator: Any,
@@ -131,27 +135,26 @@ class Accumulator:
             raise TypeError(f"first_index: expected none, since there is no map; got {first_index!r}")
         if engine is None and len(self._shapes[0]) > 1:
             raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
-        self._pattern: Pattern | None = None
+        self._known: Remembered[KnownPiece] = Remembered(4)
         dests = checked_dests(self._outputs, self._forms, self._shapes, dest, self.queue.context)
         self._on_device = False
         self._held = self._empty()
-        # A chunk is in all of several histograms or in none.
-        self._spare = self._held if len(self._held) == 1 else self._empty()
+        self._spare = self._held if len(self._held) == 1 else self._empty()  # a chunk is in all histograms or in none
         self._chunks = Chunks(self.queue, chunk_bytes)
         for form, given, held in zip(self._forms, dests, self._held, strict=True):
             self._combine(form, given, held, out_is_partial=True)
 
     def __repr__(self) -> str:
         operators, device = ", ".join(map(str, self._outputs.operators)), self.queue.device.name.strip()
-        return f"<Accumulator {operators}: {self._shapes} bins, {self.size:,} added, on {device}>"
+        return f"<Accumulator {operators}: {bins_text(self._shapes)} bins, {self.size:,} added, on {device}>"
 
     @property
     def size(self) -> int:
         """How many elements, each an `i` of the map or an index, have been added."""
         return self._size
 
-    def add(self, *args: Any, size: int | None = None) -> None:
-        """Add a chunk of the stream.
+    def add(self, *args: Any, size: int | None = None) -> Self:
+        """Add a chunk of the stream, and return the accumulator.
 
         Parameters
         ----------
@@ -179,9 +182,10 @@ class Accumulator:
         If anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for.
         """
         self.feed(self.piece(args, size))
+        return self
 
-    def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> None:
-        """Add chunk after chunk.
+    def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> Self:
+        """Add chunk after chunk, and return the accumulator.
 
         Parameters
         ----------
@@ -201,6 +205,7 @@ class Accumulator:
             for given in iterable:
                 self.add(*(given if isinstance(given, tuple) else (given,)))
                 report(self._size - before, total)
+        return self
 
     def result(self) -> Any:
         """Return the histogram of all that has been added; more can be added then.
@@ -236,8 +241,8 @@ class Accumulator:
         own = Partial(self._portable, self._portable_arrays(), self._count, values, ranges)
         return own if self._added is None else merge([own, self._added])
 
-    def merge(self, other: Accumulator | Partial) -> None:
-        """Add what another accumulator has been given, on whatever device; `size` stays as it is.
+    def merge(self, other: Accumulator | Partial) -> Self:
+        """Add what another accumulator has been given, on whatever device, and return this one, of the same `size`.
 
         Parameters
         ----------
@@ -258,6 +263,7 @@ class Accumulator:
         part.check(self._portable, self._shapes, "other")
         self._added = combined(self.partial(), part, "other")
         self._clear()
+        return self
 
     def take(self) -> Partial:
         """Return `partial`, and hold nothing any more; `size` stays as it is."""
@@ -275,12 +281,12 @@ class Accumulator:
         """Return what `add` gets, checked, for elements from `position` on; another thread may `feed` meanwhile."""
         self._check_device()
         position = self._position if position is None else position
-        if self._pattern is not None and (piece := self._pattern.again((*args, size), position)) is not None:
+        known = self._known.get(key := signature_of_arguments((*args, size)))
+        if known is not None and (piece := known.again(args, position)) is not None:
             return piece
         piece = self._checked(args, size, position)
-        with_position = self._engine is None and piece.first is not None
-        last = np.iinfo(self._forms[0].dtype["index"]).max if with_position else None
-        self._pattern = Pattern.of((*args, size), piece, last)
+        last = np.iinfo(self._forms[0].dtype["index"]).max if self._engine is None and piece.first is not None else None
+        self._known.put(key, KnownPiece.of(args, piece, last))
         return piece
 
     def _checked(self, args: Sequence[Any], size: int | None, position: int) -> Piece:
@@ -294,7 +300,7 @@ class Accumulator:
                 names = ", ".join(a.name for a in arguments if a != first)
                 raise TypeError(f"add: expected {len(arguments) - 1} arguments ({names}), got {len(args)}")
             given.insert(arguments.index(first), 0)
-        return self._chunks.check(self._engine, given, size, first, position)
+        return self._chunks.check(self._engine, with_arrays(arguments, given), size, first, position)
 
     def feed(self, piece: Piece) -> None:
         """Add what `piece` returned, here or in an accumulator of the same arguments on another device."""
@@ -354,14 +360,12 @@ class Accumulator:
             memory_budget=self._budget,
             partial=True,
         )
-        args = [given[argument.name] for argument in engine.arguments]
-        event = run(engine, args, call).event
+        event = run(engine, [given[argument.name] for argument in engine.arguments], call).event
         self._held, self._spare = self._spare, self._held
-        begin = self._ranges.pop()[0] if self._ranges and self._ranges[-1][1] == self._position else self._position
-        self._ranges.append((begin, self._position + size))
+        follows = self._ranges and self._ranges[-1][1] == self._position
+        self._ranges.append((self._ranges.pop()[0] if follows else self._position, self._position + size))
         self._position += size
-        self._size += size
-        self._count += size
+        self._size, self._count = self._size + size, self._count + size
         return [event]
 
     def _combine(self, form: Operator, dest: Array | None, out: Array, **more: Any) -> None:

@@ -15,12 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
-from clhist.engine.given import Call, LargestBin, queue_for, queue_of
+from clhist.engine.caution import at_caller
+from clhist.engine.given import Call, queue_for
 from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.engine.magnitude import largest_magnitude
-from clhist.engine.plain import PairSpec, checked_values, counting_spec, native, pair_engine
-from clhist.engine.repeat import Remembered
+from clhist.engine.plain import PairSpec, as_array, checked_values, counting_spec, native, pair_engine
+from clhist.engine.prepare import LargestBin
 from clhist.engine.samples import evenly_spread, found_words
+from clhist.engine.signature import Remembered
+from clhist.engine.small import is_small
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, beginning, check_array, check_context, common_kind, is_device_array
 from clhist.opencl.device import device_kind
@@ -41,9 +44,6 @@ _HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
 _SAMPLE_MARGIN = 128
-
-# NumPy arrays of fewer elements are left to NumPy, which is done before a kernel has started (5 ns an element).
-SMALL = 2**15
 
 _ELEMENTS_PER_BIN = 16  # of uint8 and uint16, from which on there are bins for all values of the type
 
@@ -108,7 +108,8 @@ def bincount(
 
     Notes
     -----
-    NumPy itself counts its arrays of fewer than 2^15 elements, unless there is a `queue`.
+    NumPy itself counts its arrays of fewer than 2^15 elements (`clhist calibrate` measures how many) and sums their
+    weights, unless there is a `queue` or the sums are `reproducible`.
 
     The number of bins is guessed from a sample, and entries beyond them are noticed while counting: `x` is read once
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
@@ -116,38 +117,47 @@ def bincount(
     """
     check_process()
     if is_lazy(x):
-        refused = {"queue": queue, "out": out, "reproducible": reproducible}
+        refused = {"queue": queue, "out": out, "reproducible": reproducible, "devices": devices}
         return lazily("bincount", x, weights, minlength, refused=refused)
     if devices is not None:
         refused = {"queue": queue, "out": out, "reproducible": reproducible}
         return over_devices("bincount", devices, x, weights, minlength, refused=refused)
-    given, masks = (x, weights), [mask_of(x), mask_of(weights)]
+    given, masks = (x, weights), (mask_of(x), None if weights is None else mask_of(weights))
     try:
-        x, weights = (array if array is None or is_device_array(array) else np.asarray(array) for array in given)
+        if x is not None and not isinstance(x, cl_array.Array):
+            x = as_array("x", x)
+        if weights is not None and not isinstance(weights, cl_array.Array):
+            weights = as_array("weights", weights)
     except ValueError:  # rows of different lengths
         return np.bincount(*given, minlength)
-    on_device = common_kind((n, a) for n, a in (("x", x), ("weights", weights)) if a is not None)
-    if any(mask is not None for mask in masks):
+    on_device = isinstance(x, cl_array.Array)
+    if weights is not None and x is not None:
+        common_kind((("x", x), ("weights", weights)))
+    if masks[0] is not None or masks[1] is not None:
         given = x, weights = without_masked(x, weights, masks)
     if x is None or not _is_countable(x, weights, minlength) or not (on_device or x.size):
-        # NumPy itself raises what it raises, or has nothing to count.
-        return _into(out, np.bincount(_stand_in(given[0]), _stand_in(given[1]), minlength))
+        # NumPy itself raises what it raises, has nothing to count, or counts a list of floats, which is deprecated.
+        counts = at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
+        if not reproducible or x is None or weights is None or not x.size:
+            return _into(out, counts)
+        x = x.astype(np.intp)
     if on_device:
         check_array("x", x, x.dtype, written=False)
         if weights is not None:
             check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
             check_context([("weights", weights)], x.context)
-    if not on_device and queue is None and not reproducible and x.size < SMALL and np.can_cast(x.dtype, np.intp):
+    by_numpy = not on_device and np.can_cast(x.dtype, np.intp)
+    if by_numpy and is_small("bincount", x.size, queue, reproducible=bool(reproducible) and weights is not None):
         return _into(out, np.bincount(x, weights, minlength))
     minlength = python_operator.index(minlength)
-    queue = queue_for(queue, x.context if on_device else None, queue_of(x))
+    queue = queue_for(queue, x.context, x.queue) if on_device else queue_for(queue)
     values: Any
     if weights is None:
         operator, values = _COUNT if x.size < 2**32 else _LONG_COUNT, 1
     else:
         operator = _SUM
         values = checked_values(weights, operator, x.shape, ())[0][0]
-        if reproducible:
+        if reproducible and x.size:
             operator = reproducible_form(operator, largest_magnitude([values], operator.dtype, queue), x.size)
     if x.dtype.kind == "b":
         x = x.view(np.uint8)
@@ -211,6 +221,9 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
 
     What that one holds may have changed since: then the guess is wrong, and no entry is known but 0 or more.
     """
+    if isinstance(x, np.ndarray):
+        largest = int(evenly_spread(x, queue).max())
+        return largest, largest
     known = _largest.get(id(x))
     if known is not None and known[0]() is x:
         return known[1], 0
@@ -242,10 +255,15 @@ def _count(
         if guessed >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
             engine = pair_engine(queue.context, spec(guarded=guard))
             known = max(known, minlength - 1)
-            with found_words(queue, on_device=is_device_array(x)) as words:
-                call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
-                (result,) = engine.run([x, values, room, words.array], call).results
-                largest_found, summed = words.read()
+            call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
+            if isinstance(x, np.ndarray):
+                found = np.zeros(2, np.uint32)
+                (result,) = engine.run((x, values, room, found), call).results
+                largest_found, summed = found.tolist()
+            else:
+                with found_words(queue) as words:
+                    (result,) = engine.run((x, values, room, words.array), call).results
+                    largest_found, summed = words.read()
             last = max(known, largest_found)
             if last < room and (not is_summed or summed == x.size):
                 _note(x, last)

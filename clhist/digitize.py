@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from clhist.binning.counts import check_device_dtypes, flat
 from clhist.binning.host import numpy_digitize
-from clhist.binning.inputs import are_usable, as_array, binned_dtype, has_fp64, is_binnable, is_small, queue_for
+from clhist.binning.inputs import are_usable, as_array, binned_dtype, has_fp64, is_binnable, queue_for
 from clhist.binning.numbers import bin_numbers, steps_axis
 from clhist.binning.sweep import Binned
+from clhist.engine.labelled import elementwise, is_labelled
+from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import is_device_array
 from clhist.typing import DeviceArray
 
@@ -43,29 +46,34 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     Returns
     -------
     array of the shape of `x`
-        Of `numpy.intp`, and of the kind of `x`.
+        Of `numpy.intp`, and of the kind of `x`. An array of xarray keeps its dimensions and coordinates.
 
     Raises
     ------
     TypeError, ValueError
         As NumPy's.
     """
+    if is_labelled(x):
+        return elementwise(partial(digitize, bins=np.asarray(bins), right=right, queue=queue), x, np.intp)
     x, edges = as_array("x", x), np.asarray(bins)
     if is_device_array(x):
         check_device_dtypes("x", (x,), None)
-    elif is_small(x.size, queue) or not is_binnable(x.dtype):
+    elif is_small("1 dimension", x.size, queue) or not is_binnable(x.dtype):
+        check_host_way("data that OpenCL has no type for", queue)
         return numpy_digitize(x, bins, right)
     numpy_digitize(np.empty(0, x.dtype), bins, right)  # raises what is wrong with the bins
-    if not are_usable(edges):
-        if is_device_array(x):
-            raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
+    if is_device_array(x):
+        if not are_usable(edges, fewest=0):
+            raise ValueError(f"bins: expected numbers, none of them NaN, got {edges!r}")
+    elif not are_usable(edges):
         return numpy_digitize(x, bins, right)
     queue = queue_for(queue, [("x", x)])
-    falling = bool(edges[0] > edges[-1])
-    axis = steps_axis(
-        edges[::-1] if falling else edges, binned_dtype(x), right=bool(right), fp64=has_fp64(queue.device)
-    )
-    if axis is None:  # every integer is below the edges
+    falling = len(edges) > 1 and bool(edges[0] > edges[-1])
+    axis = None
+    if len(edges):
+        rising = edges[::-1] if falling else edges
+        axis = steps_axis(rising, binned_dtype(x), right=bool(right), fp64=has_fp64(queue.device))
+    if axis is None:  # no edges, or every integer is below them
         number = len(edges) if falling else 0
         whole = np.full(x.shape, number, np.intp)
         return cl_array.to_device(queue, whole) if is_device_array(x) else whole

@@ -1,8 +1,12 @@
 """Aggregations for flox, and so for xarray, whose grouped reductions run on an OpenCL device.
 
 ``flox.groupby_reduce(x, by, func=clhist.flox.mean)`` and ``flox.xarray.xarray_reduce(data, "label",
-func=clhist.flox.mean)`` take them in the place of names, for arrays of NumPy and of Dask: `sum`, `nansum`, `prod`,
-`nanprod`, `mean`, `nanmean`, `min`, `nanmin`, `max`, `nanmax`, `count`, `any` and `all`.
+func=clhist.flox.mean)`` take them in the place of names: `sum`, `prod`, `mean`, `var`, `std`, `min`, `max`,
+`argmin`, `argmax`, `first`, `last` and `median`, each also with `nan` before its name, which skips NaN; `count`, `any`
+and `all`.
+
+Of Dask arrays the device reduces the blocks of sums, products, means, minima, maxima, counts, `any` and `all`, and
+whole groups where flox's method is "blockwise"; flox itself does the rest.
 
 flox must be installed: ``pip install flox``.
 """
@@ -20,16 +24,31 @@ from flox.aggregations import AGGREGATIONS, Aggregation
 from clhist.groupby import group_by
 
 __all__ = [
-    "all", "any", "count", "max", "mean", "min", "nanmax", "nanmean", "nanmin", "nanprod", "nansum", "prod", "sum",
+    "all", "any", "argmax", "argmin", "count", "first", "last", "max", "mean", "median", "min", "nanargmax",
+    "nanargmin", "nanfirst", "nanlast", "nanmax", "nanmean", "nanmedian", "nanmin", "nanprod", "nanstd", "nansum",
+    "nanvar", "prod", "std", "sum", "var",
 ]  # fmt: skip
 
 # What flox calls the reductions of one array, and how `clhist.GroupBy` computes them.
+_WHOLE = ("var", "std", "argmin", "argmax", "first", "last", "median")  # of which flox combines blocks in its own way
 _STATISTICS = {
-    **{name: (name, False) for name in ("sum", "prod", "mean", "min", "max", "any", "all")},
-    **{f"nan{name}": (name, True) for name in ("sum", "prod", "mean", "min", "max")},
+    **{name: (name, False) for name in ("sum", "prod", "mean", "min", "max", "any", "all", *_WHOLE)},
+    **{f"nan{name}": (name, True) for name in ("sum", "prod", "mean", "min", "max", *_WHOLE)},
     "nanlen": ("count", True),
     "len": ("count", True),
 }
+_OWN_DTYPE = ("min", "max", "first", "last")  # of the dtype of the values, as flox has them
+
+
+class _OnDevice(Aggregation):
+    """An aggregation that says what to write where a function of arrays is expected."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        raise TypeError(
+            f"clhist.flox.{self.name} is an aggregation for flox, not a function of arrays; instead of "
+            f"data.groupby(label).reduce(clhist.flox.{self.name}) write "
+            f"flox.xarray.xarray_reduce(data, label, func=clhist.flox.{self.name})"
+        )
 
 
 def _grouped(
@@ -41,6 +60,7 @@ def _grouped(
     size: int | None = None,
     fill_value: Any = None,
     dtype: Any = None,
+    ddof: int = 0,
     **unused: Any,
 ) -> np.ndarray:
     """Return a statistic of the groups along the last dimension, as flox calls for it.
@@ -58,8 +78,9 @@ def _grouped(
         keys = np.where(keys >= 0, keys + groups * np.arange(rows)[:, None], -1).reshape(-1)
     of = group_by(keys, rows * groups)
     values = array.reshape(-1)
-    found = getattr(of, statistic)(values, skipna=skipna)
-    if statistic in ("min", "max"):  # which are of the dtype of the values, as flox has them
+    options = {"ddof": ddof} if statistic in ("var", "std") else {}
+    found = getattr(of, statistic)(values, skipna=skipna, **options)
+    if statistic in _OWN_DTYPE:
         found, dtype = found.astype(array.dtype, copy=False), None
     if fill_value is not None:
         number = of.count(values) if skipna else of.size()
@@ -73,6 +94,10 @@ def _grouped(
 def _on_device(name: str) -> Any:
     """Return flox's own aggregation, whose blocks are reduced by the device and combined as flox does."""
     found: Any = deepcopy(AGGREGATIONS[name])
+    found.__class__ = _OnDevice
+    if name.removeprefix("nan") in _WHOLE:
+        found.numpy = (partial(_grouped, name),)
+        return found
     for stage in ("numpy", "chunk"):
         names = getattr(found, stage)
         setattr(found, stage, tuple(partial(_grouped, each) if each in _STATISTICS else each for each in names))
@@ -89,6 +114,20 @@ min: Aggregation = _on_device("min")
 nanmin: Aggregation = _on_device("nanmin")
 max: Aggregation = _on_device("max")
 nanmax: Aggregation = _on_device("nanmax")
+var: Aggregation = _on_device("var")
+nanvar: Aggregation = _on_device("nanvar")
+std: Aggregation = _on_device("std")
+nanstd: Aggregation = _on_device("nanstd")
+argmin: Aggregation = _on_device("argmin")
+nanargmin: Aggregation = _on_device("nanargmin")
+argmax: Aggregation = _on_device("argmax")
+nanargmax: Aggregation = _on_device("nanargmax")
+first: Aggregation = _on_device("first")
+nanfirst: Aggregation = _on_device("nanfirst")
+last: Aggregation = _on_device("last")
+nanlast: Aggregation = _on_device("nanlast")
+median: Aggregation = _on_device("median")
+nanmedian: Aggregation = _on_device("nanmedian")
 count: Aggregation = _on_device("count")
 any: Aggregation = _on_device("any")
 all: Aggregation = _on_device("all")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Never, TypeAlias, TypeVar, overload
 
 import numpy as np
 import pyopencl as cl
@@ -11,17 +11,23 @@ import pyopencl.array as cl_array
 from numpy.typing import ArrayLike, DTypeLike
 
 from clhist.codegen.arguments import integer
+from clhist.engine.labelled import unlabelled
 from clhist.engine.lazy import is_lazy, lazily
 from clhist.engine.plain import as_array, native
-from clhist.grouping.keys import has_missing, number_of_groups, numbered
+from clhist.engine.signatures import shows
+from clhist.grouping.dates import as_integers, dates_of
+from clhist.grouping.hints import Hints, check_by_name
+from clhist.grouping.keys import number_of_groups, numbers_and_labels
 from clhist.grouping.median import group_medians
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
-from clhist.grouping.statistics import Column, Numbers, column_of
+from clhist.grouping.statistics import Column, Numbers, column_of, named_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
-from clhist.opencl.arrays import Array, check_context, empty, in_place, is_device_array, shares_memory
+from clhist.grouping.table import Table
+from clhist.opencl.arrays import Array, as_bytes, check_context, empty, in_place, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import check_unmasked
+from clhist.opencl.on_device import OnDevice
 from clhist.operators.c_types import supported_dtype
 from clhist.typing import DeviceArray, HostArray
 
@@ -33,7 +39,10 @@ _Queue: TypeAlias = cl.CommandQueue | None
 def group_by(keys: DeviceArray, num_groups: int | None = ..., *, queue: _Queue = ...) -> GroupBy[DeviceArray]: ...
 @overload
 def group_by(keys: ArrayLike, num_groups: int | None = ..., *, queue: _Queue = ...) -> GroupBy[HostArray]: ...
-def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue | None = None) -> GroupBy[Any]:
+@shows()
+def group_by(
+    keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue | None = None, **wrong: Any
+) -> GroupBy[Any]:
     """Group elements by equal keys, for statistics of each group.
 
     Parameters
@@ -41,7 +50,8 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
     keys : array of any shape
         Group of each element. Integers are numbers of groups; those outside [0, num_groups) belong to none. A pandas
         Categorical, or a Series of one, has a group per category. Other types, such as strings, dates and floats, are
-        numbered by `numpy.unique` on the host; NaN and NaT belong to no group.
+        numbered on the host in their sorted order, by PyArrow or pandas where one is installed. Arrays and columns of
+        NumPy, pandas, PyArrow and polars are taken. Keys that are None, NA, NaN, NaT or masked belong to no group.
     num_groups : int, optional
         Number of groups, for integer keys. Defaults to the largest key plus one, whose computation synchronises.
     queue : pyopencl.CommandQueue, optional
@@ -61,31 +71,21 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
     >>> groups = clhist.group_by(np.array(["a", "b", "a"]))                                 # doctest: +SKIP
     >>> groups.mean(np.array([1.0, 2.0, 4.0]))                                              # doctest: +SKIP
     array([2.5, 2. ])
-    >>> found = groups.agg(x=(x, "mean", "std"), y=(y, "max"))                              # doctest: +SKIP
-    >>> pandas.DataFrame(found["x"], index=groups.keys)                                     # doctest: +SKIP
+    >>> table = groups.agg(x=(x, "mean", "std"), y=(y, "max"))                              # doctest: +SKIP
+    >>> table["x"]["mean"]                                                                  # doctest: +SKIP
+    >>> table.to_pandas()                                                                   # doctest: +SKIP
     """
     check_process()
-    check_unmasked("keys", keys)
+    keys = unlabelled(keys)
+    if wrong:
+        name = min(wrong)
+        hint = f"; pass the column: group_by(df[{wrong[name]!r}])" if name == "by" else ""
+        raise TypeError(f"{name}: expected num_groups or queue as keywords, got {wrong[name]!r}{hint}")
     if is_lazy(keys):
         return lazily("group_by", keys, num_groups, refused={"queue": queue})
-    if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
-        keys = keys.array
-    labels = None
-    if hasattr(keys, "codes") and hasattr(keys, "categories"):
-        keys, labels = np.asarray(keys.codes), keys.categories
-    elif has_missing(keys):
-        keys, labels = keys.factorize(sort=True)  # pandas knows which are
-    else:
-        keys = as_array("keys", keys)
-        if is_device_array(keys):
-            if keys.dtype.kind not in "iub":
-                raise TypeError(f"keys: expected integers on a device, got {keys.dtype}")
-        elif keys.dtype.kind not in "iub":
-            labels, keys = numbered(keys)
+    keys, labels = numbers_and_labels(keys)
     if labels is not None and num_groups is not None:
         raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
-    if keys.dtype.kind == "b":
-        keys = keys.view(np.uint8)
     if queue is None:
         queue = (keys.queue if is_device_array(keys) else None) or default_queue()
     check_context([("keys", keys)], queue.context)
@@ -96,11 +96,12 @@ def group_by(keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue
     return GroupBy(keys, integer("num_groups", num_groups, 0), labels, queue)
 
 
-class GroupBy(Generic[A]):
+class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.dask.group_by groups in many processes"):
     """The groups of equal keys; made by `group_by`.
 
     All methods take arrays of the shape of the keys: NumPy's, or what NumPy makes arrays of, if the keys were, and
-    PyOpenCL's if those were. Results are of the same kind, with one element for each group.
+    PyOpenCL's if those were. Results are of the same kind, with one element for each group. ``len`` is the number of
+    groups.
 
     Attributes
     ----------
@@ -120,20 +121,24 @@ class GroupBy(Generic[A]):
         size, dtype, device = prod(self._shape), self._keys.dtype, self._queue.device.name.strip()
         return f"<GroupBy {self.num_groups:,} groups of {size:,} elements by {dtype}, on {device}>"
 
+    def __len__(self) -> int:
+        return self.num_groups
+
     @property
-    def keys(self) -> Any:
-        """The key of each group: numbers, sorted values of the keys, or the categories."""
+    def keys(self) -> HostArray:
+        """The keys of the groups, in order (numbers, sorted values, or categories)."""
         return np.arange(self.num_groups) if self._labels is None else self._labels
 
+    @shows()
     def agg(
         self,
-        *,
+        *wrong: Never,
         skipna: bool = True,
         ddof: int = 0,
         dtype: DTypeLike | None = None,
         reproducible: bool = False,
         **columns: Any,
-    ) -> dict[str, dict[str, A]]:
+    ) -> Table[A]:
         """Compute several statistics of several arrays, in one sweep over all of them.
 
         Parameters
@@ -150,14 +155,15 @@ class GroupBy(Generic[A]):
             `clhist.reduce_by_index`. Each then takes its own sweep, which are waited for.
         **columns : tuple of (array, str, ...)
             Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
-            "argmax", "first", "last", "median", "prod", "any", "all". Of complex numbers "count", "sum", "mean" and
-            "prod".
+            "argmax", "first", "last", "median", "prod", "any", "all", or NumPy's functions of these names. Of complex
+            numbers "count", "sum", "mean" and "prod"; of dates and durations in NumPy arrays "count", "min", "max",
+            "argmin", "argmax", "first" and "last", without NaT.
 
         Returns
         -------
         dict of str to dict of str to array of shape (num_groups,)
-            ``result[column][statistic]``. "argmin" and "argmax" are positions (of the flattened array), the lowest of
-            equal ones; "any" and "all" are booleans.
+            ``result[column][statistic]``; ``result.to_pandas()`` is a frame with a row for each group. "argmin" and
+            "argmax" are positions (of the flattened array), the lowest of equal ones; "any" and "all" are booleans.
 
         Raises
         ------
@@ -175,7 +181,10 @@ class GroupBy(Generic[A]):
         bits or so.
         """
         check_process()
-        asked = {name: self._asked(name, given, skipna, ddof, dtype) for name, given in columns.items()}
+        check_by_name(wrong)
+        asked: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
+            name: self._asked(name, given, skipna, ddof, dtype) for name, given in columns.items()
+        }
         summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
         found: dict[str, dict[str, Any]] = {name: {} for name in asked}
@@ -190,11 +199,17 @@ class GroupBy(Generic[A]):
             results = statistics_of(self._keys, given, of, bins, self._numbers, self._queue, on_device=on_device)
             for name, more in zip(swept, results, strict=True):
                 found[name] |= more
-        for name, (_, column, names) in asked.items():
-            if "median" in names:
+        for name, of_column in asked.items():
+            column = of_column[1]
+            chosen: tuple[str, ...] = of_column[2]
+            if "median" in chosen:
                 found[name]["median"] = self._median(arrays[name], column)
-            found[name] = {statistic: self._returned(found[name][statistic]) for statistic in names}
-        return found
+            wanted = [*chosen, "count"] if column.dates is not None else [*chosen]
+            returned: dict[str, Any] = {statistic: self._returned(found[name][statistic]) for statistic in wanted}
+            if column.dates is not None:
+                returned |= dates_of(returned, column.dates)
+            found[name] = {statistic: returned[statistic] for statistic in chosen}
+        return Table(found, self.keys)
 
     def size(self) -> A:
         """Return how many elements each group has, whatever their values, as int64."""
@@ -315,19 +330,9 @@ class GroupBy(Generic[A]):
         """Return whether all values of each group are not zero; see `agg`."""
         return self._one(x, "all", skipna=skipna)
 
-    @property
-    def codes(self) -> Array:
-        """The group of each element, in one dimension; on the device where kernels take no NumPy arrays in place."""
-        return self._keys
-
-    @property
-    def queue(self) -> cl.CommandQueue:
-        """Where it is computed."""
-        return self._queue
-
-    def placed(self, name: str, x: Any) -> Array:
-        """Return values of the shape of the keys, checked, in one dimension and where `codes` are."""
-        return self._placed(self._array(name, x))
+    def _given(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
+        """Return values and the number of the group of each, as kernels on this queue take them."""
+        return self._placed(self._array(name, x)), self._keys, self._queue
 
     def _one(self, x: Any, statistic: str, **options: Any) -> A:
         return self.agg(x=(x, statistic), **options)["x"][statistic]
@@ -338,12 +343,11 @@ class GroupBy(Generic[A]):
         """Return what is asked of one column: its array, what the sweeps compute, and the names of the statistics."""
         if not isinstance(given, tuple | list) or len(given) < 2 or isinstance(given[0], str):
             raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {given!r:.60}")
-        x, *statistics = given
-        if len(statistics) == 1 and isinstance(statistics[0], tuple | list):
-            statistics = list(statistics[0])
+        statistics = named_statistics(given[1:])
+        x, dates = as_integers(given[0])
         array = self._array(name, x)
-        column = column_of(name, array.dtype, statistics, self._numbers.real, skipna, ddof, dtype)
-        return array, column, tuple(dict.fromkeys(statistics))
+        column = column_of(name, array.dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
+        return array, column, statistics
 
     def _array(self, name: str, x: Any) -> Array:
         """Return an array of the caller's, checked."""
@@ -355,7 +359,9 @@ class GroupBy(Generic[A]):
         if array.dtype == np.float16 and not self._on_device:
             array = array.astype(np.float32)
         if array.shape != self._shape:
-            raise ValueError(f"{name}: expected shape {self._shape} as of the keys, got {array.shape}")
+            rows = "; vectors are combined by clhist.reduce_by_index((num_groups, d), 'mean', keys, x)"
+            hint = rows if array.shape[:-1] == self._shape else ""
+            raise ValueError(f"{name}: expected shape {self._shape} as of the keys, got {array.shape}{hint}")
         if supported_dtype(array.dtype, name).names:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
         check_context([(name, array)], self._queue.context)
@@ -378,7 +384,7 @@ class GroupBy(Generic[A]):
             return cl_array.to_device(self._queue, nothing) if self._on_device else nothing
         if not is_device_array(array):
             keys, array = (in_place(each, self._queue) for each in (keys, array))
-        array = array.view(np.uint8) if column.dtype.kind == "b" else array
+        array = as_bytes(array) if column.dtype.kind == "b" else array
         return group_medians(keys, array, bins, dtype, column.result, self._queue, nan=not column.skipna)
 
     def _summed(self, array: Array, column: Column) -> dict[str, Array]:

@@ -6,6 +6,7 @@ NumPy makes the edges and its own comparison decides to which bin a number belon
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, overload
 
@@ -16,13 +17,7 @@ from numpy.typing import ArrayLike
 from clhist.binning.bits import of_bits
 from clhist.binning.counts import are_real, can_sum, check_device_dtypes, counted, flat
 from clhist.binning.extent import extent
-from clhist.binning.host import (
-    even_edges,
-    histogram_on_host,
-    histogramdd_on_host,
-    numpy_edges,
-    numpy_histogramdd,
-)
+from clhist.binning.host import even_edges, histogram_on_host, histogramdd_on_host, numpy_edges, numpy_histogramdd
 from clhist.binning.inputs import (
     are_numbers,
     are_usable,
@@ -30,7 +25,6 @@ from clhist.binning.inputs import (
     binned_dtype,
     has_fp64,
     is_binnable,
-    is_small,
     last_axes,
     mask_array,
     numpy_axis,
@@ -38,28 +32,31 @@ from clhist.binning.inputs import (
     range_ends,
     taken,
 )
-from clhist.binning.prepared import Prepared, are_fixed, is_fixed
+from clhist.binning.prepared import KnownHistograms, Prepared, are_fixed, is_as_given, is_fixed
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sample import edges_of, sample_of
 from clhist.binning.sweep import Binned
+from clhist.engine.labelled import has_names, histogram_along
 from clhist.engine.lazy import is_lazy, lazily, over_devices
-from clhist.engine.repeat import Remembered, alike
+from clhist.engine.signature import Remembered, signature_of, signature_of_data
+from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array, is_device_array
-from clhist.typing import DeviceArray, Devices, Ends, HostArray
+from clhist.typing import Axes, DeviceArray, Devices, Ends, HostArray
 
-_prepared: Remembered[Prepared] = Remembered(16)  # of device arrays
+_known = KnownHistograms()
+_prepared: Remembered[Prepared] = Remembered(16)  # of device arrays, in several dimensions
 
 
 @overload
 def histogram(
     a: DeviceArray, bins: ArrayLike = ..., range: Ends | None = ..., density: bool | None = ...,
-    weights: DeviceArray | None = ..., *, where: Any = ..., axis: int | Sequence[int] | None = ...,
+    weights: DeviceArray | None = ..., *, where: Any = ..., axis: Axes | None = ...,
     queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ..., devices: None = ...,
 ) -> tuple[DeviceArray, HostArray]: ...  # fmt: skip
 @overload
 def histogram(
     a: ArrayLike, bins: ArrayLike = ..., range: Ends | None = ..., density: bool | None = ...,
-    weights: ArrayLike | None = ..., *, where: Any = ..., axis: int | Sequence[int] | None = ...,
+    weights: ArrayLike | None = ..., *, where: Any = ..., axis: Axes | None = ...,
     queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
     devices: Devices | None = ...,
 ) -> tuple[HostArray, HostArray]: ...  # fmt: skip
@@ -71,7 +68,7 @@ def histogram(
     weights: Any = None,
     *,
     where: Any = None,
-    axis: int | Sequence[int] | None = None,
+    axis: Axes | None = None,
     queue: cl.CommandQueue | None = None,
     out: Array | None = None,
     reproducible: bool = False,
@@ -96,9 +93,9 @@ def histogram(
         What each element contributes to its bin.
     where : array_like of bool of the shape of `a`, optional
         Elements that count. The others are left out of the range, too.
-    axis : int or sequence of int, optional
+    axis : int, str, or sequence of them, optional
         Dimensions of `a` to count over; the others remain, and all share the same edges. Those of device arrays must
-        be the last ones. Defaults to all.
+        be the last ones. Names are of dimensions of xarray, and `hist` is a `DataArray` then. Defaults to all.
     queue : pyopencl.CommandQueue, optional
         Where it runs; small NumPy arrays as well then. Defaults to that of `a`, or the default queue.
     out : array, optional
@@ -118,13 +115,14 @@ def histogram(
     Raises
     ------
     TypeError, ValueError
-        As NumPy's, of the same text. TypeError also for device arrays that no kernel takes, such as complex ones.
+        As NumPy's, of the same text. TypeError also for device arrays that no kernel takes, such as complex data, and
+        if sums have to be `reproducible` of weights that only NumPy adds up.
 
     Notes
     -----
-    Weights are summed in float64 and converted once to their dtype; a NaN among them affects its own bin only.
-    (`numpy.histogram` with an array of edges computes cumulative sums in the dtype of the weights.) A device without
-    double precision takes weights of integers and of float32, whose sums are then the reproducible ones.
+    Weights are summed in float64, or complex128, and converted once to their dtype; those of integers in int64. A NaN
+    affects its own bin only. (`numpy.histogram` with an array of edges computes cumulative sums in the dtype of the
+    weights.) Without double precision, sums of float32 are the reproducible ones; float64 weights are refused.
 
     Small NumPy arrays are counted by NumPy itself (`clhist calibrate` measures how small), and so is what OpenCL has no
     type for: objects, dates, complex numbers, extended precision, booleans as weights, NaN as an edge. Of a device
@@ -134,50 +132,54 @@ def histogram(
     --------
     >>> counts, edges = clhist.histogram(x, bins=100, range=(0, 1))                         # doctest: +SKIP
     """
-    if is_lazy(a):
+    if devices is not None or is_lazy(a):
         refused = {"where": where, "axis": axis, "queue": queue, "out": out, "reproducible": reproducible}
-        return lazily("histogram", a, bins, range, density, weights, refused=refused)
-    if devices is not None:
-        refused = {"where": where, "axis": axis, "queue": queue, "out": out, "reproducible": reproducible}
+        if is_lazy(a):
+            return lazily("histogram", a, bins, range, density, weights, refused=refused | {"devices": devices})
         return over_devices("histogram", devices, a, bins, range, density, weights, refused=refused)
-    given = (a, bins, range, weights, where, axis, queue, out, reproducible)
-    key = alike(*given) if is_device_array(a) and is_fixed(bins, range) else None
-    if (known := _prepared.get(key)) is not None:
-        return known(map(flat, (a, where, weights)), density, out), known.edges[0].copy()
+    given, found = (a, weights, where, out), None
+    key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
+    if (known := _known.get(key)) is not None:
+        arrays = flat(a), flat(where), flat(weights)
+        same, found = known.prepared(*arrays[:2])
+        if same is not None:
+            return same(arrays, density, out), same.edges[0].copy()
+    if has_names(axis):
+        call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
+        return histogram_along(call, a, axis, weights=weights, where=where, out=out)
     a = as_array("a", a)
     weights = None if weights is None else as_array("weights", weights)
     if weights is not None and weights.shape != a.shape:
         raise ValueError("weights should have the same shape as a.")
     where = mask_array(where, a.shape)
-    on_device = is_device_array(a)
-    if on_device:
+    if on_device := is_device_array(a):
         check_device_dtypes("a", (a,), weights)
     else:
-        small = is_small(a.size, queue) and axis is None and not reproducible
-        if small or not is_binnable(a.dtype) or not can_sum(weights) or not are_numbers(bins):
-            if axis is not None:
-                raise TypeError(f"axis: expected numbers that OpenCL has types for, got {a.dtype}")
-            return histogram_on_host(a, bins, range, density, weights, where, out)
-    named = [("a", a), ("weights", weights), ("where", where), ("out", out)]
-    queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
+        options = {"axis": axis, "reproducible": reproducible and weights is not None}
+        taken_by_kernels = is_binnable(a.dtype) and can_sum(weights) and are_numbers(bins)
+        if not taken_by_kernels or is_small("1 dimension", a.size, queue, **options):
+            return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
+    named = {"a": a, "weights": weights, "where": where, "out": out}
+    queue = queue_for(queue, [each for each in named.items() if each[1] is not None])
     if axis is None and where is None and weights is None and a.dtype.itemsize <= 2 and a.size:
-        number = len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
-        return of_bits(flat(a), number, range, density, queue, out)
+        bins = len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
+        return of_bits(flat(a), bins, range, density, queue, out)
     rest: tuple[int, ...] = ()
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
     a, weights, where = flat(a), flat(weights), flat(where)
-    edges, ends = _bin_edges(a, bins, range, weights, where, queue)
+    edges, ends, found = _bin_edges(a, bins, range, weights, where, queue, found)
     if not are_usable(edges):
         if on_device or rest:
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
-        return histogram_on_host(a, bins, range, density, weights, where, out)
-    found = numpy_axis(edges, binned_dtype(a), fp64=has_fp64(queue.device), ends=ends)
-    binned = None if found is None else Binned((found,), (a,), where, a.size)
+        return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
+    ax = numpy_axis(edges, binned_dtype(a), fp64=has_fp64(queue.device), ends=ends)
+    binned = None if ax is None else Binned((ax,), (a,), where, a.size)
     rows, shape = None if axis is None else prod(rest), (len(edges) - 1,)
     hist, counting = counted(binned, shape, weights, queue, on_device=on_device, rows=rows, reproducible=reproducible)
     prepared = Prepared(counting, (edges,), None if axis is None else rest)
-    _prepared.put(key, prepared.copy())
+    if key is not None and (on_device or (axis is None and is_as_given(given, (a, weights)))):
+        _known.keep(key, None if is_fixed(bins, range) else (found,), prepared, queue)
     return prepared.finished(hist, density, queue, out), edges
 
 
@@ -228,7 +230,7 @@ def histogramdd(
     Raises
     ------
     TypeError, ValueError
-        As NumPy's, of the same text; for device arrays also of what no kernel takes.
+        As NumPy's, of the same text; for device arrays also of what no kernel takes. Weights are real, as NumPy's.
 
     Notes
     -----
@@ -237,23 +239,24 @@ def histogramdd(
     if is_lazy(sample) or (isinstance(sample, list | tuple) and any(is_lazy(each) for each in sample)):
         refused = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
         return lazily("histogramdd", sample, bins, range, density, weights, refused=refused)
-    points = sample_of(sample)
-    key = None
+    points, key = sample_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
-        key = alike("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
+        key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
         if (known := _prepared.get(key)) is not None:
             return known((*points.arrays, where, weights), density, out), [each.copy() for each in known.edges]
     weights = None if weights is None else as_array("weights", weights)
     if points is None or points.dims == 0:
+        check_host_way("a sample without dimensions", queue, where=where, out=out)
         hist, every = numpy_histogramdd(sample, bins, range, density, weights)
         return hist, list(every)
     where = mask_array(where, (points.size,))
     if points.on_device:
         check_device_dtypes("sample", points.arrays, None)
     else:
-        small = is_small(points.size, queue, dims=points.dims) and not reproducible
-        if small or not is_binnable(points.dtype) or not are_real(weights):
-            return histogramdd_on_host(points, bins, range, density, weights, where, out)
+        options = {"reproducible": reproducible and weights is not None}
+        call = "1 dimension" if points.dims == 1 else "2 dimensions"  # or more
+        if not (is_binnable(points.dtype) and are_real(weights)) or is_small(call, points.size, queue, **options):
+            return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     if weights is not None and weights.shape != (points.size,):
         raise ValueError("The weights and list don't have the same length.")
     if weights is not None and not are_real(weights):
@@ -267,7 +270,7 @@ def histogramdd(
     if not all(are_usable(each) for each in edges) or mixed or prod(shape) >= 2**31:
         if points.on_device:
             raise ValueError(f"bins: expected fewer than 2**31 between edges without NaN, got shape {shape}")
-        return histogramdd_on_host(points, bins, range, density, weights, where, out)
+        return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     binned = points.binned(edges, where, queue)
     hist, counting = counted(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
@@ -290,13 +293,7 @@ def histogram2d(
     queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
 ) -> tuple[HostArray, HostArray, HostArray]: ...  # fmt: skip
 def histogram2d(
-    x: Any,
-    y: Any,
-    bins: Any = 10,
-    range: Any = None,
-    density: bool | None = None,
-    weights: Any = None,
-    **options: Any,
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None, **options: Any
 ) -> tuple[Any, np.ndarray, np.ndarray]:
     """Count points by bins of two dimensions: `numpy.histogram2d` on an OpenCL device.
 
@@ -377,16 +374,17 @@ def histogram_bin_edges(
 
 
 def _bin_edges(
-    a: Array, bins: Any, range: Any, weights: Any, where: Any, queue: cl.CommandQueue
-) -> tuple[np.ndarray, tuple[Any, Any] | None]:
-    """Return NumPy's edges, and the ends of bins of one width; `a` is flat."""
+    a: Array, bins: Any, range: Any, weights: Any, where: Any, queue: cl.CommandQueue, found: Any = None
+) -> tuple[np.ndarray, Any, Any]:
+    """Return NumPy's edges, the ends of bins of one width, and the extent of flat data unless there is a range."""
     if not isinstance(bins, str) and np.ndim(bins) > 0:
-        return numpy_edges(np.empty(0, a.dtype), bins, range), None
-    found = extent(a, where, queue, fp64=has_fp64(queue.device)) if range is None else None
+        return numpy_edges(np.empty(0, a.dtype), bins, range), None, None
+    if range is None and found is None:
+        found = extent(a, where, queue, fp64=has_fp64(queue.device))
     if isinstance(bins, str) and not is_device_array(a):
-        return numpy_edges(taken(a, where), bins, range, weights), range_ends(found, range)
+        return numpy_edges(taken(a, where), bins, range, taken(weights, where)), range_ends(found, range), found
     if isinstance(bins, str):
-        numpy_edges(np.empty(0, a.dtype), bins, range, weights)  # raises what is wrong with these
+        numpy_edges(np.empty(0, a.dtype), bins, range, None if weights is None else np.empty(0))  # raises what is wrong
         ends = range_ends(found, range)
         numpy_edges(np.array([] if found is None else found, a.dtype), 1, range)
 
@@ -395,6 +393,6 @@ def _bin_edges(
 
         bins = number_of_bins(bins, a, where, ends, range, counts, queue)
     if range is not None:
-        return even_edges(bins, range, a.dtype), range_ends(None, range)
+        return even_edges(bins, range, a.dtype), range_ends(None, range), None
     stub = np.array([] if found is None else found, a.dtype)
-    return numpy_edges(stub, bins), range_ends(found, None)
+    return numpy_edges(stub, bins), range_ends(found, None), found

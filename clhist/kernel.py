@@ -13,6 +13,7 @@ from clhist.engine.bound import Bound
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Outcome, call_of, queue_for
 from clhist.engine.magnitude import reproducible as reproducible_engine
+from clhist.engine.plain import arguments_of_call
 from clhist.hardware.profile import Profile
 from clhist.kernel_types import K, KernelCalls, Named, One, Ordered
 from clhist.opencl.fork_guard import check_process
@@ -20,11 +21,11 @@ from clhist.opencl.memory import Allocator
 from clhist.operators.names import with_names
 from clhist.operators.reproducible import is_float_sum
 from clhist.planning.plan import Plan
-from clhist.planning.problem import FREE, Choices
+from clhist.planning.problem import CHOICES, FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
 from clhist.typing import AnyOperator, KernelSpec, NumBins
 
-_NO_CHOICE = (None,) * 8
+_NO_CHOICE = (None,) * len(CHOICES)
 
 
 class HistogramKernel(KernelCalls[K]):
@@ -163,7 +164,7 @@ class HistogramKernel(KernelCalls[K]):
         def __call__(
             self,
             *args: Any,
-            num_bins: Any,
+            num_bins: Any = None,
             size: int | None = None,
             dest: Any = None,
             out: Any = None,
@@ -192,7 +193,7 @@ class HistogramKernel(KernelCalls[K]):
             ----------
             *args : array or scalar
                 One per declaration in `arguments`. Arrays are all NumPy's or all PyOpenCL's, contiguous, of the
-                declared dtype.
+                declared dtype; lists of numbers that fit it are converted.
             num_bins : int, or tuple of int
                 H, the number of bins. A tuple is the shape of the result; bins are numbered as by
                 `numpy.ravel_multi_index`. With several operators one for all, or a sequence or mapping.
@@ -265,23 +266,12 @@ class HistogramKernel(KernelCalls[K]):
             DeviceLostError
                 If a kernel failed on the device, in this call or before, and the process must be restarted.
             """
-            if num_bins is None:
-                raise TypeError("num_bins: expected the number of bins, or a shape, got none")
+            args = arguments_of_call(self.arguments, args, num_bins)
             choices = (update, memory, copies, passes, work_group_size, locks, pass_order, counter_bits)
             forced = FREE if choices == _NO_CHOICE else Choices(*choices)
+            batch = num_histograms, offsets
             call = Call(
-                num_bins,
-                size,
-                dest,
-                out,
-                queue,
-                allocator,
-                wait_for or (),
-                race_factor,
-                forced,
-                memory_budget,
-                num_histograms,
-                offsets,
+                num_bins, size, dest, out, queue, allocator, wait_for or (), race_factor, forced, memory_budget, *batch
             )
             _check_max_abs(max_abs, reproducible)
             outcome = self._reproducible(args, call, max_abs) if reproducible else run(self.engine, args, call)
@@ -289,7 +279,12 @@ class HistogramKernel(KernelCalls[K]):
             return (result, outcome.event) if return_event else result
 
         def bind(
-            self, *args: Any, num_bins: Any, reproducible: bool = False, max_abs: float | None = None, **choices: Any
+            self,
+            *args: Any,
+            num_bins: Any = None,
+            reproducible: bool = False,
+            max_abs: float | None = None,
+            **choices: Any,
         ) -> Bound:
             """Return a call with these arguments, checked, planned and built: what it costs the host is little.
 
@@ -311,6 +306,7 @@ class HistogramKernel(KernelCalls[K]):
                 As `__call__`.
             """
             check_process()
+            args = arguments_of_call(self.arguments, args, num_bins)
             call, engine = call_of(num_bins, choices), self.engine
             _check_max_abs(max_abs, reproducible)
             given = engine.check(args, call)
@@ -320,7 +316,7 @@ class HistogramKernel(KernelCalls[K]):
                         "max_abs: expected the largest |value|, since a bound call does not look for it; got none"
                     )
                 engine, given = reproducible_engine(engine, given, call, max_abs)
-            return engine.bind(args, with_race_factor(engine, given, call), given)
+            return Bound(engine, args, with_race_factor(engine, given, call), given)
 
     def timed(
         self, *args: Any, num_bins: NumBins, queue: cl.CommandQueue, **choices: Any
@@ -342,6 +338,7 @@ class HistogramKernel(KernelCalls[K]):
         """
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
+        args = arguments_of_call(self.arguments, args, num_bins)
         call = call_of(num_bins, choices | {"queue": queue})
         given, engine = self.engine.check(args, call), self.engine
         outcome = engine.run_given(given, with_race_factor(engine, given, call))
@@ -363,6 +360,7 @@ class HistogramKernel(KernelCalls[K]):
             The number, and what it was measured from.
         """
         check_process()
+        args = arguments_of_call(self.arguments, args, num_bins)
         return sample_race_factor(self.engine, self.engine.check(args, Call(num_bins, size, queue=queue)))
 
     def accumulator(self, num_bins: Any, **options: Any) -> Accumulator:

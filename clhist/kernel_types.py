@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, overload
 
 import pyopencl as cl
 
+from clhist.opencl.on_device import OnDevice
 from clhist.operators.operator import Operator
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ Ordered = Sequence[Operator]
 Named = Mapping[str, Operator]
 
 
-class KernelCalls(Generic[K]):
+class KernelCalls(OnDevice, Generic[K], instead="a clhist.Spec of the same arguments can be: see its partial()"):
     """The signatures of the calls of a `HistogramKernel`; type checkers see these alone.
 
     The two kinds of arguments stay apart: NumPy arrays give NumPy arrays, PyOpenCL arrays give PyOpenCL arrays.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Self
 
 import pyopencl as cl
 
@@ -15,12 +15,13 @@ from clhist.engine.pool import Pool
 from clhist.engine.progress import Progress, reporter
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.fork_guard import check_process
+from clhist.opencl.on_device import OnDevice
 from clhist.opencl.several import device_name, queues_of
-from clhist.partial import Partial, combined
+from clhist.partial import Partial, bins_text, combined
 from clhist.typing import NumBins
 
 
-class MultiAccumulator:
+class MultiAccumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, which says what to compute"):
     """A histogram over a stream of chunks, computed by several devices: an `Accumulator` and a thread for each.
 
     A chunk goes to whichever device is free. A device that fails is left out from then on, with a warning; what it had
@@ -92,8 +93,8 @@ class MultiAccumulator:
         """The devices that failed, by name, and why."""
         return {worker.name: error for worker, error in self._pool.failed.items()}
 
-    def add(self, *args: Any, size: int | None = None) -> None:
-        """Add a chunk of the stream, in chunks of `chunk_bytes` if its arrays are NumPy's.
+    def add(self, *args: Any, size: int | None = None) -> Self:
+        """Add a chunk of the stream, and return the accumulator; in chunks of `chunk_bytes` if its arrays are NumPy's.
 
         Parameters
         ----------
@@ -114,9 +115,10 @@ class MultiAccumulator:
             If a device failed and others did its work.
         """
         self._run(self._pieces(args, size))
+        return self
 
-    def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> None:
-        """Add chunk after chunk; several are computed at the same time.
+    def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> Self:
+        """Add chunk after chunk, and return the accumulator; several are computed at the same time.
 
         Parameters
         ----------
@@ -143,6 +145,7 @@ class MultiAccumulator:
                 report(done, total)
 
             self._run(pieces(), taken)
+        return self
 
     def result(self) -> Any:
         """Return the histogram of all that has been added; more can be added then.
@@ -162,17 +165,18 @@ class MultiAccumulator:
         self._owned = False
         return self._whole
 
-    def merge(self, other: Accumulator | MultiAccumulator | Partial) -> None:
+    def merge(self, other: Accumulator | MultiAccumulator | Partial) -> Self:
         """Add what another accumulator has been given, or what its `partial` returned; see `Accumulator.merge`."""
         part = other if isinstance(other, Partial) else other.partial()
         self._settle()
         self._whole = combined(self._whole, part, "other")
         self._owned = True
+        return self
 
     def __repr__(self) -> str:
         operators = ", ".join(map(str, self._whole.outputs.operators))
         where = ", ".join(device.name for device in self._devices)
-        return f"<MultiAccumulator {operators}: {self._whole.shapes} bins, {self.size:,} added, on {where}>"
+        return f"<MultiAccumulator {operators}: {bins_text(self._whole.shapes)} bins, {self.size:,} added, on {where}>"
 
     def _pieces(self, args: Sequence[Any], size: int | None) -> Iterator[Piece]:
         """Return the chunks of an addition, whose arguments have been checked."""

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import pyopencl as cl
@@ -19,6 +18,8 @@ import pyopencl as cl
 from clhist._version import __version__
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
+from clhist.files.arrays import read_npz
+from clhist.opencl.arrays import empty
 from clhist.opencl.device import default_queue, device_profile
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
@@ -62,7 +63,7 @@ class Partial:
 
     @property
     def accumulators(self) -> Any:
-        """The arrays, as results are returned: one, a tuple or a dict."""
+        """The arrays, one, a tuple or a dict, as results are returned."""
         return self.outputs.collect(list(self.arrays))
 
     @property
@@ -116,7 +117,7 @@ class Partial:
         Parameters
         ----------
         file : str or path
-            An ``.npz`` file.
+            An ``.npz`` file, not compressed: its arrays take no more memory than it has bytes.
         operator : Operator, Spec, HistogramKernel, or sequence or mapping of Operator
             Whose partial result it is: a file has no code in it.
 
@@ -126,37 +127,41 @@ class Partial:
             If it is no such file, is of another format or other operators, or contradicts itself; it says how.
         """
         outputs = portable_outputs(outputs_of(operator))
-        try:
-            with np.load(file, allow_pickle=False) as archive:
-                described = json.loads(str(archive["description"]))
-                found = [archive[f"accumulators{k}"] for k in range(len(archive.files) - 1)]
-        except (KeyError, TypeError, ValueError, EOFError, BadZipFile, NotImplementedError) as error:
-            raise ValueError(f"{file}: expected what clhist.Partial.save wrote") from error
+        keys = [f"accumulators{k}" for k in range(len(outputs.operators) + 1)]  # one more shows that there are others
+        try:  # uncompressed, as they are written: the arrays take no more memory than the file
+            arrays_of = read_npz(file, ["description"], optional=keys, kinds="biufcVU", compressed=False)
+            described = json.loads(str(arrays_of.pop("description")))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{file}: expected what clhist.Partial.save wrote: {_shown(error)}") from error
+        found = list(arrays_of.values())
         if not isinstance(described, dict):
             raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description")
         if described.get("format") != FORMAT:
             raise ValueError(
-                f"{file}: expected format {FORMAT} of partial results, got {described.get('format')} "
-                f"of clhist {described.get('clhist')}; this is clhist {__version__}"
+                f"{file}: expected format {FORMAT} of partial results, got {_shown(described.get('format'))} "
+                f"of clhist {_shown(described.get('clhist'))}; this is clhist {__version__}"
             )
         size, values, ranges, each_output = _described(file, described)
         names = [each["name"] for each in each_output]
         if names != list(outputs.names or outputs.suffixes):
-            raise ValueError(f"{file}: expected histograms {_listed(outputs)}, got {', '.join(map(str, names))}")
+            raise ValueError(
+                f"{file}: expected histograms {_listed(outputs)}, got {_shown(', '.join(map(str, names)))}"
+            )
         if len(found) != len(names):
             raise ValueError(f"{file}: expected the accumulators of {len(names)} histograms, got {len(found)}")
         arrays = []
         for label, operator, array, each in zip(outputs.labels, outputs.operators, found, each_output, strict=True):
             if each["fingerprint"] != fingerprint(operator):
                 raise ValueError(
-                    f"{file}: expected accumulators{label} of {operator}, got those of {each['operator']}, "
-                    f"written by clhist {described.get('clhist')}"
+                    f"{file}: expected accumulators{label} of {operator}, got those of {_shown(each['operator'])}, "
+                    f"written by clhist {_shown(described.get('clhist'))}"
                 )
             if array.dtype != operator.accumulator:
                 expected = f"accumulators{label} of {operator.accumulator}"
                 raise ValueError(f"{file}: expected {expected}, got {array.dtype}: it was not written by clhist")
             if list(array.shape) != each["num_bins"]:
-                raise ValueError(f"{file}: expected {each['num_bins']} accumulators{label}, got {list(array.shape)}")
+                expected = f"{_shown(each['num_bins'])} accumulators{label}"
+                raise ValueError(f"{file}: expected {expected}, got {list(array.shape)}")
             arrays.append(np.require(array.astype(operator.accumulator, copy=False), requirements=["C", "W"]))
         return cls(outputs, tuple(arrays), size, values, ranges)
 
@@ -168,11 +173,11 @@ class Partial:
             if own is not its and own != its:
                 raise ValueError(f"{argument}: expected accumulators{label} of {own}, got those of {its}")
         if self.shapes != tuple(shapes):
-            raise ValueError(f"{argument}: expected {_bins(shapes)} bins, got {_bins(self.shapes)}")
+            raise ValueError(f"{argument}: expected {bins_text(shapes)} bins, got {bins_text(self.shapes)}")
 
     def __repr__(self) -> str:
         operators = ", ".join(map(str, self.outputs.operators))
-        return f"<Partial {operators}: {_bins(self.shapes)} bins, {self.size:,} elements>"
+        return f"<Partial {operators}: {bins_text(self.shapes)} bins, {self.size:,} elements>"
 
     def __reduce__(self) -> Any:
         return _restored, (FORMAT, __version__, self.outputs, self.arrays, self.size, self.values, self.positions)
@@ -251,8 +256,11 @@ def portable_outputs(outputs: Outputs) -> Outputs:
 
 def neutral_arrays(outputs: Outputs, shapes: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, ...]:
     """Return the accumulators of bins without values."""
-    pairs = zip(outputs.operators, shapes, strict=True)
-    return tuple(np.full(shape, operator.neutral, operator.accumulator) for operator, shape in pairs)
+    found = []
+    for operator, shape in zip(outputs.operators, shapes, strict=True):
+        found.append(empty(None, shape, operator.accumulator, False))
+        found[-1][...] = np.asarray(operator.neutral, operator.accumulator)
+    return tuple(found)
 
 
 def fingerprint(operator: Operator) -> str:
@@ -278,7 +286,7 @@ def _described(
         size, values, outputs = described["size"], described["values"], described["outputs"]
         positions = described["positions"]
         ranges = None if positions is None else tuple((low, high) for low, high in positions)
-        lacking = [{"name", "operator", "fingerprint", "num_bins"} - set(each) for each in outputs]
+        lacking = [not isinstance(each, dict) or _OUTPUT_KEYS - set(each) for each in outputs]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description") from error
     numbers = [size, values, *(end for each in ranges or () for end in each)]
@@ -287,8 +295,19 @@ def _described(
     if ranges is not None:
         ends = [end for each in ranges for end in each]
         if sorted(set(ends)) != ends or sum(high - low for low, high in ranges) != size:
-            raise ValueError(f"{file}: expected positions of {size} elements that rise, got {list(map(list, ranges))}")
+            raise ValueError(
+                f"{file}: expected positions of {size} elements that rise, got {_shown(list(map(list, ranges)))}"
+            )
     return size, values, ranges, outputs
+
+
+_OUTPUT_KEYS = {"name", "operator", "fingerprint", "num_bins"}
+
+
+def _shown(text: object) -> str:
+    """Return what a file says as one short line, without what a terminal might take for its own."""
+    shown = ascii(str(text))[1:-1]
+    return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
 
 def _restored(form: int, version: str, *state: Any) -> Partial:
@@ -366,6 +385,7 @@ def _listed(outputs: Outputs) -> str:
     return ", ".join(outputs.names or ()) or f"{len(outputs.operators)} without names"
 
 
-def _bins(shapes: Sequence[tuple[int, ...]]) -> str:
+def bins_text(shapes: Sequence[tuple[int, ...]]) -> str:
+    """Return shapes of histograms in words: once, if all are the same."""
     each = [" x ".join(map(str, shape)) for shape in shapes]
     return each[0] if len(set(each)) == 1 else ", ".join(each)

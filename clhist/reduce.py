@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 import pyopencl as cl
@@ -29,9 +29,13 @@ from clhist.engine.plain import (
     pair_spec,
     row_shape,
 )
-from clhist.engine.repeat import Remembered, Repeats, alike
+from clhist.engine.ready import KnownCall
+from clhist.engine.row_means import RowMeans, are_row_means
 from clhist.engine.samples import evenly_spread
-from clhist.opencl.arrays import Array, common_kind, is_array, is_device_array
+from clhist.engine.signature import Remembered, signature_of
+from clhist.engine.signatures import shows
+from clhist.engine.small import is_small
+from clhist.opencl.arrays import Array, common_kind, is_device_array
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.names import COUNT, PAIRS, operator_on_bins, operator_on_values
@@ -117,6 +121,7 @@ def reduce_by_index(
     max_abs: float | None = ..., devices: Devices | None = ...,
     return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
+@shows(CallOptions, return_event=bool)
 def reduce_by_index(
     dest: Any,
     op: AnyOperator,
@@ -202,15 +207,15 @@ def reduce_by_index(
     >>> best = reduce_by_index(3, argmax, indices, x)["index"]                              # doctest: +SKIP
     """
     is_plain = not (options or batched or reproducible) and offsets is None and max_abs is None and devices is None
-    key = alike(dest, op, indices, values, queue, out) if is_plain and is_device_array(indices) else None
-    if (known := _prepared.get(key)) is not None:
+    key = signature_of(dest, op, indices, values, queue, out) if is_plain and is_device_array(indices) else None
+    if (known := _known.get(key)) is not None:
         return known.run(dest, indices, values, out)
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
     if is_lazy(indices):
-        refused = {"batched": batched, "offsets": offsets, "queue": queue, "out": out, **options}
+        refused = {"batched": batched, "offsets": offsets, "queue": queue, "out": out, "devices": devices, **options}
         return lazily("reduce_by_index", dest, op, indices, values, reproducible, max_abs, refused=refused)
     if devices is not None:
         refused = {"batched": batched, "offsets": offsets, "queue": queue, "out": out, **options}
@@ -245,9 +250,12 @@ def reduce_by_index(
     on_device = common_kind(named)
     if of_indices is not None or of_values is not None:
         indices, values = leave_out(indices, values, of_indices, of_values)
-    of_numpy = is_plain and not on_device and queue is None and out is None and not fields
-    if of_numpy and (few := combined_by_numpy(operator, shape, dests, indices, values)) is not None:
-        return few
+    if not on_device and is_small(
+        "reduce_by_index", max(indices.size, shape[0]), queue, options=not is_plain, out=out is not None, fields=fields
+    ):
+        few = combined_by_numpy(operator, shape, dests, indices, values)
+        if few is not None:
+            return few
     context = indices.context if on_device else None
     queue = queue_for(queue, context, queue_of(*(array for _, array in named)))
     if operator.is_custom and not options.get("wait_for"):  # on which the values may depend
@@ -268,32 +276,38 @@ def reduce_by_index(
         call.offsets = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
     elif batched:
         call.num_histograms = shape[0]
-    engine = pair_engine(queue.context, spec)
     args = arguments_of(spec, indices, values, shape[1] if batched else shape[0])
+    if are_row_means(spec, call):
+        means = RowMeans(queue, spec, call, shape, (indices, *values))
+        result, event = means.finish(run(means.engine, args, means.call))
+        return (result, event) if with_event else result
+    engine = pair_engine(queue.context, spec)
     outcome = run(engine, args, call)
     if on_device:
-        _prepared.put(key, _Prepared(engine, args, call, has_dest=bool(dests)))
+        changing = KnownCall([None if is_device_array(value) else value for value in args])
+        _known.put(key, _Known(engine, changing, call.num_bins, call.size, call.queue, 1 + len(arrays), bool(dests)))
     (result,) = outcome.results
     return (result, outcome.event) if with_event else result
 
 
-class _Prepared:
+class _Known(NamedTuple):
     """A plain call on device arrays but for these: what took the host 40 us to check."""
 
-    def __init__(self, engine: Engine, args: Sequence[Any], call: Call, *, has_dest: bool) -> None:
-        arrays = [None if is_device_array(value) else value for value in args]
-        self._repeats, self._number, self._has_dest = Repeats(engine, arrays), arrays.count(None), has_dest
-        self._asked = call.num_bins, call.size, call.queue
+    engine: Engine
+    known: KnownCall
+    bins: Any
+    size: int | None
+    queue: cl.CommandQueue
+    arrays: int
+    has_dest: bool
 
     def run(self, dest: Any, indices: Array, values: Any, out: Any) -> Any:
-        bins, size, queue = self._asked
-        given = (indices, *values) if isinstance(values, tuple) else (indices, values)
-        call = Call(bins, size, dest if self._has_dest else None, out, queue)
-        return self._repeats.run(given[: self._number], call, _ALIKE).results[0]
+        arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
+        call = Call(self.bins, self.size, dest if self.has_dest else None, out, self.queue)
+        return self.engine.run_known(self.known, arrays[: self.arrays], call).results[0]
 
 
-_prepared: Remembered[_Prepared] = Remembered(16)
-_ALIKE = "alike"
+_known: Remembered[_Known] = Remembered(16)
 
 
 def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndarray | None:
@@ -333,7 +347,7 @@ def _operator_of_values(op: Operator | np.ufunc | str, values: Any) -> Operator:
     if isinstance(op, str) and op in PAIRS and isinstance(values, tuple) and len(values) == 2:
         dtype, index = (as_array("values", array).dtype for array in values)
         return operator_on_values(op, dtype, index=index)
-    dtype = values.dtype if is_array(values) else np.asarray(values).dtype
+    dtype = supported_dtype(as_array("values", values).dtype, "values")
     return _named(operator_on_values, op, dtype) if isinstance(op, np.ufunc | str) else operator_on_values(op, dtype)
 
 

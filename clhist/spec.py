@@ -21,7 +21,7 @@ from clhist.opencl.device import default_queue
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.names import COUNT, with_names
-from clhist.partial import Partial, neutral_arrays, portable_outputs
+from clhist.partial import Partial, bins_text, neutral_arrays, portable_outputs
 from clhist.typing import NumBins
 
 _MOST_KEPT = 4  # accumulators of a thread, with their page-locked memory
@@ -186,7 +186,7 @@ class Spec:
     def __repr__(self) -> str:
         operators = ", ".join(map(str, self.outputs.operators))
         given = f"({self.arguments})" if self.map else "(indices, values)"
-        return f"<Spec {given}: {operators}, {self.shapes} bins>"
+        return f"<Spec {given}: {operators}, {bins_text(self.shapes)} bins>"
 
 
 @kept_by_context

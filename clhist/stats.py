@@ -5,7 +5,7 @@ SciPy is imported when one of them is called: the results are its objects, and i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from operator import index
@@ -15,14 +15,16 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.binning.axis import axis_of
+from clhist.axes.axis import axis_of
+from clhist.axes.thresholds import rounded_bins
+from clhist.binning.by_scipy import by_scipy, numbers_by_scipy, rounds, scipy_functions
 from clhist.binning.counts import flat
-from clhist.binning.inputs import as_array, has_fp64, is_binnable, is_small, mask_array, queue_for
+from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
 from clhist.binning.sample import Sample, sample_of
 from clhist.binning.statistics import STATISTICS, statistics_of
 from clhist.binning.sweep import Binned
-from clhist.binning.thresholds import rounded_bins
+from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array, is_device_array
 
 __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
@@ -65,11 +67,11 @@ def binned_statistic_dd(
     binned_statistic_result : object, optional
         An earlier result whose bins are used again, by SciPy.
     where : array_like of bool of shape (N,), optional
-        Points that count in the statistics.
+        Points that count. The others are left out of the range, too, but have a bin number.
     queue : pyopencl.CommandQueue, optional
         Where it runs; small NumPy arrays as well then, which are left to SciPy otherwise.
     reproducible : bool
-        Whether sums, and means, are bitwise the same in any order; see `clhist.reduce_by_index`.
+        Whether sums, means and standard deviations are bitwise the same in any order; see `clhist.reduce_by_index`.
     binnumber : bool
         Whether the result has the number of the bin of each point, an array of N int64 that takes as long to write as
         the statistic to compute. None otherwise.
@@ -85,7 +87,8 @@ def binned_statistic_dd(
     ValueError, AttributeError
         As SciPy's.
     TypeError
-        If device arrays are of a dtype that no kernel takes, or `statistic` is a callable.
+        If device arrays are of a dtype that no kernel takes, or `statistic` is a callable; if statistics have to be
+        `reproducible` that only SciPy computes.
     UnsupportedError
         If the device has no double precision.
 
@@ -96,17 +99,27 @@ def binned_statistic_dd(
     Statistics wait for the device.
     """
     names = _names(statistic)
-    points = None if names is None or binned_statistic_result is not None else sample_of(sample)
+    _check_kind(sample, values, statistic, names, binned_statistic_result)
+    points = sample_of(sample)
     values_array = None if names is not None and set(names) == {"count"} else as_array("values", values)
-    if points is None or not _is_taken(points, values_array, queue):
-        return _by_scipy(sample, values, statistic, bins, range, expand_binnumbers, binned_statistic_result, where)
-    assert names is not None
-    where = mask_array(where, (points.size,))
-    named = [*(("sample", array) for array in points.arrays), ("values", values_array), ("where", where)]
-    queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
-    if values_array is not None and values_array.shape[-1:] != (points.size,):
-        raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
-    edges = _edges(points, sample, bins, range, queue)
+    options, again = {"reproducible": reproducible and rounds(names)}, binned_statistic_result
+    by_kernels = names is not None and again is None and points is not None
+    if points is None or not by_kernels or not _is_taken(points, values_array, queue, options):
+        by_kernels = False
+        check_host_way("what SciPy computes", queue, **options)
+    edges: list[np.ndarray] | None = None
+    if points is not None and again is None and points.dims and is_binnable(points.dtype):
+        where = mask_array(where, (points.size,))
+        named = [*(("sample", array) for array in points.arrays), ("values", values_array), ("where", where)]
+        if by_kernels:
+            queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
+        if values_array is not None and values_array.shape[-1:] != (points.size,):
+            raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
+        edges = _edges(points, sample, bins, range, flat(where), queue)
+    if points is None or edges is None or names is None or not by_kernels:
+        forms = {"expand": expand_binnumbers, "again": again, "where": where, "binnumber": binnumber}
+        return by_scipy(points, sample, values, statistic, names, bins, range, edges, **forms)
+    assert queue is not None
     axes = [
         _axis(each.tobytes(), each.dtype, *dtypes, has_fp64(queue.device))
         for each, dtypes in zip(edges, _dtypes(points), strict=True)
@@ -114,18 +127,18 @@ def binned_statistic_dd(
     shape = tuple(len(each) - 1 for each in edges)
     data = tuple(flat(column) for column in points.columns) if points.rows is None else (points.rows,)
     found = None if None in axes else Binned(tuple(axes), data, flat(where), points.size)
-    rows = [None] if values_array is None else _rows(values_array)
+    rows = [None] if values_array is None else _rows(values_array, points.size)
     each_row = [statistics_of(found, shape, row, names, queue, reproducible=reproducible) for row in rows]
     kept = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
     repeats = 1 if values_array is not None else prod(kept)
     results: dict[str, Any] = {
-        name: np.stack([row[name] for row in each_row] * repeats).reshape(*kept, *shape) for name in names
+        name: np.array([row[name] for row in each_row] * repeats, float).reshape(*kept, *shape) for name in names
     }
     if points.on_device:
         results = {name: cl_array.to_device(queue, result) for name, result in results.items()}
     numbers = _numbers(points, edges, data, axes, queue, expand_binnumbers) if binnumber else None
     chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
-    return _scipy().BinnedStatisticddResult(chosen, edges, numbers)
+    return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
 
 
 def binned_statistic(
@@ -156,7 +169,7 @@ def binned_statistic(
     if range is not None and len(range) == 2:
         range = [range]
     found = binned_statistic_dd([x], values, statistic, bins, range, **options)
-    return _scipy().BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
+    return scipy_functions().BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
 
 
 def binned_statistic_2d(
@@ -192,17 +205,7 @@ def binned_statistic_2d(
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
         bins = [np.asarray(bins, float)] * 2
     found = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
-    return _scipy().BinnedStatistic2dResult(found.statistic, *found.bin_edges, found.binnumber)
-
-
-@lru_cache(maxsize=1)
-def _scipy() -> Any:
-    """Return SciPy's functions as they are now: if a program replaced them by ours, ours would call themselves."""
-    try:
-        from scipy.stats import _binned_statistic
-    except ImportError as error:
-        raise ImportError("clhist.stats needs SciPy, whose results it returns: pip install scipy") from error
-    return _binned_statistic
+    return scipy_functions().BinnedStatistic2dResult(found.statistic, *found.bin_edges, found.binnumber)
 
 
 def _names(statistic: Any) -> tuple[str, ...] | None:
@@ -221,7 +224,16 @@ def _names(statistic: Any) -> tuple[str, ...] | None:
     return tuple(found)
 
 
-def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | None) -> bool:
+def _check_kind(sample: Any, values: Any, statistic: Any, names: Any, again: Any) -> None:
+    """Raise TypeError if SciPy would have to compute statistics of device arrays."""
+    each = [*sample, values] if isinstance(sample, list | tuple) else [sample, values]
+    if (names is None or again is not None) and any(map(is_device_array, each)):
+        if names is None:
+            raise TypeError(f"statistic: expected one of {', '.join(STATISTICS)} for device arrays, got {statistic!r}")
+        raise TypeError("binned_statistic_result: expected none for device arrays; give its bin_edges as bins")
+
+
+def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
     """Whether kernels compute these; raises TypeError of device arrays if they do not."""
     each = [("sample", points.dtype)] + ([] if values is None else [("values", values.dtype)])
     if points.on_device:
@@ -230,52 +242,38 @@ def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | Non
                 raise TypeError(f"{name}: expected a device array of integers or floats, got one of {dtype}")
         return True
     fine = all(is_binnable(dtype) for _, dtype in each) and points.dims > 0 and (values is None or values.ndim > 0)
-    return fine and not is_small(points.size, queue, dims=2)
+    return fine and not is_small("2 dimensions", points.size, queue, **options)
 
 
-def _by_scipy(
-    sample: Any, values: Any, statistic: Any, bins: Any, range: Any, expand: bool, again: Any, where: Any
-) -> Any:
-    """Return SciPy's own result, of each statistic if there are several."""
-    given = sample if isinstance(sample, list | tuple) else [sample]
-    if any(is_device_array(each) for each in [*given, values]):
-        raise TypeError(f"statistic: expected one of {', '.join(STATISTICS)} for device arrays, got {statistic!r}")
-    if where is not None:
-        kept = mask_array(where, np.shape(values)[-1:])
-        values = np.asarray(values)[..., kept]
-        sample = [np.asarray(each)[kept] for each in sample] if isinstance(sample, list) else np.asarray(sample)[kept]
-    each = statistic if isinstance(statistic, list | tuple) else [statistic]
-    results = [_scipy().binned_statistic_dd(sample, values, one, bins, range, expand, again) for one in each]
-    if not isinstance(statistic, list | tuple):
-        return results[0]
-    chosen = {name: result.statistic for name, result in zip(_names(statistic) or (), results, strict=True)}
-    return results[0]._replace(statistic=chosen)
-
-
-def _edges(points: Sample, sample: Any, bins: Any, range: Any, queue: cl.CommandQueue) -> list[np.ndarray]:
-    """Return SciPy's edges of each dimension."""
-    dims, fp64 = points.dims, has_fp64(queue.device)
+def _edges(points: Sample, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> list[np.ndarray]:
+    """Return SciPy's edges of each dimension; `queue` is that of device arrays."""
+    dims, fp64 = points.dims, points.on_device and has_fp64(queue.device)
     try:
         bins = index(bins)
     except TypeError:
+        bins = bins if hasattr(bins, "__len__") else [bins] * dims
         if len(bins) != dims:
             raise AttributeError("The dimension of bins must be equal to the dimension of the sample x.") from None
     is_number = isinstance(bins, int)
     each_bins = [bins] * dims if is_number else list(bins)
     if range is not None and len(range) != dims:
         raise ValueError(f"range given for {len(range)} dimensions; {dims} required")
+    for k, (low, high) in enumerate(range or ()):
+        if high < low:
+            place = f"dimension {k + 1} of " if dims > 1 else ""
+            raise ValueError(f"In {place}range, start must be <= stop")
     real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
     edges = []
     for n in np.arange(dims):
         ends = None
         if is_number or (range is None and np.ndim(each_bins[n]) == 0):
-            ends = points.extent(int(n), None, queue, fp64=fp64)
+            ends = points.extent(int(n), where, queue, fp64=fp64)
             if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
                 raise ValueError(f"{sample!r} contains non-finite values.")
         if np.ndim(each_bins[n]) > 0:
             edges.append(np.asarray(each_bins[n], real))
         else:
-            low, high = _ends(ends, None if range is None else range[n], int(n), dims)
+            low, high = _ends(ends, None if range is None else range[n])
             edges.append(np.linspace(low, high, int(each_bins[n]) + 1, dtype=real))
         if np.diff(edges[-1]).min() == 0:
             raise ValueError("The smallest edge difference is numerically 0.")
@@ -284,12 +282,9 @@ def _edges(points: Sample, sample: Any, bins: Any, range: Any, queue: cl.Command
     return edges
 
 
-def _ends(found: Any, given: Any, n: int, dims: int) -> tuple[float, float]:
+def _ends(found: Any, given: Any) -> tuple[float, float]:
     if given is not None:
         low, high = given
-        if high < low:
-            place = f"dimension {n + 1} of " if dims > 1 else ""
-            raise ValueError(f"In {place}range, start must be <= stop")
     elif found is None:
         raise ValueError("zero-size array to reduction operation minimum which has no identity")
     else:
@@ -310,11 +305,14 @@ def _axis(raw: bytes, edge_dtype: np.dtype, dtype: np.dtype, via: np.dtype, fp64
     return None if bins.is_empty else axis_of(bins, fp64=fp64)
 
 
-def _rows(values: Array) -> Sequence[Array]:
+def _rows(values: Array, size: int) -> Sequence[Array]:
     """Return the rows of values (V, N), contiguous and of a type that kernels take."""
     if not is_device_array(values):
         values = np.ascontiguousarray(values.astype(np.float32) if values.dtype == np.float16 else values)
-    return [values] if values.ndim == 1 else list(values.reshape(-1, values.shape[-1]))
+    if values.ndim == 1:
+        return [values]
+    number = prod(values.shape[:-1])
+    return list(values.reshape(number, size)) if size else [values.reshape(-1)] * number
 
 
 def _numbers(
@@ -327,8 +325,10 @@ def _numbers(
 ) -> Any:
     """Return SciPy's bin numbers."""
     many = [len(each) for each in edges]
-    if None in axes:
-        raise ValueError("bins: expected edges that some number of the sample's dtype lies between")
+    if None in axes:  # no number of the sample's dtype lies between the edges
+        host = [each.get(queue) if points.on_device else each for each in points.arrays]
+        found = numbers_by_scipy(host if points.rows is None else host[0], edges, expand)
+        return cl_array.to_device(queue, found) if points.on_device else found
     if expand and points.dims > 1 and points.on_device:
         out = cl_array.empty(queue, (points.dims, points.size), np.int64)
         if points.rows is not None:

@@ -15,10 +15,13 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from clhist.hardware.profile import Profile
 from clhist.operators.operator import Operator
+from clhist.planning.problem import CounterBits, Memory, PassOrder
+from clhist.planning.updates import Name as Update
 
 __all__ = [
     "Allocator",
     "AnyOperator",
+    "Axes",
     "CallOptions",
     "DeviceArray",
     "DeviceValues",
@@ -44,15 +47,13 @@ Scalar: TypeAlias = int | float | complex | np.generic
 HostValues: TypeAlias = ArrayLike | tuple[HostArray, ...]
 DeviceValues: TypeAlias = DeviceArray | tuple[DeviceArray, ...] | Scalar
 Ends: TypeAlias = Sequence[float] | HostArray  # lower and upper end of a range of bins
+Axes: TypeAlias = int | str | Sequence[int] | Sequence[str]  # dimensions, by number or by the names of xarray
 Devices: TypeAlias = Literal["all"] | Sequence[cl.Device]  # that compute parts of an array at the same time
 Shape: TypeAlias = int | tuple[int, ...]
 NumBins: TypeAlias = Shape | Sequence[Shape] | Mapping[str, Shape]
 AnyOperator: TypeAlias = Operator | np.ufunc | str
 Allocator: TypeAlias = Callable[[int], Any]
 
-Update: TypeAlias = Literal["private", "native", "cas", "lock", "sort"]
-Memory: TypeAlias = Literal["local", "global", "partitioned"]
-PassOrder: TypeAlias = Literal["in turn", "side by side"]
 RaceFactorMode: TypeAlias = Literal["sample", "sample once"]
 
 
@@ -65,7 +66,7 @@ class _Choices(TypedDict, total=False):
     work_group_size: int | None
     locks: int | None
     pass_order: PassOrder | None
-    counter_bits: Literal[4, 8, 16, 32] | None
+    counter_bits: CounterBits | None
 
 
 class _Stream(_Choices, total=False):

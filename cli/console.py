@@ -14,11 +14,13 @@ from typing import Any
 
 import click
 
-from clhist.cli.progress import Progress
+from clhist.cli.progress import Progress, quiet_terminal
+from clhist.cli.tables import escaped
 from clhist.hardware.profile import named_profile
 from clhist.opencl.device import PROFILE_VARIABLE, default_device, devices
 
 _KEY = "clhist.console"
+_SILENCE = 1.0  # seconds after which a command says that it runs
 STDOUT = "-"
 
 
@@ -44,6 +46,8 @@ class Console:
         Whether progress is hidden.
     verbose : int
         How much more than the result is shown.
+    line : Progress or None
+        What is shown where the command is silent.
     """
 
     json: str | None = None
@@ -52,6 +56,7 @@ class Console:
     profile: str | None = None
     quiet: bool = False
     verbose: int = 0
+    line: Progress | None = None
 
     @classmethod
     def of(cls, context: click.Context) -> Console:
@@ -67,6 +72,11 @@ class Console:
         """Return a line of progress on stderr, shown only on a terminal."""
         return Progress(label, total, hidden=self.quiet)
 
+    def stage(self, label: str) -> None:
+        """Say what is going on, where no other line of progress is shown for a second."""
+        if self.line is not None:
+            self.line.stage(label, compiles=False)
+
     @contextmanager
     def compiling(self) -> Iterator[FirstCall]:
         """Show that kernels are compiled, and measure how long the block takes."""
@@ -76,18 +86,44 @@ class Console:
             yield first
             first.seconds = perf_counter() - start
 
+    def echo(self, text: str) -> None:
+        """Print text, in which there may be some of files."""
+        with quiet_terminal():
+            click.echo(escaped(text, keep="\n"))
+
     def report(self, values: Any, text: str | Callable[[], str]) -> None:
         """Print the text, or write `values` as JSON, or both; exit with status 1 if ``values["passed"]`` is false."""
         if self.json is not None:
-            written = json.dumps(values, indent=1, allow_nan=False)
+            written = _as_json(values)
             if self.json == STDOUT:
-                click.echo(written)
+                self.echo(written)
             else:
-                Path(self.json).write_text(written + "\n", encoding="utf-8")
+                with writing(Path(self.json)):
+                    Path(self.json).write_text(written + "\n", encoding="utf-8")
         if self.prints_text:
-            click.echo(text if isinstance(text, str) else text())
+            self.echo(text if isinstance(text, str) else text())
         if isinstance(values, dict) and not values.get("passed", True):
             raise click.exceptions.Exit(1)
+
+
+def _as_json(value: Any, indent: str = "") -> str:
+    """Return JSON with a line for each entry, and one for each list of numbers or words."""
+    deeper = indent + " "
+    if isinstance(value, dict) and value:
+        lines = [f"{deeper}{json.dumps(str(key))}: {_as_json(each, deeper)}" for key, each in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list | tuple) and any(isinstance(each, dict | list | tuple) for each in value):
+        return "[\n" + ",\n".join(deeper + _as_json(each, deeper) for each in value) + f"\n{indent}]"
+    return json.dumps(value, allow_nan=False)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name the file in the message if it cannot be written: a full disk does not say whose it is."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
 
 
 @dataclass
@@ -114,6 +150,8 @@ def shared_options(
         @click.pass_context
         def command(context: click.Context, *args: Any, **kwargs: Any) -> Any:
             console = Console.of(context)
+            console.line = Progress(context.info_name or "", hidden=console.quiet, compiles=False, delay=_SILENCE)
+            context.with_resource(console.line)
             if applied:
                 _apply(context, console)
             return context.invoke(function, console, *args, **kwargs)

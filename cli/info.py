@@ -21,6 +21,7 @@ from clhist.hardware.profile import Profile, matching, named_profile
 from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, user_directory
 from clhist.hardware.vendors import FEATURES, MEMORIES, VENDOR_PATHS
 from clhist.opencl import device
+from clhist.opencl.icd import library_of, registered_by
 from clhist.operators.operator import Operator
 from clhist.planning.updates import available_updates
 
@@ -123,11 +124,14 @@ def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
             problem = str(error)
     matched = matching(device.report(dev), load_profiles())
     features = profile.features or frozenset()
+    library = library_of(dev.platform.int_ptr)
     return {
         "name": dev.name.strip(),
         "vendor": dev.vendor.strip(),
         "platform": dev.platform.name.strip(),
         "platform_version": dev.platform.version.strip(),
+        "library": None if library is None else str(library),
+        "registered_by": None if library is None else registered_by(library),
         "version": dev.version.strip(),
         "driver_version": dev.driver_version.strip(),
         "kind": device.device_kind(dev),
@@ -205,6 +209,7 @@ def show(record: Mapping[str, Any]) -> str:
     head = _title(record)
     rows = [
         ("platform", record["platform"]),
+        *([("library", f"{record['library']} ({record['registered_by']})")] if record["library"] else []),
         ("version", record["version"]),
         ("driver", record["driver_version"]),
         ("kind", record["kind"]),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -12,6 +17,7 @@ import click
 from clhist import __version__
 from clhist.cli.console import Console, InputError
 from clhist.cli.interrupt import interruptible
+from clhist.cli.tables import escaped
 from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
 
 INTERRUPTED = 130  # exit status: 128 + SIGINT, as shells report it
@@ -26,6 +32,7 @@ class Entry(NamedTuple):
 
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Histograms": {
+        "demo": Entry("clhist.cli.demo:demo", "Draw, check and time one histogram"),
         "hist": Entry("clhist.cli.hist.command:hist", "Histograms and statistics of columns of files"),
         "bench": Entry("clhist.cli.bench.command:bench", "Time clhist, alone or beside others"),
     },
@@ -51,6 +58,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 # What a user can mend, or the machine lacks; any other error is a defect and keeps its traceback.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.EBADF, errno.EIO)  # of what is written to
 _EXPECTED = (NoDeviceError, DeviceLostError, ProfileError, UnsupportedError, BuildError, MemoryError)
 
 
@@ -84,28 +92,43 @@ class LazyGroup(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("\ninterrupted", err=True)
-            raise click.exceptions.Exit(INTERRUPTED) from None
-        except _EXPECTED as error:
-            raise self._message(ctx, str(error) or "out of memory") from error
-        except OSError as error:  # of a file; others, such as a closed pipe, are click's
-            if error.filename is None:
-                raise
-            raise self._message(ctx, f"{error.filename}: {error.strerror}") from error
-        except (TypeError, ValueError) as error:
-            if not _raised_by_clhist(error):
-                raise
-            raise self._message(ctx, str(error)) from error
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _messages(None):  # of what --help and --version print
+            return super().make_context(*args, **kwargs)
 
-    @staticmethod
-    def _message(ctx: click.Context, text: str) -> InputError:
-        if Console.of(ctx).verbose:
-            click.echo(traceback.format_exc(), err=True)
-        return InputError(text)
+    def invoke(self, ctx: click.Context) -> Any:
+        with _messages(ctx):
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _messages(ctx: click.Context | None) -> Iterator[None]:
+    """Turn what a user can mend, and what becomes of the output, into messages that a terminal may show."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except click.ClickException as error:
+        vars(error)["message"] = escaped(error.message, keep="\n")
+        raise
+    except _EXPECTED as error:
+        raise _message(ctx, str(error) or "out of memory") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.filename is not None:
+            raise _message(ctx, f"{error.filename}: {reason}") from error
+        raise _message(ctx, f"output: {reason}" if error.errno in _FULL else reason) from error
+    except (TypeError, ValueError) as error:
+        if not _raised_by_clhist(error):
+            raise
+        raise _message(ctx, str(error)) from error
+
+
+def _message(ctx: click.Context | None, text: str) -> InputError:
+    if ctx is not None and Console.of(ctx).verbose:
+        click.echo(escaped(traceback.format_exc(), keep="\n"), err=True)
+    return InputError(escaped(text, keep="\n"))
 
 
 @click.command("clhist", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -123,11 +146,30 @@ def main() -> None:
 
 
 def run() -> None:
-    """Run the command: the entry point of the script and of ``python -m clhist``."""
+    """Run the command and end the process: the entry point of the script and of ``python -m clhist``."""
     # Intel's and NVIDIA's compilers always have something to say, also about PyOpenCL's own kernels.
     warnings.filterwarnings("ignore", "Non-empty compiler output encountered")
+    status: Any = 0
     with interruptible(INTERRUPTED):
-        main(prog_name="clhist")
+        try:
+            if sys.stdout is None:
+                raise InputError("output: the standard output is closed")
+            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+            main(prog_name="clhist")
+        except SystemExit as end:
+            status = end.code
+        except click.ClickException as error:
+            error.show()
+            status = error.exit_code
+        except OSError:  # not even a message can be written
+            status = InputError.exit_code
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            status = status or InputError.exit_code
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python flushes again at its end
+    sys.exit(status)
 
 
 def _raised_by_clhist(error: Exception) -> bool:

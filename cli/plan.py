@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -21,7 +22,7 @@ from clhist.hardware.profile_files import load_profiles
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
 from clhist.planning.plan import Plan
-from clhist.planning.problem import COUNTER_BITS, PASS_ORDERS, PLACES, Choices, Histogram, Problem
+from clhist.planning.problem import PLACES, Choices, Histogram, Problem
 from clhist.planning.sweeps import is_worth_joining, join_sweeps, plan_sweeps
 from clhist.planning.updates import FORCEABLE, SORT, useful_copies
 from clhist.planning.workload import Workload
@@ -51,6 +52,33 @@ class Number(click.ParamType):
 
 
 NUMBER = Number()
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:
+    _Choice = click.Choice  # click 8.1 has no type parameters
+
+
+class OneOf(_Choice):
+    """One of some values, which need not be texts."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        super().__init__([str(value) for value in values])
+        self.kind = type(values[0])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self.kind(super().convert(str(value), param, ctx))
+
+
+def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for each of the `Choices` that has no other meaning here than in a call."""
+    for each in reversed(fields(Choices)):
+        known = each.metadata
+        if not known or each.name == "memory":
+            continue
+        name = f"--{each.name.replace('_', '-')}"
+        kind = OneOf(known["values"]) if "values" in known else NUMBER
+        command = click.option(name, type=kind, metavar=known.get("letter"), help=known["help"])(command)
+    return command
 
 
 @click.command()
@@ -129,16 +157,7 @@ NUMBER = Number()
     metavar="BYTES",
     help="Limit of global memory for copies: 64MiB. [default: a quarter of the device's; with --profile none]",
 )
-@click.option("--copies", type=NUMBER, metavar="M", help="Force the number of copies.")
-@click.option("--passes", type=NUMBER, metavar="S", help="Force the number of passes.")
-@click.option("--work-group-size", type=NUMBER, metavar="B", help="Force the size of work-groups.")
-@click.option("--locks", type=NUMBER, metavar="LOCKS", help="Locks shared by all bins. [default: one per bin]")
-@click.option("--pass-order", type=click.Choice(PASS_ORDERS), help="Force the order of passes over local memory.")
-@click.option(
-    "--counter-bits",
-    type=click.Choice([str(bits) for bits in COUNTER_BITS]),
-    help="With --counts: force the width of counters in local memory.",
-)
+@choice_options
 @click.option("--counts", is_flag=True, help="Every value is 1, so two counters may share a word.")
 @click.option(
     "--paper",
@@ -162,13 +181,8 @@ def plan(
     element_size: tuple[int, ...],
     arrays: int,
     memory_budget: int | None,
-    copies: int | None,
-    passes: int | None,
-    work_group_size: int | None,
-    locks: int | None,
-    pass_order: str | None,
-    counter_bits: str | None,
     counts: bool,
+    **forced: Any,
 ) -> None:
     """Show how a histogram is computed, and why.
 
@@ -200,8 +214,7 @@ def plan(
         device = replace(device, features=expected_features(device.kind, device.name))
     budget = default_budget if memory_budget is None else memory_budget
     place = None if memory == "auto" else memory
-    bits = None if counter_bits is None else int(counter_bits)
-    choices = Choices(update, place, copies, passes, work_group_size, locks, pass_order, bits)
+    choices = Choices(update, place, **forced)
     if dtypes and not ops:
         raise click.UsageError("--dtype needs --op")
     if ops:
@@ -280,6 +293,12 @@ def _histograms(
     )
 
 
+# Those that need nothing but a dtype.
+_OPERATORS = tuple(
+    name for name in operators.__all__ if name not in ("as_operator", "product", "reproducible_add", "saturating_add")
+)
+
+
 def _own_dtype(name: str) -> str:
     """Return int32, or float32 for what integers do not have, such as means."""
     try:
@@ -297,9 +316,15 @@ def _operator(name: str, dtype: str) -> Operator:
             f"expected a NumPy dtype such as float32, got {dtype!r}", param_hint="--dtype"
         ) from error
     try:
-        make: Callable[[str], Operator] | None = getattr(operators, name, None) if name.isidentifier() else None
-        if callable(make):
-            return make(dtype)
+        if name in _OPERATORS:
+            return getattr(operators, name)(dtype)
+        if name.isidentifier():
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, _OPERATORS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            known = f"{', '.join(_OPERATORS)}, or a C expression of a and b"
+            raise click.BadParameter(f"expected one of {known}; got {name!r}.{hint}", param_hint="--op")
         return operators.as_operator(name, dtype)
     except (TypeError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--op") from error

@@ -9,17 +9,8 @@ from clhist.cli.tables import bytes_text, table, wrapped
 from clhist.hardware.profile import Profile
 from clhist.hardware.profile_files import PARAMETERS
 from clhist.planning import global_memory
-from clhist.planning.batch import BatchedPlan
-from clhist.planning.bucketed import BucketedPlan
 from clhist.planning.choose import PREDICTED
-from clhist.planning.packed import WORD_BITS, PackedPlan
-from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan, Step
-from clhist.planning.sort import sort_bytes
-from clhist.planning.updates import BY_NAME, SORT, SORT_WORDS
-from clhist.planning.workload import LOCK_BYTES
-
-UPDATE_WORDS = {name: update.words for name, update in BY_NAME.items()} | {SORT: SORT_WORDS}
 
 
 @dataclass(frozen=True)
@@ -43,36 +34,15 @@ class PlannedSweep:
     sizes: tuple[int, ...]
     arrays: int
 
-    @property
-    def lock_bytes(self) -> int:
-        """Bytes of a bin's lock."""
-        return LOCK_BYTES if self.plan.update == "lock" and self.plan.locks is None else 0
-
-    def copy_bytes(self) -> tuple[int, int]:
-        """Return the bytes that copies take in the local memory of a work-group, and in global memory."""
-        chosen, lock = self.plan, self.lock_bytes
-        if chosen.update == SORT:
-            return 0, sort_bytes(chosen.num_elements, chosen.num_bins * chosen.num_histograms, self.sizes[0])
-        chunk = sum(n * (size + lock) for n, size in zip(chosen.chunks(), self.sizes, strict=True))
-        local = chosen.copies * chosen.teams * chunk if chosen.memory == "local" else 0
-        if isinstance(chosen, PackedPlan):
-            words = chosen.record_words + chosen.work_groups * chosen.row_words
-            return local * chosen.counter_bits // WORD_BITS, 4 * (words + chosen.global_copies * chosen.num_bins)
-        one = sum(n * (size + (0 if local else lock)) for n, size in zip(chosen.bins, self.sizes, strict=True))
-        pairs = 0
-        if isinstance(chosen, PartitionedPlan):
-            pairs = next((int(step.value) for step in chosen.steps if step.symbol == "bytes"), 0)
-        return local, pairs + chosen.global_copies * chosen.num_histograms * one
-
     def record(self) -> dict[str, object]:
         """Return the plan for JSON."""
-        local, everywhere = self.copy_bytes()
         plan = self.plan
+        local, everywhere = plan.memory_bytes(self.sizes)
         record: dict[str, object] = {"strategy": plan.strategy}
         record |= {each.name: getattr(plan, each.name) for each in fields(plan)}
         record["steps"] = [step._asdict() for step in plan.steps]
-        if isinstance(plan, PackedPlan):
-            record["robust"] = str(plan.robust)
+        if plan.behind is not None:
+            record["robust"] = str(plan.behind)
         record["outputs"] = [
             {
                 "operator": output.operator.name,
@@ -109,7 +79,7 @@ def show(
         for stage, steps in _stages(sweep.plan):
             rows = [(step.symbol, value_text(step.value), step.equation, step.formula) for step in steps]
             lines.append(f"\n{stage}\n" + table([("", "", "SC'20", ""), *rows], right=(1,)))
-        lines.append("\nPlan\n" + table(_result(sweep.plan, *sweep.copy_bytes())))
+        lines.append("\nPlan\n" + table(_result(sweep.plan, *sweep.plan.memory_bytes(sweep.sizes))))
     return "\n".join(lines)
 
 
@@ -120,7 +90,7 @@ def value_text(number: float) -> str:
 
 def _given(sweep: PlannedSweep, histograms: int | None) -> list[tuple[str, str, str]]:
     """Return letter, value and meaning of what a sweep is planned from; of several histograms the sum and the mean."""
-    lock, plan = sweep.lock_bytes, sweep.plan
+    lock, plan = sweep.plan.lock_bytes, sweep.plan
     size = sum(n * (each + lock) for n, each in zip(plan.bins, sweep.sizes, strict=True)) / plan.num_bins
     several = len(sweep.members) > 1
     rows = [
@@ -151,57 +121,15 @@ def _stages(chosen: Plan) -> list[tuple[str, list[Step]]]:
     if predicted:
         after, steps = 0, [step for step in steps if step not in predicted]
     if steps[after:]:
-        how = {"private": " (private copies)", "sort": " (sorted pairs)"}.get(chosen.update, "")
-        how = " (partitioned pairs)" if isinstance(chosen, PartitionedPlan) else how
-        how = " (private copies by way of buckets)" if isinstance(chosen, BucketedPlan) else how
+        how = f" ({chosen.way()})" if chosen.way() else ""
         stages.append((f"In {chosen.memory} memory{how}", steps[after:]))
     return [*stages, *([("Predicted, in µs", predicted)] if predicted else [])]
 
 
-def _work_groups(chosen: Plan) -> str:
-    if chosen.is_one_launch:
-        return f"one work-group of {chosen.work_group_size:,} work-items, one launch: it combines its copies itself"
-    return f"{chosen.work_groups:,} of {chosen.work_group_size:,} work-items"
-
-
 def _result(chosen: Plan, local: int, everywhere: int) -> list[tuple[str, str]]:
-    owner = "in each work-group" if chosen.memory == "local" else "on the device"
-    if chosen.is_batch:
-        owner = "of each histogram"
-    rows = [
-        ("memory", chosen.memory),
-        ("update", f"{chosen.update} ({UPDATE_WORDS[chosen.update]})"),
-        ("copies (M)", f"{chosen.copies:,} {owner}"),
-        ("cooperation (C)", f"{chosen.cooperation:,} work-items share a copy" if chosen.cooperation > 1 else "1"),
-        ("passes (S)", f"{chosen.passes:,}" + (f" {chosen.pass_order}" if chosen.passes > 1 else "")),
-        ("bins per pass (H_chk)", f"{chosen.bins_per_pass:,}"),
-        ("work-groups", _work_groups(chosen)),
-    ]
-    if isinstance(chosen, PartitionedPlan):
-        rows.insert(5, ("partitions (P)", f"{chosen.partitions:,}: the pairs are grouped by ranges of bins first"))
-    if isinstance(chosen, PackedPlan):
-        rows.insert(2, ("counters", f"{chosen.counter_bits} bits, {chosen.fields} to a word"))
-        rows.append(("if input is skewed", f"counted again: {chosen.robust}"))
-    if isinstance(chosen, BatchedPlan):
-        rows.insert(-1, ("chunks (K)", f"{chosen.groups_per_histogram:,} of each histogram's elements"))
-        rows.insert(-1, ("teams", f"{chosen.teams:,} in a work-group, each with one chunk at a time"))
-    if chosen.locks is not None:
-        rows.append(("locks", f"{chosen.locks:,} for all bins"))
+    rows = chosen.words()
     if local:
         rows.append(("local memory", f"{bytes_text(local)} of each work-group"))
-    if isinstance(chosen, PackedPlan):
-        return [*rows, *_predicted(chosen), ("global memory", f"{bytes_text(everywhere)} for all copies")]
-    copies = "one copy" if chosen.global_copies == 1 else f"{chosen.global_copies:,} copies"
-    if chosen.update == "sort":
-        copies = "the pairs and one copy"
-    if isinstance(chosen, PartitionedPlan):
-        copies = f"the pairs, and {copies}"
-    rows += _predicted(chosen)
-    each = " of each histogram" if chosen.is_batch else ""
-    return [*rows, ("global memory", f"{bytes_text(everywhere)} for {copies} of all bins{each}")]
-
-
-def _predicted(chosen: Plan) -> list[tuple[str, str]]:
-    if chosen.seconds is None:
-        return []
-    return [("predicted time", f"{chosen.seconds * 1e6:,.0f} µs on the device")]
+    if chosen.seconds is not None:
+        rows.append(("predicted time", f"{chosen.seconds * 1e6:,.0f} µs on the device"))
+    return [*rows, ("global memory", f"{bytes_text(everywhere)} for {chosen.in_global_memory()}")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Collection, Sequence
 
 WIDEST = 100  # of running text
@@ -35,7 +36,9 @@ def table(rows: Sequence[Sequence[str]], *, indent: int = 2, right: Collection[i
     width = text_width()
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     before = indent + sum(n + 2 for n in widths[:-1])
-    below = widths[-1] > 0 and width - before < min(widths[-1], _NARROWEST)
+    longest = max((len(word) for *_, last in rows for word in last.split()), default=0)
+    needed = max(_NARROWEST, min(longest, width - indent - 4))
+    below = widths[-1] > 0 and width - before < min(widths[-1], needed)
     lines = []
     for *cells, last in rows:
         aligned = [
@@ -83,10 +86,33 @@ def grid(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,), indent:
     return "\n\n".join(texts)
 
 
+def escaped(text: str, *, keep: str = "") -> str:
+    """Return text of a file, such as its name or that of a column, as a terminal may show it.
+
+    Control characters, which begin a terminal's commands, those that change the direction of text or are not seen, and
+    bytes that are no text become escapes such as ``\\x1b``; those in `keep` stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each.encode("unicode_escape").decode()
+        if each not in keep and unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        else each
+        for each in text
+    )
+
+
 def wrapped(text: str, indent: int = 0) -> str:
     """Return a paragraph, folded."""
     space = " " * indent
     return textwrap.fill(text, text_width(), initial_indent=space, subsequent_indent=space, break_on_hyphens=False)
+
+
+def folded(line: str, indent: int = 8) -> str:
+    """Return a line, folded if the terminal is narrower; what is below begins after `indent` spaces."""
+    return textwrap.fill(
+        line, _columns(10**6), subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def bytes_text(number: int) -> str:

@@ -1,48 +1,54 @@
 ## Batches of histograms. Each team of a work-group takes one task at a time: a chunk of one histogram's elements,
-## computed where all histograms have equal shares ("equal") or read from a table. A "flattened" batch is one histogram of all
-## bins instead, where the index of an element tells its histogram.
-
-<%def name="flat_bin()">
+## computed where all histograms have equal shares or read from a table. A flat batch is one histogram of all bins
+## instead, where the index of an element tells its histogram.
+<%!
+    from textwrap import indent
+%>
+<%def name="target(feature)">
+// The bin of a histogram of the batch among the bins of all.
 clhist_bin_t clhist_flat(const clhist_bin_t bin, const clhist_bin_t bins, const clhist_bin_t histogram)
 {
     return bin < bins ? histogram * bins + bin : ~(clhist_bin_t)0;
 }
 </%def>
 
-## Where chunk number `chunk` of a histogram begins, counted from its first element.
-<%def name="chunk_begin()">
+<%def name="helpers(feature)">
+% if feature.equal_shares:
+// Where a chunk of a histogram begins, counted from its first element.
 ulong clhist_part(const ulong each, const ulong chunk, const ulong chunks)
 {
     return chunks == 1 ? each * chunk : each * chunk / chunks;
 }
+% endif
 </%def>
 
-## Opens the loop over the tasks of a team.
-<%def name="begin_task()">
-    ## All teams go through the same number of rounds, because every work-item must reach the barriers.
+## The loop over the tasks of a team, in which `share` is what is done with each.
+<%def name="shares(feature, share)">
+    // Each team takes a task at a time. All go through as many rounds, since every work-item must reach the barriers.
     const ulong clhist_teams = clhist_items / ${spec.team_size};
     const ulong clhist_rounds = (clhist_tasks + clhist_teams - 1) / clhist_teams;
     for (ulong clhist_round = 0; clhist_round < clhist_rounds; ++clhist_round) {
-    const ulong clhist_task = clhist_round * clhist_teams + clhist_item / ${spec.team_size};
-    const bool clhist_is_open = clhist_task < clhist_tasks;
-% if spec.batch == "ragged":
-    __global const clhist_index_t *clhist_row = clhist_table + 3 * (clhist_is_open ? clhist_task : 0);
-    const clhist_index_t clhist_begin = clhist_row[0], clhist_end = clhist_is_open ? clhist_row[1] : clhist_begin;
-    const ulong clhist_histogram = (ulong)clhist_row[2];
+        const ulong clhist_task = clhist_round * clhist_teams + clhist_item / ${spec.team_size};
+        const bool clhist_is_open = clhist_task < clhist_tasks;
+% if not feature.equal_shares:
+        __global const clhist_index_t *clhist_row = clhist_table + 3 * (clhist_is_open ? clhist_task : 0);
+        const clhist_index_t clhist_begin = clhist_row[0], clhist_end = clhist_is_open ? clhist_row[1] : clhist_begin;
+        const ulong clhist_histogram = (ulong)clhist_row[2];
 % else:
-    ## 64-bit divisions are slow, and one chunk per histogram is the usual case.
-    const ulong clhist_histogram = clhist_chunks == 1 ? clhist_task : clhist_task / clhist_chunks;
-    const ulong clhist_chunk = clhist_task - clhist_histogram * clhist_chunks;
-    const clhist_index_t clhist_begin
-        = clhist_is_open ? (clhist_index_t)(clhist_histogram * clhist_each + clhist_part(clhist_each, clhist_chunk, clhist_chunks)) : 0;
-    const clhist_index_t clhist_end
-        = clhist_is_open ? (clhist_index_t)(clhist_histogram * clhist_each + clhist_part(clhist_each, clhist_chunk + 1, clhist_chunks)) : 0;
+        // Divisions of 64 bits are slow, and one chunk of a histogram is the usual case.
+        const ulong clhist_histogram = clhist_chunks == 1 ? clhist_task : clhist_task / clhist_chunks;
+        const ulong clhist_chunk = clhist_task - clhist_histogram * clhist_chunks;
+        const ulong clhist_from = clhist_histogram * clhist_each;
+        const clhist_index_t clhist_begin = clhist_is_open
+            ? (clhist_index_t)(clhist_from + clhist_part(clhist_each, clhist_chunk, clhist_chunks)) : 0;
+        const clhist_index_t clhist_end = clhist_is_open
+            ? (clhist_index_t)(clhist_from + clhist_part(clhist_each, clhist_chunk + 1, clhist_chunks)) : 0;
 % endif
-    const clhist_index_t clhist_rank = 0, clhist_ranks = 1;
 % if state.is_local or state.is_private:
-    const size_t clhist_slot = clhist_is_open ? clhist_task : 0;
+        const size_t clhist_slot = clhist_is_open ? clhist_task : 0;
 % else:
-    const size_t clhist_slot = clhist_is_open ? clhist_histogram * clhist_copies
-        + clhist_task % clhist_copies : 0;
+        const size_t clhist_slot = clhist_is_open ? clhist_histogram * clhist_copies + clhist_task % clhist_copies : 0;
 % endif
+${indent(share, "    ")}
+    }
 </%def>

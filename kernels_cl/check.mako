@@ -14,24 +14,7 @@ value_t clhist_finish(const accumulator_t a)
     return ${operator.finish};
 }
 
-accumulator_t clhist_combine(const accumulator_t a, const accumulator_t b)
-{
-    accumulator_t both;
-% for n, part in enumerate(operator.parts):
-    both${part.accessor} = clhist_combine${n}(a${part.accessor}, b${part.accessor});
-% endfor
-    return both;
-}
-
-accumulator_t clhist_neutral(void)
-{
-    accumulator_t neutral;
-% for n, part in enumerate(operator.parts):
-    neutral${part.accessor} = clhist_neutral${n}();
-% endfor
-    return neutral;
-}
-
+${types.whole(operator)}
 __kernel void clhist_check(__global const value_t *values, __global const uint *chosen,
                            __global accumulator_t *held, __global value_t *results)
 {

@@ -2,50 +2,20 @@
 ## In the program of a sweep (`is_within`), the types and functions of the operator are the sweep's; a sweep that combines
 ## its copies itself has a function in the place of both kernels.
 <%namespace name="types" file="types.mako"/>
+<%namespace name="section" file="section.mako"/>
 <%
+    from clhist.codegen.state import wrapped
     operator = spec.operator
-    dest_t = "accumulator_t" if spec.dest_is_partial else "value_t"
-    out_t = "accumulator_t" if spec.out_is_partial else "value_t"
-    cells = ", ".join(f"cells{n}" for n in range(len(operator.parts)))
-    stride = "clhist_bins" if spec.batch or spec.is_dealt or (spec.order == "blocked" and not spec.counter_bits) else "clhist_num_bins"
-
-    ## Where the copies of bin k of all histograms begin, and how many there are.
-    place = {
-        "ragged": "const ulong first = clhist_first[k / clhist_bins], copies = clhist_first[k / clhist_bins + 1] - first, "
-        "at = first * clhist_bins + k % clhist_bins;",
-        "equal": "const ulong copies = clhist_copies, at = k / clhist_bins * copies * clhist_bins + k % clhist_bins;",
-        "": "const ulong copies = clhist_copies, at = k;",
-    }[spec.batch]
-    if spec.is_dealt:
-        place = "const ulong copies = clhist_copies, at = k % clhist_passes * (clhist_bins / clhist_passes) + k / clhist_passes;"
-
-    def held(at):
-        """The accumulator of a copy."""
-        return f"whole[{at}]" if spec.whole else f"clhist_cell_of({cells}, {at})"
-
-    def given(index):
-        """The accumulator that dest has for a bin."""
-        if spec.dest_is_partial:
-            return f"dest[{index}]"
-        if spec.fields:
-            return f"clhist_lift((value_t){{{', '.join(f'dest_{name}[{index}]' for name, _ in spec.fields)}}})"
-        return f"clhist_lift(dest[{index}])"
-
-    def store(index):
-        """The statement that writes the result of a bin."""
-        if spec.out_is_partial:
-            return f"out[{index}] = total;"
-        if spec.fields:
-            each = " ".join(f"out_{name}[{index}] = result.{name};" for name, _ in spec.fields)
-            return f"const value_t result = clhist_finish(total); {each}"
-        return f"out[{index}] = clhist_finish(total);"
+    cells = ", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))
+    parameters = wrapped([parameter.declaration for parameter in combine_parameters])
 %>
 % if not is_within:
+// The second stage: copies are cleared before the sweep, and combined after it with what dest has.
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 ${types.values(operator, "", declare, {})}
-<%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
+<%types:functions operator="${operator}" suffix="" preamble="${preamble}">
 % for n, part in enumerate(operator.parts):
 ${types.part(part, n, c_name)}
 % endfor
@@ -58,25 +28,9 @@ value_t clhist_finish(const accumulator_t a)
 }
 % endif
 
-accumulator_t clhist_combine(const accumulator_t a, const accumulator_t b)
-{
-    accumulator_t both;
-% for n, part in enumerate(operator.parts):
-    both${part.accessor} = clhist_combine${n}(a${part.accessor}, b${part.accessor});
-% endfor
-    return both;
-}
-
-accumulator_t clhist_neutral(void)
-{
-    accumulator_t neutral;
-% for n, part in enumerate(operator.parts):
-    neutral${part.accessor} = clhist_neutral${n}();
-% endfor
-    return neutral;
-}
-
-accumulator_t clhist_cell_of(${", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))}, const ulong at)
+${types.whole(operator)}
+// The accumulator of a cell, of which each part has an array.
+accumulator_t clhist_cell_of(${cells}, const ulong at)
 {
     accumulator_t held;
 % for n, part in enumerate(operator.parts):
@@ -86,7 +40,9 @@ accumulator_t clhist_cell_of(${", ".join(f"__global const cell{n}_t *cells{n}" f
 }
 
 % if not is_function:
-__kernel void clhist_clear(${", ".join(parameter.declaration for parameter in clear_parameters)})
+// Sets shared copies to the neutral element, and their locks free.
+__kernel void clhist_clear(
+${wrapped([parameter.declaration for parameter in clear_parameters])})
 {
 % for n, part in enumerate(operator.parts):
     __global cell${n}_t *cells${n} = (__global cell${n}_t *)(clhist_scratch + clhist_place${n});
@@ -100,12 +56,15 @@ __kernel void clhist_clear(${", ".join(parameter.declaration for parameter in cl
 % endif
 
 % if spec.rows > 1:
-## Work-groups have ${spec.rows} rows; each row combines every ${spec.rows}th copy of a bin, then the rows are combined in a tree.
+// Work-groups have ${spec.rows} rows; each row combines every ${spec.rows}th copy of a bin, then the rows are combined in a tree.
 % endif
 % if is_function:
-void clhist_combine_bins(const ulong begin, const ulong end, const ulong step, ${", ".join(parameter.declaration for parameter in combine_parameters)})
+void clhist_combine_bins(
+    const ulong begin, const ulong end, const ulong step,
+${parameters})
 % else:
-__kernel void clhist_combine_copies(${", ".join(parameter.declaration for parameter in combine_parameters)})
+__kernel void clhist_combine_copies(
+${parameters})
 % endif
 {
 % if spec.whole:
@@ -115,18 +74,17 @@ __kernel void clhist_combine_copies(${", ".join(parameter.declaration for parame
     __global const cell${n}_t *cells${n} = (__global const cell${n}_t *)(clhist_scratch + clhist_place${n});
 % endfor
 % endif
-% for name, kind in spec.fields or (("", ""),):
-<% suffix = f"_{name}" if name else "" %>\
-    __global const ${kind or dest_t} *dest${suffix} = (__global const ${kind or dest_t} *)(dest_base${suffix} + dest_offset${suffix});
-    __global ${kind or out_t} *out${suffix} = (__global ${kind or out_t} *)(out_base${suffix} + out_offset${suffix});
+% for suffix, dest_t, out_t in state.arrays:
+    __global const ${dest_t} *dest${suffix} = (__global const ${dest_t} *)(dest_base${suffix} + dest_offset${suffix});
+    __global ${out_t} *out${suffix} = (__global ${out_t} *)(out_base${suffix} + out_offset${suffix});
 % endfor
-% if spec.used:
+% if spec.largest_bin_condition:
     volatile __global uint *clhist_found = (volatile __global uint *)(clhist_found_base + clhist_found_offset);
 % endif
-% if spec.counter_bits:
-${local.get_namespace("packed.mako").combine(given, store, place, held, stride)}
+% if any("combine" in feature.sections for feature in spec.features):
+${section.fill("combine")}
 % elif is_function or spec.order == "blocked":
-% if spec.used:
+% if spec.largest_bin_condition:
     uint largest = 0${", sum = 0" if spec.sums_counts else ""};
 % endif
 % if is_function:
@@ -135,21 +93,21 @@ ${local.get_namespace("packed.mako").combine(given, store, place, held, stride)}
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
 % endif
-        ${place}
-        accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
+        ${state.place}
+        accumulator_t total = has_dest ? ${state.dest("k")} : clhist_neutral();
 ${without_copies()}
         for (ulong copy = 0; copy < copies; ++copy)
-            total = clhist_combine(total, ${held(f"at + copy * {stride}")});
-        ${store("k")}
-% if spec.used:
-        if (k > clhist_known && ${spec.used})
+            total = clhist_combine(total, ${state.copy});
+        ${state.store("k")}
+% if spec.largest_bin_condition:
+        if (k > clhist_known && ${spec.largest_bin_condition})
             largest = k;
 % endif
 % if spec.sums_counts:
         sum += total;
 % endif
     }
-% if spec.used:
+% if spec.largest_bin_condition:
     if (largest)
         atomic_max(clhist_found, largest);
 % endif
@@ -161,12 +119,12 @@ ${without_copies()}
     const ulong k = get_group_id(0) * ${spec.columns} + get_local_id(0) % ${spec.columns};
     accumulator_t total = clhist_neutral();
     if (k < clhist_num_bins) {
-        ${place}
+        ${state.place}
         if (row == 0 && has_dest)
-            total = ${given("k")};
+            total = ${state.dest("k")};
 ${without_copies()}
         for (ulong copy = row; copy < copies; copy += ${spec.rows})
-            total = clhist_combine(total, ${held(f"at + copy * {stride}")});
+            total = clhist_combine(total, ${state.copy});
     }
 % if spec.rows > 1:
     __local accumulator_t totals[${spec.rows * spec.columns}];
@@ -175,15 +133,16 @@ ${without_copies()}
 % while half:
     barrier(CLK_LOCAL_MEM_FENCE);
     if (row < ${half})
-        totals[get_local_id(0)] = clhist_combine(totals[get_local_id(0)], totals[get_local_id(0) + ${half * spec.columns}]);
+        totals[get_local_id(0)]
+            = clhist_combine(totals[get_local_id(0)], totals[get_local_id(0) + ${half * spec.columns}]);
 <% half //= 2 %>\
 % endwhile
     total = totals[get_local_id(0)];
 % endif
     if (row == 0 && k < clhist_num_bins) {
-        ${store("k")}
-% if spec.used:
-        if (k > clhist_known && ${spec.used})
+        ${state.store("k")}
+% if spec.largest_bin_condition:
+        if (k > clhist_known && ${spec.largest_bin_condition})
             atomic_max(clhist_found, (uint)k);
 % endif
     }

@@ -19,16 +19,17 @@
     MOST_TRIES = 32
     PENDING = 4  # updates of a work-item that are looked at together
 %>\
-<%def name="emit(s)">
-<% bits, fields = spec.counter_bits, 32 // spec.counter_bits %>\
-<% given, passed = state.declared_settled, state.passed_settled %>\
-## An update of which it is not known yet whether it carried.
+<%def name="emit(feature, s)">
+<% bits, fields, table_bits = feature.bits, feature.bins_per_word, feature.table_bits(spec.capacity) %>\
+// An update of which it is not known yet whether it carried.
 typedef struct { clhist_bin_t bin; uint seen; } clhist_pending_t;
 
-void clhist_spill${s}(const clhist_bin_t bin, const uint amount, ${given})
+// Counts what a counter cannot hold, by bin; too much of it raises the flag.
+void clhist_spill${s}(const clhist_bin_t bin, const uint amount, CLHIST_STATE_PARAMETERS)
 {
     const uint key = (uint)(clhist_first${s} + bin);
-    uint place = key & clhist_table_size - 1, tries = atomic_inc(clhist_spills) < clhist_most_spills ? clhist_table_size : 0;
+    uint place = key & clhist_table_size - 1;
+    uint tries = atomic_inc(clhist_spills) < clhist_most_spills ? clhist_table_size : 0;
     for (bool is_there = false; tries > 0 && !is_there;) {
         const uint found = atomic_cmpxchg(clhist_table + 2 * place, ${hex(FREE)}u, key);
         is_there = found == ${hex(FREE)}u || found == key;
@@ -43,9 +44,13 @@ void clhist_spill${s}(const clhist_bin_t bin, const uint amount, ${given})
     }
 }
 
-## The carries of an addition of `added` to the word of `bin`, which returned `seen`. Inlined 16 times it took compilers long.
-__attribute__((noinline)) void clhist_carry${s}(const clhist_bin_t bin, uint added, uint seen, ${given})
+// Takes back the carries of the addition to the counter of `bin`, which returned `seen`.
+## Inlined 16 times it took compilers long.
+__attribute__((noinline))
+void clhist_carry${s}(const clhist_bin_t bin, uint seen, CLHIST_STATE_PARAMETERS)
 {
+    uint added = 1u << (uint)(bin % ${fields}) * ${bits};
+    volatile __local uint *word = clhist_words + bin / ${fields};
     const clhist_bin_t lowest = bin / ${fields} * ${fields};
     bool is_borrowed = false;
     while (added) {
@@ -56,18 +61,20 @@ __attribute__((noinline)) void clhist_carry${s}(const clhist_bin_t bin, uint add
             const uint above = ${bits} * (field + 1);
             const bool is_out = above < 32 ? into >> above & 1 : is_borrowed ? seen < added : now < seen;
             if (is_out) {
-                clhist_spill${s}(lowest + field, is_borrowed ? -${1 << bits}u : ${1 << bits}u, ${passed});
+                clhist_spill${s}(lowest + field, is_borrowed ? -${1 << bits}u : ${1 << bits}u, CLHIST_STATE);
                 back |= above < 32 ? 1u << above : 0;
             }
         }
         added = back;
         is_borrowed = !is_borrowed;
         if (added)
-            seen = is_borrowed ? atomic_sub(clhist_words + bin / ${fields}, added) : atomic_add(clhist_words + bin / ${fields}, added);
+            seen = is_borrowed ? atomic_sub(word, added) : atomic_add(word, added);
     }
 }
 
-void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state.declared})
+// Adds 1 to the counter of a bin of this pass; whether that carried is asked later.
+void clhist_emit${s}(
+    const clhist_bin_t target, const value${s}_t value, ${state.map_declared})
 {
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
     clhist_pending->bin = bin;
@@ -75,20 +82,21 @@ void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, ${state
         clhist_pending->seen = atomic_add(clhist_words + bin / ${fields}, 1u << (uint)(bin % ${fields}) * ${bits});
 }
 
+// Whether the counter was full, so that the addition carried.
 bool clhist_is_full(const clhist_pending_t pending)
 {
     return (pending.seen >> (uint)(pending.bin % ${fields}) * ${bits} & ${hex((1 << bits) - 1)}) == ${hex((1 << bits) - 1)};
 }
 
-## Bins that were seen, by hashing; after so many places it does not matter any more which they are. `clhist_seen` has the
-## pairs of bins that exist, how many were the first of their bin, and how often at most a bin came again. Behind the table
-## is how often each did.
-void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, volatile __local uint *clhist_bins_seen, uint *clhist_seen)
+// Looks ahead at a bin. Those seen are kept by hashing, and behind them how often each came again. `clhist_seen` has
+// the pairs of bins that exist, how many were the first of their bin, and how often at most a bin came again.
+void clhist_look_at(
+    const clhist_bin_t target, const clhist_bin_t num_bins, volatile __local uint *clhist_bins_seen, uint *clhist_seen)
 {
     const uint key = (uint)target + 1;
     bool is_looking = target < num_bins, is_first = is_looking;
     clhist_seen[0] += is_looking;
-    uint place = key * 2654435761u >> ${32 - spec.table_bits};
+    uint place = key * 2654435761u >> ${32 - table_bits};
     uint at = place;
     for (uint tried = 0; tried < ${MOST_TRIES} && is_looking; ++tried) {
         at = place;
@@ -97,61 +105,67 @@ void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, vola
             found = atomic_cmpxchg(clhist_bins_seen + place, 0, key);
         is_looking = found != 0 && found != key;
         is_first = found != key;
-        place = (place + 1) % ${1 << spec.table_bits};
+        place = (place + 1) % ${1 << table_bits};
     }
     clhist_seen[1] += is_first;
     if (target < num_bins && !is_first)
-        clhist_seen[2] = max(clhist_seen[2], atomic_inc(clhist_bins_seen + ${1 << spec.table_bits} + at) + 1);
+        clhist_seen[2] = max(clhist_seen[2], atomic_inc(clhist_bins_seen + ${1 << table_bits} + at) + 1);
 }
 </%def>
 
 ## The map of an element that is only looked at.
-<%def name="map_ahead(s)">
+<%def name="map_ahead(feature)">
+<% s = spec.outputs[0].suffix %>\
+// The same for an element that is only looked at.
 #undef EMIT${s}
 #define EMIT${s}(bin, value) ((void)(value), clhist_look_at(CLHIST_BIN(bin), clhist_limit, clhist_words, clhist_seen))
-void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, volatile __local uint *clhist_words, uint *clhist_seen)
+void clhist_map_ahead(
+${state.wrapped(state.map_parameters)},
+    const clhist_bin_t clhist_limit, volatile __local uint *clhist_words, uint *clhist_seen)
 {
     ${map_body};
 }
 </%def>
 
-## Behind the words: how often the group spilled, and what it found when it looked ahead.
-<%def name="pool()">
+<%def name="pool(feature)">
+    // Behind the words: how often the group spilled, and what it found when it looked ahead.
     volatile __local uint *clhist_words = (volatile __local uint *)clhist_pool;
     volatile __local uint *clhist_spills = (volatile __local uint *)(clhist_pool + ${spec.capacity - 4});
     volatile __local uint *clhist_totals = (volatile __local uint *)(clhist_pool + ${spec.capacity - 16});
 </%def>
 
-## In scratch memory: the flag, how often each work-group spilled, its table of bins and amounts, and the words of each.
-<%def name="arrays(s)">
+<%def name="cells(feature)">
+    // In scratch memory: the flag, how often each work-group spilled, its table of bins and amounts, and its words.
     volatile __global uint *clhist_flag = (volatile __global uint *)clhist_all0;
     const uint clhist_all_groups = get_num_groups(0) * get_num_groups(1);
     const size_t clhist_group_number = get_group_id(1) * get_num_groups(0) + get_group_id(0);
     __global uint *clhist_spilled = (__global uint *)clhist_all0 + ${CALL_WORDS};
-    volatile __global uint *clhist_table = clhist_spilled + clhist_all_groups + 2 * clhist_group_number * clhist_table_size;
+    volatile __global uint *clhist_table
+        = clhist_spilled + clhist_all_groups + 2 * clhist_group_number * clhist_table_size;
 </%def>
 
 <%def name="records(groups)">((size_t)${groups} * (1 + 2 * (size_t)clhist_table_size) + ${CALL_WORDS} + 7) / 8 * 8</%def>
 
-## Looks at a few elements of the whole input, the same in each work-group: if too few of them are the first of their
-## bin, or one comes again too often, counters would spill.
-<%def name="clear(s)">
-<% fields = 32 // spec.counter_bits %>\
+<%def name="initialise(feature)">
+<% s, fields, table_bits = spec.outputs[0].suffix, feature.bins_per_word, feature.table_bits(spec.capacity) %>\
+    // Looks at a few elements of the whole input, the same in each work-group: if too few of them are the first of
+    // their bin, or one comes again too often, counters would spill, and whole ones are taken at once.
     if (clhist_lane == 0) {
         *clhist_spills = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) == ${hex(RAISED)}u ? clhist_most_spills + 1 : 0;
         clhist_totals[0] = clhist_totals[1] = clhist_totals[2] = 0;
     }
-    for (uint k = clhist_lane; k < ${2 << spec.table_bits}; k += ${spec.team_size})
+    for (uint k = clhist_lane; k < ${2 << table_bits}; k += ${spec.team_size})
         clhist_words[k] = 0;
     for (uint k = clhist_lane; k < 2 * clhist_table_size; k += ${spec.team_size})
         clhist_table[k] = k % 2 ? 0 : ${hex(FREE)}u;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     {
         uint clhist_seen[3] = {0, 0, 0};
-        ## Runs of neighbours, evenly spread.
+        // Runs of neighbours, evenly spread.
         const clhist_index_t clhist_apart = clhist_size / ${SAMPLE // RUN};
         for (uint clhist_k = clhist_lane; clhist_k < ${SAMPLE}; clhist_k += ${spec.team_size}) {
-            const clhist_index_t i = clhist_apart < ${RUN} ? (clhist_index_t)clhist_k : clhist_k / ${RUN} * clhist_apart + clhist_k % ${RUN};
+            const clhist_index_t i = clhist_apart < ${RUN}
+                ? (clhist_index_t)clhist_k : clhist_k / ${RUN} * clhist_apart + clhist_k % ${RUN};
             if (i < clhist_size)
                 clhist_map_ahead(${state.next_element}, clhist_num_bins${s}, clhist_words, clhist_seen);
         }
@@ -160,8 +174,9 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
         atomic_max(clhist_totals + 2, clhist_seen[2]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const bool clhist_is_hot = clhist_totals[2] >= clhist_most_alike;
-    if (clhist_lane == 0 && (clhist_is_hot || ((ulong)clhist_totals[1] << 16) < (ulong)clhist_totals[0] * clhist_least_distinct)) {
+    const bool clhist_is_hot = clhist_totals[2] >= clhist_most_alike
+        || ((ulong)clhist_totals[1] << 16) < (ulong)clhist_totals[0] * clhist_least_distinct;
+    if (clhist_lane == 0 && clhist_is_hot) {
         CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
         *clhist_spills = clhist_most_spills + 1;
     }
@@ -172,13 +187,15 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
         clhist_words[k] = 0;
 </%def>
 
-<%def name="flush(s)">
-<% fields = 32 // spec.counter_bits %>\
+<%def name="flush(feature)">
+<% s, fields = spec.outputs[0].suffix, feature.bins_per_word %>\
+    // Words go to global memory as they are; whether the group gave up, the flag says.
     if (*clhist_spills > clhist_most_spills)
         return;
     if (clhist_lane == 0)
         clhist_spilled[clhist_group_number] = *clhist_spills;
-    __global uint *clhist_row = (__global uint *)clhist_all0 + ${records("clhist_all_groups")}
+    __global uint *clhist_row = (__global uint *)clhist_all0
+        + ${records("clhist_all_groups")}
         + clhist_slot * ((clhist_num_bins${s} + ${fields - 1}) / ${fields}) + clhist_first${s} / ${fields};
     for (uint k = clhist_lane; k < (clhist_count${s} + ${fields - 1}) / ${fields}; k += ${spec.team_size})
         clhist_row[k] = clhist_words[k];
@@ -187,77 +204,71 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
 ## Where the flag is raised, what is left of the sweep does not matter. In each tile another work-item asks, since all of
 ## them would meet in one word of the cache; the others of its group stop as if they had spilled. The answer is heeded
 ## behind the updates of the tile: before them, compilers load the elements only when it has come.
-<%def name="start_asking()">
-% if spec.counter_bits:
-    uint clhist_whose_turn = 0;
-% endif
+<%def name="walk_begin(feature)">
+    uint clhist_whose_turn = 0;  // to ask whether the flag is raised: another work-item in each tile
 </%def>
-<%def name="load_flag()">
-% if spec.counter_bits:
+<%def name="tile_begin(feature)">
         uint clhist_is_raised = 0;
         if (clhist_lane == clhist_whose_turn)
             clhist_is_raised = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) == ${hex(RAISED)}u;
         clhist_whose_turn = clhist_whose_turn + ${RUN} < ${spec.team_size} ? clhist_whose_turn + ${RUN} : 0;
-% endif
 </%def>
-<%def name="heed_flag()">
-% if spec.counter_bits:
+<%def name="tile_end(feature)">
+        // Asked before the updates and heeded behind them, so that elements need not wait for the answer.
         if (clhist_is_raised)
             atomic_max(clhist_spills, clhist_most_spills + 1);
         if (CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_spills) > clhist_most_spills)
             break;
-% endif
 </%def>
 
 ## Updates whose carries are looked at together, `number` of them at most: so several atomics are under way.
-<%def name="pending(number)">
-% if spec.counter_bits:
+<%def name="elements_begin(feature, number)">
         clhist_pending_t clhist_waiting[${min(number, PENDING)}];
         clhist_pending_t *clhist_pending;
-% endif
 </%def>
-<%def name="begin_pending(number)">
-% if spec.counter_bits:
+<%def name="element_begin(feature, number)">
         clhist_pending = clhist_waiting + ${number % PENDING};
         clhist_pending->bin = clhist_pending->seen = 0;
-% endif
 </%def>
-<%def name="settle(number, all)">
-% if spec.counter_bits and (number + 1 == all or number % PENDING == PENDING - 1):
+<%def name="element_end(feature, number, all)">
+% if number + 1 == all or number % PENDING == PENDING - 1:
 <% waiting = range(number % PENDING + 1) %>\
-        if (${" | ".join(f"clhist_is_full(clhist_waiting[{k}])" for k in waiting)}) {
+        if (${f"{chr(10)}            | ".join(f"clhist_is_full(clhist_waiting[{k}])" for k in waiting)}) {
 % for k in waiting:
             if (clhist_is_full(clhist_waiting[${k}]))
-                clhist_carry${spec.outputs[0].suffix}(clhist_waiting[${k}].bin, 1u << (uint)(clhist_waiting[${k}].bin % ${32 // spec.counter_bits}) * ${spec.counter_bits}, clhist_waiting[${k}].seen, ${state.passed_settled});
+                clhist_carry${spec.outputs[0].suffix}(clhist_waiting[${k}].bin, clhist_waiting[${k}].seen, CLHIST_STATE);
 % endfor
         }
 % endif
 </%def>
 
 ## The second stage: work-items add a row's words in lanes of 16 bits, several of them those of each word.
-<%def name="combine(given, store, place, held, stride)">
+<%def name="combine(feature)">
 <%
-    bits, fields, columns, rows = spec.counter_bits, 32 // spec.counter_bits, spec.columns, spec.rows
+    bits, fields, columns, rows = feature.bits, feature.bins_per_word, spec.columns, spec.rows
     lanes = max(1, fields // 2)  # words that hold the sums of two counters each; of one, with counters of 16 bits
     mask = ((1 << bits) - 1) * 0x10001
     bins = columns * fields
     parts = max(1, rows // fields)  # sums of whole copies of each bin
 %>\
+    // The flag, how often each work-group spilled, their tables, and their words.
     __global uint *call = (__global uint *)(clhist_scratch + clhist_packed_place);
-    __global const uint *spilled = call + ${CALL_WORDS}, *tables = spilled + clhist_tables, *words = call + ${records("clhist_tables")};
+    __global const uint *spilled = call + ${CALL_WORDS}, *tables = spilled + clhist_tables;
+    __global const uint *words = call + ${records("clhist_tables")};
     const uint row_words = (uint)((clhist_num_bins + ${fields - 1}) / ${fields});
     __local uint sums[${bins * rows}];
     const uint row = get_local_id(0) / ${columns}, column = get_local_id(0) % ${columns};
     const uint word = (uint)get_group_id(0) * ${columns} + column;
     const bool is_raised = clhist_rows > 0 && call[1] != 0;  // what came behind says so
+    // If the flag was raised, the copies of whole counters that came behind; else the counters of all words.
     if (is_raised) {
         for (uint j = get_local_id(0); j < ${bins * parts}; j += ${columns * rows}) {
             const ulong k = get_group_id(0) * ${bins} + j % ${bins};
             uint count = 0;
             if (k < clhist_num_bins) {
-                ${place}
+                ${state.place}
                 for (ulong copy = j / ${bins}; copy < copies; copy += ${parts})
-                    count += (uint)${held(f"at + copy * {stride}")};
+                    count += (uint)${state.copy};
             }
             sums[j] = count;
         }
@@ -271,7 +282,7 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
                 counts[1] += one >> 16;
             }
 % else:
-            ## Of ${0xffff // ((1 << bits) - 1)} rows the sums still fit 16 bits.
+            // Of ${0xffff // ((1 << bits) - 1)} rows the sums still fit 16 bits.
             for (uint begin = row; begin < clhist_rows; begin += ${256 * rows}) {
                 const uint end = min(clhist_rows, begin + ${256 * rows});
                 uint pairs[${lanes}] = {0};
@@ -290,7 +301,7 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
         for (uint field = 0; field < ${fields}; ++field)
             sums[row * ${bins} + column * ${fields} + field] = counts[field];
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);  // before spills are added to the sums
     if (!is_raised) {
         for (uint group = get_local_id(0); group < clhist_tables; group += ${columns * rows}) {
             __global const uint *table = tables + 2 * (size_t)group * clhist_table_size;
@@ -308,16 +319,16 @@ void clhist_map_ahead(${state.map_parameters}, const clhist_bin_t clhist_limit, 
         const ulong k = get_group_id(0) * ${bins} + j;
         if (k >= clhist_num_bins)
             break;
-        accumulator_t total = has_dest ? ${given("k")} : clhist_neutral();
+        accumulator_t total = has_dest ? ${state.dest("k")} : clhist_neutral();
         if (clhist_rows > 0) {
             uint count = 0;
             for (uint r = 0; r < (is_raised ? ${parts} : ${rows}); ++r)
                 count += sums[r * ${bins} + j];
             total = clhist_combine(total, (accumulator_t)count);
         }
-        ${store("k")}
-% if spec.used:
-        if (k > clhist_known && ${spec.used})
+        ${state.store("k")}
+% if spec.largest_bin_condition:
+        if (k > clhist_known && ${spec.largest_bin_condition})
             atomic_max(clhist_found, (uint)k);
 % endif
     }

@@ -4,7 +4,8 @@
 ## Pairs are counted before they are placed: to keep the place of each, found while counting, took more registers.
 <%namespace name="types" file="types.mako"/>
 <%!
-    from clhist.planning.packed import RAISED
+    from clhist.codegen.state import wrapped
+    from clhist.planning.packed import AfterFlag
 %>\
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix
@@ -22,27 +23,9 @@
         """The partition of a bin: a division by the width of partitions, as a multiplication."""
         return f"(mul_hi({bin}, clhist_magic) >> clhist_shift)"
 %>
-% if any(each.operator.needs_fp64 for each in (*sweep.outputs, *sweep.ignored)):
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-% for each in (*sweep.outputs, *sweep.ignored):
-${types.values(each.operator, each.suffix, declare, known)}
-% endfor
-${types.bins(False)}
-${types.relaxed_access()}
-% for each in (*sweep.ignored, *sweep.outputs):
-% if preamble_of[each]:
-% if each.suffix:
-#define value_t value${each.suffix}_t
-#define accumulator_t accumulator${each.suffix}_t
-% endif
-${preamble_of[each]}
-% if each.suffix:
-#undef value_t
-#undef accumulator_t
-% endif
-% endif
-% endfor
+// Partitioning: the pairs of a tile of ${spec.tile} elements are grouped by ranges of bins, in a region of their own.
+// A bin is stored as 16 bits, its number within the range; 0xffff is no bin.
+${types.prologue(sweep, preamble_of, known)}
 ${types.caller_code(sweep, declare, known)}
 % if words:
 typedef union { ${value_t} value; uint words[${words}]; } clhist_union_t;
@@ -56,17 +39,19 @@ void clhist_put(const clhist_bin_t bin, const ${value_t} value, ${state})
 % endif
 }
 #define EMIT${s}(bin, value) clhist_put(CLHIST_BIN(bin), (value), clhist_bin${", clhist_value" * spec.has_values})
-void clhist_map(${", ".join([*sweep.map_parameters(), "const clhist_index_t i", state])})
+void clhist_map(
+${wrapped([*sweep.map_parameters(), "const clhist_index_t i", state])})
 {
     ${map_body};
 }
 
+// Counts the pairs of each partition in a tile, then puts each pair in its place.
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void clhist_split(${", ".join(parameter.declaration for parameter in split_parameters)})
+void clhist_split(
+${wrapped([parameter.declaration for parameter in split_parameters])})
 {
-% if sweep.after_flag:
-    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) != ${hex(RAISED)}u)
-        return;
+% if sweep.feature(AfterFlag):
+${local.get_namespace("after_flag.mako").leave()}
 % endif
 ${types.arrays(sweep)}\
     __local uint clhist_counts[${most * counters}];
@@ -80,31 +65,31 @@ ${types.arrays(sweep)}\
     const uint clhist_lane = get_local_id(0), clhist_tile = get_group_id(0);
     for (uint k = clhist_lane; k < clhist_partitions * ${counters}; k += ${group})
         clhist_counts[k] = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-
+    barrier(CLK_LOCAL_MEM_FENCE);  // before pairs are counted
     const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * ${spec.tile};
+    const clhist_index_t clhist_own_start = clhist_start + (clhist_index_t)clhist_lane * ${lanes};
     const bool clhist_is_full = clhist_size - clhist_start >= ${spec.tile};
-## All loads, before the first element is used.
+    // All loads, before the first element is used.
 % for argument in sweep.streamed:
 % for load in range(loads):
 <%
     kind, name = c_name(argument.dtype) + (str(lanes) if lanes > 1 else ""), f"clhist_{argument.name}_{load}"
-    first = f"clhist_start + {load * group * lanes} + (clhist_index_t)clhist_lane * {lanes}"
+    first = load * group * lanes
 %>\
     ${kind} ${name} = 0;
     if (clhist_is_full) {
-        ${name} = *(__global const ${kind} *)(${argument.name} + ${first});
+        ${name} = *(__global const ${kind} *)(${argument.name} + clhist_own_start + ${first});
     } else {
 % for lane in range(lanes):
-        if (${first} + ${lane} < clhist_size)
-            ${name}${f".s{lane:x}" if lanes > 1 else ""} = ${argument.name}[${first} + ${lane}];
+        if (clhist_own_start + ${first + lane} < clhist_size)
+            ${name}${f".s{lane:x}" if lanes > 1 else ""} = ${argument.name}[clhist_own_start + ${first + lane}];
 % endfor
     }
 % endfor
 % endfor
 % for n, (load, lane) in enumerate(items):
 <%
-    index = f"clhist_start + {load * group * lanes} + (clhist_index_t)clhist_lane * {lanes} + {lane}"
+    index = f"clhist_own_start + {load * group * lanes + lane}"
     of = f".s{lane:x}" if lanes > 1 else ""
     given = ", ".join([*sweep.map_arguments(lambda a: f"clhist_{a.name}_{load}{of}"), index])
 %>\
@@ -131,11 +116,11 @@ ${types.arrays(sweep)}\
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
 
-## Exclusive sums: where each partition begins, rounded up for wide loads, and within it the pairs of each counter.
+    // Exclusive sums: where each partition begins, rounded up for wide loads, and within it the pairs of each counter.
     uint clhist_total = 0;
     if (clhist_lane < clhist_partitions) {
         for (uint k = 0; k < ${counters}; ++k) {
-            ## Neighbouring partitions start at different counters, and so in different banks.
+            // Neighbouring partitions start at different counters, and so in different banks.
             const uint counter = clhist_lane * ${counters} + (clhist_lane + k) % ${counters};
             const uint count = clhist_counts[counter];
             clhist_counts[counter] = clhist_total;
@@ -195,13 +180,13 @@ uint clhist_cost(const uint pairs)
     return pairs > 0 ? pairs + ${spec.segment_cost} : 0;
 }
 
-## One work-group for each partition adds up what its pairs cost, in pairs: before each tile, and in all.
+// One work-group for each partition adds up what its pairs cost, in pairs: before each tile, and in all.
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void clhist_index(${", ".join(parameter.declaration for parameter in index_parameters)})
+void clhist_index(
+${wrapped([parameter.declaration for parameter in index_parameters])})
 {
-% if sweep.after_flag:
-    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) != ${hex(RAISED)}u)
-        return;
+% if sweep.feature(AfterFlag):
+${local.get_namespace("after_flag.mako").leave()}
 % endif
     __local uint clhist_ends[${group}];
     const uint clhist_lane = get_local_id(0);
@@ -209,15 +194,18 @@ void clhist_index(${", ".join(parameter.declaration for parameter in index_param
     const uint clhist_first = (ulong)clhist_tiles * clhist_lane / ${group};
     const uint clhist_last = (ulong)clhist_tiles * (clhist_lane + 1) / ${group};
     uint clhist_own = 0;
-    for (uint tile = clhist_first; tile < clhist_last; ++tile)
-        clhist_own += clhist_cost(clhist_starts[clhist_row + clhist_tiles + tile] - clhist_starts[clhist_row + tile]);
+    for (uint tile = clhist_first; tile < clhist_last; ++tile) {
+        const ulong at = clhist_row + tile;
+        clhist_own += clhist_cost(clhist_starts[at + clhist_tiles] - clhist_starts[at]);
+    }
     clhist_ends[clhist_lane] = clhist_own;
     barrier(CLK_LOCAL_MEM_FENCE);
 ${scan("clhist_ends", group)}
     uint clhist_before = clhist_ends[clhist_lane] - clhist_own;
     for (uint tile = clhist_first; tile < clhist_last; ++tile) {
         clhist_sums[clhist_row + tile] = clhist_before;
-        clhist_before += clhist_cost(clhist_starts[clhist_row + clhist_tiles + tile] - clhist_starts[clhist_row + tile]);
+        const ulong at = clhist_row + tile;
+        clhist_before += clhist_cost(clhist_starts[at + clhist_tiles] - clhist_starts[at]);
     }
     if (clhist_lane == ${group - 1})
         clhist_totals[get_group_id(0)] = clhist_ends[clhist_lane];

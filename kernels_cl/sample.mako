@@ -9,23 +9,7 @@
     )
     passed = "clhist_bits, clhist_seen, " + ", ".join(f"clhist_num_bins{output.suffix}" for output in sweep.outputs)
 %>\
-% if any(each.operator.needs_fp64 for each in (*sweep.outputs, *sweep.ignored)):
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-% for each in (*sweep.outputs, *sweep.ignored):
-${types.values(each.operator, each.suffix, declare, known)}
-% endfor
-${types.bins(sweep.wide)}
-${types.relaxed_access()}
-% for each in (*sweep.ignored, *sweep.outputs):
-% if preamble_of[each]:
-#define value_t value${each.suffix}_t
-#define accumulator_t accumulator${each.suffix}_t
-${preamble_of[each]}
-#undef value_t
-#undef accumulator_t
-% endif
-% endfor
+${types.prologue(sweep, preamble_of, known)}
 ${types.caller_code(sweep, declare, known)}
 
 ## `clhist_seen` has the pairs of bins that exist, and how many were the first of their bin.

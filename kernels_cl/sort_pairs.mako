@@ -1,24 +1,24 @@
 ## Writes the (bin, value) pairs of a map for sorting (SC'20, Listing 4): ${max_pairs} for each element. Pairs that the map
 ## does not emit, or emits to no bin, get a key larger than every bin.
+<%!
+    from clhist.codegen.state import wrapped
+    from clhist.planning.batch import Chunks
+%>\
 <%namespace name="types" file="types.mako"/>
 <%
     operator, s = output.operator, output.suffix
     known = {}
-    state = "__global uint *clhist_keys, __global clhist_held_t *clhist_accumulators, const uint clhist_num_bins, "
-    state += "const uint clhist_first, const uint clhist_end, uint *clhist_next"
-    passed = "clhist_keys, clhist_accumulators, clhist_num_bins, clhist_first, clhist_end, "
+    state = [
+        "__global uint *clhist_keys", "__global clhist_held_t *clhist_accumulators", "const uint clhist_num_bins",
+        "const uint clhist_first", "const uint clhist_end", "uint *clhist_next",
+    ]
+    passed = ["clhist_keys", "clhist_accumulators", "clhist_num_bins", "clhist_first", "clhist_end"]
     arguments = [argument.name for argument in spec.arguments]
 %>
-% if operator.needs_fp64:
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-% for each in (*spec.outputs, *spec.ignored):
-${types.values(each.operator, each.suffix, declare, known)}
-% endfor
+// The pairs of a map, to be sorted by bin: ${max_pairs} for each element. What is in no bin gets a larger key than all bins.
+${types.prologue(spec, {}, known)}
+// An accumulator, of an odd number of words, as the scan needs it.
 typedef struct { uint words[${words}]; } clhist_held_t;
-
-${types.bins(False)}
-${types.relaxed_access()}
 ## The parts are unused here; compiling them reports errors in the caller's operator with this source.
 <%types:functions operator="${operator}" suffix="${s}" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
@@ -26,7 +26,8 @@ ${types.part(part, n, c_name)}
 % endfor
 </%types:functions>
 
-void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
+void clhist_emit${s}(
+${wrapped(["const clhist_bin_t bin", f"const value{s}_t value", *state])})
 {
     if (bin < clhist_num_bins && *clhist_next < clhist_end) {
         clhist_keys[*clhist_next] = clhist_first + bin;
@@ -41,14 +42,18 @@ void clhist_emit${s}(const clhist_bin_t bin, const value${s}_t value, ${state})
 }
 
 ${types.caller_code(spec, declare, known)}
-#define EMIT${s}(bin, value) clhist_emit${s}(CLHIST_BIN(bin), (value), ${passed}clhist_next)
-void clhist_map(${", ".join([*(argument.parameter for argument in spec.arguments), "const clhist_index_t i", state])})
+#define EMIT${s}(bin, value) ${chr(92)}
+    clhist_emit${s}( ${chr(92)}
+${wrapped(["CLHIST_BIN(bin)", "(value)", *passed, "clhist_next"], "        ", f" {chr(92)}")})
+void clhist_map(
+${wrapped([*(argument.parameter for argument in spec.arguments), "const clhist_index_t i", *state])})
 {
     ${spec.map};
 }
 
 __kernel __attribute__((reqd_work_group_size(${spec.work_group_size}, 1, 1)))
-void clhist_pairs(${", ".join(parameter.declaration for parameter in kernel_parameters)})
+void clhist_pairs(
+${wrapped([parameter.declaration for parameter in kernel_parameters])})
 {
 ${types.arrays(spec)}\
     const uint clhist_item = get_global_id(0), clhist_items = get_global_size(0);
@@ -58,12 +63,13 @@ ${types.arrays(spec)}\
 % else:
     for (uint i = clhist_item; i < (uint)clhist_size; i += clhist_items) {
 % endif
-        const uint clhist_first = ${"i / (uint)clhist_each * clhist_num_bins" if spec.batch else "0"};
+        const uint clhist_first = ${"i / (uint)clhist_each * clhist_num_bins" if spec.feature(Chunks) else "0"};
         const uint clhist_end = (i + 1) * ${max_pairs};
         uint clhist_next = i * ${max_pairs};
         for (uint k = clhist_next; k < clhist_end; ++k)
             clhist_positions[k] = k;
-        clhist_map(${", ".join([*arguments, "(int)i", passed + "&clhist_next"])});
+        clhist_map(
+${wrapped([*arguments, "(int)i", *passed, "&clhist_next"], "            ")});
         for (; clhist_next < clhist_end; ++clhist_next)
             clhist_keys[clhist_next] = clhist_no_bin;
     }

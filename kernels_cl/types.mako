@@ -1,5 +1,60 @@
 ## Types and functions of operators, which all programs share: `suffix` distinguishes the operators of one program.
 
+## What all programs begin with: extensions, the types of values, bins and indices, and the C of operators that define no
+## functions here. `known` collects the structured types.
+<%def name="prologue(sweep, preambles, known, int64=False)">
+% if any(each.operator.needs_fp64 for each in (*sweep.outputs, *sweep.ignored)):
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+% if int64:
+#ifdef cl_khr_int64_base_atomics
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#endif
+#ifdef cl_khr_int64_extended_atomics
+#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable
+#endif
+% endif
+% for each in (*sweep.outputs, *sweep.ignored):
+${values(each.operator, each.suffix, declare, known)}
+% endfor
+${bins(sweep.wide)}
+${relaxed_access()}
+% for output, preamble in preambles.items():
+% if preamble:
+% if output.suffix:
+#define value_t value${output.suffix}_t
+#define accumulator_t accumulator${output.suffix}_t
+% endif
+${preamble}
+% if output.suffix:
+#undef value_t
+#undef accumulator_t
+% endif
+% endif
+% endfor
+</%def>
+
+## An operator on whole accumulators, by its parts.
+<%def name="whole(operator)">
+accumulator_t clhist_combine(const accumulator_t a, const accumulator_t b)
+{
+    accumulator_t both;
+% for n, part in enumerate(operator.parts):
+    both${part.accessor} = clhist_combine${n}(a${part.accessor}, b${part.accessor});
+% endfor
+    return both;
+}
+
+accumulator_t clhist_neutral(void)
+{
+    accumulator_t neutral;
+% for n, part in enumerate(operator.parts):
+    neutral${part.accessor} = clhist_neutral${n}();
+% endfor
+    return neutral;
+}
+</%def>
+
 ## The types of an operator's values and accumulators. C treats two identical structs as different types, so a structured
 ## dtype is declared once, and its further names are typedefs of the first, kept in `known`.
 <%def name="values(operator, suffix, declare, known)">
@@ -63,6 +118,7 @@ part${n}_t clhist_combine${n}(const part${n}_t a, const part${n}_t b)
 ## The types of bins and indices. A negative bin becomes larger than every histogram. `| 0` makes the compiler reject
 ## bins that are not integers: C would convert -0.5 to bin 0.
 <%def name="bins(wide)">
+// Bins are unsigned: a negative one is larger than every histogram. The "| 0" refuses bins that are not integers.
 % if wide:
 typedef long clhist_index_t;
 typedef ulong clhist_bin_t;
@@ -82,6 +138,7 @@ clhist_bin_t clhist_narrow(const long bin)
 ## or a redundant max; the store is of data behind a lock. Oclgrind reports both as races, so programs built with
 ## CLHIST_CHECKED make them atomic.
 <%def name="relaxed_access()">
+// Accesses beside atomic updates, which may be stale or are under a lock; atomic where programs are checked for races.
 #ifdef CLHIST_CHECKED
 #define CLHIST_RELAXED_LOAD(exchange, word) exchange(word, 0, 0)
 #define CLHIST_RELAXED_STORE(exchange, word, value) exchange(word, value)
@@ -122,8 +179,7 @@ ${declare(dtype, name)}
 ${spec.preamble}
 
 % if "CLHIST_IN_PASS" in spec.map:
-## What an update of private copies asks anyway; elsewhere whether the bin exists.
-#define CLHIST_IN_PASS(bin) (${"CLHIST_BIN(bin) - clhist_first < clhist_count" if spec.unrolled > 1 or spec.bucketed else "(uint)CLHIST_BIN(bin) < limit"})
+#define CLHIST_IN_PASS(bin, num_bins) (${spec.in_pass})
 % endif
 % for output in spec.ignored:
 #define EMIT${output.suffix}(bin, value) ((void)(bin), (void)(value))
@@ -134,7 +190,11 @@ ${spec.preamble}
 <%def name="arrays(spec)">\
 % for argument in spec.arguments:
 % if argument.is_array:
-    ${argument.parameter} = (${argument.pointer})((__global const char *)${argument.name}__base + ${argument.name}__offset);
+<%
+    begin, place = f"    {argument.parameter}", f"({argument.pointer})({argument.name}__base + {argument.name}__offset);"
+    is_short = len(begin) + len(place) < 112
+%>\
+${f"{begin} = {place}" if is_short else f"{begin}{chr(10)}        = {place}"}
 % endif
 % endfor
 </%def>

@@ -1,24 +1,11 @@
 ## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
 <%def name="of(part, space, fence, bins_are_computed)">
-% if part.update == "private":
-${private(part.n, space, bins_are_computed, part.replaced_if)}
-% elif part.update == "native":
-${native(part.n, space, part.atomic)}
-% elif part.update == "cas":
-${cas(part.n, space, exchange_of(part))}
-% else:
-${guarded(part.n, space, part.part)}
-${lock(part.n, space, fence)}
-% endif
+<% {"private": private, "native": native, "cas": cas, "lock": lock}[part.update](part, space, fence, bins_are_computed) %>\
 </%def>
 
-## `clhist_try<n>` attempts the same once and returns whether it succeeded.
+## `clhist_try<n>` attempts the same once and returns whether it succeeded. Of an addition that is a loop, by exchange.
 <%def name="attempt(part, space, fence)">
-% if part.update == "lock":
-${try_lock(part.n, space, fence)}
-% else:
-${try_cas(part.n, space, exchange_of(part))}
-% endif
+<% (try_lock if part.update == "lock" else try_cas)(part, space, fence) %>\
 </%def>
 
 <%!
@@ -30,14 +17,17 @@ ${try_cas(part.n, space, exchange_of(part))}
 ## Intel's CPU compiler vectorises loops over computed bins, and loses updates when lanes hit the same bin (`i & 3` keeps
 ## one in four). Volatile cells prevent it, at no cost except when all updates hit one bin.
 ## Where `b` takes the place of `a` or does not, which is seldom, a CPU does not write: the next update need not wait.
-<%def name="private(n, space, bins_are_computed, condition)">
+<%def name="private(part, space, fence, bins_are_computed)">
+<% n, condition = part.n, part.replaced_if %>\
 <% volatile = "volatile " if bins_are_computed else "" %>\
 % if condition:
+// Whether `b` takes the place of `a`; it seldom does, and otherwise nothing is written.
 bool clhist_replaces${n}(const part${n}_t a, const part${n}_t b)
 {
     return ${condition};
 }
 % endif
+// The work-item owns the cell: no atomic.${" Volatile, since vectors of updates would lose those of one bin." if volatile else ""}
 void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     ${volatile}${space} cell${n}_t *bin = cell;
@@ -50,7 +40,9 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 }
 </%def>
 
-<%def name="native(n, space, atomic)">
+<%def name="native(part, space, fence, bins_are_computed)">
+<% n, atomic = part.n, part.atomic %>\
+// By an atomic of the hardware.
 void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 {
     volatile ${space} ${atomic.word} *p = (volatile ${space} ${atomic.word} *)cell;
@@ -59,7 +51,9 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 </%def>
 
 ## Compares words, not values: a NaN never equals itself. Skips the exchange if the value changes nothing.
-<%def name="cas(n, space, exchange)">
+<%def name="cas(part, space, fence, bins_are_computed)">
+<% n, exchange = part.n, exchange_of(part) %>\
+// By compare and exchange. Words are compared, not values: a NaN never equals itself.
 void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
@@ -82,6 +76,7 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
     kind, prefix = ("ulong", "atom") if part.alignment % 8 == 0 else ("uint", "atomic")
     words = range(part.cell_bytes // (8 if kind == "ulong" else 4))
 %>\
+// What is done under a lock${"" if part.alignment < 4 else ", word by word"}.
 void clhist_guarded${n}(volatile ${space} cell${n}_t *bin, const part${n}_t value)
 {
 % if part.alignment < 4:
@@ -102,7 +97,10 @@ void clhist_guarded${n}(volatile ${space} cell${n}_t *bin, const part${n}_t valu
 
 ## The result of the release ends the loop. With a separate flag, compilers move the release behind the loop: lanes that
 ## hold a lock then wait forever for the other lanes of their wave.
-<%def name="lock(n, space, fence)">
+<%def name="lock(part, space, fence, bins_are_computed)">
+${guarded(part.n, space, part.part)}
+<% n = part.n %>\
+// Under a spinlock. The result of its release ends the loop: a flag of its own would let lanes wait forever.
 void clhist_update${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, const part${n}_t value)
 {
     volatile ${space} cell${n}_t *bin = cell;
@@ -118,7 +116,9 @@ void clhist_update${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, c
 }
 </%def>
 
-<%def name="try_cas(n, space, exchange)">
+<%def name="try_cas(part, space, fence)">
+<% n, exchange = part.n, exchange_of(part) %>\
+// The same, tried once.
 bool clhist_try${n}(${space} cell${n}_t *cell, const part${n}_t value)
 {
     volatile ${space} word${n}_t *word = (volatile ${space} word${n}_t *)cell;
@@ -130,7 +130,9 @@ bool clhist_try${n}(${space} cell${n}_t *cell, const part${n}_t value)
 }
 </%def>
 
-<%def name="try_lock(n, space, fence)">
+<%def name="try_lock(part, space, fence)">
+<% n = part.n %>\
+// The same, tried once.
 bool clhist_try${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, const part${n}_t value)
 {
     volatile ${space} cell${n}_t *bin = cell;

@@ -1,20 +1,26 @@
 ## The order in which work-items go through the elements: blocked (each has consecutive elements, as CPUs prefer) or
 ## striped (neighbouring work-items have neighbouring elements, so that GPUs coalesce the loads), with wide loads.
-
+<%namespace name="section" file="section.mako"/>
 <%def name="blocked()">
 % if state.has_tasks:
-    const clhist_index_t clhist_start = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * clhist_lane / ${spec.team_size});
-    const clhist_index_t clhist_last = clhist_begin + (clhist_index_t)((ulong)(clhist_end - clhist_begin) * (clhist_lane + 1) / ${spec.team_size});
+<% size, lane, team = "(ulong)(clhist_end - clhist_begin)", "clhist_lane", spec.team_size %>\
+    const clhist_index_t clhist_last
+        = clhist_begin + (clhist_index_t)(${size} * (${lane} + 1) / ${team});
+    clhist_index_t i = clhist_begin + (clhist_index_t)(${size} * ${lane} / ${team});
 % else:
     const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
-    const clhist_index_t clhist_start = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
+    clhist_index_t i = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
 % endif
-    clhist_index_t i = clhist_start;
+% if state.takes_turns:
+% for part in parts:
+    ${state.space} cell${part.n}_t *clhist_first_copy${part.n} = clhist_cells${part.n};
+% endfor
+% endif
 % if spec.block:
-<% s = spec.outputs[0].suffix %>\
-<% asks = "CLHIST_IN_PASS" in spec.map %>\
+<% s, asks = spec.outputs[0].suffix, "CLHIST_IN_PASS" in spec.map %>\
     for (; clhist_last - i >= ${spec.block}; i += ${spec.block}) {
-        ## What is compared is what updates: somebody may write to the array meanwhile.
+        // ${spec.block} bins are compared with those of the pass by vectors. These bins are what is updated then:
+        // somebody may write to the array meanwhile.
         clhist_bin_t clhist_ahead[${spec.block}];
 % if asks:
         uint clhist_outside = 0;
@@ -31,12 +37,12 @@
 % if asks:
         if (clhist_outside) {
             for (int clhist_k = 0; clhist_k < ${spec.block}; ++clhist_k)
-                clhist_map(${state.map_arguments(lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k")}, ${state.passed});
+${state.map_call(4, lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k")}
             continue;
         }
 % endif
         for (int clhist_round = 0; clhist_round < ${spec.block}; clhist_round += ${spec.round}) {
-${one_round("clhist_map_inside", "i + clhist_round", "clhist_ahead[clhist_round + clhist_k], ")}
+${indent(capture(one_round, "clhist_map_inside", "i + clhist_round", ["clhist_ahead[clhist_round + clhist_k]"]), "    ")}
         }
     }
 % else:
@@ -45,85 +51,108 @@ ${one_round("clhist_map", "i")}
     }
 % endif
     for (; i < clhist_last; ++i)
-        clhist_map(${state.next_element}, ${state.passed});
+${state.map_call(2)}
 </%def>
-
+<%!
+    from textwrap import indent
+%>
 ## The elements of one round, of which neighbours go to different copies; those of a later one are asked for meanwhile.
-<%def name="one_round(function, first, given='')">
-<%
-    def element(argument):
-        return f"{argument.name}[{first} + clhist_k]"
-%>\
+<%def name="one_round(function, first, given=())">
+% if spec.streamed:
+        // ${spec.round} elements, while memory is asked for those that are read later.
+% endif
 % for ahead in state.asked_ahead(first):
         CLHIST_AHEAD(${ahead});
 % endfor
         #pragma unroll ${spec.unrolled}
         for (int clhist_k = 0; clhist_k < ${spec.round}; ++clhist_k) {
 % if state.takes_turns:
+            // Neighbouring elements go to different copies, so that an update need not wait for the one before it.
             const size_t clhist_turn = (size_t)(clhist_k & (clhist_turns - 1)) * ${state.stride(spec.outputs[0].suffix)};
+% for part in parts:
+            ${state.space} cell${part.n}_t *clhist_cells${part.n} = clhist_first_copy${part.n} + clhist_turn;
+% endfor
 % endif
-            ${function}(${given}${state.map_arguments(element, f"{first} + clhist_k")}, ${state.passed_in_turn});
+${state.map_call(3, lambda a: f"{a.name}[{first} + clhist_k]", f"{first} + clhist_k", function, given)}
         }
 </%def>
 
 <%def name="striped()">
-<% packed = local.get_namespace("packed.mako") %>\
-    clhist_index_t clhist_done = clhist_begin;
-% if spec.vector_width * spec.loads > 1:
-${wide_loads(spec.team_size, spec.vector_width, spec.loads)}
+<%
+    team, is_wide = spec.team_size, spec.vector_width * spec.loads > 1
+    begin, end = ("clhist_begin", "clhist_end") if state.has_tasks else ("0", "clhist_size")
+    rank, ranks = ("", "") if state.has_tasks else (f"clhist_rank * {team} + ", "clhist_ranks * ")
+%>\
+% if is_wide:
+${wide_loads(spec.team_size, spec.vector_width, spec.loads, begin, end)}
+    // What is left, element by element.
+% else:
+${section.fill("walk_begin")}
 % endif
-% if spec.vector_width * spec.loads == 1:
-${packed.start_asking()}
+% if is_wide:
+    for (clhist_index_t i = clhist_done + ${rank}(clhist_index_t)clhist_lane; i < ${end};
+         i += ${ranks}${team}) {
+% else:
+    for (clhist_index_t i = ${f"{begin} + " * state.has_tasks}${rank}(clhist_index_t)clhist_lane; i < ${end}; i += ${ranks}${team}) {
 % endif
-    for (clhist_index_t i = clhist_done + clhist_rank * ${spec.team_size} + (clhist_index_t)clhist_lane; i < clhist_end; i += clhist_ranks * ${spec.team_size}) {
-% if spec.vector_width * spec.loads == 1:
-${packed.load_flag()}
+% if not is_wide:
+${section.fill("tile_begin")}
 % endif
-${packed.pending(1)}
-${packed.begin_pending(0)}
-        clhist_map(${state.next_element}, ${state.passed});
-${packed.settle(0, 1)}
-% if spec.vector_width * spec.loads == 1:
-${packed.heed_flag()}
+${section.fill("elements_begin", 1)}
+${section.fill("element_begin", 0)}
+${state.map_call(2)}
+${section.fill("element_end", 0, 1)}
+% if not is_wide:
+${section.fill("tile_end")}
 % endif
     }
 </%def>
 
 ## Whole tiles of a team by wide loads, several in flight before the first element is used.
-<%def name="wide_loads(team, lanes, loads)">
-<% packed = local.get_namespace("packed.mako") %>\
+<%def name="wide_loads(team, lanes, loads, begin, end)">
 <% tile = team * lanes * loads %>\
 % if state.has_tasks:
-    ## The elements before the first aligned address.
-    clhist_done = min(clhist_end, (clhist_begin + ${lanes - 1}) / ${lanes} * ${lanes});
+    // The elements before the first aligned address.
+    clhist_index_t clhist_done = min(clhist_end, (clhist_begin + ${lanes - 1}) / ${lanes} * ${lanes});
     for (clhist_index_t i = clhist_begin + (clhist_index_t)clhist_lane; i < clhist_done; i += ${team})
-        clhist_map(${state.next_element}, ${state.passed});
-% endif
+${state.map_call(2)}
     const clhist_index_t clhist_tiles = (clhist_end - clhist_done) / ${tile};
-${packed.start_asking()}
+% else:
+    const clhist_index_t clhist_tiles = clhist_size / ${tile};
+% endif
+${section.fill("walk_begin")}
+% if state.has_tasks:
+    for (clhist_index_t clhist_tile = 0; clhist_tile < clhist_tiles; ++clhist_tile) {
+        const clhist_index_t clhist_start
+            = clhist_done + clhist_tile * ${tile} + (clhist_index_t)clhist_lane * ${lanes};
+% else:
     for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
-        const clhist_index_t clhist_start = clhist_done + clhist_tile * ${tile} + (clhist_index_t)clhist_lane * ${lanes};
-${packed.load_flag()}
+        const clhist_index_t clhist_start = clhist_tile * ${tile} + (clhist_index_t)clhist_lane * ${lanes};
+% endif
+${section.fill("tile_begin")}
 % for load in range(loads):
 % for argument in streamed:
 <% kind = state.loaded_type(argument) %>\
-        const ${kind} clhist_${argument.name}_${load}
-            = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * team});
+<% begin = f"const {kind} clhist_{argument.name}_{load}" %>\
+        ${begin} = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * team});
 % endfor
 % endfor
-${packed.pending(lanes)}
+${section.fill("elements_begin", lanes)}
 % for load in range(loads):
 % for lane in range(lanes):
-<% these = state.map_arguments(lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}") %>\
-${packed.begin_pending(lane)}
-        clhist_map(${these}, ${state.passed});
-${packed.settle(lane, lanes)}
+${section.fill("element_begin", lane)}
+${state.map_call(2, lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}")}
+${section.fill("element_end", lane, lanes)}
 % if spec.reconvergence:
         ${spec.reconvergence};
 % endif
 % endfor
 % endfor
-${packed.heed_flag()}
+${section.fill("tile_end")}
     }
+% if state.has_tasks:
     clhist_done += clhist_tiles * ${tile};
+% else:
+    const clhist_index_t clhist_done = clhist_tiles * ${tile};
+% endif
 </%def>

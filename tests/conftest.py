@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import covering
@@ -17,6 +16,7 @@ import pyopencl as cl
 import pytest
 
 import clhist
+from clhist.engine import small
 from clhist.opencl.device import profile_context
 from clhist.selftest.inputs import as_cpu, as_gpu
 
@@ -135,8 +135,7 @@ def cpu_like(gpu_like: clhist.Profile) -> clhist.Profile:
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_left_to_numpy() -> None:
     """Let kernels count small arrays too."""
-    import_module("clhist.bincount").SMALL = 0  # type: ignore[attr-defined]
-    import_module("clhist.engine.few").MOST = -1  # type: ignore[attr-defined]
+    small.LEAST.update(bincount=0, reduce_by_index=0)
 
 
 @pytest.fixture(params=["blocked", "interleaved"])

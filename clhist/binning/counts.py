@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,8 +12,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
+from clhist.axes.block_search import BLOCK
 from clhist.binning.inputs import has_fp64, is_binnable
-from clhist.binning.lanes import BLOCK
 from clhist.binning.sweep import Binned, PreparedSweep
 from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.operators.operator import Operator
@@ -23,9 +23,9 @@ _MOST_COUNTED = 2**32 - BLOCK  # in 32 bits
 
 def flat(array: Array | None) -> Any:
     """Return an array as one dimension, a contiguous one of NumPy."""
-    if array is None or (is_device_array(array) and array.ndim == 1):
+    if array is None or (array.ndim == 1 and isinstance(array, cl_array.Array)):
         return array
-    return array.reshape(-1) if is_device_array(array) else np.ascontiguousarray(array).reshape(-1)
+    return array.reshape(-1) if isinstance(array, cl_array.Array) else np.ascontiguousarray(array).reshape(-1)
 
 
 def can_sum(weights: Array | None) -> bool:
@@ -85,7 +85,8 @@ class Counting:
         given = None if weights is None else weights.dtype
         operator, value, exact = _summing(given, binned.size < _MOST_COUNTED, has_fp64(queue.device), in_float64)
         options: dict[str, Any] = {} if rows is None else {"num_histograms": rows}
-        options["reproducible"] = given is not None and given.kind in "fc" and (reproducible or exact)
+        rounds = given is not None and (given.kind in "fc" or in_float64)
+        options["reproducible"] = rounds and (reproducible or exact)
         sweep = PreparedSweep.of(
             binned,
             (("", operator, value),),
@@ -96,11 +97,10 @@ class Counting:
         )
         return cls(sweep, dtype, options)
 
-    def __call__(self, arrays: Iterable[Array | None], *, is_known: bool = False) -> Array:
+    def __call__(self, arrays: Sequence[Array | None], *, is_known: bool = False) -> Array:
         """Return the result for the data, `where` and the weights; None of what there is not."""
-        given = [array for array in arrays if array is not None]
-        found = self.sweep(given, is_known=is_known, **self.options)
-        return as_dtype(found, self.dtype, self.sweep.queue)
+        found = self.sweep(arrays, is_known=is_known, **self.options)
+        return found if found.dtype == self.dtype else as_dtype(found, self.dtype, self.sweep.queue)
 
 
 def counted(

@@ -8,8 +8,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.binning.axis import bits_of, has_no_type, key_of_bits
-from clhist.binning.keys import bits_dtype, from_keys, key_dtype, key_range
+from clhist.axes.elements import bits_of, has_no_type, key_of_bits
+from clhist.axes.keys import bits_dtype, from_keys, key_dtype, key_range
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
@@ -105,8 +105,12 @@ def _host_extent(array: Any) -> tuple[Any, Any] | None:
     if not array.size:
         return None
     flat = array.reshape(-1)
-    ends = [(c.min(), c.max()) for c in (flat[k : k + _CHUNK] for k in range(0, flat.size, _CHUNK))]
-    return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
+    lows, highs = [], []
+    for k in range(0, flat.size, _CHUNK):
+        chunk = flat[k : k + _CHUNK]
+        lows.append(chunk.min())
+        highs.append(chunk.max())
+    return np.min(lows), np.max(highs)
 
 
 @kept_by_context

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
+from clhist.bincount import bincount
 from clhist.binning.counts import can_sum, densities, into
-from clhist.binning.inputs import are_usable, is_binnable, taken
+from clhist.binning.inputs import are_usable, is_binnable, range_ends, taken
 from clhist.binning.sample import Sample
+from clhist.engine.caution import at_caller
+from clhist.engine.small import check_host_way
 from clhist.opencl.arrays import Array
 
 # As they are now: if a program replaced them by ours, ours would call themselves.
-numpy_histogram, numpy_histogramdd = np.histogram, np.histogramdd
-numpy_edges, numpy_digitize = np.histogram_bin_edges, np.digitize
+numpy_histogramdd, numpy_digitize = np.histogramdd, np.digitize
+_histogram, _edges = np.histogram, np.histogram_bin_edges
 _MOST_KEPT = 2**15  # edges
+_BLOCK = 2**16  # elements whose weights NumPy's histogram sums in float64 before it rounds
+
+
+def numpy_histogram(a: Array, *args: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return `numpy.histogram` of an array; it warns of booleans."""
+    return at_caller(_histogram, a, *args) if a.dtype.kind == "b" else _histogram(a, *args)
+
+
+def numpy_edges(a: Array, *args: Any) -> np.ndarray:
+    """Return `numpy.histogram_bin_edges` of an array; it warns of booleans."""
+    return at_caller(_edges, a, *args) if a.dtype.kind == "b" else _edges(a, *args)
 
 
 def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
@@ -32,23 +47,53 @@ def _even_edges(bins: int, ends: tuple[float, float], as_text: tuple[str, ...], 
 
 
 def histogram_on_host(
-    a: Array, bins: Any, range: Any, density: bool | None, weights: Any, where: Any, out: Array | None
+    a: Array,
+    bins: Any,
+    range: Any,
+    density: bool | None,
+    weights: Any,
+    where: Any,
+    out: Array | None,
+    queue: Any,
+    options: Mapping[str, Any],
 ) -> tuple[Array, np.ndarray]:
-    """Return NumPy's own histogram, but for its cumulative sums of weights."""
+    """Return NumPy's own histogram, but for sums of weights that it rounds on the way.
+
+    Raises
+    ------
+    TypeError
+        If one of the `options` is given, which only kernels have, or `queue` is none.
+    """
     a, weights = taken(a, where), taken(weights, where)
-    if weights is not None and weights.dtype.kind in "fc" and not isinstance(bins, str) and np.ndim(bins) == 1:
-        edges = numpy_edges(a[:0], bins, range)
-        if is_binnable(a.dtype) and can_sum(weights) and are_usable(edges):
-            hist = _sums(a.reshape(-1), edges, weights.reshape(-1))
+    reproducible = bool(options.get("reproducible"))
+    if _sums_better(a, bins, weights) or (reproducible and a.dtype.kind in "biuf" and can_sum(weights)):
+        edges = numpy_edges(a, bins, range)
+        if are_usable(edges):
+            check_host_way(_OF_NUMPY, queue, **{**options, "reproducible": None})
+            ends = (edges[0], edges[-1]) if np.ndim(bins) == 1 else range_ends(_extent(a), range)
+            sums_of: Callable[..., Array] = np.bincount
+            if reproducible:
+                sums_of = partial(bincount, queue=queue, reproducible=True)
+            hist = _sums(a.reshape(-1), edges, ends, weights.reshape(-1), sums_of)
             return into(out, densities(hist, [edges], None) if density else hist), edges
+    check_host_way(_OF_NUMPY, queue, **options)
     hist, edges = numpy_histogram(a, bins, range, density, weights)
     return into(out, hist), edges
 
 
 def histogramdd_on_host(
-    points: Sample, bins: Any, range: Any, density: bool | None, weights: Any, where: Any, out: Array | None
+    points: Sample,
+    bins: Any,
+    range: Any,
+    density: bool | None,
+    weights: Any,
+    where: Any,
+    out: Array | None,
+    queue: Any,
+    options: Mapping[str, Any],
 ) -> tuple[Array, list[np.ndarray]]:
-    """Return NumPy's own histogram of several dimensions."""
+    """Return NumPy's own histogram of several dimensions; raises as `histogram_on_host`."""
+    check_host_way(_OF_NUMPY, queue, **options)
     given: Any = list(points.columns) if points.rows is None else points.rows
     if where is not None:
         given = [column[where] for column in given] if points.rows is None else given[where]
@@ -56,12 +101,33 @@ def histogramdd_on_host(
     return into(out, hist), list(edges)
 
 
-def _sums(a: np.ndarray, edges: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return sums of float or complex weights by NumPy in float64; its histogram sums in the dtype of the weights."""
-    number = np.searchsorted(edges, a, "right") - 1
-    inside = (a >= edges[0]) & (a <= edges[-1])
-    number = np.minimum(number, len(edges) - 2)[inside]
+_OF_NUMPY = "data, weights or edges that OpenCL has no type for"
+
+
+def _sums_better(a: np.ndarray, bins: Any, weights: np.ndarray | None) -> bool:
+    """Whether sums of these weights are other than those of NumPy, which rounds integers to float64, too."""
+    if weights is None or isinstance(bins, str) or not is_binnable(a.dtype) or not can_sum(weights):
+        return False
+    return weights.dtype.kind in "iu" or np.ndim(bins) == 1 or a.size > _BLOCK
+
+
+def _extent(a: np.ndarray) -> tuple[Any, Any] | None:
+    return (a.min(), a.max()) if a.size else None
+
+
+def _sums(
+    a: np.ndarray, edges: np.ndarray, ends: tuple[Any, Any], weights: np.ndarray, bincount: Callable[..., Array]
+) -> np.ndarray:
+    """Return sums of weights within `ends` as kernels have them: of integers in int64, of others by `bincount`."""
+    size = len(edges) - 1
+    inside = (a >= ends[0]) & (a <= ends[1])
+    number = np.clip(np.searchsorted(edges, a, "right") - 1, 0, size - 1)[inside]
+    weights = weights[inside]
+    if weights.dtype.kind in "iu":
+        total = np.zeros(size, np.int64)
+        np.add.at(total, number, weights.astype(np.int64))
+        return total.astype(weights.dtype)
     parts = (weights.real, weights.imag) if weights.dtype.kind == "c" else (weights,)
-    sums = [np.bincount(number, part[inside], len(edges) - 1) for part in parts]
+    sums = [bincount(number, part, size) for part in parts]
     with np.errstate(over="ignore"):
         return (sums[0] if len(sums) == 1 else sums[0] + 1j * sums[1]).astype(weights.dtype)

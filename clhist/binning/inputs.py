@@ -9,17 +9,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.binning.axis import Axis, axis_of
-from clhist.binning.keys import has_keys
-from clhist.binning.thresholds import numpy_bins, within_range
+from clhist.axes.axis import Axis, axis_of
+from clhist.axes.keys import has_keys
+from clhist.axes.thresholds import numpy_bins, within_range
+from clhist.engine.plain import as_array as read
 from clhist.opencl.arrays import Array, check_context, common_kind, is_device_array
-from clhist.opencl.device import default_queue, own_profile
-
-# NumPy arrays of fewer elements are left to NumPy, which is done before a kernel has started, by whether there is one
-# dimension: in several NumPy takes longer. `clhist calibrate` measures these for a device; here they are of two cores.
-LEAST_SIZES = {True: 2**16, False: 2**13}
-LEAST_SIZE_NAMES = {True: "NumPy arrays, 1 dimension, least", False: "NumPy arrays, 2 dimensions, least"}
-_ALWAYS_SMALL = 2**10
+from clhist.opencl.device import default_queue
 
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
 
@@ -28,7 +23,7 @@ def as_array(name: str, value: Any) -> Array:
     """Return `value` as an array: PyOpenCL's as it is, all others NumPy's, of native byte order."""
     if is_device_array(value):
         return value
-    found = np.asarray(value)
+    found = read(name, value)
     return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
 
 
@@ -78,27 +73,14 @@ def is_binnable(dtype: np.dtype) -> bool:
     return dtype.kind in "biuf" and has_keys(dtype)
 
 
-def is_small(size: int, queue: cl.CommandQueue | None, dims: int = 1) -> bool:
-    """Whether NumPy computes a call on so many elements of NumPy's: with a `queue` it never does."""
-    return queue is None and not pays_off(size, dims)
-
-
-def pays_off(size: int, dims: int) -> bool:
-    """Whether the default device computes a call on so many elements of NumPy's sooner than NumPy."""
-    if size < _ALWAYS_SMALL:  # without looking for a device
-        return False
-    least = own_profile(default_queue().device).rates.get(LEAST_SIZE_NAMES[dims == 1], LEAST_SIZES[dims == 1])
-    return size >= least
-
-
 def are_numbers(bins: Any) -> bool:
     """Whether `bins` are a number, a rule, or edges that compare as real numbers do."""
     return isinstance(bins, str) or np.ndim(bins) == 0 or np.asarray(bins).dtype.kind in "biuf"
 
 
-def are_usable(edges: Array) -> bool:
-    """Whether edges of NumPy's have thresholds: two or more, none of them NaN."""
-    return len(edges) > 1 and edges.dtype.kind in "biuf" and not bool(np.isnan(edges).any())
+def are_usable(edges: Array, *, fewest: int = 2) -> bool:
+    """Whether edges of NumPy's have thresholds: `fewest` or more, none of them NaN."""
+    return len(edges) >= fewest and edges.dtype.kind in "biuf" and not bool(np.isnan(edges).any())
 
 
 def taken(array: Any, where: Any) -> Any:
@@ -106,7 +88,7 @@ def taken(array: Any, where: Any) -> Any:
     return array if array is None or where is None else np.asarray(array)[where]
 
 
-def last_axes(axis: int | Sequence[int], arrays: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
+def last_axes(axis: Any, arrays: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
     """Return the shape of the other dimensions than `axis`, and arrays of the same shape with those of `axis` last.
 
     Raises

@@ -10,10 +10,13 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.binning.axis import KEYED, Axis, AxisKind, axis_of, bits_of, has_no_type, key_of_bits
-from clhist.binning.keys import bits_dtype, key_dtype, key_range
+from clhist.axes.axis import Axis, axis_of
+from clhist.axes.block_search import KEYED
+from clhist.axes.edges import EdgesKind
+from clhist.axes.elements import bits_of, has_no_type, key_of_bits
+from clhist.axes.keys import bits_dtype, key_dtype, key_range
+from clhist.axes.thresholds import Thresholds, first_keys
 from clhist.binning.sweep import Binned, BinnedKind
-from clhist.binning.thresholds import Thresholds, first_keys
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.program import kept_by_context
@@ -30,6 +33,8 @@ def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -
         return None
     if not len(keys):  # only NaN is not below infinity
         return _axis_without_bins(dtype, key_range(dtype)[1] + 1, len(edges) - 1, fp64)
+    if len(edges) == 1:
+        return _axis_without_bins(dtype, int(keys[0]), 0, fp64)
     reachable = len(keys) == len(edges)
     last = int(keys[-1]) - 1 if reachable else key_range(dtype)[1]
     bins = Thresholds(dtype, len(edges) - 1, keys[: len(edges) - 1], last)
@@ -41,11 +46,10 @@ def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -
 def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -> Axis:
     """Return an axis with nothing between its edges: what is not below `start` is above all."""
     keys = np.array([start, start], key_dtype(dtype))
-    kind = AxisKind(dtype, KEYED, has_no_type(dtype, fp64))
-    bins = Thresholds(dtype, num_bins, keys[:1], start)
+    kind = EdgesKind(dtype, KEYED, has_no_type(dtype, fp64))
     # As KEYED has it: keys, cells, bins, shift, start, last. The one key in range, if there is one, is above all, too.
     cells = np.full(2, num_bins, np.int32)
-    return Axis(kind, bins, (keys, cells), (num_bins + 1, 0, keys[0], keys.dtype.type(np.iinfo(keys.dtype).min)))
+    return Axis(kind, (keys, cells), (num_bins + 1, 0, keys[0], keys.dtype.type(np.iinfo(keys.dtype).min)), num_bins)
 
 
 def bin_numbers(
@@ -79,7 +83,7 @@ def bin_numbers(
 def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> HistogramKernel:
     steps = []
     for n, axis in enumerate(kind.axes):
-        assert isinstance(axis, AxisKind)
+        assert isinstance(axis, EdgesKind)
         key = key_dtype(axis.dtype)
         lowest = literal(key_range(axis.dtype)[0], key)
         steps.append(

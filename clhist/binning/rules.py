@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -13,12 +12,13 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.binning.axis import bits_of, has_no_type, key_of_bits
+from clhist.axes.elements import bits_of, has_no_type, key_of_bits
+from clhist.axes.keys import bits_dtype, from_keys, key_dtype, key_range
+from clhist.axes.thresholds import keys_within
 from clhist.binning.extent import key_extent
 from clhist.binning.inputs import has_fp64
-from clhist.binning.keys import bits_dtype, from_keys, key_dtype, key_range
 from clhist.binning.selection import order_statistics
-from clhist.binning.thresholds import keys_within
+from clhist.engine.caution import warn_caller
 from clhist.kernel import HistogramKernel
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -223,7 +223,7 @@ def _stone(x: _Sample) -> Any:
     most = max(100, isqrt(x.size))
     best = min(range(1, most + 1), key=loss)
     if best == most:
-        warnings.warn("The number of bins estimated may be suboptimal.", RuntimeWarning, stacklevel=5)
+        warn_caller("The number of bins estimated may be suboptimal.", RuntimeWarning)
     return x.extent / best
 
 

@@ -45,7 +45,7 @@ class Sample:
     @property
     def on_device(self) -> bool:
         """Whether it is PyOpenCL's."""
-        return is_device_array(self.rows if self.rows is not None else self.columns[0])
+        return any(map(is_device_array, self.arrays))
 
     @property
     def arrays(self) -> tuple[Array, ...]:

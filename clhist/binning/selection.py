@@ -10,8 +10,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.binning.axis import bits_of, has_no_type, key_of_bits
-from clhist.binning.keys import bits_dtype, from_keys, key_dtype
+from clhist.axes.elements import bits_of, has_no_type, key_of_bits
+from clhist.axes.keys import bits_dtype, from_keys, key_dtype
 from clhist.binning.sweep import Binned, BinnedKind
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array

@@ -11,7 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.binning.lanes import BLOCK
+from clhist.axes.block_search import BLOCK
 from clhist.binning.selection import bin_medians
 from clhist.binning.sweep import Binned, sweep
 from clhist.opencl.arrays import is_device_array

@@ -7,27 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.binning.axis import EVEN, Axis, AxisKind
-from clhist.binning.flow import FlowAxis, FlowKind, Kind
-from clhist.binning.lanes import (
-    ABSENT,
-    BLOCK,
-    LOOP,
-    ahead_of,
-    axis_functions,
-    find_block,
-    has_lanes,
-    joint_block,
-)
+from clhist.axes.axis import Axis
+from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
+from clhist.axes.kinds import Kind
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call
-from clhist.engine.repeat import Repeats
+from clhist.engine.ready import KnownCall
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import beginning, is_device_array
 from clhist.opencl.device import device_kind
@@ -35,7 +26,6 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
-_ALIKE = "alike"
 _ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")
 
 # Elements are named `i` again, for the values that are emitted; this hides the number of the block. Blocks are all of
@@ -56,42 +46,25 @@ for (int e = 0; e < length; ++e) {{
 """
 
 
-def block_of(kind: AxisKind | Kind, array: str, n: int, target: str, absent: str = ABSENT) -> str:
-    """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
-    if isinstance(kind, AxisKind):
-        return find_block(kind, array, n, target, absent)
-    return kind.block(array, n, target, absent)
-
-
-def block_functions(kind: AxisKind | Kind) -> tuple[str, ...]:
-    """Return C of the functions that `block_of` calls, but for those that find the bin of one element."""
-    return axis_functions(kind) if isinstance(kind, AxisKind) else kind.block_functions()
-
-
-def _is_joint(axis: AxisKind | Kind) -> TypeGuard[FlowKind]:
-    """Whether its `inner` can be an axis of `joint_block`."""
-    return isinstance(axis, FlowKind) and axis.inner.kind == EVEN and not axis.listed and axis.inner.data.kind == "f"
-
-
 @dataclass(frozen=True)
 class BinnedKind:
     """What the C that finds bins depends on.
 
     Attributes
     ----------
-    axes : tuple of AxisKind or Kind
+    axes : tuple of Kind
         One for each dimension.
     in_rows : bool
         Whether the data is one array (N, D) rather than an array for each axis.
     masked : bool
         Whether an array says which elements count.
     in_blocks : bool
-        Whether an `i` of the map stands for a block of elements, see `clhist.binning.lanes`.
+        Whether an `i` of the map stands for a block of elements, see `clhist.axes.block_search`.
     has_spare : bool
         Whether the elements of a block that have no bin are counted in one behind the last. Updates need no check then.
     """
 
-    axes: tuple[AxisKind | Kind, ...]
+    axes: tuple[Kind, ...]
     in_rows: bool = False
     masked: bool = False
     in_blocks: bool = False
@@ -110,7 +83,7 @@ class BinnedKind:
     @property
     def has_blocks(self) -> bool:
         """Whether elements may be taken in blocks."""
-        return not self.in_rows and all(has_lanes(a) for a in self.axes if isinstance(a, AxisKind))
+        return not self.in_rows and all(axis.has_block for axis in self.axes)
 
     def element(self, n: int) -> str:
         """Return C of element `i` on axis `n`."""
@@ -132,11 +105,11 @@ class BinnedKind:
         most = len(self.axes) - 1
         absent = " * ".join(f"size{n}" for n in range(most + 1)) if self.has_spare else ABSENT
         absents = [ABSENT] * most + [ABSENT if self.masked else absent]  # until the last step
-        steps = [block_of(self.axes[0], "x0", 0, "bins", absents[0])]
+        steps = [self.axes[0].block("x0", 0, "bins", absents[0])]
         for n, axis in enumerate(self.axes[1:], 1):
-            steps.append(block_of(axis, f"x{n}", n, "part"))
+            steps.append(axis.block(f"x{n}", n, "part"))
             steps.append(f"{LOOP} bins[e] = (bins[e] | part[e]) < 0 ? {absents[n]} : bins[e] * size{n} + part[e];")
-        joint = [axis.inner for axis in self.axes if _is_joint(axis)]
+        joint = [axis.joint for axis in self.axes if axis.joint is not None]
         if len(joint) == len(self.axes):
             steps = [joint_block(joint, "\n".join(steps))]
         if self.masked:
@@ -159,7 +132,7 @@ class BinnedKind:
         """Return the C functions of the axes."""
         found = [function for axis in self.axes for function in axis.functions()]
         if self.in_blocks:
-            found = [*found, *(function for axis in self.axes for function in block_functions(axis))]
+            found = [*found, *(function for axis in self.axes for function in axis.block_functions())]
         return "\n".join(dict.fromkeys(found))
 
 
@@ -169,7 +142,7 @@ class Binned:
 
     Attributes
     ----------
-    axes : tuple of Axis or FlowAxis
+    axes : tuple of Axis
         One for each dimension.
     data : tuple of array
         Contiguous, of the dtypes of the axes: one for each (None of one that takes no data), or a single one (N, D)
@@ -180,7 +153,7 @@ class Binned:
         N.
     """
 
-    axes: tuple[Axis | FlowAxis, ...]
+    axes: tuple[Axis, ...]
     data: tuple[Any, ...]
     where: Any
     size: int
@@ -238,7 +211,7 @@ def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
 
 
 @lru_cache(maxsize=64)
-def uploaded(queue: cl.CommandQueue, axis: Axis | FlowAxis) -> tuple[Any, ...]:
+def uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
     return tuple(cl_array.to_device(queue, array) for array in axis.arrays)
 
 
@@ -277,7 +250,7 @@ def sweep_kernel(
     return HistogramKernel.of(operators.get("", operators), engine)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PreparedSweep:
     """A sweep but for the arrays of the caller: what calls on arrays alike need again.
 
@@ -340,29 +313,33 @@ class PreparedSweep:
     def run(self, arrays: Iterable[Any], *, is_known: bool = False, **options: Any) -> Any:
         """Return what the kernel does for the data, the mask and the values; see `HistogramKernel.__call__`.
 
-        `is_known` says that this object is kept for calls on arrays alike, which need no checks then.
+        None among `arrays` stands for none. `is_known` says that this object is kept for calls on arrays alike, which
+        need no checks then.
         """
+        given: list[Any] = []
+        for array in arrays:
+            if array is not None:
+                dtype = self.dtypes[len(given)]
+                given.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
         if not is_known or options.get("reproducible"):
-            args = filled(self.args, self.dtypes, arrays)
+            args = self._known.with_arrays(given)
             return self.kernel(*args, num_bins=self.bins, size=self.size, queue=self.queue, **options)
         options.pop("reproducible", None)
-        taken = [_as(array, dtype) for array, dtype in zip(arrays, self.dtypes, strict=True)]
-        call = Call(self.bins, self.size, queue=self.queue, **options)
-        outcome = self._repeats.run(taken, call, _ALIKE)
-        return self.kernel.engine.outputs.collect(outcome.results)
+        engine, call = self.kernel.engine, Call(self.bins, self.size, queue=self.queue, **options)
+        return engine.outputs.collect(engine.run_known(self._known, given, call).results)
 
     @cached_property
-    def _repeats(self) -> Repeats:
-        return Repeats(self.kernel.engine, self.args)
-
-    def shaped(self, found: Any) -> Any:
-        """Return a result of the kernel in the shape of the bins."""
-        return found if self.bins == self.shape else shaped(found, self.shape)
+    def _known(self) -> KnownCall:
+        return KnownCall(self.args)
 
     def __call__(self, arrays: Iterable[Any], **options: Any) -> Any:
         """Return the results: one, or those of several outputs by name."""
         found = self.run(arrays, **options)
-        return {name: self.shaped(each) for name, each in found.items()} if type(found) is dict else self.shaped(found)
+        if self.bins == self.shape:
+            return found
+        if type(found) is dict:
+            return {name: shaped(each, self.shape) for name, each in found.items()}
+        return shaped(found, self.shape)
 
 
 def sweep(

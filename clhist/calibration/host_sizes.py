@@ -1,4 +1,4 @@
-"""Measuring from which size on a device computes histograms of NumPy arrays sooner than NumPy does."""
+"""Measuring from which size on a device computes calls on NumPy arrays sooner than other libraries do."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from clhist.binning.inputs import LEAST_SIZE_NAMES
+from clhist.bincount import bincount
 from clhist.calibration.measure import Bench, Measurement
+from clhist.engine.small import rate_name
 from clhist.histogram import histogram, histogram2d
+from clhist.reduce import reduce_by_index
 
 _SIZES = tuple(2**k for k in range(10, 23))
 
 
 def host_sizes(bench: Bench) -> dict[str, Measurement]:
-    """Return the least size by the names of `clhist.binning.inputs.LEAST_SIZE_NAMES`: of 100 bins, and of 30 x 30."""
+    """Return the least size by the names of `clhist.engine.small.rate_name`: of 100 bins, and of 30 x 30."""
     x, y = np.random.default_rng(1).random((2, _SIZES[-1]))
+    indices = (x * 100).astype(np.intp)
     queue = bench.queue
+
+    def counts(ours: bool, size: int) -> Any:
+        return bincount(indices[:size], queue=queue) if ours else np.bincount(indices[:size])
+
+    def sums(ours: bool, size: int) -> Any:
+        if ours:
+            return reduce_by_index(100, "sum", indices[:size], y[:size], queue=queue)
+        return np.add.at(np.zeros(100), indices[:size], y[:size])
 
     def single(ours: bool, size: int) -> Any:
         given = x[:size], 100, (0.0, 1.0)
@@ -30,10 +42,18 @@ def host_sizes(bench: Bench) -> dict[str, Measurement]:
         given = x[:size], y[:size], 30, ((0.0, 1.0), (0.0, 1.0))
         return histogram2d(*given, queue=queue) if ours else np.histogram2d(*given)
 
-    method = "the least power of two of float64 from which on a call takes less time than NumPy's"
+    calls = {"bincount": counts, "reduce_by_index": sums, "1 dimension": single, "2 dimensions": double}
+    if find_spec("boost_histogram"):
+        import boost_histogram as bh
+
+        from clhist.hist import fill
+
+        h = bh.Histogram(bh.axis.Regular(100, 0, 1))
+        calls["boost-histogram"] = lambda ours, size: fill(h, x[:size], queue=queue) if ours else h.fill(x[:size])
+    method = "the least power of two of float64 from which on a call takes less time than the other library's"
     return {
-        LEAST_SIZE_NAMES[is_single]: Measurement(float(_least(bench, call)), "elements", 0.0, method)
-        for is_single, call in ((True, single), (False, double))
+        rate_name(name): Measurement(float(_least(bench, call)), "elements", 0.0, method)
+        for name, call in calls.items()
     }
 
 

@@ -54,7 +54,7 @@ class Structure:
 
     @cached_property
     def molecule(self) -> npt.NDArray[np.int32]:
-        """Counts residues from 0, int32 of shape (n,): a new one begins where number or name change."""
+        """The residue of each atom, from 0, int32 of shape (n,); a new one begins where number or name change."""
         numbers, names = self.residue_numbers, self.residues
         begins = (numbers[1:] != numbers[:-1]) | (names[1:] != names[:-1])
         return np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)

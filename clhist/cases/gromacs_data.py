@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clhist.cases.files import read_npz
+from clhist.files.arrays import read_npz
 
 __all__ = ["COULOMB", "NonbondedInput", "Reference", "load_nonbonded", "reference_forces"]
 
@@ -124,7 +124,7 @@ class NonbondedInput:
 
     @cached_property
     def owner(self) -> Int32Array:
-        """Row (of `iinr` and `shift`) that each pair belongs to: int32 array of shape (nrj,)."""
+        """Row of `iinr` and `shift` of each pair, an int32 array of shape (nrj,)."""
         return np.repeat(np.arange(len(self.iinr), dtype=np.int32), np.diff(self.jindex))
 
 

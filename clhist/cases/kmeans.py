@@ -55,6 +55,7 @@ def kmeans(
     seed: int | None = None,
     queue: cl.CommandQueue | None = None,
     progress: Callable[[int, float], object] | None = None,
+    chosen: Callable[[int], object] | None = None,
 ) -> KMeansResult:
     """Cluster points by Lloyd's algorithm, as ``sklearn.cluster.KMeans(k, n_init=1, algorithm="lloyd")`` does.
 
@@ -79,6 +80,8 @@ def kmeans(
         In order. Defaults to that of `points`, or the default one.
     progress : callable, optional
         Called after each iteration with its number and the inertia of the centers that it began with.
+    chosen : callable, optional
+        Called while k-means++ chooses the first centers, with how many there are: k at last.
 
     Returns
     -------
@@ -117,7 +120,9 @@ def kmeans(
         raise ValueError(f"points: expected squared distances that {points.dtype} can hold, got too large numbers")
     if isinstance(init, str):
         first, bits = int(random.integers(n)), int(random.integers(2**32))
-        init = rows(points, lloyd.spread(first, bits) if init == "k-means++" else random.choice(n, k, replace=False))
+        init = rows(
+            points, lloyd.spread(first, bits, chosen) if init == "k-means++" else random.choice(n, k, replace=False)
+        )
     return _iterate(lloyd, points, init, max_iter, tol * lloyd.variance, progress)
 
 

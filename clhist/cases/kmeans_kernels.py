@@ -35,7 +35,7 @@ class Shape(NamedTuple):
 
     @property
     def lanes(self) -> int:
-        """How many points are one vector in the fused sweep, or centers in `assign`: 64 bytes on a CPU."""
+        """How many points (in `assign` centers) are one vector, of 64 bytes on a CPU."""
         return 64 // self.dtype.itemsize if self.on_cpu else 1
 
     @property
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
 
     @property
     def label(self) -> np.dtype:
-        """What labels are held in: of few clusters, beside which there is little to read, in bytes."""
+        """The dtype of labels, bytes for few clusters, where reading them would take a large part of the time."""
         return np.dtype(np.uint8 if 0 < self.clusters < 256 else np.int32)
 
     @property

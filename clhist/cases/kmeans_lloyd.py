@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ FUSED_CELLS = 64  # up to so many components of centers one sweep does it all: s
 _SLICES = 32, 16  # features of a slice, the best first: a warp then reads whole lines of 128 or 64 bytes of float32
 _TWO_BUFFERS = 48 << 10  # bytes of local memory, from which on a GPU assigns with two
 _CHUNK = 64 * ROWS  # points that a work-item of a CPU assigns
+_PICKS = 16  # centers of k-means++ that are chosen without a wait
 _ROUNDS = 256  # vectors of points that are added up before a histogram gets them, on a CPU
 
 
@@ -241,14 +243,20 @@ class Lloyd:
         step.histograms["sum"].set(sums)
         step.done = self._move(before, step)
 
-    def spread(self, first: int, seed: int) -> list[int]:
-        """Return the points that k-means++ begins with (Arthur and Vassilvitskii 2007), the first of them given."""
+    def spread(self, first: int, seed: int, chosen: Callable[[int], object] | None = None) -> list[int]:
+        """Return the points that k-means++ begins with (Arthur and Vassilvitskii 2007), the first of them given.
+
+        `chosen` is called every now and then with how many there are.
+        """
         nearest = cl_array.empty(self.queue, self.n, self.shape.dtype).fill(np.inf)
         scale = 1 / self.variance if self.variance > 0 else 1.0
         picks = [cl_array.to_device(self.queue, np.array([(0, first)], PICK.dtype))]
         for number in range(1, self.k):
             given = (self.points, self._stride, picks[-1], nearest, scale, number, seed)
             picks.append(self._kernels.seed(*given, num_bins=1, size=self.n, queue=self.queue))
+            if chosen is not None and (number % _PICKS == 0 or number == self.k - 1):
+                self.queue.finish()
+                chosen(number + 1)
         return [int(pick.get()["index"][0]) for pick in picks]
 
     def _bound(self, before: Step, step: Step) -> dict[str, Bound]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,18 +15,18 @@ from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSp
 from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
-from clhist.planning.bucketed import BucketedPlan
-from clhist.planning.packed import PackedPlan
+from clhist.planning.feature import Feature
+from clhist.planning.packed import AfterFlag
 from clhist.planning.partition import (
     FEW_PARTITIONS,
     LARGE_TILE_GROUP,
     LEAST_GROUP,
     PARTITION_GROUP,
-    PartitionedPlan,
+    PartitionedPairs,
     power_of_two,
 )
 from clhist.planning.plan import Output, Plan
-from clhist.planning.private import PrivatePlan
+from clhist.planning.updates import waits
 
 # Names of the arrays of partitioned pairs.
 PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
@@ -33,7 +35,6 @@ PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
 _COMBINE_COLUMNS = 32
 _COMBINE_ROWS = 16
 _MANY_COPIES = 128
-_PACKED_ROWS = 8
 _WINDOW_GROUP = 256
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
@@ -65,34 +66,69 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         work_group_size=plan.work_group_size,
         capacity=local_capacity(plan.outputs, plan, profile),
         teams=plan.teams,
-        batch=plan.layout,
         wide=is_wide(plan),
         aligned=aligned,
         structs=source.structs,
         preamble=source.preamble,
-        features=profile.features or frozenset(),
+        device_features=profile.features or frozenset(),
         ignored=tuple(ignored),
-        counter_bits=plan.counter_bits if isinstance(plan, PackedPlan) else 0,
         single_pair=source.has_single_pair,
         combine=_second_stage(plan, source, profile, used),
-        combines=plan.is_one_launch,
-        in_turn=isinstance(plan, PrivatePlan) and plan.may_take_turns,
-        covered=_is_covered(plan, source, profile),
-        is_dealt=plan.is_dealt,
-        bucketed=isinstance(plan, BucketedPlan),
-        value=source.values[plan.output_indices[0]] if isinstance(plan, BucketedPlan) else None,
-        apart=isinstance(plan, PrivatePlan) and bool(plan.strides),
+        fused_combine=plan.is_one_launch,
+        in_range=_is_in_range(plan, source, profile),
         indices=_compared_ahead(plan, source, profile),
+        strategy=plan.features(source.values[plan.output_indices[0]]),
+        stages=_further_stages(plan, source, profile),
     )
 
 
-def robust_spec(plan: PackedPlan, spec: SweepSpec, profile: Profile) -> SweepSpec:
-    """Return what the sweep that `plan` has behind it depends on; `spec` is that of the packed counters."""
-    robust = plan.robust
-    capacity = local_capacity(plan.outputs, replace(robust, outputs=plan.outputs), profile)
+@dataclass(frozen=True)
+class Programs:
+    """What all programs of one plan depend on.
+
+    Attributes
+    ----------
+    sweep : SweepSpec
+        Of the sweep; if the pairs are sorted, of the kernel that writes them.
+    partition : PartitionSpec, optional
+        Of the kernels that group the pairs before the sweep.
+    sorted_pairs : int
+        Pairs of an element where they are sorted; 0 if they are not.
+    behind : Programs, optional
+        Of what counts again if the sweep gives up.
+    """
+
+    sweep: SweepSpec
+    partition: PartitionSpec | None = None
+    sorted_pairs: int = 0
+    behind: Programs | None = None
+
+
+def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "") -> Programs:
+    """Return what the programs of a plan depend on; parameters as of `sweep_spec`."""
+    spec, index = sweep_spec(plan, source, profile, aligned=aligned, used=used), plan.output_indices[0]
+    if plan.sorts_pairs:
+        return Programs(spec, sorted_pairs=source.max_pairs[index] or 1)
+    value, room = source.values[index], profile.local_memory
+    found = _over_pairs(plan, spec, value, room)
+    if plan.behind is None:
+        return found
+    return replace(found, behind=_over_pairs(plan.behind, _spec_behind(plan.behind, spec, value, profile), value, room))
+
+
+def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int) -> Programs:
+    """Return the programs of `spec`, a sweep over elements, or over their pairs if the plan has these grouped."""
+    if not plan.ranges:
+        return Programs(spec)
+    before, over_pairs = partition_specs(plan, spec, value, local_memory)
+    return Programs(over_pairs, before)
+
+
+def _spec_behind(plan: Plan, spec: SweepSpec, value: str | None, profile: Profile) -> SweepSpec:
+    """Return what the sweep depends on that counts again; `spec` is that of the sweep before it."""
     return replace(
-        spec, counter_bits=0, after_flag=True, capacity=capacity, work_group_size=robust.work_group_size,
-        wide=is_wide(robust),
+        spec, capacity=local_capacity(plan.outputs, plan, profile), work_group_size=plan.work_group_size,
+        wide=is_wide(plan), strategy=(*plan.features(value), AfterFlag()),
     )  # fmt: skip
 
 
@@ -103,19 +139,19 @@ def windows_spec(source: Source, profile: Profile, *, wide: bool) -> SampleSpec:
     group = min(_WINDOW_GROUP, profile.work_group_size)
     sweep = SweepSpec(
         outputs, source.arguments, source.map, "global", order_of(profile), group, wide=wide,
-        structs=source.structs, preamble=source.preamble, features=profile.features or frozenset(),
+        structs=source.structs, preamble=source.preamble, device_features=profile.features or frozenset(),
     )  # fmt: skip
     return SampleSpec(sweep)
 
 
 def _compared_ahead(plan: Plan, source: Source, profile: Profile) -> Argument | None:
     """Return the array of bins that a CPU compares with those of the histogram before the updates, or None."""
-    is_plain = isinstance(plan, PrivatePlan) and not plan.is_batch and order_of(profile) == "blocked"
-    can_be = is_plain and source.indices in source.streamed and not _is_covered(plan, source, profile)
+    is_plain = plan.owns_copies and not plan.is_batch and order_of(profile) == "blocked"
+    can_be = is_plain and source.indices in source.streamed and not _is_in_range(plan, source, profile)
     return source.indices if can_be else None
 
 
-def _is_covered(plan: Plan, source: Source, profile: Profile) -> bool:
+def _is_in_range(plan: Plan, source: Source, profile: Profile) -> bool:
     """Whether all bins that the map may emit are in the one pass of a CPU, where comparing took half of the time."""
     is_private = plan.strategy == "private" and order_of(profile) == "blocked" and plan.passes == 1
     is_narrow = source.index_values is not None and plan.bins[0] >= source.index_values
@@ -129,20 +165,51 @@ def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> Co
     kernels, or where it has the types of several operators.
     """
     order = order_of(profile)
-    is_plain = isinstance(plan, PrivatePlan) and source.suffixes == ("",) and not source.preamble and not source.options
+    is_plain = plan.owns_copies and source.suffixes == ("",) and not source.preamble and not source.options
     is_within = plan.is_one_launch or (order == "blocked" and is_plain)
-    return CombineSpec(plan.outputs[0].operator, order, used=used) if is_within else None
+    return CombineSpec(plan.outputs[0].operator, order, largest_bin_condition=used) if is_within else None
+
+
+def _further_stages(plan: Plan, source: Source, profile: Profile) -> tuple[CombineSpec, ...]:
+    """Return the second stages, with types of their own, that the sweep of a CPU is compiled with.
+
+    They are what calls for new results mostly ask for: a structured value has an array for each of its fields.
+    """
+    if order_of(profile) != "blocked" or source.suffixes == ("",) or source.preamble or source.options:
+        return ()
+    if not plan.owns_copies or plan.is_one_launch or plan.is_batch:
+        return ()
+    # One that only counts structs has no results of their type.
+    operators = [each.operator for each in plan.outputs]
+    operators = [o for o in operators if not (o.dtype.names and o.finish == "a" and o.accumulator != o.dtype)]
+    found = [CombineSpec(operator, "blocked", fields=_fields(operator.dtype)) for operator in operators]
+    return tuple(dict.fromkeys(spec for spec in found if may_share(spec)))
+
+
+def may_share(spec: CombineSpec) -> bool:
+    """Whether a second stage can be in a program with others: of a CPU, with no C before it that names its types."""
+    return spec.order == "blocked" and not re.search(r"\b(value|accumulator)_t\b", spec.operator.preamble)
+
+
+def _fields(dtype: np.dtype) -> tuple[tuple[str, str], ...]:
+    """Return name and C type of each field, if they are scalars."""
+    names = dtype.names or ()
+    return (
+        ()
+        if any(dtype[name].shape or dtype[name].names for name in names)
+        else tuple((n, c_name(dtype[n])) for n in names)
+    )
 
 
 def partition_specs(
-    plan: PartitionedPlan, spec: SweepSpec, value: str | None, local_memory: int
+    plan: Plan, spec: SweepSpec, value: str | None, local_memory: int
 ) -> tuple[PartitionSpec, SweepSpec]:
     """Return what the kernels that partition the pairs depend on, and the sweep over the pairs.
 
     Parameters
     ----------
-    plan : PartitionedPlan
-        With the number of partitions.
+    plan : Plan
+        With the ranges of bins.
     spec : SweepSpec
         Of the same sweep over elements.
     value : str or None
@@ -151,9 +218,9 @@ def partition_specs(
         Bytes that a work-group may use.
     """
     output = spec.outputs[0]
-    most = 1 << (plan.partitions - 1).bit_length()
+    most = 1 << (plan.ranges - 1).bit_length()
     # Where the lanes of a warp must stay together, a tile should have pairs for all of them in each partition.
-    slow = spec.update in ("cas", "lock") and plan.partitions > FEW_PARTITIONS
+    slow = waits(spec.update) and plan.ranges > FEW_PARTITIONS
     index_group = min(LARGE_TILE_GROUP, power_of_two(spec.work_group_size))
 
     def before_of(group: int) -> PartitionSpec:
@@ -175,7 +242,7 @@ def partition_specs(
         spec,
         arguments=tuple(arguments),
         map=f"EMIT{output.suffix}({PAIR_BINS}[i], {value or f'{PAIR_VALUES}[i]'})",
-        batch="partitioned",
+        strategy=(PartitionedPairs(), *spec.strategy),
         aligned=True,
         structs=() if value is None else spec.structs,  # scalar arguments may be of these types
         preamble="",
@@ -195,9 +262,8 @@ def combine_spec(
     out_is_partial: bool = False,
     fields: tuple[tuple[str, str], ...] = (),
     whole: bool = False,
-    used: str = "",
-    is_dealt: bool = False,
-    counter_bits: int = 0,
+    largest_bin_condition: str = "",
+    features: Sequence[Feature] = (),
 ) -> CombineSpec:
     """Return what the source of the second stage depends on.
 
@@ -211,12 +277,15 @@ def combine_spec(
         Work-items that a work-group may have.
     copies : int
         Copies of each bin.
-    batch, dest_is_partial, out_is_partial, fields, whole, used, is_dealt, counter_bits
+    batch, dest_is_partial, out_is_partial, fields, whole, largest_bin_condition
         As in `CombineSpec`.
+    features : sequence of Feature
+        Of the sweep.
     """
     order, columns, rows = order_of(profile), 1, 1
-    if counter_bits:  # columns are words, of which all sums fit a little local memory
-        rows = _PACKED_ROWS
+    layout = tuple(feature for feature in features if feature.combine_parameters() is not None)
+    if own_rows := max((feature.combine_rows for feature in layout), default=0):
+        rows = own_rows  # columns are words, of which all sums fit a little local memory
         columns = max(1, min(_COMBINE_COLUMNS, largest_group // rows))
     elif order == "interleaved":
         columns = min(256, largest_group)
@@ -226,6 +295,6 @@ def combine_spec(
             rows = max(1, min(wanted, largest_group // columns))
             rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
     return CombineSpec(
-        operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole, used, is_dealt,
-        counter_bits,
+        operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole, largest_bin_condition,
+        layout,
     )  # fmt: skip

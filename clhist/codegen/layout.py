@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clhist.hardware.profile import Profile
-from clhist.planning.bucketed import BucketedPlan
 from clhist.planning.plan import Output, Plan
 from clhist.planning.workload import ALIGNMENT, LOCK_BYTES, NARROW_BINS, NARROW_ELEMENTS
 
@@ -62,30 +61,3 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     # Sweeps over partitions use its last words, so its size is a multiple of a word.
     sizes = (most // parts // ALIGNMENT * ALIGNMENT for parts in (4, 2, 1))
     return next((size for size in sizes if size >= end), -(-end // LOCK_BYTES) * LOCK_BYTES)
-
-
-def division(width: int) -> tuple[int, int]:
-    """Return m and s with ``n // width == (n * m >> 32) >> s`` for all n below 2^31; `width` is at least 2.
-
-    m is the smallest number of at most 32 bits that makes n * m / 2^(32 + s) exceed n / width by less than 1 / width.
-    """
-    if width & (width - 1) == 0:
-        return 2**31, width.bit_length() - 2
-    shift = width.bit_length() - 1
-    return -(-(2 ** (32 + shift)) // width), shift
-
-
-def bucket_layout(plan: BucketedPlan, value_bytes: int) -> tuple[dict[str, int], int]:
-    """Return the layout of the buckets of all work-items, by the kernel's parameters, and its size, in bytes.
-
-    A work-item has the number of pairs in each bucket, then their places, then their values.
-    """
-    places = _aligned(4 * plan.buckets)
-    values = places + _aligned(2 * plan.buckets * plan.room)
-    stride = values + _aligned(value_bytes * plan.buckets * plan.room)
-    found = {"clhist_waiting_places": places, "clhist_waiting_values": values, "clhist_waiting_stride": stride}
-    return found, stride * plan.work_groups * plan.work_group_size
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -8,23 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clhist.planning.feature import ULONG, Parameter
+
 # A declaration of another i, or an assignment to one: the map's own is const.
 _HIDDEN_INDEX = re.compile(r"[\w*]\s+\**i\s*[=;,:)]|\bi\s*(=[^=]|\+\+|--|[-+*/%&|^]=)|(\+\+|--)\s*i\b")
-
-_ULONG = np.dtype(np.uint64)
-
-
-class Parameter(NamedTuple):
-    """One parameter of a kernel: its C type, its name, and its dtype, which is None for a buffer."""
-
-    c_type: str
-    name: str
-    dtype: np.dtype | None
-
-    @property
-    def declaration(self) -> str:
-        """Its declaration in C."""
-        return f"{self.c_type} {self.name}"
 
 
 class Argument(NamedTuple):
@@ -63,7 +50,7 @@ class Argument(NamedTuple):
         """The parameters of the kernel for it: an array is a buffer and an offset in bytes."""
         if self.is_array:
             base, offset = Parameter("__global char *", f"{self.name}__base", None), f"{self.name}__offset"
-            return base, Parameter("const ulong", offset, _ULONG)
+            return base, Parameter("const ulong", offset, ULONG)
         return (Parameter(f"const {self.c_type}", self.name, self.dtype),)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import platformdirs
 
+from clhist.codegen.combine_state import CombineState
+from clhist.codegen.from_plan import Programs
 from clhist.codegen.maps import is_elementwise, read_ahead, uses_position
 from clhist.codegen.parameters import (
     accumulator_words,
@@ -36,7 +38,7 @@ from clhist.operators.operator import Operator
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
     second_stage = (
-        "" if spec.combine is None else _render_combine(spec.combine, is_within=True, is_function=spec.combines)
+        "" if spec.combine is None else _render_combine(spec.combine, is_within=True, is_function=spec.fused_combine)
     )
     sweep = _render(
         "sweep.mako",
@@ -51,9 +53,30 @@ def render_sweep(spec: SweepSpec) -> str:
         declare=declare,
         c_name=c_name,
         second_stage=second_stage,
-        combining=", ".join(combining_arguments(spec)),
+        combining=combining_arguments(spec),
     )
-    return sweep if spec.combine is None or spec.combines else f"{sweep}\n{second_stage}"
+    if spec.stages:
+        second_stage = render_combines(spec.stages, (*spec.ignored, *spec.outputs))
+    elif spec.combine is None or spec.fused_combine:
+        return sweep
+    return f"{sweep}\n{second_stage}"
+
+
+def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield what each program of a plan is called, its OpenCL C, and the compiler options that it needs.
+
+    The scan of sorted pairs is the preamble of PyOpenCL's, whose text it is not.
+    """
+    spec = programs.sweep
+    if programs.sorted_pairs:
+        yield "pairs", render_sort_pairs(spec, programs.sorted_pairs), ()
+        return
+    if programs.partition is not None:
+        yield "split and index", render_partition(programs.partition), ()
+    yield "sweep", render_sweep(spec), spec.options
+    if programs.behind is not None:
+        for name, text, options in render_programs(programs.behind):
+            yield f"behind: {name}", text, options
 
 
 def _may_compute_bins(spec: SweepSpec) -> bool:
@@ -88,13 +111,36 @@ def render_combine(spec: CombineSpec) -> str:
     return _render_combine(spec)
 
 
-def _render_combine(spec: CombineSpec, *, is_within: bool = False, is_function: bool = False) -> str:
+# What the program of a second stage defines; the names of its arguments begin alike, and are the parameters'.
+_DEFINED = re.compile(r"\b(?:value_t|accumulator_t|(?:part|word|cell)\d+_t|clhist_(?:clear|combine_copies|finish|lift)|"
+                      r"clhist_(?:combine|neutral)\d*|clhist_cell_of)\b")  # fmt: skip
+
+
+def render_combines(specs: Sequence[CombineSpec], before: Sequence[Output] = ()) -> str:
+    """Return OpenCL C with the kernels of several second stages: a compiler takes long to begin with any program.
+
+    Names that more than one defines end with the number of the stage. `before` are the outputs of the program's sweep.
+    """
+    stages = [Output(spec.operator, (), f"_{n}") for n, spec in enumerate(specs)]
+    preambles, texts = _preambles((*before, *stages)), []
+    for n, spec in enumerate(specs):
+        text = _render_combine(spec, preamble=preambles[stages[n]])
+        names = sorted(set(_DEFINED.findall(text)))
+        texts += [*(f"#define {name} {name}_{n}" for name in names), text, *(f"#undef {name}" for name in names)]
+    return "\n".join(texts)
+
+
+def _render_combine(
+    spec: CombineSpec, *, is_within: bool = False, is_function: bool = False, preamble: str | None = None
+) -> str:
     """Return the same, or what a program that has the sweep's types has of it: kernels, or a function for the sweep."""
     return _render(
         "combine.mako",
         spec=spec,
+        state=CombineState(spec),
         is_within=is_within,
         is_function=is_function,
+        preamble=spec.operator.preamble if preamble is None else preamble,
         clear_parameters=clear_parameters(spec),
         combine_parameters=combine_parameters(spec),
         declare=declare,
@@ -172,8 +218,10 @@ def render_strategy(name: str, **values: object) -> str:
 
 
 def _render(name: str, **values: object) -> str:
-    """Return the rendered template without empty lines, except those that end a macro."""
-    return re.sub(r"(?<!\\)\n\s*\n+", "\n", _template(name).render(**values)).lstrip()
+    """Return the rendered template with empty lines between functions and sections, and where a macro ends, only."""
+    text = re.sub(r"(?<!\\)\n\s*\n+", "\n", _template(name).render(**values)).strip() + "\n"
+    text = re.sub(r"^}\n(?!#endif|$)", "}\n\n", text, flags=re.MULTILINE)
+    return re.sub(r"\n(?=( {4}){1,2}// (Bins|Update|End|Store): )", "\n\n", text)
 
 
 _FALSE = ("n", "no", "f", "false", "off", "0")  # as PyOpenCL reads its variable

@@ -9,30 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from clhist.codegen.hot_bin import HotBin
 from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
 from clhist.operators.recognition import replaced_if, without_call
-from clhist.planning.packed import SAMPLE, SPILLS_BYTES
+from clhist.planning.bucketed import Buckets
+from clhist.planning.feature import Feature
 from clhist.planning.partition import SEGMENT_COST
 from clhist.planning.plan import Output
-from clhist.planning.updates import part_loops, slowest
+from clhist.planning.updates import SORT, part_loops, slowest, waits
 
 # A longer map (in characters) is not unrolled for wide loads: it is not bound by its loads.
 _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
 _ELEMENTS_OF_A_ROUND = 8
-# A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while the one before it is read.
-AHEAD_BYTES = 4096
-LINE_BYTES = 64  # of a CPU's caches, or more
 _ELEMENTS_OF_A_BLOCK = 128
 _PARTITION_ELEMENTS = 16
+
+F = TypeVar("F", bound=Feature)
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,6 @@ class SweepSpec:
         B, and into how many teams a work-group is divided.
     capacity : int
         Bytes of the local array; 0 in global memory.
-    batch : {"", "equal", "ragged", "flattened", "partitioned"}
-        How elements belong to the histograms of a batch: equal shares, tasks listed in a table, or equal shares counted
-        as one histogram of all bins; "partitioned" if the arguments are pairs grouped by partition.
     wide : bool
         Whether elements and bins are counted in 64 bits.
     aligned : bool
@@ -66,36 +64,25 @@ class SweepSpec:
         Structured types that the map may name.
     preamble : str
         C before the map.
-    features : frozenset of str
+    device_features : frozenset of str
         What the device has, of `clhist.hardware.atomics.ALL_FEATURES`.
     ignored : tuple of Output
         Histograms that the map emits to, but another sweep fills.
-    counter_bits : int
-        Width of counters that share words of local memory; the single output then counts. 0 for others.
-    after_flag : bool
-        Whether it computes only if narrow counters, before it, raised their flag.
     single_pair : bool
         Whether there is one output, and an element emits at most one pair to it.
     combine : CombineSpec, optional
         Of the second stage, if it is in the same program.
-    combines : bool
+    stages : tuple of CombineSpec
+        Second stages in the same program that have types of their own, of several outputs or of fields.
+    fused_combine : bool
         Whether the sweep, the only launch, combines its copies itself.
-    is_dealt : bool
-        Whether bins are dealt out among the passes one by one, rather than in ranges of neighbours.
-    in_turn : bool
-        Whether a work-item may have several copies, to which neighbouring elements go in turn.
-    bucketed : bool
-        Whether pairs wait in buckets, by ranges of bins, until their work-item updates its copy.
-    value : str or None
-        Of bucketed pairs: C expression of the value that all share, None if each has its own.
-    covered : bool
-        Whether no bin that is emitted can be outside: there is one for each value of its narrow type, or the map sees
-        to it.
-    apart : bool
-        Whether copies begin further apart than they have bins.
+    in_range : bool
+        Whether every emitted bin is in range by construction, so that updates skip the bounds check.
     indices : Argument, optional
         The array whose elements are the bins, where those of a block of elements are compared with the histogram's
         before its updates.
+    strategy : tuple of Feature
+        What the strategy adds.
     """
 
     outputs: tuple[Output, ...]
@@ -106,25 +93,33 @@ class SweepSpec:
     work_group_size: int
     capacity: int = 0
     teams: int = 1
-    batch: str = ""
     wide: bool = False
     aligned: bool = False
     structs: tuple[tuple[str, np.dtype], ...] = ()
     preamble: str = ""
-    features: frozenset[str] = frozenset()
+    device_features: frozenset[str] = frozenset()
     ignored: tuple[Output, ...] = ()
-    counter_bits: int = 0
-    after_flag: bool = False
     single_pair: bool = False
     combine: CombineSpec | None = None
-    combines: bool = False
-    in_turn: bool = False
-    covered: bool = False
-    is_dealt: bool = False
-    bucketed: bool = False
-    value: str | None = None
-    apart: bool = False
+    fused_combine: bool = False
+    in_range: bool = False
     indices: Argument | None = None
+    stages: tuple[CombineSpec, ...] = ()
+    strategy: tuple[Feature, ...] = ()
+
+    @cached_property
+    def features(self) -> tuple[Feature, ...]:
+        """What is added to a plain sweep, by the strategy and by the kind of updates."""
+        return (*([HotBin(self.memory == "local")] if self.hot_bin else []), *self.strategy)
+
+    def feature(self, kind: type[F]) -> F | None:
+        """Return the strategy's feature of this class, if it has one."""
+        return next((feature for feature in self.strategy if isinstance(feature, kind)), None)
+
+    @property
+    def replaces_cells(self) -> bool:
+        """Whether a feature has something else in the place of cells and locks."""
+        return any(feature.replaces_cells for feature in self.strategy)
 
     @property
     def update(self) -> str:
@@ -146,44 +141,40 @@ class SweepSpec:
                 output,
                 part,
                 update,
-                native_atomic(part.operation, part.dtype, self.memory, self.features),
+                native_atomic(part.operation, part.dtype, self.memory, self.device_features),
                 _replaced_if(output, part) if update == "private" and self.order == "blocked" else None,
                 without_call(part.combine, part.dtype) if self.order == "blocked" else part.combine,
             )
             for n, (output, part, update) in enumerate(pairs)
         )
 
-    @property
-    def table_bits(self) -> int:
-        """Of a number of places where packed counters keep the bins that they saw ahead: twice as many as elements."""
-        return min(SAMPLE.bit_length(), ((self.capacity - SPILLS_BYTES) // 8).bit_length() - 1)
-
-    @property
+    @cached_property
     def hot_bin(self) -> bool:
-        """Whether work-items cache one hot bin in registers; only for updates that serialise under contention.
+        """Whether work-items hold one hot bin in registers: only for updates that serialise under contention.
 
         Any in global memory; in local memory compare-exchange, locks, and additions that are loops themselves.
         """
-        parts = self.parts
-        if not self.single_pair or self.order != "interleaved" or self.update == "private" or self.counter_bits:
+        shares_copies = self.update not in ("private", SORT) and not self.replaces_cells
+        if not self.single_pair or self.order != "interleaved" or not shares_copies:
             return False
         if self.memory == "global":
             return True
-        loops = parts[0].update in ("cas", "lock") or (local_adds_loop(self.features) and part_loops(parts[0].part))
-        return len(parts) == 1 and loops
+        first, *others = self.parts
+        loops = local_adds_loop(self.device_features) and part_loops(first.part)
+        return not others and (waits(first.update) or loops)
 
     @property
     def options(self) -> tuple[str, ...]:
         """Compiler options that the updates need."""
         used = {option for p in self.parts if p.update == "native" and p.atomic for option in p.atomic.options}
         if self.update == "lock" and self.memory == "global":
-            used.update(device_fence(self.features)[1])
+            used.update(device_fence(self.device_features)[1])
         return tuple(sorted(used))
 
     @property
     def fence(self) -> str:
         """C of the fence between a lock and its data."""
-        return "mem_fence(CLK_LOCAL_MEM_FENCE)" if self.memory == "local" else device_fence(self.features)[0]
+        return "mem_fence(CLK_LOCAL_MEM_FENCE)" if self.memory == "local" else device_fence(self.device_features)[0]
 
     @cached_property
     def streamed(self) -> tuple[Argument, ...]:
@@ -215,10 +206,16 @@ class SweepSpec:
     @property
     def unrolled(self) -> int:
         """How many of these are unrolled: several updates are then under way (docs/notebook/performance.md)."""
-        if self.bucketed:
+        if self.feature(Buckets):
             return 1  # the loop that empties a bucket is
         is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
         return _ELEMENTS_OF_A_ROUND if is_plain and len(self.map) <= _LONGEST_UNROLLED_MAP else 1
+
+    @property
+    def in_pass(self) -> str:
+        """C of whether `bin`, one of `num_bins`, may be in this pass; what updates of private copies ask anyway."""
+        owns_copies = self.unrolled > 1 or self.feature(Buckets)
+        return "CLHIST_BIN(bin) - clhist_first < clhist_count" if owns_copies else "(uint)CLHIST_BIN(bin) < (num_bins)"
 
     @property
     def block(self) -> int:
@@ -235,8 +232,8 @@ class SweepSpec:
         NVIDIA lanes do not reconverge by themselves after a divergent compare-exchange loop, nor when only some of
         their bins belong to this pass: the rest of the tile would run one lane at a time.
         """
-        loops = self.update in ("cas", "lock") or (self.hot_bin and self.memory == "local")
-        return reconvergence(self.features, self.team_size) if loops else ""
+        loops = waits(self.update) or (self.hot_bin and self.memory == "local")
+        return reconvergence(self.device_features, self.team_size) if loops else ""
 
     @property
     def loads(self) -> int:
@@ -343,13 +340,7 @@ class PartitionSpec(NamedTuple):
 
 
 class SampleSpec(NamedTuple):
-    """Everything that the source of the kernel depends on that looks at some elements; see ``sample.mako``.
-
-    Attributes
-    ----------
-    sweep : SweepSpec
-        The map and its arguments.
-    """
+    """Everything that the source of the kernel depends on that looks at some elements: a sweep's map and arguments."""
 
     sweep: SweepSpec
 
@@ -367,19 +358,17 @@ class CombineSpec:
     columns, rows : int
         `rows` work-items of a work-group combine the copies of each of `columns` bins.
     batch : {"", "equal", "ragged"}
-        As in `SweepSpec`.
+        How the copies belong to the histograms of a batch: as many of each, or as a table says.
     dest_is_partial, out_is_partial : bool
         Whether these are arrays of accumulators, neither lifted nor finished.
     fields : tuple of (str, str)
         Name and C type of each field of a structured value, if each has an array of its own.
     whole : bool
         Whether the copies are arrays of accumulators rather than one array for each part.
-    is_dealt : bool
-        Whether the bins of a copy lie as they were dealt out among passes.
-    counter_bits : int
-        Width of packed counters; 0 for copies of whole bins.
-    used : str
+    largest_bin_condition : str
         C condition on an accumulator `total`: the largest bin that meets it is reported; none if empty.
+    features : tuple of Feature
+        Those of the sweep that say how the bins of a copy lie.
     """
 
     operator: Operator
@@ -391,11 +380,19 @@ class CombineSpec:
     out_is_partial: bool = False
     fields: tuple[tuple[str, str], ...] = ()
     whole: bool = False
-    used: str = ""
-    is_dealt: bool = False
-    counter_bits: int = 0
+    largest_bin_condition: str = ""
+    features: tuple[Feature, ...] = ()
+
+    def feature(self, kind: type[F]) -> F | None:
+        """Return the feature of this class, if there is one."""
+        return next((feature for feature in self.features if isinstance(feature, kind)), None)
+
+    @property
+    def bins_per_word(self) -> int:
+        """Bins of a copy that share a word."""
+        return max((feature.bins_per_word for feature in self.features), default=1)
 
     @property
     def sums_counts(self) -> bool:
         """Whether the sum of all counts is reported, too: it is N unless some element was outside."""
-        return bool(self.used) and self.order == "blocked" and self.operator.name == "count"
+        return bool(self.largest_bin_condition) and self.order == "blocked" and self.operator.name == "count"

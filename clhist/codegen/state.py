@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from clhist.codegen.maps import Argument
-from clhist.codegen.specs import AHEAD_BYTES, LINE_BYTES, Output, SweepPart, SweepSpec
+from clhist.codegen.specs import Output, SweepPart, SweepSpec
 from clhist.operators.c_types import c_name
+from clhist.planning.batch import Chunks, FlatBatch
+from clhist.planning.feature import Variable
+from clhist.planning.partition import PartitionedPairs
+from clhist.planning.private import InterleavedCopies, PaddedCopies
+
+# A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while the one before it is read.
+_AHEAD_BYTES = 4096
+_LINE_BYTES = 64  # of a CPU's caches, or more
+_LONGEST_LINE = 112  # less what sections are indented when they are in a loop
 
 
 @dataclass(frozen=True)
@@ -36,32 +45,31 @@ class SweepState:
     @property
     def has_tasks(self) -> bool:
         """Whether a team goes through a list of tasks: chunks of the elements of one histogram of a batch."""
-        return self.spec.batch in ("equal", "ragged")
+        return self.chunks is not None
+
+    @property
+    def chunks(self) -> Chunks | None:
+        """How these tasks are known."""
+        return self.spec.feature(Chunks)
 
     @property
     def is_flat(self) -> bool:
         """Whether the histograms of a batch are counted as one histogram of all their bins."""
-        return self.spec.batch == "flattened"
+        return self.spec.feature(FlatBatch) is not None
 
     @property
     def is_partitioned(self) -> bool:
         """Whether the arguments are pairs grouped by partition."""
-        return self.spec.batch == "partitioned"
+        return self.spec.feature(PartitionedPairs) is not None
 
     @property
     def takes_turns(self) -> bool:
         """Whether a work-item may have several copies, to which neighbouring elements go in turn."""
-        return self.spec.in_turn
+        return self.spec.feature(InterleavedCopies) is not None
 
     def stride(self, suffix: str) -> str:
         """How many cells one copy begins behind the one before."""
-        return f"clhist_stride{suffix}" if self.spec.apart else f"clhist_num_bins{suffix}"
-
-    @property
-    def passed_in_turn(self) -> str:
-        """The `passed` of a loop in which an element updates the copy whose turn it is."""
-        cells = {f"clhist_cells{part.n}" for part in self.spec.parts} if self.takes_turns else set()
-        return ", ".join(f"{name} + clhist_turn" if name in cells else name for _, name in self.variables)
+        return f"clhist_{'stride' if self.spec.feature(PaddedCopies) else 'num_bins'}{suffix}"
 
     @property
     def space(self) -> str:
@@ -92,28 +100,8 @@ class SweepState:
     @cached_property
     def variables(self) -> tuple[tuple[str, str], ...]:
         """What an update needs besides bin and value: C types and names, in the order in which they are passed."""
-        spec, found = self.spec, []
-        if spec.counter_bits:
-            suffix = spec.outputs[0].suffix
-            found += [(f"const {self.bin_type}", f"clhist_{name}{suffix}") for name in ("first", "count")]
-            found += [("volatile __local uint *", f"clhist_{name}") for name in ("words", "spills")]
-            found += [("volatile __global uint *", f"clhist_{name}") for name in ("table", "flag")]
-            found += [("const uint", f"clhist_{name}") for name in ("table_size", "most_spills")]
-            found += [("clhist_pending_t *", "clhist_pending")]
-        else:
-            found += self._of_copies()
-        if spec.hot_bin:
-            found += [("clhist_bin_t *", "clhist_hot_bin")]
-            found += [(f"accumulator{output.suffix}_t *", "clhist_hot_value") for output in spec.outputs]
-            found += [] if self.is_local else [("uint *", "clhist_votes")]
-        if spec.bucketed:
-            found += [("const uint", f"clhist_bucket_{name}") for name in ("bits", "room")]
-            found += [("__global uint *", "clhist_bucket_ends"), ("__global ushort *", "clhist_bucket_places")]
-            if spec.value is None:
-                found.append((f"__global value{spec.outputs[0].suffix}_t *", "clhist_bucket_values"))
-        if self.is_flat:
-            found += [(f"const {self.bin_type}", f"clhist_bins_each{output.suffix}") for output in spec.outputs]
-        return tuple(found)
+        own = () if self.spec.replaces_cells else self._of_copies()
+        return (*own, *(variable for feature in self.spec.features for variable in feature.state(self.spec)))
 
     def _of_copies(self) -> list[tuple[str, str]]:
         """Return the range of bins of each output, then cells, locks, and how to index both."""
@@ -122,8 +110,6 @@ class SweepState:
             found += [(f"const {self.bin_type}", f"clhist_{name}{output.suffix}") for name in ("first", "count")]
             if output.suffix in self.locked_suffixes:
                 found.append((f"const {self.lock_type}", f"clhist_lock_base{output.suffix}"))
-        if self.spec.is_dealt:
-            found += [("const uint", f"clhist_{name}") for name in ("passes", "magic", "shift")]
         found += [(f"{self.space} cell{part.n}_t *", f"clhist_cells{part.n}") for part in self.spec.parts]
         found += [(f"volatile {self.space} int *", f"clhist_locks{part.n}") for part in self.locked]
         found += [("const uint", "clhist_copies")] if self.is_local else []
@@ -131,24 +117,81 @@ class SweepState:
         return found
 
     @cached_property
-    def declared(self) -> str:
-        """The `variables` as parameters of a function."""
-        return ", ".join(f"{c_type} {name}" for c_type, name in self.variables)
-
-    @cached_property
-    def passed(self) -> str:
-        """The `variables` as arguments of a call."""
-        return ", ".join(name for _, name in self.variables)
+    def element_variables(self) -> tuple[Variable, ...]:
+        """What the map of one element passes on besides."""
+        return tuple(variable for feature in self.spec.features for variable in feature.element_state)
 
     @property
-    def declared_settled(self) -> str:
-        """The same of functions that follow an update of packed counters, which is in private memory."""
-        return ", ".join(f"{c_type} {name}" for c_type, name in self.variables if name != "clhist_pending")
+    def macros(self) -> str:
+        """The `variables`, as parameters of a function and as arguments of a call."""
+        what = "The bins of this pass and the cells of a copy, with what else an update needs"
+        declared = wrapped([f"{c_type} {name}".replace("* ", "*") for c_type, name in self.variables], end=" \\")
+        passed = wrapped([name for _, name in self.variables], end=" \\")
+        return f"// {what}.\n#define CLHIST_STATE_PARAMETERS \\\n{declared}\n#define CLHIST_STATE \\\n{passed}"
 
     @property
-    def passed_settled(self) -> str:
-        """The arguments of these."""
-        return ", ".join(name for _, name in self.variables if name != "clhist_pending")
+    def map_declared(self) -> str:
+        """The state as parameters of the map."""
+        own = (f"{c_type}{name}" for c_type, name in self.element_variables)
+        return ", ".join(["CLHIST_STATE_PARAMETERS", *own])
+
+    @property
+    def map_passed(self) -> str:
+        """The same as arguments of a call of it."""
+        return ", ".join(["CLHIST_STATE", *(name for _, name in self.element_variables)])
+
+    def taken(self, section: str) -> bool:
+        """Return whether a feature fills a section, or takes it over."""
+        return any(section in feature.sections for feature in self.spec.features)
+
+    @property
+    def title(self) -> str:
+        """What the sweep is, as a comment."""
+        spec = self.spec
+        owner = "a work-group" if self.is_local else "the device"
+        copies = "a copy for each work-item" if self.is_private else f"M = clhist_copies copies of {owner}"
+        order = "each work-item has consecutive elements"
+        if spec.order == "interleaved":
+            order = "neighbouring work-items have neighbouring elements"
+        teams = f", in {spec.teams} teams" if spec.teams > 1 else ""
+        lines = [
+            f"Sweep: {spec.update} updates of {copies} in {spec.memory} memory, in S = get_num_groups(1) passes.",
+            f"Work-groups of {spec.work_group_size}{teams}; {order}.",
+            *(f"{text[0].upper()}{text[1:]}." for text in (feature.comment() for feature in spec.features) if text),
+        ]
+        return "\n".join(f"// {line}" for line in lines)
+
+    @property
+    def update_in_words(self) -> str:
+        """How the elements are walked through."""
+        spec = self.spec
+        if self.is_partitioned:
+            return "work-items read the pairs of a tile in rounds, and load those of the next before they count these"
+        if spec.order == "blocked":
+            return "each work-item goes through consecutive elements"
+        if spec.vector_width * spec.loads == 1:
+            return "neighbouring work-items have neighbouring elements"
+        tile = spec.team_size * spec.vector_width * spec.loads
+        return f"tiles of {tile} elements, with {spec.loads} loads in flight of {spec.vector_width} elements each"
+
+    @property
+    def copy_in_words(self) -> str:
+        """Whose copy a work-item updates."""
+        if self.is_private:
+            return "this work-item's copy"
+        return "a copy of the work-group" if self.is_local else "a copy that all work-items may share"
+
+    @property
+    def bins_in_words(self) -> str:
+        """Which bins a work-group has, and where."""
+        bins = "every S-th bin, those" if self.taken("range_of_bins") else "the range"
+        are_set = ", set to the neutral element" if self.is_local or self.is_private else ""
+        return f"{bins} of this pass, in {self.copy_in_words}{are_set}"
+
+    @property
+    def needs_items(self) -> bool:
+        """Whether the kernel asks for the number of its work-item among all."""
+        return self.spec.order == "blocked" or not self.is_local or self.has_tasks
 
     @property
     def cell(self) -> str:
@@ -172,34 +215,57 @@ class SweepState:
         return 4 if part is self.spec.parts[-1] else 16
 
     @property
-    def map_parameters(self) -> str:
+    def map_parameters(self) -> list[str]:
         """Parameters of the map: the caller's arguments, the index, and in a flat batch the element's histogram."""
         histogram = ["const clhist_bin_t clhist_histogram"] if self.is_flat else []
-        return ", ".join([*self.spec.map_parameters(), "const clhist_index_t i", *histogram])
+        return [*self.spec.map_parameters(), "const clhist_index_t i", *histogram]
 
-    def map_arguments(self, element: Callable[[Argument], str], index: str) -> str:
+    def map_arguments(self, element: Callable[[Argument], str], index: str) -> list[str]:
         """Return the same in a call for the element number `index`; `element` gives the C of a streamed one."""
         histogram = [f"(clhist_bin_t)(({index}) / (clhist_index_t)clhist_each)"] if self.is_flat else []
-        return ", ".join([*self.spec.map_arguments(element), index, *histogram])
+        return [*self.spec.map_arguments(element), index, *histogram]
+
+    def map_call(
+        self,
+        depth: int,
+        element: Callable[[Argument], str] = lambda argument: f"{argument.name}[i]",
+        index: str = "i",
+        function: str = "clhist_map",
+        given: Sequence[str] = (),
+    ) -> str:
+        """Return a call of the map as a statement at so many levels: by default for the element `i`."""
+        return statement(function, [*given, *self.map_arguments(element, index), self.map_passed], depth)
 
     @property
     def next_element(self) -> str:
         """The arguments of the map in a loop over single elements `i`."""
-        return self.map_arguments(lambda argument: f"{argument.name}[i]", "i")
+        return ", ".join(self.map_arguments(lambda argument: f"{argument.name}[i]", "i"))
 
     def asked_ahead(self, first: str) -> list[str]:
         """Return C of the addresses that a CPU is asked for while it works on a round of elements from `first` on."""
         found = []
         for argument in self.spec.streamed:
             size = argument.dtype.itemsize
-            lines = range(max(1, self.spec.round * size // LINE_BYTES))
-            found += [f"{argument.name} + {first} + {(AHEAD_BYTES + line * LINE_BYTES) // size}" for line in lines]
+            lines = range(max(1, self.spec.round * size // _LINE_BYTES))
+            found += [f"{argument.name} + {first} + {(_AHEAD_BYTES + line * _LINE_BYTES) // size}" for line in lines]
         return found
 
-    def emitted_bin(self, output: Output) -> str:
-        """Return the bin that an ``EMIT`` of `output` updates, as unsigned C."""
-        bin = "CLHIST_BIN(bin)"
-        return f"clhist_flat({bin}, clhist_bins_each{output.suffix}, clhist_histogram)" if self.is_flat else bin
+    def emit_macro(self, output: Output) -> str:
+        """Return the definition of the ``EMIT`` of an output."""
+        s, bin = output.suffix, "CLHIST_BIN(bin)"
+        if self.is_flat:
+            bin = f"clhist_flat({bin}, clhist_bins_each{s}, clhist_histogram)"
+        return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({bin}, (value), {self.map_passed})"
+
+    def update_call(self, part: SweepPart) -> str:
+        """Return the statement that updates the cell of `bin` of a part."""
+        lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []
+        arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, f"lifted{part.part.accessor}"]
+        return statement(f"{self.condition(part)}clhist_update{part.n}", arguments, 1)
+
+    def wrapped(self, items: Sequence[str], indent: str = "    ") -> str:
+        """Return items with commas, in lines."""
+        return wrapped(items, indent)
 
     def loaded_type(self, argument: Argument) -> str:
         """Return the C type that one load of a streamed array brings."""
@@ -209,3 +275,21 @@ class SweepState:
     def lane(self, number: int) -> str:
         """Return the member that selects one element of such a load."""
         return f".s{number:x}" if self.spec.vector_width > 1 else ""
+
+
+def wrapped(items: Sequence[str], indent: str = "    ", end: str = "") -> str:
+    """Return items with commas between them, in lines that are not long; all lines but the last get an `end`."""
+    lines = [indent]
+    for n, item in enumerate(items):
+        text = item + ("," if n + 1 < len(items) else "")
+        if lines[-1] != indent and len(lines[-1]) + len(text) + 1 + len(end) > _LONGEST_LINE:
+            lines.append(indent)
+        lines[-1] += text if lines[-1] == indent else f" {text}"
+    return f"{end}\n".join(lines)
+
+
+def statement(function: str, arguments: Sequence[str], depth: int) -> str:
+    """Return a call as a statement at so many levels, in lines that are not long."""
+    indent = 4 * depth * " "
+    line = f"{indent}{function}({', '.join(arguments)});"
+    return line if len(line) <= _LONGEST_LINE else f"{indent}{function}(\n{wrapped(arguments, f'{indent}    ')});"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyopencl as cl
 from clhist.opencl.device import default_queue, device_kind, devices, use_device
 from clhist.opencl.several import device_name
 
-_locks: list[Any] = []  # open for as long as this process has its device
+_locks: list[int] = []  # files that are open for as long as this process has its device
 
 
 def use_devices(client: Any, platform: str | None = None, device: str | None = None) -> dict[str, str]:
@@ -106,11 +107,20 @@ def _take(number: int) -> bool:
         import fcntl
     except ImportError:  # Windows
         return False
-    file = (Path(tempfile.gettempdir()) / f"clhist-{os.getuid()}-device-{number}.lock").open("w")
+    path = Path(tempfile.gettempdir()) / f"clhist-{os.getuid()}-device-{number}.lock"
+    # Others can write there too. A link is not followed and nothing is truncated, so that their file cannot make this
+    # process touch another; O_NONBLOCK, since a pipe would be waited for.
     try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError:  # a link, a directory, or another user's
+        return False
+    try:
+        about = os.fstat(file)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid():
+            raise PermissionError(f"{path}: expected a regular file of this user")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        file.close()
+        os.close(file)
         return False
     _locks.append(file)
     return True

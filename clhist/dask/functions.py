@@ -14,6 +14,7 @@ from clhist import operators
 from clhist.binning.host import numpy_edges, numpy_histogramdd
 from clhist.binning.inputs import range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
+from clhist.engine.labelled import unlabelled
 from clhist.partial import Partial, merge
 from clhist.parts import counts_part, histogram_part, merge_padded, of_edges, partial_of
 
@@ -166,6 +167,7 @@ def histogramdd(
     TypeError, ValueError
         As NumPy's, before any work starts where that is possible.
     """
+    sample, weights = unlabelled(sample), unlabelled(weights)
     is_array = isinstance(sample, da.Array)
     if is_array and sample.ndim != 2:
         raise ValueError(f"sample: expected shape (N, D), got {sample.shape}")

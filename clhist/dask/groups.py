@@ -12,9 +12,9 @@ from numpy.typing import DTypeLike
 from clhist.codegen.arguments import integer
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.engine.plain import native
-from clhist.grouping.keys import number_up_to
+from clhist.grouping.keys import integers, number_up_to
 from clhist.grouping.parts import GroupSpec
-from clhist.grouping.statistics import column_of
+from clhist.grouping.statistics import column_of, named_statistics
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.partial import Partial, merge
@@ -87,7 +87,7 @@ class GroupBy:
                 raise ValueError(
                     "keys: expected known categories, got unknown ones; keys.cat.as_known() takes a pass to find them"
                 )
-            self._categories, keys = keys.cat.categories, keys.cat.codes
+            self._categories, keys = np.asarray(keys.cat.categories), keys.cat.codes
         self._keys = keys
         self._dtype = _dtype_of_collection("keys", keys, np.dtype(np.int64), _KEYS, _NUMBERED)
         if self._dtype.kind not in "iub":
@@ -106,7 +106,7 @@ class GroupBy:
 
     @property
     def keys(self) -> Any:
-        """The key of each group: numbers, or the categories; a Dask array if a pass over the data finds them."""
+        """The keys of the groups, numbers or categories (a Dask array if a pass over the data finds them)."""
         if self._categories is not None:
             return self._categories
         number = self._number(None)
@@ -153,7 +153,7 @@ class GroupBy:
         for name, given in columns.items():
             if not isinstance(given, tuple | list) or len(given) < 2:
                 raise TypeError(f"{name}: expected a tuple of a collection and its statistics, got {given!r}")
-            collections[name], statistics = given[0], tuple(given[1:])
+            collections[name], statistics = given[0], named_statistics(given[1:])
             if "median" in statistics:
                 raise ValueError(
                     f"{name}: expected statistics that can be merged, got 'median', which blocks have no part of; "
@@ -246,8 +246,7 @@ def _results(of_groups: GroupSpec, whole: Partial, number: int) -> dict[str, dic
 
 def _keys_of(block: Any) -> np.ndarray:
     """Return the keys of a block, of which a `Delayed` does not say what they are."""
-    check_unmasked("keys", block)
-    array = np.asarray(block)
+    array = integers(block)
     if array.size and array.dtype.kind not in "iub":
         raise TypeError(f"keys: expected {_KEYS}, got {array.dtype}")
     return array
@@ -268,7 +267,10 @@ def _number_of(extent: tuple[int, int]) -> int:
 
 
 def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -> Partial:
-    arrays = [np.ascontiguousarray(_keys_of(keys), of_groups.keys)]
+    numbers = _keys_of(keys)
+    if of_groups.keys.kind == "u" and numbers.size and numbers.min() < 0:  # which it cannot say
+        raise ValueError(f"keys: expected signed integers, since some are masked, got {of_groups.keys}")
+    arrays = [np.ascontiguousarray(numbers, of_groups.keys)]
     for (name, column), each in zip(of_groups.columns, values, strict=True):
         check_unmasked(name, each)
         arrays.append(np.ascontiguousarray(on_host(each), column.dtype))

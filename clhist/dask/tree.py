@@ -14,6 +14,7 @@ from dask import delayed
 from dask.delayed import Delayed
 
 from clhist.codegen.arguments import integer
+from clhist.engine.labelled import unlabelled
 
 SPLIT_EVERY = 8  # partial results that one task merges
 
@@ -42,7 +43,7 @@ def blocks_of(**collections: Any) -> Blocks:
 
     Parameters
     ----------
-    **collections : dask collection, Delayed, sequence of Delayed, scalar or None
+    **collections : dask collection, chunked array of xarray, Delayed, sequence of Delayed, scalar or None
         Arrays of one shape are cut alike; other collections must have as many blocks.
 
     Raises
@@ -50,7 +51,7 @@ def blocks_of(**collections: Any) -> Blocks:
     TypeError, ValueError
         If there is no collection, they do not fit, or elements may be masked; they are named.
     """
-    given = dict(collections)
+    given = {name: unlabelled(value) for name, value in collections.items()}
     for name, value in given.items():
         if isinstance(getattr(value, "_meta", None), np.ma.MaskedArray):
             raise ValueError(f"{name}: expected an array without masked elements; dask.array.ma.filled fills it")

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
-import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
-from clhist.codegen.maps import Argument
-from clhist.engine.build import Built
+from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Given, Outcome
-from clhist.engine.outputs import Outputs
-from clhist.engine.replay import Recording, Replay
-from clhist.engine.results import ResultArrays
-from clhist.opencl import lost
-from clhist.opencl.arrays import Array, is_array, is_device_array, without_memory
+from clhist.opencl.arrays import Array, is_array, is_device_array, is_taken
 from clhist.opencl.fork_guard import check_process
-from clhist.opencl.memory import OutOfMemoryError
+from clhist.opencl.on_device import OnDevice
 
 
 class Seen(NamedTuple):
@@ -38,21 +32,6 @@ class Seen(NamedTuple):
         """Whether the array has not changed but for its content."""
         is_same = array.shape is self.shape and array.strides is self.strides and array.dtype is self.dtype
         return is_same and bool(array.offset == self.offset)
-
-
-class Runs(Protocol):
-    """What a bound call needs of `clhist.engine.engine.Engine`."""
-
-    outputs: Outputs
-
-    @property
-    def arguments(self) -> tuple[Argument, ...]: ...
-
-    def check(self, args: Sequence[Any], call: Call) -> Given: ...
-
-    def prepared(self, given: Given, call: Call) -> Built: ...
-
-    def enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None = None) -> Outcome: ...
 
 
 class _Held:
@@ -87,7 +66,7 @@ class _Held:
 R = TypeVar("R")
 
 
-class Bound(Generic[R]):
+class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where that is a clhist.Spec"):
     """A call of a `HistogramKernel` with its arguments: checked, planned and built once, for loops.
 
     `HistogramKernel.bind` makes it. Calling it computes the histogram from what the arrays hold then. It keeps its
@@ -111,9 +90,9 @@ class Bound(Generic[R]):
     `offsets` are read when they are bound. Memory released to a pool is not noticed.
     """
 
-    def __init__(self, engine: Runs, args: Sequence[Any], call: Call, given: Given, prepared: Built) -> None:
-        self._engine, self._args, self._call = engine, tuple(args), call
-        self._prepared, self._queue = prepared, given.queue
+    def __init__(self, engine: Engine, args: Sequence[Any], call: Call, given: Given) -> None:
+        self._engine, self._args, self._call, self._queue = engine, tuple(args), call, given.queue
+        self._ready, operands = engine.prepare(given, call)
         pairs = [(a, value) for a, value in zip(engine.arguments, args, strict=True) if a.is_array]
         self._held = [_Held(a.name, value, written=not a.is_const) for a, value in pairs]
         self._held += [_Held(name, array, written=False) for name, array in _arrays("dest", call.dest)]
@@ -121,16 +100,8 @@ class Bound(Generic[R]):
         # What had to be copied is copied at each call: NumPy arrays with gaps, a `dest` that overlaps `out`.
         arrays = {id(held.array) for held in self._held}
         dests = [array for target in given.targets for array in target.dest or ()]
-        in_place = all(id(array) in arrays for array in dests) and all(map(_is_same, args, given.values))
-        self._given = given if in_place else None
-        self._arrays = [held.array for held in self._held]
-        self._written = [value for a, value in pairs if not a.is_const]
-        # None if some are new for each call.
-        self._results: list[Any] | None = None
-        if all(target.out is not None for target in given.targets):
-            self._results = [target.result() for target in given.targets]
-            self._written += [array for target in given.targets for array in target.out or ()]
-        self._replay: Replay | None = None
+        in_place = all(id(array) in arrays for array in dests) and all(map(is_taken, args, given.values))
+        self._operands = operands if in_place else None
         self._profiling: cl.CommandQueue | None = None
 
     @overload
@@ -155,40 +126,9 @@ class Bound(Generic[R]):
             As `HistogramKernel.__call__`.
         """
         self._checked()
-        if self._replay is not None:
-            try:
-                return self._again(self._replay, wait_for or (), return_event)
-            except OutOfMemoryError:  # the call as a whole makes do with less
-                pass
-        recording = Recording()
-        outcome = self._run(self._queue, wait_for or (), recording)
-        given = self._given
-        if given is not None and given.on_device:
-            self._replay = recording.replay(self._queue, _new(given.targets, outcome.results))
+        outcome = self._run(self._queue, wait_for)
         result = self._engine.outputs.collect(outcome.results)
         return (result, outcome.event) if return_event else result
-
-    def _again(self, replay: Replay, wait_for: Sequence[cl.Event], return_event: bool) -> Any:
-        """Enqueue what was recorded; raises OutOfMemoryError if there is no scratch memory."""
-        call, results, written = self._call, self._results, self._written
-        memory: list[Any] = []
-        if results is None:
-            results, written, memory = self._new_results()
-        lost.last_call = self._prepared.call
-        wait_for = [*call.wait_for, *wait_for]
-        event = replay.enqueue(memory, self._arrays, written, wait_for, call.allocator)
-        result = self._engine.outputs.collect(results)
-        return (result, event) if return_event else result
-
-    def _new_results(self) -> tuple[list[Any], list[Array], list[Any]]:
-        """Return the results of the next call, all arrays that it writes, and the buffers of the new ones."""
-        assert self._given is not None
-        targets = [target.again() for target in self._given.targets]
-        for target in targets:
-            target.allocate(self._queue, True, self._call.allocator)
-        results = [target.result() for target in targets]
-        written = [*self._written, *(array for target in targets for array in target.out or ())]
-        return results, written, _new(self._given.targets, results)
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -198,7 +138,7 @@ class Bound(Generic[R]):
     @property
     def plan(self) -> Any:
         """The `Plan`; of a kernel with several operators a tuple, one for each sweep over the input."""
-        plans = tuple(sweep.plan for sweep in self._prepared.sweeps)
+        _, plans = self._ready.loaded.prepared.call
         return plans[0] if self._engine.outputs.is_single else plans
 
     def timed(self, runs: int = 1) -> list[dict[str, float]]:
@@ -215,49 +155,18 @@ class Bound(Generic[R]):
             self._profiling = queue = cl.CommandQueue(queue.context, queue.device, properties)
         runs = integer("runs", runs, 1)
         self._checked()
-        return [self._run(queue, ()).seconds(queue) for _ in range(runs)]
+        return [self._run(queue, None).seconds(queue) for _ in range(runs)]
 
     def _checked(self) -> None:
         check_process()
         for held in self._held:
             held.check()
 
-    def _run(self, queue: cl.CommandQueue, wait_for: Sequence[cl.Event], recording: Recording | None = None) -> Outcome:
-        engine, call, bound = self._engine, self._call, self._given
-        if bound is None:
-            given = engine.check(self._args, call)
-            given.wait_for += wait_for
-            given.queue = queue
-            return engine.enqueue(given, call, engine.prepared(given, call))
-        events = [*call.wait_for, *wait_for]
-        if bound.on_device:
-            for held in self._held:
-                events += held.array.events
-        targets = [target.again() for target in bound.targets]
-        given = Given(
-            bound.values,
-            bound.size,
-            bound.shapes,
-            bound.batch,
-            targets,
-            bound.on_device,
-            bound.is_aligned,
-            queue,
-            events,
-        )
-        outcome = engine.enqueue(given, call, self._prepared, recording)
-        if bound.on_device and queue is self._queue and call.allocator is None:
-            for target, done in zip(bound.targets, targets, strict=True):
-                if target.out is None and target.like is None and not target.fields:
-                    target.like = without_memory(done.result())
-        return outcome
-
-
-def _new(targets: Sequence[ResultArrays], results: Sequence[Any]) -> list[Any]:
-    """Return the buffers of the results that have no array of the caller's."""
-    pairs = zip(targets, results, strict=True)
-    each = [result if target.fields else (result,) for target, result in pairs if target.out is None]
-    return [array.base_data for arrays in each for array in arrays]
+    def _run(self, queue: cl.CommandQueue, wait_for: Sequence[cl.Event] | None) -> Outcome:
+        engine, call = self._engine, self._call
+        operands = self._operands or engine.operands(engine.check(self._args, call), call)
+        events = [*call.wait_for, *wait_for] if wait_for else call.wait_for
+        return self._ready.loaded.run(queue, *operands, self._ready.on_device, events, call.allocator)
 
 
 def _like(array: Array, written: bool) -> dict[str, Any]:
@@ -267,11 +176,6 @@ def _like(array: Array, written: bool) -> dict[str, Any]:
     elif written:
         found["writeable"] = array.flags.writeable
     return found
-
-
-def _is_same(value: Any, taken: Any) -> bool:
-    """Whether a kernel takes the argument where it lies."""
-    return not isinstance(taken, np.ndarray) or taken is value or np.may_share_memory(taken, value)
 
 
 def _arrays(name: str, given: Any) -> Iterator[tuple[str, Array]]:

@@ -12,16 +12,14 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
-from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
-from clhist.codegen.render import render_partition, render_sort_pairs, render_sweep
+from clhist.codegen.from_plan import programs_of
+from clhist.codegen.render import render_programs
 from clhist.codegen.source import Source
-from clhist.codegen.specs import SweepSpec
-from clhist.engine.bucketed import BucketedSweep
 from clhist.engine.caution import warn_of_fewer_copies
-from clhist.engine.packed import PackedSweep
-from clhist.engine.partition import partitioned_sweep
-from clhist.engine.sort import sorted_sweep
-from clhist.engine.stages import Sweep, sweep_kernel
+from clhist.engine.sort import SortedSweep
+from clhist.engine.sort_pairs import build_sort
+from clhist.engine.stages import Sweep
+from clhist.engine.sweeps import sweep_of
 from clhist.errors import BuildError, UnsupportedError
 from clhist.hardware.profile import Profile
 from clhist.opencl.device import (
@@ -31,29 +29,38 @@ from clhist.opencl.device import (
     device_kind,
     memory_budget,
     planning_profile,
-    profile_names,
 )
+from clhist.opencl.program import kernel_of
 from clhist.operators.merged import merged
-from clhist.planning.bucketed import BucketedPlan
-from clhist.planning.packed import PackedPlan
-from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Output, Plan
-from clhist.planning.problem import FREE, Choices, Problem
-from clhist.planning.sort import SortedPlan
+from clhist.planning.problem import NUMBERS, Choices, Problem
 from clhist.planning.sweeps import plan_sweeps
 from clhist.planning.updates import REPLACEABLE
 
-_MOST_RECENT = 256
+_MOST_BUILT = 256
 
 
 @dataclass(frozen=True)
 class Built:
-    """What a call with the same numbers needs again."""
+    """What a call with the same numbers needs again.
+
+    Attributes
+    ----------
+    profile : Profile
+        Of the device.
+    sweeps : tuple of Sweep
+        Over the input; their kernels have been built.
+    smaller : callable
+        Gives the sweeps that do the same as one of a plan, with copies of at most so many bytes; raises MemoryError or
+        ValueError if none do.
+    operators : str
+        What is computed, for errors.
+    """
 
     profile: Profile
     sweeps: tuple[Sweep, ...]
-    smaller: Callable[[Sweep, int], tuple[Sweep, ...]]  # as `clhist.engine.launch.Launch` takes it
-    call: tuple[str, tuple[Plan, ...]]  # as `clhist.opencl.lost` shows it
+    smaller: Callable[[Plan, int], tuple[Sweep, ...]]
+    operators: str
 
 
 class Builder:
@@ -72,11 +79,10 @@ class Builder:
     def __init__(self, context: cl.Context, source: Source, profile: Profile | None) -> None:
         self.context, self._source, self._profile = context, source, profile
         self.histograms = source.histograms([1] * len(source.operators))  # until a call says how many bins
-        self._prepared = lru_cache(maxsize=256)(self._prepare)
-        self._recent: dict[tuple[Any, ...], Built] = {}
+        self._kept = lru_cache(maxsize=_MOST_BUILT)(self._build)
         self._refused: tuple[tuple[str, str], ...] = ()  # updates, and in which memory, that did not compile
 
-    def prepared_for(
+    def built_for(
         self,
         device: cl.Device,
         size: int,
@@ -91,7 +97,7 @@ class Builder:
         used: str = "",
         one_launch: bool = True,
     ) -> Built:
-        """Return the plan of a call, built; by a short way if the same was asked before without choices.
+        """Return the plan of a call, built.
 
         Parameters
         ----------
@@ -108,38 +114,34 @@ class Builder:
         one_launch : bool
             As in `clhist.planning.problem.Problem`.
         """
-        key = None
-        if choices is FREE and type(factor) is float and budget is None:
-            key = (device.int_ptr, size, shapes, histograms, factor, aligned, kind, used, one_launch, *profile_names())
-            if (found := self._recent.get(key)) is not None:
-                return found
         even = kind != "ragged"
         problem = self.problem(size, shapes, histograms, factor, choices, budget, device, even, one_launch)
-        found = self._prepared(self.profile_of(device), device, problem, aligned, used)
-        if key is not None:
-            if len(self._recent) >= _MOST_RECENT:
-                self._recent.clear()
-            self._recent[key] = found
-        return found
+        return self._kept(self.profile_of(device), device, problem, aligned, used)
 
-    def _prepare(self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, used: str) -> Built:
-        """Plan and build; what a call with the same numbers needs again is kept by `_prepared`."""
+    def _build(self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, used: str) -> Built:
+        """Plan and build; `_kept` keeps what comes of it."""
 
         def built(plan: Plan) -> Sweep:
-            return self._built(plan, self._spec(plan, device, aligned=aligned, used=used), profile)
+            programs = programs_of(plan, self._source, profile, aligned=aligned, used=used)
+            sweep = sweep_of(plan, programs, self._source.options)
+            for code in sweep.kernels:
+                kernel_of(self.context, code)
+            if isinstance(sweep, SortedSweep):
+                build_sort(self.context, sweep.spec.outputs[0].operator)
+            return sweep
 
-        def smaller(sweep: Sweep, budget: int) -> tuple[Sweep, ...]:
+        def smaller(plan: Plan, budget: int) -> tuple[Sweep, ...]:
             if problem.choices.copies is not None:
                 raise ValueError("copies: they are forced")
             most = budget if problem.memory_budget is None else min(budget, problem.memory_budget)
             less = replace(problem, memory_budget=most)
-            return self._with_some_update(device, less, built, sweep.plan.output_indices)
+            return self._with_some_update(device, less, built, plan.output_indices)
 
         sweeps = self._with_some_update(device, problem, built)
         plans = tuple(sweep.plan for sweep in sweeps)
         warn_of_fewer_copies(problem.choices.copies, plans)
         operators = ", ".join(str(operator) for operator in self._source.operators)
-        return Built(profile, sweeps, smaller, (operators, plans))
+        return Built(profile, sweeps, smaller, operators)
 
     def _with_some_update(
         self,
@@ -169,21 +171,6 @@ class Builder:
                 raise first
             self._refused = (*self._refused, (refused, failed.memory))
 
-    def _built(self, plan: Plan, spec: SweepSpec, profile: Profile) -> Sweep:
-        histogram, options = self.histograms[plan.output_indices[0]], self._source.options
-        if isinstance(plan, SortedPlan):
-            return sorted_sweep(self.context, plan, spec, options, pairs_per_element=histogram.max_pairs or 1)
-        if isinstance(plan, PartitionedPlan):
-            room = profile.local_memory
-            return partitioned_sweep(self.context, plan, spec, options, value=histogram.value, local_memory=room)
-        kernel = sweep_kernel(self.context, spec, options)
-        if isinstance(plan, BucketedPlan):
-            return BucketedSweep(plan=plan, spec=spec, kernel=kernel)
-        if isinstance(plan, PackedPlan):
-            robust = self._built(plan.robust, robust_spec(plan, spec, profile), profile)
-            return PackedSweep(plan=plan, spec=spec, kernel=kernel, robust=robust)
-        return Sweep(plan=plan, spec=spec, kernel=kernel)
-
     def plan(self, device: cl.Device, problem: Problem, indices: tuple[int, ...] | None = None) -> tuple[Plan, ...]:
         """Return the sweeps over the input that compute everything, or the results of these `indices`."""
         problem, profile = replace(problem, refused=self._refused), self.profile_of(device)
@@ -207,7 +194,7 @@ class Builder:
         one_launch: bool = True,
     ) -> Problem:
         """Return what is to be planned; raises for choices that are no numbers, or that the device cannot have."""
-        for name in ("copies", "passes", "work_group_size", "locks"):
+        for name in NUMBERS:
             if getattr(choices, name) is not None:
                 integer(name, getattr(choices, name), 1)
         if choices.locks is not None and choices.locks & (choices.locks - 1):
@@ -230,21 +217,12 @@ class Builder:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
         return planning_profile(device) if self._profile is None else checked_profile(self._profile, device)
 
-    def _spec(self, plan: Plan, device: cl.Device, *, aligned: bool, used: str = "") -> SweepSpec:
-        return sweep_spec(plan, self._source, self.profile_of(device), aligned=aligned, used=used)
-
     def source(self, plan: Plan, device: cl.Device) -> str:
         """Return the OpenCL C of the sweep that `plan` leads to on `device`."""
         if not self._is_own(plan):
             raise ValueError(f"chosen: expected a plan of this kernel, got {plan}")
-        spec = self._spec(plan, device, aligned=True)
-        histogram = self.histograms[plan.output_indices[0]]
-        if isinstance(plan, SortedPlan):
-            return render_sort_pairs(spec, histogram.max_pairs or 1)
-        if isinstance(plan, PartitionedPlan):
-            before, over_pairs = partition_specs(plan, spec, histogram.value, self.profile_of(device).local_memory)
-            return f"{render_partition(before)}\n{render_sweep(over_pairs)}"
-        return render_sweep(spec)
+        programs = programs_of(plan, self._source, self.profile_of(device), aligned=True)
+        return "\n".join(text for _, text, _ in render_programs(replace(programs, behind=None)))
 
     def _is_own(self, plan: Plan) -> bool:
         """Whether `plan` fills histograms of this kernel."""

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
 
 from clhist.planning.plan import Plan
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 def warn_of_fewer_copies(asked: int | None, plans: Iterable[Plan]) -> None:
-    """Warn, if a plan makes fewer copies than were asked for: there are no more work-items, or no more memory."""
+    """Warn if a plan uses fewer copies than were requested: there are no more work-items, or no more memory."""
     made = min((plan.copies for plan in plans), default=asked)
     if asked is None or made is None or made >= asked:
         return
-    warnings.warn(
-        f"copies: asked for {asked}, made {made}: there are no more than work-items that share them, nor than "
-        "memory_budget allows",
+    warn_caller(
+        f"copies: {asked} requested, {made} used: limited by the work-items of a group or by memory_budget",
         UserWarning,
-        stacklevel=_level_of_caller(),
     )
+
+
+def warn_caller(message: Warning | str, category: type[Warning]) -> None:
+    """Warn of the innermost line outside of the package."""
+    warnings.warn(message, category, stacklevel=_level_of_caller())
+
+
+def at_caller(function: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
+    """Return what another library's function returns; its warnings point at the caller's line.
+
+    For calls that are known to warn: recording warnings takes time, and is not safe among threads.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = function(*args, **options)
+    for each in caught:
+        warn_caller(each.message, each.category)
+    return found
 
 
 def _level_of_caller() -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.codegen.arguments import scalar
 from clhist.codegen.maps import Argument
@@ -77,66 +76,41 @@ class Piece:
             scalar(self.first, self.position + max(self.size, 1) - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """What was given for a piece that passed all checks: what is given alike passes them too.
+class KnownPiece(NamedTuple):
+    """A piece that passed all checks, but for its arrays: others with the same signature pass them too.
 
     Attributes
     ----------
-    given : tuple
-        Of each argument of an addition what the checks depend on.
     piece : Piece
-        What came of it.
+        Without arrays.
     names : tuple of str
         The map's arguments that are arrays, which are those of the addition, in order.
     last : int or None
         The largest position that an element may have; None if any.
     """
 
-    given: tuple[Any, ...]
     piece: Piece
     names: tuple[str, ...]
     last: int | None
 
     @classmethod
-    def of(cls, args: Sequence[Any], piece: Piece, last: int | None) -> Pattern | None:
-        """Return it, or None if arrays were not taken as they were given, or checks may depend on more."""
-        given = _described(args)
+    def of(cls, args: Sequence[Any], piece: Piece, last: int | None) -> KnownPiece | None:
+        """Return it, or None if arrays were not taken as they were given."""
         taken = [(name, value) for name, value in piece.values.items() if is_array(value)]
         arrays = [value for value in args if is_array(value)]
         names = {id(value): name for name, value in taken}
-        if given is None or len(names) != len(taken) or [*names] != [id(array) for array in arrays]:
+        if len(names) != len(taken) or [*names] != [id(array) for array in arrays]:
             return None
         without = replace(piece, values=piece.values | dict.fromkeys(names.values()))  # nothing of the caller's is kept
-        return cls(given, without, tuple(names.values()), last)
+        return cls(without, tuple(names.values()), last)
 
     def again(self, args: Sequence[Any], position: int) -> Piece | None:
-        """Return the piece for other arguments; None if these were not given alike, or its positions are too large."""
+        """Return the piece for other arguments of the same signature; None if its positions are too large."""
         piece = self.piece
-        if (self.last is not None and position + piece.size - 1 > self.last) or _described(args) != self.given:
+        if self.last is not None and position + piece.size - 1 > self.last:
             return None
         values = piece.values | dict(zip(self.names, filter(is_array, args), strict=True))
         return Piece(piece.engine, values, piece.size, piece.on_device, piece.step, piece.first, position)
-
-
-def _described(args: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return of each argument what its checks depend on, or None of one whose content they depend on."""
-    found: list[Any] = []
-    for value in args:
-        kind = type(value)
-        if kind is cl_array.Array:
-            found.append((value.dtype, value.shape, value.strides, value.context))
-        elif kind is np.ndarray:
-            found.append((kind, value.dtype, value.shape, value.strides, value.flags.writeable))
-        elif kind is int or value is None:
-            found.append(value)
-        elif kind is float:
-            found.append(value.hex())  # 0.0 is not -0.0
-        elif isinstance(value, np.generic):
-            found.append((value.dtype, value.tobytes()))
-        else:
-            return None
-    return tuple(found)
 
 
 class Chunks:

@@ -6,37 +6,40 @@ engine's own looks at the input.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer, scalar
+from clhist.codegen.arguments import integer, same_scalar, scalar
 from clhist.codegen.source import Source
-from clhist.engine.batch import Batch, batch_of, check_batch
-from clhist.engine.bound import Bound
-from clhist.engine.build import Builder, Built
+from clhist.engine.batch import Batch, check_batch
+from clhist.engine.build import Builder
 from clhist.engine.given import Call, Given, Outcome, named_arrays, queue_for
-from clhist.engine.launch import Found, Launch
+from clhist.engine.launcher import Loaded
+from clhist.engine.offsets import batch_of
 from clhist.engine.outputs import Outputs
-from clhist.engine.repeat import Repeats
-from clhist.engine.replay import Recording
+from clhist.engine.prepare import Preparation
+from clhist.engine.prepared import Part
+from clhist.engine.ready import KnownCall, Operands, Ready
+from clhist.engine.results import forms_of
 from clhist.engine.sample import Sampler
+from clhist.engine.signature import Remembered, signature_of_call, signature_of_targets
+from clhist.engine.stages import Limits
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import check_array, note_event, operand, survey
+from clhist.opencl.arrays import Array, check_array, is_taken, survey
 from clhist.opencl.device import default_queue
 from clhist.opencl.fork_guard import check_process
-from clhist.opencl.memory import in_order
 from clhist.opencl.program import kept_by_context
-from clhist.operators.fixed_point import check_range
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
 
 _LOAD_BYTES = 16
 _MOST_OTHERS = 64
+_MOST_CALLS = 64
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
 
@@ -83,7 +86,9 @@ class Engine:
         self.race_factors: dict[tuple[int, ...], float] = {}
         self.sampler = Sampler(source)
         self._preparation = Builder(self.context, source, profile)
-        self._repeats = Repeats(self)
+        self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
+        self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
+        self._calls: Remembered[Ready] = Remembered(_MOST_CALLS)
         self._others: dict[tuple[Operator, ...], Engine] = {}
         self._preparation.check_fp64()
 
@@ -222,12 +227,101 @@ class Engine:
         events = [*call.wait_for, *arrays.events]
         return Given(values, size, shapes, batch, targets, arrays.on_device, arrays.is_aligned, queue, events)
 
-    def prepared(self, given: Given, call: Call) -> Built:
-        """Return the sweeps of a call, planned and built."""
-        batch = given.batch
+    def run(self, args: Sequence[Any], call: Call) -> Outcome:
+        """Check, plan, build and enqueue; a call with the signature of an earlier one is only enqueued."""
+        check_process()
+        targets: list[Array] = []
+        key = signature_of_call(self.arguments, args, call, self.context, targets)
+        ready = self._calls.get(key)
+        if ready is None:
+            given = self.check(args, call)
+            ready, operands = self.prepare(given, call)
+            outcome = ready.run(*operands, call)
+            if key is not None:
+                self._keep(key, ready, args, given, operands[0][len(self._arrays) :], targets)
+            return outcome
+        arrays: list[Any] = []
+        for n in self._arrays:
+            arrays.append(args[n])
+        for k in ready.targets:
+            arrays.append(None if k is None else targets[k])
+        scalars: Sequence[Any] = self._taken(ready, args) if self._scalars else ()
+        if call.largest is not None:
+            scalars = [*scalars, call.largest.known]
+        return ready.run(arrays, scalars, call)
+
+    def run_known(self, known: KnownCall, arrays: Sequence[Array], call: Call) -> Outcome:
+        """Enqueue a call that its caller recognised, on these arrays in the places that change.
+
+        They are as those of all calls with `known`, so that only the first is checked; which of `dest` and `out` is
+        which may differ.
+        """
+        check_process()
+        targets: list[Array] = []
+        key = signature_of_targets(known, call, targets)
+        ready = self._calls.get(key)
+        if ready is None:
+            args = known.with_arrays(arrays)
+            given = self.check(args, call)
+            ready, operands = self.prepare(given, call, known.fixed)
+            outcome = ready.run(*operands, call)
+            if key is not None:
+                self._keep(key, ready, args, given, operands[0][len(arrays) :], targets)
+            return outcome
+        every = list(arrays)
+        for k in ready.targets:
+            every.append(None if k is None else targets[k])
+        return ready.run(every, (), call)
+
+    def _keep(
+        self,
+        key: Hashable,
+        ready: Ready,
+        args: Sequence[Any],
+        given: Given,
+        arrays: Sequence[Array | None],
+        targets: Sequence[Array],
+    ) -> None:
+        """Keep what calls of the same signature need, unless arrays had to be copied.
+
+        `arrays` are those that it combined with and wrote, None of new ones; `targets` what it was given for them.
+        """
+        if not all(map(is_taken, args, given.values)):
+            return
+        numbers: list[int | None] = []
+        for array in arrays:
+            number = None if array is None else next((n for n, each in enumerate(targets) if each is array), -1)
+            if number == -1:
+                return
+            numbers.append(number)
+        ready.targets = tuple(numbers)
+        self._calls.put(key, ready)
+
+    def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
+        """Return the scalars as kernels take them; raises as `scalar` if one is wrong."""
+        known, taken = ready.scalars
+        given = []
+        is_same = bool(known)
+        for k, n in enumerate(self._scalars):
+            value = args[n]
+            given.append(value)
+            if is_same and value is not known[k] and not (type(value) is type(known[k]) is int and value == known[k]):
+                is_same = same_scalar(value, known[k])
+        if not is_same:
+            taken = [scalar(self.arguments[n], args[n]) for n in self._scalars]
+            ready.scalars = given, taken
+        return taken
+
+    def prepare(self, given: Given, call: Call, fixed: Sequence[int] = ()) -> tuple[Ready, Operands]:
+        """Return a call of which `given` was checked, planned, built and prepared, and its arrays and scalars.
+
+        `fixed` are the places of the map's arguments that are the same in all its calls, which these are without.
+        """
+        batch, device = given.batch, given.queue.device
+        forms, targets = forms_of(given.targets, len(self._arrays))
         try:
-            return self._preparation.prepared_for(
-                given.queue.device,
+            built = self._preparation.built_for(
+                device,
                 given.size,
                 given.shapes,
                 None if batch is None else batch.num_histograms,
@@ -239,75 +333,37 @@ class Engine:
                 used="" if call.largest is None else call.largest.used,
                 one_launch=not call.partial and not any(target.fields for target in given.targets),
             )
+            limits = Limits(device.max_work_group_size, device.max_compute_units)
+            preparation = Preparation(self.arguments, forms, built.profile, limits, batch, call.largest)
+
+            def smaller(part: Part, budget: int) -> list[Part]:
+                assert part.plan is not None
+                return [preparation.part(sweep) for sweep in built.smaller(part.plan, budget)]
+
+            same = {self.arguments[n].name: given.values[n] for n in fixed}
+            prepared = preparation.prepared(built.sweeps, built.operators)
+            loaded = Loaded(given.queue, prepared, smaller, same)
         except (cl.Error, BuildError) as error:  # what a lost device answers as well
             lost.settle(given.queue, error)
             raise
+        return Ready(loaded, given.queue, given.on_device), self._operands(given, call, targets, fixed)
 
-    def run(self, args: Sequence[Any], call: Call) -> Outcome:
-        """Check, plan, build and enqueue; a call that repeats earlier ones is only enqueued."""
-        return self._repeats.run(args, call)
+    def operands(self, given: Given, call: Call) -> Operands:
+        """Return the arrays and scalars of a call as a prepared one has slots for them; None of new arrays."""
+        return self._operands(given, call, forms_of(given.targets, 0)[1])
+
+    def _operands(
+        self, given: Given, call: Call, targets: Sequence[Array | None], fixed: Sequence[int] = ()
+    ) -> Operands:
+        values = given.values
+        arrays = [values[n] for n in self._arrays if n not in fixed]
+        scalars = [values[n] for n in self._scalars if n not in fixed]
+        return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.known]
 
     def run_given(self, given: Given, call: Call) -> Outcome:
         """Plan, build and enqueue a call whose arguments have been checked."""
-        return self.enqueue(given, call, self.prepared(given, call))
-
-    def bind(self, args: Sequence[Any], call: Call, given: Given) -> Bound:
-        """Return a call, of which `given` was checked, bound to its arguments."""
-        return Bound(self, args, call, given, self.prepared(given, call))
-
-    def enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None = None) -> Outcome:
-        """Enqueue what was checked and prepared, noted by `recording`; NumPy arrays are waited for."""
-        try:
-            return self._enqueue(given, call, prepared, recording)
-        except (cl.Error, MemoryError, BuildError) as error:  # what a lost device answers as well
-            lost.settle(given.queue, error)
-            raise
-
-    def _enqueue(self, given: Given, call: Call, prepared: Built, recording: Recording | None) -> Outcome:
-        lost.check_queue(given.queue)
-        lost.last_call = prepared.call
-        queue, on_device, targets = given.queue, given.on_device, given.targets
-        for each in targets:
-            each.allocate(queue, on_device, call.allocator)
-        operands = {}
-        arguments: dict[str, object] = {}
-        for argument, value in zip(self.arguments, given.values, strict=True):
-            if argument.is_array:
-                operands[argument.name] = found = operand(value, queue, written=not argument.is_const)
-                arguments |= {f"{argument.name}__base": found.buffer, f"{argument.name}__offset": found.offset}
-            else:
-                arguments[argument.name] = value
-        results = [each.operands(queue) for each in targets]
-        largest = None if call.largest is None else Found(operands[call.largest.argument], call.largest)
-        launch = Launch(
-            prepared.sweeps,
-            prepared.profile,
-            arguments,
-            results,
-            largest,
-            given.batch,
-            smaller=prepared.smaller,
-            recording=recording,
-        )
-        try:
-            events = launch.run(queue, call.allocator, given.wait_for)
-            if not on_device:
-                if not in_order(queue):
-                    events["combine"][-1].wait()
-                for item in (*operands.values(), *(o for result in results for o in result.out)):
-                    item.retrieve()  # after all that a queue in order has to do
-                events["combine"][-1].wait()
-        except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
-            lost.settle(queue, error)
-            raise
-        if on_device:
-            written = [v for a, v in zip(self.arguments, given.values, strict=True) if a.is_array and not a.is_const]
-            for array in (*(array for each in targets for array in each.out or ()), *written):
-                note_event(array, events["combine"][-1], given.wait_for)
-        for each in [] if on_device or call.partial else targets:
-            if each.operator.largest is not None:
-                check_range(each.name, each.operator, each.result())
-        return Outcome([each.result() for each in targets], events, launch.after)
+        ready, operands = self.prepare(given, call)
+        return ready.run(*operands, call)
 
 
 @kept_by_context

@@ -1,4 +1,4 @@
-"""Few values in NumPy arrays are combined by NumPy itself, which takes less time than to launch a kernel."""
+"""Few values in NumPy arrays are combined by NumPy itself; `clhist.engine.small` says which are few."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import numpy as np
 from clhist.operators.operator import Operator
 from clhist.operators.ufuncs import as_operator
 
-# Where `ufunc.at` takes 50 us, and a call on a CPU or a GPU 100 or more (docs/notebook/performance.md).
-MOST = 2**12  # elements, and bins
 _UFUNCS = (np.add, np.multiply, np.minimum, np.maximum, np.fmin, np.fmax, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 
 
@@ -34,8 +32,7 @@ def combined_by_numpy(
     values : tuple of one array of the shape of `indices`
         Checked. A scalar is left to kernels.
     """
-    few = indices.size <= MOST and shape[0] <= MOST
-    if not few or len(shape) != 1 or not isinstance(values, tuple) or len(values) != 1:
+    if len(shape) != 1 or not isinstance(values, tuple) or len(values) != 1:
         return None
     ufunc = _ufunc_of(operator)
     if ufunc is None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyopencl as cl
 
 from clhist.codegen.maps import Argument
 from clhist.engine.batch import Batch
+from clhist.engine.prepare import LargestBin
 from clhist.engine.results import ResultArrays
-from clhist.engine.stages import Events
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.device import default_queue
@@ -22,25 +22,6 @@ from clhist.opencl.memory import Allocator
 from clhist.opencl.program import kept_by_context
 from clhist.operators.operator import Operator
 from clhist.planning.problem import CHOICES, FREE, Choices
-
-
-class LargestBin(NamedTuple):
-    """Asks for the largest bin that got a value, of one output with fewer than 2^32 bins.
-
-    Attributes
-    ----------
-    used : str
-        C condition that an accumulator `total` meets if and only if its bin got a value.
-    argument : str
-        The map's argument that gets it, an array of two uint32: the bin, which the call never lowers, and on a CPU, of
-        `operators.count`, what is added to the second: the sum of all counts, modulo 2^32.
-    known : int
-        A bin that is known to have a value; only larger ones are looked at and reported.
-    """
-
-    used: str
-    argument: str
-    known: int = 0
 
 
 @dataclass(slots=True)
@@ -135,6 +116,9 @@ class Given:
         return self.size if self.batch is None else self.batch.longest(self.size)
 
 
+Events = dict[str, list[cl.Event]]
+
+
 @dataclass(slots=True)
 class Outcome:
     """What a call gives.
@@ -146,7 +130,7 @@ class Outcome:
     events : dict of str to list of pyopencl.Event
         Those of each stage.
     after : dict of pyopencl.Event to pyopencl.Event
-        As in `clhist.engine.launch.Enqueued`.
+        Of the last event of several commands of PyOpenCL's the event that the first of them waited for.
     """
 
     results: list[Any]

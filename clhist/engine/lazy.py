@@ -5,9 +5,12 @@ Both are above the functions, and imported only then; Dask need not be installed
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
+
+from clhist.engine.labelled import unlabelled
 
 
 def over_devices(function: str, devices: Any, *args: Any, refused: Mapping[str, Any]) -> Any:
@@ -24,10 +27,17 @@ def check_refused(refused: Mapping[str, Any], where: str) -> None:
 
 
 def is_lazy(value: object) -> bool:
-    """Whether `value` is a Dask collection, or a list of them."""
+    """Whether `value` is a Dask collection, or a list of them.
+
+    A class may have Dask's methods and an instance no graph: an array of xarray is a collection only if it is chunked.
+    Dask itself knows, and is imported already if there is a collection.
+    """
     if isinstance(value, list | tuple) and value:
         value = value[0]
-    return hasattr(type(value), "__dask_graph__")
+    if not hasattr(type(value), "__dask_graph__"):
+        return False
+    dask: Any = sys.modules.get("dask.base")
+    return dask is not None and bool(dask.is_dask_collection(value))
 
 
 def lazily(function: str, *args: Any, refused: Mapping[str, Any]) -> Any:
@@ -48,4 +58,4 @@ def lazily(function: str, *args: Any, refused: Mapping[str, Any]) -> Any:
         If one of those is given.
     """
     check_refused(refused, "for Dask collections")
-    return getattr(import_module("clhist.dask"), function)(*args)
+    return getattr(import_module("clhist.dask"), function)(*map(unlabelled, args))

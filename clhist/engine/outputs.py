@@ -10,6 +10,7 @@ from typing import Any
 from clhist.codegen.arguments import integer
 from clhist.engine.results import ResultArrays, check_disjoint, target
 from clhist.operators.c_types import IDENTIFIER
+from clhist.operators.names import name_hint
 from clhist.operators.operator import Operator
 from clhist.operators.ufuncs import factory_hint
 
@@ -52,13 +53,15 @@ class Outputs:
         elif isinstance(operator, Sequence) and not isinstance(operator, str):
             found = cls(tuple(operator), tuple(str(k) for k in range(len(operator))))
         else:
-            hint = factory_hint(operator) or "; several are given as a sequence or mapping"
+            hint = factory_hint(operator) or name_hint(operator) or "; several are given as a sequence or mapping"
             raise TypeError(f"operator: expected a clhist.Operator, got {operator!r}{hint}")
         if not found.operators:
             raise ValueError("operator: expected at least one, got none")
         for label, each in zip(found.labels, found.operators, strict=True):
             if not isinstance(each, Operator):
-                raise TypeError(f"operator{label}: expected a clhist.Operator, got {each!r}{factory_hint(each)}")
+                raise TypeError(
+                    f"operator{label}: expected a clhist.Operator, got {each!r}{factory_hint(each) or name_hint(each)}"
+                )
         return found
 
     @property
@@ -122,15 +125,6 @@ class Outputs:
         ]
         check_disjoint(found)
         return found
-
-    def unchecked_target(self, num_bins: int | tuple[int, ...], dest: Any, out: Any, like: Any) -> ResultArrays:
-        """Return `dest` and `out` of the only output as `targets` would, of arrays that have been checked before.
-
-        `like` is what a new `out` is like, if that is known.
-        """
-        dests, outs = None if dest is None else (dest,), None if out is None else (out,)
-        shape = num_bins if isinstance(num_bins, tuple) else (num_bins,)
-        return ResultArrays("", self.operators[0], shape, (), dests, outs, like=like)
 
     def like(self, each: list[Any]) -> Any:
         """Return what stands for `each` output in an argument: itself, a list or a mapping."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-import pyopencl as cl
-
+from clhist.codegen.kernel_code import KernelCode
 from clhist.engine.batch import Batch
-from clhist.engine.stages import NO_BATCH, Enqueued, Sweep, Tasks
-from clhist.opencl.memory import Allocator
+from clhist.engine.stages import NO_BATCH, Commands, Sweep, Tasks
 from clhist.planning.packed import PackedPlan
 
 _WORD_BYTES = 4
@@ -27,13 +26,12 @@ class PackedSweep(Sweep):
     robust: Sweep
 
     @property
+    def kernels(self) -> tuple[KernelCode, ...]:
+        return (self.kernel, *self.robust.kernels)
+
+    @property
     def copies(self) -> int:
         return self.plan.work_groups
-
-    def kernel_numbers(self) -> dict[str, object]:
-        plan = self.plan
-        names = ("table_size", "most_spills", "least_distinct", "most_alike")
-        return {**super().kernel_numbers(), **{f"clhist_{name}": getattr(plan, name) for name in names}}
 
     def layout(self, copies: int) -> tuple[dict[str, int], int]:
         places, size = super().layout(copies)
@@ -43,15 +41,15 @@ class PackedSweep(Sweep):
         words = self.plan.record_words + self.plan.work_groups * self.plan.row_words
         return {**places, "clhist_flag_place": place}, place + _WORD_BYTES * words
 
-    def tasks(self, batch: Batch | None, queue: cl.CommandQueue, allocate: Allocator) -> Tasks:
-        return self.robust.tasks(batch, queue, allocate)
+    def tasks(self, batch: Batch | None, commands: Commands) -> Tasks:
+        return self.robust.tasks(batch, commands)
 
     def clear(self, clear: Callable[..., None], places: Mapping[str, int], copies: int) -> None:
         """Nothing: the flag may be anything that it is not when it is raised."""
 
-    def enqueue(self, enqueued: Enqueued, tasks: Tasks, values: Mapping[str, object], allocate: Allocator) -> None:
-        super().enqueue(enqueued, NO_BATCH, {**values, "clhist_place0": values["clhist_flag_place"]}, allocate)
-        self.robust.enqueue(enqueued, tasks, {**values, **self.robust.kernel_numbers()}, allocate)
+    def add_to(self, commands: Commands, tasks: Tasks, values: Mapping[str, Any]) -> None:
+        super().add_to(commands, NO_BATCH, {**values, "clhist_place0": values["clhist_flag_place"]})
+        self.robust.add_to(commands, tasks, {**values, **self.robust.kernel_numbers()})
 
     def combine_numbers(self, places: Mapping[str, int]) -> dict[str, object]:
         groups = self.plan.work_groups if self.plan.num_elements else 0

@@ -6,11 +6,12 @@ from math import prod
 
 import pyopencl as cl
 
-from clhist.engine.launch import combine_partials
-from clhist.engine.stages import Result
+from clhist.engine.launcher import Loaded
+from clhist.engine.prepare import prepared_combination
+from clhist.engine.results import ResultArrays, forms_of
+from clhist.engine.stages import Limits
 from clhist.hardware.profile import Profile
-from clhist.opencl import lost
-from clhist.opencl.arrays import Array, is_device_array, operand
+from clhist.opencl.arrays import Array, is_device_array
 from clhist.operators.operator import Operator
 
 
@@ -44,20 +45,17 @@ def combine_arrays(
     more : array, optional
         Accumulators.
     """
-    arrays = [array for array in (dest, out, more) if array is not None]
-    into = operand(out, queue, written=True, read=dest is out)
-    held = None if dest is None else into if dest is out else operand(dest, queue, written=False)
-    added = None if more is None else operand(more, queue, written=False)
-    result = Result(None if held is None else (held,), (into,), (), dest_is_partial, out_is_partial)
-    wait_for = [event for array in arrays if is_device_array(array) for event in array.events]
-    try:
-        event = combine_partials(queue, profile, operator, prod(out.shape), result, added, wait_for)
-        if not all(is_device_array(array) for array in arrays):
-            event.wait()
-    except BaseException as error:  # the memory of NumPy arrays must not go while a kernel may use it
-        lost.settle(queue, error)
-        raise
-    into.retrieve()
-    for array in arrays:
-        if is_device_array(array):
-            array.add_event(event)
+    others = [] if more is None else [more]
+    dests = None if dest is None else (dest,)
+    target = ResultArrays("", operator, out.shape, (), dests, (out,), dest_is_partial, out_is_partial)
+    forms, arrays = forms_of([target], len(others))
+    limits = Limits(queue.device.max_work_group_size, queue.device.max_compute_units)
+    bins = prod(out.shape)
+    prepared = prepared_combination(profile, limits, operator, bins, forms, has_more=bool(others))
+    every = [*others, *arrays]
+    on_device = [array for array in every if is_device_array(array)]
+    events = [event for array in on_device for event in array.events]
+    outcome = Loaded(queue, prepared).run(queue, every, (), len(on_device) == len(every), events)
+    for array in on_device:
+        if outcome.event not in array.events:
+            array.add_event(outcome.event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -9,13 +10,17 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 
+from clhist.codegen.maps import Argument
 from clhist.engine.engine import Engine
 from clhist.opencl.arrays import Array, is_array, is_device_array
 from clhist.opencl.device import planning_profile
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, supported_dtype
 from clhist.operators.operator import Operator
+
+_TAKEN = (np.ndarray, cl_array.Array, int, float, np.generic)
 
 
 @dataclass(frozen=True)
@@ -69,19 +74,19 @@ def pair_engine(context: cl.Context, spec: PairSpec) -> Engine:
         arguments.append("const value_t *values")
     else:
         arguments += [f"const {c_name(dtype)} *{name}" for name, dtype in zip(spec.names, spec.values, strict=True)]
-    code = f"EMIT(indices[i], {_value(spec, 'i')})"
+    code = f"EMIT(indices[i], {value_text(spec, 'i')})"
     if spec.vector > 1:
         arguments.append("const long rows")
         d = spec.vector
         if spec.by_rows:
             code = (
                 "const long row = (long)indices[i]; if (row >= 0 && row < rows) "
-                f"for (int j = 0; j < {d}; ++j) EMIT(row * {d} + j, {_value(spec, f'(size_t)i * {d} + j')})"
+                f"for (int j = 0; j < {d}; ++j) EMIT(row * {d} + j, {value_text(spec, f'(size_t)i * {d} + j')})"
             )
         else:
             code = (
                 f"const long row = (long)indices[i / {d}]; "
-                f"EMIT(row >= 0 && row < rows ? row * {d} + i % {d} : -1, {_value(spec, 'i')})"
+                f"EMIT(row >= 0 && row < rows ? row * {d} + i % {d} : -1, {value_text(spec, 'i')})"
             )
     if spec.from_first:
         arguments.append("const long first")
@@ -91,7 +96,8 @@ def pair_engine(context: cl.Context, spec: PairSpec) -> Engine:
         # Negative indices, and those of more than 32 bits, are the largest unsigned numbers. The branch is the one
         # around the update, which costs nothing: `min`, or a further bin for these, took up to twice the time on CPUs.
         otherwise = "CLHIST_RELAXED_STORE(atomic_xchg, found, 0xffffffffu)"
-        code = f"if (CLHIST_IN_PASS(indices[i])) {code}; else if ((uint)CLHIST_BIN(indices[i]) >= limit) {otherwise}"
+        is_outside = "(uint)CLHIST_BIN(indices[i]) >= limit"
+        code = f"if (CLHIST_IN_PASS(indices[i], limit)) {code}; else if ({is_outside}) {otherwise}"
     emits = spec.vector if spec.by_rows else 1
     return Engine.of(context, spec.operator, ", ".join(arguments), code, emits=emits)
 
@@ -216,9 +222,64 @@ def as_array(name: str, value: Any) -> Array:
         return np.asarray(value)
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name}: {error}") from error
+    except (TypeError, RuntimeError) as error:  # of tensors
+        hint = tensor_hint(value) or f" ({error})"
+        raise TypeError(f"{name}: expected what numpy.asarray takes, got {type(value).__name__}{hint}") from error
 
 
-def _value(spec: PairSpec, element: str) -> str:
+def arguments_of_call(arguments: Sequence[Argument], args: Sequence[Any], num_bins: Any) -> tuple[Any, ...]:
+    """Return `with_arrays`; raise TypeError if `num_bins`, a keyword of calls of kernels, is missing."""
+    if num_bins is None:
+        raise TypeError(
+            "num_bins: expected the number of bins, or a shape, got none; it is a keyword: kernel(x, num_bins=10)"
+        )
+    return tuple(with_arrays(arguments, args))
+
+
+def with_arrays(arguments: Sequence[Argument], args: Sequence[Any]) -> Sequence[Any]:
+    """Return the arguments of a map with NumPy's arrays in the place of lists and of whatever else NumPy reads.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the numbers of a list do not fit what the map declares; the argument is named.
+    """
+    for value in args:
+        if not isinstance(value, _TAKEN):
+            break
+    else:
+        return args
+    if len(args) != len(arguments):
+        return args
+    return [_read(a, value) if a.is_array and a.is_const else value for a, value in zip(arguments, args, strict=True)]
+
+
+def _read(argument: Argument, value: Any) -> Any:
+    readable = isinstance(value, list | tuple | range) or hasattr(value, "__array__")
+    if is_array(value) or isinstance(value, np.generic) or not readable:
+        return value
+    array = as_array(argument.name, value)
+    if array.dtype == argument.dtype or hasattr(value, "dtype"):  # a dtype that somebody chose is not changed
+        return array
+    if array.size and not np.can_cast(array.dtype, argument.dtype, "same_kind"):
+        raise TypeError(f"{argument.name}: expected numbers of {argument.dtype}, got a list of {array.dtype}")
+    converted = array.astype(argument.dtype)
+    if argument.dtype.kind in "iu" and not np.array_equal(converted, array):
+        raise ValueError(f"{argument.name}: expected numbers that fit {argument.dtype}, got a list with others")
+    return converted
+
+
+def tensor_hint(value: Any) -> str:
+    """Return what makes an array of a tensor that NumPy does not read, and why; empty if nobody can tell."""
+    dtype, device = str(getattr(value, "dtype", "")), str(getattr(value, "device", ""))
+    if getattr(value, "requires_grad", False):
+        return " that requires a gradient; pass .detach()"
+    if dtype.endswith("bfloat16"):
+        return " of bfloat16; pass .float()"
+    return f" on {device}; pass .cpu()" if hasattr(value, "cpu") and device not in ("", "cpu") else ""
+
+
+def value_text(spec: PairSpec, element: str) -> str:
     """Return C of the value of one element."""
     dtype, given = spec.operator.dtype, spec.values
     if given is None:

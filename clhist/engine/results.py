@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyopencl as cl
-
+from clhist.engine.prepare import ResultForms
+from clhist.engine.prepared import ArraySlot, ResultSlots
 from clhist.engine.stages import Result
-from clhist.opencl.arrays import Array, Operand, check_array, empty, operand, overlap
-from clhist.opencl.memory import Allocator
+from clhist.opencl.arrays import Array, check_array, overlap
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
@@ -33,8 +32,6 @@ class ResultArrays:
         One array, or one for each field.
     dest_is_partial, out_is_partial : bool
         Whether these hold accumulators, neither lifted nor finished.
-    like : array, optional
-        What a new `out` is like; see `clhist.opencl.arrays.empty`.
     """
 
     name: str
@@ -45,7 +42,6 @@ class ResultArrays:
     out: tuple[Array, ...] | None
     dest_is_partial: bool = False
     out_is_partial: bool = False
-    like: Array | None = None
 
     @property
     def named(self) -> list[tuple[str, Array]]:
@@ -57,51 +53,9 @@ class ResultArrays:
             found += zip(self._names("out"), self.out, strict=True)
         return found
 
-    def again(self) -> ResultArrays:
-        """Return the same for another call, which makes its own `out` where there is none."""
-        return ResultArrays(
-            self.name,
-            self.operator,
-            self.shape,
-            self.fields,
-            self.dest,
-            self.out,
-            self.dest_is_partial,
-            self.out_is_partial,
-            self.like,
-        )
-
     def with_operator(self, operator: Operator) -> ResultArrays:
         """Return the same of another operator on the same dtype."""
         return replace(self, operator=operator)
-
-    def allocate(self, queue: cl.CommandQueue, on_device: bool, allocator: Allocator | None) -> None:
-        """Make `out` where there is none."""
-        if self.out is None:
-            self.out = tuple(
-                empty(queue, self.shape, dtype, on_device, allocator, self.like) for dtype in self._dtypes()
-            )
-
-    def result(self) -> Any:
-        """Return what the caller gets."""
-        assert self.out is not None
-        return self.out if self.fields else self.out[0]
-
-    def operands(self, queue: cl.CommandQueue) -> Result:
-        """Return the arrays as kernels take them."""
-        assert self.out is not None
-        out = [
-            operand(array, queue, written=True, read=self.dest is not None and array is self.dest[k])
-            for k, array in enumerate(self.out)
-        ]
-        dest: tuple[Operand, ...] | None = None
-        if self.dest is not None:
-            dest = tuple(
-                out[k] if array is self.out[k] else operand(array, queue, written=False)
-                for k, array in enumerate(self.dest)
-            )
-        fields = tuple((name, c_name(self.operator.dtype[name])) for name in self.fields)
-        return Result(dest, tuple(out), fields, self.dest_is_partial, self.out_is_partial)
 
     def _names(self, kind: str) -> list[str]:
         return [f"{kind}{self.name}[{field!r}]" for field in self.fields] or [f"{kind}{self.name}"]
@@ -135,6 +89,44 @@ class ResultArrays:
                         array = array.copy()
                 found.append(array)
             self.dest = tuple(found)
+
+
+def forms_of(targets: Sequence[ResultArrays], first: int) -> tuple[ResultForms, list[Array | None]]:
+    """Return what a call combines with and writes without its arrays, and these; None of those that are new.
+
+    The slots are numbered from `first` on. An array that is there twice has one slot.
+    """
+    slots: list[ArraySlot] = []
+    arrays: list[Array | None] = []
+    forms, results = [], []
+
+    def slot(name: str, array: Array | None, *, read: bool, new: Any = None) -> int:
+        for n, each in enumerate(arrays):
+            if each is array is not None:
+                before = slots[n]
+                slots[n] = ArraySlot(before.name, before.is_read or read, before.is_written or not read)
+                return n
+        slots.append(ArraySlot(f"clhist_{name}", read, not read, new))  # no argument of a map has such a name
+        arrays.append(array)
+        return len(slots) - 1
+
+    for k, each in enumerate(targets):  # by number, since names of outputs may be the same
+        suffixes = [f"{k}.{field}" for field in each.fields] or [str(k)]
+        dest = None
+        if each.dest is not None:
+            pairs = zip(suffixes, each.dest, strict=True)
+            dest = tuple(slots[slot(f"dest{suffix}", array, read=True)].name for suffix, array in pairs)
+        given = each.out or (None,) * len(suffixes)
+        numbers = tuple(
+            slot(f"out{suffix}", array, read=False, new=(each.shape, dtype) if array is None else None)
+            for suffix, array, dtype in zip(suffixes, given, each._dtypes(), strict=True)
+        )
+        fields = tuple((name, c_name(each.operator.dtype[name])) for name in each.fields)
+        out = tuple(slots[n].name for n in numbers)
+        forms.append(Result(dest, out, fields, each.dest_is_partial, each.out_is_partial))
+        results.append(ResultSlots(tuple(first + n for n in numbers), bool(fields), each.name, each.operator))
+    is_partial = any(each.out_is_partial for each in targets)
+    return ResultForms(tuple(slots), tuple(forms), tuple(results), is_partial), arrays
 
 
 def check_dest(name: str, operator: Operator) -> None:

@@ -41,22 +41,20 @@ _ZEROS = np.zeros(2, np.uint32)
 
 
 class Words:
-    """An array of two uint32, 0 at first; they are read when the queue has come to the end."""
+    """A device array of two uint32, 0 at first; they are read when the queue has come to the end."""
 
-    def __init__(self, queue: cl.CommandQueue, *, on_device: bool) -> None:
-        self.array: Array = cl_array.zeros(queue, 2, np.uint32) if on_device else _ZEROS.copy()
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.array: Array = cl_array.zeros(queue, 2, np.uint32)
         self._queue, self._are_zero = queue, True
 
     def read(self) -> tuple[int, int]:
         """Return both, once all is done that writes them."""
-        found = self.array
-        if is_device_array(found):
-            found = np.empty(2, np.uint32)
-            try:
-                cl.enqueue_copy(self._queue, found, self.array.base_data, wait_for=self.array.events)
-            except cl.Error as error:
-                lost.settle(self._queue, error)
-                raise
+        found = np.empty(2, np.uint32)
+        try:
+            cl.enqueue_copy(self._queue, found, self.array.base_data, wait_for=self.array.events)
+        except cl.Error as error:
+            lost.settle(self._queue, error)
+            raise
         first, second = found.tolist()
         self._are_zero = first == second == 0
         return first, second
@@ -69,13 +67,10 @@ class Words:
 
 
 @contextmanager
-def found_words(queue: cl.CommandQueue, *, on_device: bool) -> Iterator[Words]:
-    """Give words for `clhist.engine.given.LargestBin`; of a device they are kept, since to make them takes 150 us."""
-    if not on_device:
-        yield Words(queue, on_device=False)
-        return
+def found_words(queue: cl.CommandQueue) -> Iterator[Words]:
+    """Give words for `clhist.engine.prepare.LargestBin`; they are kept, since to make them takes 150 us."""
     kept = _kept(queue.context)
-    words = kept.__dict__.pop("words", None) or Words(queue, on_device=True)
+    words = kept.__dict__.pop("words", None) or Words(queue)
     words.clear(queue)
     yield words
     kept.words = words  # and not if anything was raised: they may still be written then

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 from pyopencl.elementwise import ElementwiseKernel
 
 from clhist import operators
 from clhist.grouping.median_texts import CPU, GPU, Recipe, key_type, texts
 from clhist.kernel import HistogramKernel
-from clhist.opencl.arrays import Array
+from clhist.opencl.arrays import Array, empty, zeros
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import building, kept_by_context
 
@@ -53,8 +52,8 @@ def group_medians(
     least, most = _DIGIT_BITS
     digit = min(most, max(least, (_MOST_BINS // num_groups).bit_length() - 1))
     digit = -(-width // -(-width // digit))  # no larger than as many sweeps need
-    found, rank, size = (cl_array.zeros(queue, num_groups, t) for t in (kernels.key, np.int64, np.int64))
-    equal = cl_array.zeros(queue, num_groups, np.uint32)
+    held = [np.dtype(each) for each in (kernels.key, np.int64, np.int64, np.uint32)]
+    found, rank, size, equal = (zeros(queue, (num_groups,), each) for each in held)
     shift = width
     groups = (num_groups,) if recipe.takes_groups else ()
     while shift:
@@ -64,7 +63,7 @@ def group_medians(
         counts = kernels.digits(*given, num_bins=num_groups << bits, queue=queue)
         kernels.choose(counts, found, rank, size, equal, bits, whole, *groups, queue=queue, range=slice(num_groups))
     above = kernels.above(keys, values, found, num_groups, num_bins=num_groups, queue=queue)
-    medians = cl_array.empty(queue, num_groups, result)
+    medians = empty(queue, (num_groups,), result, True)
     kernels.finish(found, above[0], above[-1], rank, size, equal, medians, queue=queue)
     return medians
 

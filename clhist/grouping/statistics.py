@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist import operators
 from clhist.codegen.arguments import integer
+from clhist.grouping.dates import OF_DATES
 from clhist.operators import equivalents as lifts
 from clhist.operators.c_types import c_name, literal, struct_of, supported_dtype
+from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Lifted, Operator
 
 _MOMENTS = ("sum", "mean", "count")
@@ -45,6 +48,8 @@ class Column:
         Of means, variances, and sums and products of floats; a float, or a complex number.
     total : numpy.dtype
         Of sums and products.
+    dates : numpy.dtype or None
+        Of the dates or durations that the values, int64, stand for; the least is NaT.
     """
 
     dtype: np.dtype
@@ -53,6 +58,7 @@ class Column:
     ddof: int
     result: np.dtype
     total: np.dtype
+    dates: np.dtype | None = None
 
     @property
     def spreads(self) -> tuple[str, ...]:
@@ -78,6 +84,8 @@ class Column:
     @property
     def condition(self) -> str:
         """C that says whether the value `v` counts; empty if all do."""
+        if self.dates is not None:
+            return f"if (v != {literal(np.iinfo(self.dtype).min, self.dtype)}) "
         if not self.skipna or self.dtype.kind not in "fc":
             return ""
         return "if (v == v) " if self.dtype.kind == "f" else "if (v.x == v.x && v.y == v.y) "
@@ -91,8 +99,11 @@ def column_of(
     skipna: bool,
     ddof: int,
     dtype: DTypeLike | None,
+    dates: np.dtype | None = None,
 ) -> Column:
     """Return what is asked of values of the dtype `given`, of which errors say `name`; see `clhist.GroupBy.agg`.
+
+    `dates` is the dtype of dates or durations that are given as integers.
 
     Raises
     ------
@@ -100,11 +111,14 @@ def column_of(
         If there is no such statistic, or `dtype` is none of its results.
     """
     kind = given.kind
-    known = OF_COMPLEX if kind == "c" else STATISTICS
+    known = OF_DATES if dates is not None else OF_COMPLEX if kind == "c" else STATISTICS
     for each in statistics:
         if each not in known:
-            of = f" of {given}" if kind == "c" else ""
-            raise ValueError(f"{name}: expected statistics{of} among {', '.join(known)}; got {each!r}")
+            of = f" of {given if dates is None else dates}" if known is not STATISTICS else ""
+            expected = f"{name}: expected statistics{of} among {', '.join(known)}"
+            raise ValueError(f"{expected}; got {each!r}{name_hint(each, known)}")
+    if dates is not None and not skipna:
+        raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")
     result = given.newbyteorder("=") if kind in "fc" else real
     total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
     if dtype is not None:
@@ -112,8 +126,15 @@ def column_of(
         if wanted.kind != ("c" if kind == "c" else "f"):
             raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
         result = total = wanted
-    swept = tuple(each for each in dict.fromkeys(statistics) if each != "median")
-    return Column(given.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total)
+    counted = ["count"] if dates is not None else []  # without values a group is NaT
+    swept = tuple(each for each in dict.fromkeys([*statistics, *counted]) if each != "median")
+    return Column(given.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total, dates)
+
+
+def named_statistics(given: Sequence[Any]) -> tuple[str, ...]:
+    """Return the names of the statistics of a column, given one by one or as one sequence, by name or by function."""
+    each = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
+    return tuple(dict.fromkeys(FUNCTIONS.get(one, one) if callable(one) else one for one in each))
 
 
 @dataclass(frozen=True)

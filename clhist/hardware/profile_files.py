@@ -18,7 +18,9 @@ from typing import Any
 import platformdirs
 
 from clhist.errors import ProfileError
+from clhist.files.texts import read_text
 from clhist.hardware.atomics import ALL_FEATURES
+from clhist.hardware.patterns import occurs, pattern
 
 # The model's parameters, with the paper's letters.
 PARAMETERS = {
@@ -41,6 +43,8 @@ _MEASURED_KEYS = {
 }
 _SHIPPED = "devices/"
 _MOST_BYTES = 1 << 20  # of a profile's file; ours have a few thousand
+_MOST_PATTERNS = 64
+_SHOWN = 80  # characters of a pattern in an error
 _PARAMETER_KEYS = ("value", "per_compute_unit", "source")
 
 
@@ -74,7 +78,10 @@ class ProfileFile:
 
     def matches(self, *names: str) -> bool:
         """Whether the profile is for a device that has one of these `names`."""
-        return any(re.search(pattern, name, re.IGNORECASE) for pattern in self.match for name in names)
+        try:
+            return any(occurs(each, name) for each in self.match for name in names)
+        except ValueError as error:
+            raise ProfileError(f"{self.path}: match: {error}") from error
 
 
 def parse_profile(text: str, path: str) -> ProfileFile:
@@ -84,9 +91,10 @@ def parse_profile(text: str, path: str) -> ProfileFile:
     ----------
     text : str
         TOML: ``name``, ``kind`` ("gpu" or "cpu"), ``level`` ("device", "architecture", "vendor" or "default"; "device"
-        if missing), ``match`` (regular expressions looked for in the device's name), and a table for each number with
-        ``value`` or ``per_compute_unit``, and ``source``. Only at the level "device" must all five be there.
-        ``features``, a list, is what updates may use; without it that is all that the device has.
+        if missing), ``match`` (regular expressions looked for in the device's name, as `clhist.hardware.patterns` has
+        them), and a table for each number with ``value`` or ``per_compute_unit``, and ``source``. Only at the level
+        "device" must all five be there. ``features``, a list, is what updates may use; without it that is all that the
+        device has.
     path : str
         Of the file, for errors.
 
@@ -116,15 +124,17 @@ def parse_profile(text: str, path: str) -> ProfileFile:
     if level not in LEVELS:
         raise fail("level", f"one of {', '.join(LEVELS)}", level)
     match = document.get("match", [])
-    if not isinstance(match, list) or not all(isinstance(pattern, str) for pattern in match):
+    if not isinstance(match, list) or not all(isinstance(each, str) for each in match):
         raise fail("match", "a list of regular expressions", match)
+    if len(match) > _MOST_PATTERNS:
+        raise fail("match", f"at most {_MOST_PATTERNS} regular expressions", len(match))
     if level != "default" and not match:
         raise fail("match", "at least one regular expression", match)
-    for pattern in match:
+    for each in match:
         try:
-            re.compile(pattern)
-        except re.error as error:
-            raise fail("match", f"a regular expression ({error})", pattern) from error
+            pattern(each)
+        except ValueError as error:
+            raise fail("match", f"a regular expression ({error})", each[:_SHOWN]) from error
     values = {}
     for key in PARAMETERS:
         if key not in document:
@@ -204,12 +214,13 @@ def load_profiles(kind: str | None = None) -> tuple[ProfileFile, ...]:
     for item in (*own, *shipped):
         path = str(item) if isinstance(item, Path) and item in own else f"{_SHIPPED}{item.name}"
         try:
-            size = item.stat().st_size if isinstance(item, Path) else 0
-            if size > _MOST_BYTES:
-                raise ProfileError(f"{path}: expected at most {_MOST_BYTES} bytes, got {size}")
-            text = item.read_text(encoding="utf-8")
+            text = read_text(item, _MOST_BYTES) if isinstance(item, Path) else item.read_text(encoding="utf-8")
             if kind is None or item in own or re.search(rf'^kind = "{kind}"$', text, re.MULTILINE):
                 found.append(parse_profile(text, path))
+        except ProfileError:
+            raise
         except (OSError, UnicodeDecodeError) as error:
             raise ProfileError(f"{path}: cannot be read: {error}") from error
+        except ValueError as error:
+            raise ProfileError(f"{path}: {error}") from error
     return tuple(found)

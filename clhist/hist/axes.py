@@ -9,20 +9,12 @@ from typing import Any
 import boost_histogram as bh
 import numpy as np
 
-from clhist.binning.flow import (
-    FixedKind,
-    FlowAxis,
-    IntegerKind,
-    Pieces,
-    TurnKind,
-    are_converted,
-    flow_axis,
-    kernel_dtype,
-    pieces_by,
-    wrapped_axis,
-)
-from clhist.binning.keys import Array, from_keys, has_keys, key_dtype, key_range, keys_of
-from clhist.binning.thresholds import first_keys
+from clhist.axes.axis import Axis
+from clhist.axes.elements import are_converted, kernel_dtype
+from clhist.axes.keys import Array, from_keys, has_keys, key_dtype, key_range, keys_of
+from clhist.axes.kinds import FixedKind, IntegerKind, TurnKind
+from clhist.axes.pieces import Pieces, flow_axis, pieces_by, wrapped_axis
+from clhist.axes.thresholds import first_keys
 
 _WINDOW = 64  # numbers on either side of a threshold where a transform is looked at
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
@@ -48,18 +40,18 @@ def flow_bins(ax: Any, index: Array) -> Array:
     return np.where(outside, -1, found)
 
 
-def fixed_axis(number: int, extent: int) -> FlowAxis:
+def fixed_axis(number: int, extent: int) -> Axis:
     """Return the axis of which all elements have one bin."""
-    return FlowAxis(FixedKind(), (), (number,), extent)
+    return Axis(FixedKind(), (), (number,), extent)
 
 
 @lru_cache(maxsize=64)
-def codes_axis(extent: int) -> FlowAxis:
+def codes_axis(extent: int) -> Axis:
     """Return the axis for bins, of int32, that were found on the host."""
-    return FlowAxis(IntegerKind(np.dtype(np.int32)), (), (0, extent, 0, -1, -1), extent)
+    return Axis(IntegerKind(np.dtype(np.int32)), (), (0, extent, 0, -1, -1), extent)
 
 
-def device_axis(ax: Any, dtype: np.dtype, *, fp64: bool) -> FlowAxis | None:
+def device_axis(ax: Any, dtype: np.dtype, *, fp64: bool) -> Axis | None:
     """Return the axis of a kernel for data of `dtype`, or None if bins must be found on the host.
 
     Parameters
@@ -86,11 +78,11 @@ def device_axis(ax: Any, dtype: np.dtype, *, fp64: bool) -> FlowAxis | None:
 
 
 @lru_cache(maxsize=256)
-def _kept_axes(key: tuple[Any, ...], dtype: np.dtype, fp64: bool) -> list[FlowAxis | None]:
+def _kept_axes(key: tuple[Any, ...], dtype: np.dtype, fp64: bool) -> list[Axis | None]:
     return []
 
 
-def _integer_axis(ax: Any, dtype: np.dtype, fp64: bool) -> FlowAxis | None:
+def _integer_axis(ax: Any, dtype: np.dtype, fp64: bool) -> Axis | None:
     """Return the axis of an Integer, Boolean or IntCategory."""
     traits, size, extent = ax.traits, len(ax), ax.extent
     if isinstance(ax, bh.axis.IntCategory):
@@ -99,11 +91,11 @@ def _integer_axis(ax: Any, dtype: np.dtype, fp64: bool) -> FlowAxis | None:
     as_bool = isinstance(ax, bh.axis.Boolean)
     kind = IntegerKind(kernel_dtype(dtype), traits.circular, as_bool)
     start = ax._ax.__getstate__()[-1]
-    return FlowAxis(kind, (), (start, size, int(traits.underflow), below, above), extent)
+    return Axis(kind, (), (start, size, int(traits.underflow), below, above), extent)
 
 
 @lru_cache(maxsize=64)
-def _category_axis(values: tuple[int, ...], dtype: np.dtype, extent: int, missing: int, fp64: bool) -> FlowAxis:
+def _category_axis(values: tuple[int, ...], dtype: np.dtype, extent: int, missing: int, fp64: bool) -> Axis:
     dtype = np.dtype(np.uint8) if dtype.kind == "b" else dtype
     low, high = key_range(dtype)
     known: dict[int, int] = {}
@@ -123,7 +115,7 @@ def _category_axis(values: tuple[int, ...], dtype: np.dtype, extent: int, missin
     return flow_axis(pieces, extent, fp64=fp64)
 
 
-def _real_axis(ax: Any, dtype: np.dtype, fp64: bool) -> FlowAxis | None:
+def _real_axis(ax: Any, dtype: np.dtype, fp64: bool) -> Axis | None:
     """Return the axis of a Regular or Variable, or None if bins must be found on the host."""
     circular = ax.traits.circular
     if circular and not are_converted(dtype, fp64):
@@ -131,7 +123,7 @@ def _real_axis(ax: Any, dtype: np.dtype, fp64: bool) -> FlowAxis | None:
     if circular and isinstance(ax, bh.axis.Regular):
         low, width = ax._ax.__getstate__()[-2:]
         numbers = np.float64(low), np.float64(width), len(ax)
-        return FlowAxis(TurnKind(kernel_dtype(dtype)), (), numbers, ax.extent)
+        return Axis(TurnKind(kernel_dtype(dtype)), (), numbers, ax.extent)
     data = np.dtype(np.float64) if circular else np.dtype(np.uint8) if dtype.kind == "b" else dtype
     with np.errstate(all="ignore"):
         pieces = _edge_pieces(ax, data) if isinstance(ax, bh.axis.Variable) else _index_pieces(ax, data)

@@ -14,16 +14,14 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
+from clhist.axes.axis import Axis
 from clhist.binning.extent import extent
-from clhist.binning.flow import FlowAxis
 from clhist.binning.inputs import has_fp64, queue_for
 from clhist.binning.sweep import Binned
+from clhist.engine.small import is_small
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins
 from clhist.opencl.arrays import Array, is_device_array
-
-SMALL = 2**13
-"""NumPy arrays of fewer elements are left to boost-histogram, which is done before a kernel has started."""
 
 _INT32 = np.iinfo(np.int32)
 
@@ -36,7 +34,7 @@ class Columns:
     ----------
     storage : type
         Of the histogram, which boost-histogram takes long to say.
-    axes : tuple of FlowAxis
+    axes : tuple of Axis
         One for each dimension of the histogram.
     data : tuple of array or None
         What each axis bins; None of one that takes no data.
@@ -51,7 +49,7 @@ class Columns:
     """
 
     storage: type
-    axes: tuple[FlowAxis, ...]
+    axes: tuple[Axis, ...]
     data: tuple[Any, ...]
     size: int
     weight: Any
@@ -92,7 +90,14 @@ def is_column(value: Any) -> bool:
     return is_device_array(value) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def columns_of(h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue | None) -> Columns | None:
+def adds_up(weight: Any, sample: Any) -> bool:
+    """Whether a fill adds up numbers that may differ: only these sums depend on the order."""
+    return is_column(weight) or is_column(sample)
+
+
+def columns_of(
+    h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue | None, *, reproducible: bool = False
+) -> Columns | None:
     """Return the arguments of a fill, or None if boost-histogram must take them.
 
     Categories that are new to an axis which grows are appended to it.
@@ -105,6 +110,8 @@ def columns_of(h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.
         As of `clhist.hist.fill`, after `as_column`.
     queue : pyopencl.CommandQueue, optional
         Where it runs; small NumPy arrays as well then.
+    reproducible : bool
+        Whether sums are bitwise the same in any order; kernels sum small NumPy arrays as well then.
 
     Raises
     ------
@@ -118,7 +125,8 @@ def columns_of(h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.
     if size is None or len(args) != len(h.axes) or not any(is_column(each) for each in (*args, sample)):
         return None
     on_device = any(is_device_array(array) for _, array in arrays)
-    if not on_device and queue is None and size < SMALL:
+    sums = reproducible and adds_up(weight, sample)
+    if not on_device and is_small("boost-histogram", size, queue, reproducible=sums):
         return None
     if not all(_is_usual(ax, each) for ax, each in zip(h.axes, args, strict=True)):
         return None
@@ -134,7 +142,7 @@ def columns_of(h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.
     if all(each is None for each in data):  # samples alone
         codes = cl_array.zeros(queue, size, np.int32) if on_device else np.zeros(size, np.int32)
         extent_ = axes[0].extent
-        axes = FlowAxis(codes_axis(1).kind, (), (0, 1, axes[0].scalars[0], -1, -1), extent_), *axes[1:]
+        axes = Axis(codes_axis(1).kind, (), (0, 1, axes[0].scalars[0], -1, -1), extent_), *axes[1:]
         data = codes, *data[1:]
     return Columns(storage, axes, data, size, _numbers(weight), _numbers(sample), queue, on_device)
 
@@ -192,7 +200,7 @@ def looks_at_content(ax: Any, value: Any) -> bool:
     return not (value.dtype.kind == "b" or value.dtype.itemsize < 4 or value.dtype == np.int32)
 
 
-def _column(ax: Any, value: Any, queue: cl.CommandQueue, on_device: bool) -> tuple[FlowAxis, Any]:
+def _column(ax: Any, value: Any, queue: cl.CommandQueue, on_device: bool) -> tuple[Axis, Any]:
     """Return the axis for one column, and the array that it bins."""
     if not is_column(value):
         return fixed_axis(_bin_of(ax, value), ax.extent), None

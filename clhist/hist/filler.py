@@ -9,14 +9,13 @@ from typing import Any
 
 import pyopencl as cl
 import pyopencl.array as cl_array
-from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
 from clhist.accumulator import CHUNK_BYTES
 from clhist.codegen.arguments import integer
-from clhist.engine.repeat import Remembered, alike
+from clhist.engine.signature import Remembered, signature_of
 from clhist.hist.axes import grows_in_value
-from clhist.hist.columns import Columns, as_column, columns_of, is_column
-from clhist.hist.filling import check_room, on_host, positions
+from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column
+from clhist.hist.filling import by_boost_histogram, check_room, positions
 from clhist.hist.held import HeldSums, KnownFill, same_context
 from clhist.hist.storages import MEANS, SumsSweep, merge, num_cells, plan_of, sums_of, takes
 from clhist.opencl.arrays import is_device_array
@@ -33,7 +32,8 @@ class Filler:
     queue : pyopencl.CommandQueue, optional
         Where it runs; small NumPy arrays as well then. Defaults to that of the first device arrays, or the default one.
     chunk_bytes : int
-        On a device with its own memory NumPy arrays go there in pieces of at most so many bytes.
+        On a device with its own memory NumPy arrays go there in pieces of at most so many bytes, unless their sums are
+        `reproducible`.
     reproducible : bool
         Whether the sums of one fill are bitwise the same in any order and on any device; those of several are added in
         the order of the fills.
@@ -95,7 +95,7 @@ class Filler:
             )
         given = (*args, *rest, weight, sample)
         may_repeat = not (self._grows or self._reproducible) and any(map(is_device_array, given))
-        key = alike(*given) if may_repeat else None
+        key = signature_of(*given) if may_repeat else None
         known = self._known.get(key)
         if known is not None:
             self._sweep(known.sums, known.scale, known.arrays(given), is_known=True)
@@ -104,14 +104,13 @@ class Filler:
         weight, sample = as_column(weight), as_column(sample)
         if self._grows:  # what is on the device would lack the new bins
             self._flush()
-        columns = columns_of(self._added, values, weight, sample, self._queue)
+        columns = columns_of(self._added, values, weight, sample, self._queue, reproducible=self._reproducible)
         storage = self._storage
         if columns is None or not takes(self._added, columns):
-            host = (on_host(each) for each in values)
-            BoostHistogram.fill(self._added, *host, weight=on_host(weight), sample=on_host(sample), threads=threads)
+            by_boost_histogram(self._added, values, weight, sample, threads, self._queue, self._reproducible)
             return self
         check_room(self._added, columns)
-        stays = storage not in MEANS and (columns.on_device or device_kind(columns.queue.device) != "cpu")
+        stays = storage not in MEANS and (columns.on_device or self._in_pieces(columns))
         for piece in self._pieces(columns):
             swept = SumsSweep.of(piece, reproducible=self._reproducible) if stays else None
             if swept is not None:
@@ -171,9 +170,14 @@ class Filler:
         """
         return plan_of(self._added, size, dtypes, weight, sample, self._queue or default_queue())
 
+    def _in_pieces(self, columns: Columns) -> bool:
+        """Whether NumPy arrays go to a device with its own memory in pieces, whose sums would not be reproducible."""
+        sums = self._reproducible and adds_up(columns.weight, columns.sample)
+        return not columns.on_device and device_kind(columns.queue.device) != "cpu" and not sums
+
     def _pieces(self, columns: Columns) -> Iterator[Columns]:
-        """Yield the columns in pieces that are on the device, or as they are where it uses the host's memory."""
-        if columns.on_device or device_kind(columns.queue.device) == "cpu":
+        """Yield the columns in pieces that are on the device, or as they are."""
+        if not self._in_pieces(columns):
             yield columns
             return
         arrays = [each for each in (*columns.data, columns.weight, columns.sample) if is_column(each)]

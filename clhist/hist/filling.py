@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
@@ -11,8 +12,9 @@ import boost_histogram as bh
 import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
-from clhist.engine.repeat import Remembered, alike
-from clhist.hist.columns import Columns, as_column, columns_of
+from clhist.engine.signature import Remembered, signature_of
+from clhist.engine.small import check_host_way
+from clhist.hist.columns import Columns, adds_up, as_column, columns_of
 from clhist.hist.held import KnownFill, in_shape
 from clhist.hist.storages import SumsSweep, merge, num_cells, sums_of, takes
 from clhist.opencl.arrays import is_device_array
@@ -59,7 +61,8 @@ def fill(
     Raises
     ------
     TypeError, ValueError
-        As boost-histogram's, of the same text. Also if some arrays are NumPy's and some PyOpenCL's.
+        As boost-histogram's, of the same text. Also if some arrays are NumPy's and some PyOpenCL's, or if sums have to
+        be `reproducible` that only boost-histogram computes.
     UnsupportedError
         If the device has no double precision, and the storage sums weights or samples.
     MemoryError
@@ -68,7 +71,8 @@ def fill(
     Notes
     -----
     Bins are boost-histogram's for each number, counts are exact, and sums are float64. boost-histogram itself takes
-    small NumPy arrays, axes of numbers that grow, and fractions as weights of integer storages.
+    small NumPy arrays, unless there is a `queue` or their sums are `reproducible`, axes of numbers that grow, and
+    fractions as weights of integer storages.
     """
     if not isinstance(h, BoostHistogram):
         raise TypeError(f"h: expected a boost_histogram.Histogram, got {type(h).__name__}; the histogram comes first")
@@ -79,7 +83,7 @@ def fill(
     given = (*args, weight, sample)
     key = None
     if any(map(is_device_array, given)) and not reproducible:
-        key = alike(id(h._hist), queue, *given)
+        key = signature_of(id(h._hist), queue, *given)
         known = _known.get(key)
         if known is not None and known[0]() is h._hist:
             _, storage, shape, known_fill = known
@@ -90,10 +94,9 @@ def fill(
     weight, sample = as_column(weight), as_column(sample)
     columns = None
     if threads in (None, 1) or h.storage_type not in (bh.storage.Mean, bh.storage.WeightedMean):
-        columns = columns_of(h, values, weight, sample, queue)
+        columns = columns_of(h, values, weight, sample, queue, reproducible=reproducible)
     if columns is None or not takes(h, columns):
-        host = [on_host(each) for each in values]
-        BoostHistogram.fill(h, *host, weight=on_host(weight), sample=on_host(sample), threads=threads)
+        by_boost_histogram(h, values, weight, sample, threads, queue, reproducible)
         return h
     check_room(h, columns)
     found = sums_of(columns, num_cells(h, columns.storage), reproducible=reproducible)
@@ -102,6 +105,27 @@ def fill(
         _remember(key, h, given, columns)
     return h
 
+
+def by_boost_histogram(
+    h: Any, values: Sequence[Any], weight: Any, sample: Any, threads: int | None, queue: Any, reproducible: bool
+) -> None:
+    """Let boost-histogram fill `h`, of whose arguments `as_column` was taken.
+
+    Raises
+    ------
+    TypeError
+        If the sums are to be reproducible, which they are not.
+    """
+    args = [on_host(each) for each in values]
+    options = {"weight": on_host(weight), "sample": on_host(sample), "threads": threads}
+    if reproducible and adds_up(weight, sample):
+        BoostHistogram.fill(copy.deepcopy(h), *args, **options)  # raises what is wrong with the arguments
+        check_host_way(_OF_BOOST_HISTOGRAM, queue, reproducible=True)
+    check_host_way(_OF_BOOST_HISTOGRAM, queue)
+    BoostHistogram.fill(h, *args, **options)
+
+
+_OF_BOOST_HISTOGRAM = "axes, weights or samples that only boost-histogram takes"
 
 # Fills of device arrays, with what has the axes and bins of the histogram, which is not kept.
 _known: Remembered[tuple[Callable[[], Any], type, tuple[int, ...], KnownFill]] = Remembered(16)

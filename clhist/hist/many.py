@@ -12,10 +12,10 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.binning.flow import Kind
+from clhist.axes.block_search import ABSENT, BLOCK, ahead_of
+from clhist.axes.kinds import Kind
 from clhist.binning.inputs import mask_array
-from clhist.binning.lanes import ABSENT, BLOCK, ahead_of
-from clhist.binning.sweep import BLOCK_OF_ELEMENTS, block_functions, block_of, uploaded
+from clhist.binning.sweep import BLOCK_OF_ELEMENTS, uploaded
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
 from clhist.hist.filling import check_room, fill, on_host, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
@@ -83,7 +83,7 @@ class _Many:
         if not in_blocks:
             finds = [f"const int part{n} = {kind.call(f'c{c}[i]', n)};" for n, (kind, c) in enumerate(self.axes)]
             return "\n".join([*finds, emits])
-        finds = [block_of(kind, f"c{c}", n, f"part{n}") for n, (kind, c) in enumerate(self.axes)]
+        finds = [kind.block(f"c{c}", n, f"part{n}") for n, (kind, c) in enumerate(self.axes)]
         binned = {column for _, column in self.axes}
         declared = "int " + ", ".join(f"part{n}[{BLOCK}]" for n in range(len(self.axes))) + ";"
         return BLOCK_OF_ELEMENTS.format(
@@ -119,7 +119,7 @@ class _Many:
 def _kernel(context: cl.Context, many: _Many, in_blocks: bool) -> HistogramKernel:
     functions = [function for kind, _ in many.axes for function in kind.functions()]
     if in_blocks:
-        functions += [function for kind, _ in many.axes for function in block_functions(kind)]
+        functions += [function for kind, _ in many.axes for function in kind.block_functions()]
     operators = {f"{name}_{j}": op for j, part in enumerate(many.parts) for name, op, _ in part.outputs}
     return HistogramKernel(
         context,

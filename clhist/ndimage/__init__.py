@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cl_array
 
+from clhist.engine.plain import as_array
 from clhist.groupby import GroupBy, group_by
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, as_bytes, is_device_array
 from clhist.opencl.fork_guard import check_process
 from clhist.operators.c_types import supported_dtype
 
@@ -34,6 +35,7 @@ __all__ = [
     "minimum",
     "minimum_position",
     "standard_deviation",
+    "sum",
     "sum_labels",
     "variance",
 ]
@@ -62,6 +64,25 @@ def sum_labels(input: Any, labels: Any = None, index: Any = None) -> Any:
     if regions is None:
         return _scipy("sum_labels", input, labels, index)
     return regions.picked(regions.of("sum", dtype=regions.real))
+
+
+sum = sum_labels
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module 'clhist.ndimage' has no attribute {name!r}")
+    raise AttributeError(f"module 'clhist.ndimage' has no attribute {name!r}; {_ELSEWHERE[name]}")
+
+
+_ELSEWHERE = {
+    "labeled_comprehension": "for statistics write clhist.group_by(labels).agg(x=(image, 'mean', 'std')), for an "
+    "operator clhist.reduce_by_index(num_bins, op, labels, image); any other function needs scipy.ndimage",
+    "percentile": "of percentiles there is median; others need numpy.percentile",
+    "value_indices": "it needs scipy.ndimage",
+    "find_objects": "it needs scipy.ndimage",
+    "label": "it needs scipy.ndimage, whose labels clhist.ndimage takes",
+}
 
 
 def mean(input: Any, labels: Any = None, index: Any = None) -> Any:
@@ -159,7 +180,8 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
     Returns
     -------
     array of int64, or array of dtype object of such arrays
-        None in the place of a region without values. Arrays on a device give one array of shape (len(index), bins).
+        None in the place of a region of `index` without values. Arrays on a device give one array of shape
+        (len(index), bins).
     """
     regions = _regions(input, labels, index)
     if regions is None or regions.is_complex:
@@ -171,9 +193,11 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
     if regions.on_device and not regions.is_one:
         return found if regions.index is None else _taken(found, regions.index)
     found = regions.picked_host(found)
-    if regions.is_one:
+    if regions.is_one and index is None:
         return found
     sizes = regions.picked_host(regions.groups.size())
+    if regions.is_one:
+        return found if sizes else None
     result: Any = np.empty(sizes.shape, object)
     for at in np.ndindex(sizes.shape):
         result[at] = found[at] if sizes[at] else None
@@ -242,7 +266,7 @@ class _Regions:
 def _regions(input: Any, labels: Any, index: Any) -> _Regions | None:
     """Return the regions that SciPy's parameters mean, or None if SciPy has to see to it."""
     check_process()
-    values: Any = input if is_device_array(input) else np.asarray(input)
+    values: Any = as_array("input", input)
     try:
         supported_dtype(values.dtype, "input")
     except TypeError:
@@ -262,7 +286,7 @@ def _regions(input: Any, labels: Any, index: Any) -> _Regions | None:
         raise TypeError(f"{wrong}: expected a PyOpenCL array, since the other one of input and labels is")
     if is_device_array(values):
         return _device_regions(values, labels, index)
-    labels = np.asarray(labels)
+    labels = as_array("labels", labels)
     values, labels = np.broadcast_arrays(values, labels)
     if index is None:
         return _Regions(group_by(labels > 0, 2), values, 1, shape)
@@ -286,6 +310,8 @@ def _regions(input: Any, labels: Any, index: Any) -> _Regions | None:
 def _device_regions(values: Array, labels: Array, index: Any) -> _Regions:
     if labels.shape != values.shape:
         raise ValueError(f"labels: expected shape {values.shape} as of input on a device, got {labels.shape}")
+    if labels.dtype.kind == "b":  # of which PyOpenCL compares none
+        labels = as_bytes(labels)
     if index is None:
         return _Regions(group_by((labels > 0).astype(np.int8), 2), values, 1, values.shape)
     asked = np.asarray(index.get() if is_device_array(index) else index)
@@ -354,8 +380,8 @@ def _positions(result: Array, regions: _Regions, function: str) -> Any:
     if regions.is_one:
         _check_values(bool(picked < 0), function)
     picked = np.maximum(picked, 0)
-    places = np.stack(np.unravel_index(picked, regions.shape), axis=-1) if regions.shape else np.zeros((1, 0), int)
-    return tuple(places) if regions.is_one else [tuple(each) for each in places.reshape(-1, len(regions.shape))]
+    places = np.unravel_index(picked, regions.shape) if regions.shape else ()
+    return tuple(places) if regions.is_one else list(zip(*map(np.ravel, places), strict=True)) or [()] * picked.size
 
 
 def _taken(result: Array, index: np.ndarray) -> Array:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ from clhist.opencl.upload import FEWEST_BYTES, uploads
 
 _FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
 _HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
+
+_MOST_BYTES = 2**63 - 1
 
 _READ_WRITE = cl.mem_flags.READ_WRITE
 
@@ -69,7 +72,7 @@ def check_array(
     check_unmasked(name, value)
     given = array.dtype.newbyteorder("=") if host and not written and array.dtype.names is None else array.dtype
     if given == np.bool_ and dtype == np.uint8 and not written:
-        array, given = array.view(np.uint8), dtype  # what C has for it
+        array, given = as_bytes(array), dtype  # what C has for it
     if given != dtype:
         raise TypeError(f"{name}: expected an array of {dtype}, got one of {array.dtype}")
     if shape is not None and array.shape != shape:
@@ -85,6 +88,18 @@ def check_array(
     if host and not array.flags.writeable:
         raise ValueError(f"{name}: expected an array that can be written, got a read-only one")
     return array
+
+
+def is_taken(value: object, taken: object) -> bool:
+    """Whether a kernel takes an argument where it lies; `taken` is what `check_array` made of it, or a scalar."""
+    if not isinstance(value, np.ndarray) or not isinstance(taken, np.ndarray):
+        return True
+    return taken is value or np.may_share_memory(taken, value)
+
+
+def as_bytes(array: Array) -> Array:
+    """Return an array of booleans as one of bytes in the same memory; PyOpenCL has no views without dimensions."""
+    return array.view(np.uint8) if array.ndim else array.reshape(1).view(np.uint8).reshape(())
 
 
 def is_aligned(array: Array, size: int) -> bool:
@@ -189,26 +204,31 @@ class Operand:
 
 def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool = True) -> Operand:
     """Return `array` as a kernel on `queue` takes it; `read` says whether its present content matters."""
-    if is_device_array(array):
+    if isinstance(array, cl_array.Array):
         return Operand(array.base_data, array.offset if array.base_data is not None else 0, _nothing)
-    if array.size == 0:
+    size = array.nbytes
+    if size == 0:
         return Operand(None, 0, _nothing)
-    flags = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
-    if shares_memory(queue.device) and not (written and not read and array.nbytes <= _FETCHED_BYTES):
-        if written:
-            buffer = _buffer(queue.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
-            return Operand(buffer, 0, lambda: _map(queue, buffer, array))
-        # Intel's runtime copies what does not begin at such an address, and NumPy's large arrays do not.
-        offset = array.ctypes.data % _HOST_ALIGNMENT
-        whole = np.asarray(_Memory(array, offset))
-        buffer = _buffer(queue.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=whole)
-        return Operand(buffer, offset, _nothing)
-    buffer = _buffer(queue.context, flags, array.nbytes)
-    if read and array.nbytes >= FEWEST_BYTES:
-        uploads(queue.context, queue.device).upload(buffer, array.reshape(-1), array.dtype).wait()
+    context, flags = queue.context, _READ_WRITE if written else cl.mem_flags.READ_ONLY
+    try:
+        if shares_memory(queue.device) and not (written and not read and size <= _FETCHED_BYTES):
+            if written:
+                buffer = cl.Buffer(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array)
+                return Operand(buffer, 0, partial(_map, queue, buffer, array))
+            # Intel's runtime copies what does not begin at such an address, and NumPy's large arrays do not.
+            address = array.ctypes.data
+            offset = address % _HOST_ALIGNMENT
+            interface = {"version": 3, "shape": (size + offset,), "typestr": "|u1", "data": (address - offset, False)}
+            whole = np.asarray(SimpleNamespace(array=array, __array_interface__=interface))  # which it keeps
+            return Operand(cl.Buffer(context, flags | cl.mem_flags.USE_HOST_PTR, 0, whole), offset, _nothing)
+        buffer = cl.Buffer(context, flags, size)
+    except (cl.MemoryError, cl.LogicError) as error:
+        raise MemoryError(f"the device cannot hold an array of {size} bytes: {error}") from error
+    if read and size >= FEWEST_BYTES:
+        uploads(context, queue.device).upload(buffer, array.reshape(-1), array.dtype).wait()
     elif read:  # COPY_HOST_PTR takes NVIDIA's driver five times as long
         cl.enqueue_copy(queue, buffer, array, is_blocking=True)
-    return Operand(buffer, 0, (lambda: _download(queue, buffer, array)) if written else _nothing)
+    return Operand(buffer, 0, partial(_download, queue, buffer, array) if written else _nothing)
 
 
 def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
@@ -218,19 +238,6 @@ def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
     """
     found = operand(array, queue, written=False)
     return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)
-
-
-class _Memory:
-    """The memory of an array and of some bytes before it; keeps the array."""
-
-    def __init__(self, array: np.ndarray, before: int) -> None:
-        self.array = array
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": (array.nbytes + before,),
-            "typestr": "|u1",
-            "data": (array.ctypes.data - before, False),
-        }
 
 
 def overlap(first: Array, second: Array) -> bool:
@@ -258,7 +265,7 @@ def beginning(array: Array, size: int) -> Array:
     """
     if size == array.size:
         return array
-    if not is_device_array(array):
+    if isinstance(array, np.ndarray):
         return array[:size]
     return _twin(array, shape=(size,), size=size, nbytes=size * array.dtype.itemsize)
 
@@ -271,18 +278,24 @@ def _twin(array: Array, **changed: Any) -> Array:
 
 
 def empty(
-    queue: cl.CommandQueue,
+    queue: Any,
     shape: tuple[int, ...],
     dtype: np.dtype,
     on_device: bool,
     allocator: Any = None,
     like: Array | None = None,
 ) -> Array:
-    """Return a new array of PyOpenCL, or else of NumPy; `like` is one of this queue and type `without_memory`."""
+    """Return a new array of PyOpenCL, or else of NumPy, which needs no queue; raise MemoryError if there is no room.
+
+    `like` is one of this queue and type `without_memory`.
+    """
     if not on_device:
         # Where every runtime takes it as it is.
         size = prod(shape) * dtype.itemsize
-        room = np.empty(size + _HOST_ALIGNMENT, np.uint8)
+        try:
+            room = np.empty(size + _HOST_ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError, OverflowError) as error:  # a ValueError, where the size is no number of bytes
+            raise _no_room("host", shape, dtype, error) from error
         start = -room.ctypes.data % _HOST_ALIGNMENT
         return room[start : start + size].view(dtype).reshape(shape)
 
@@ -293,18 +306,42 @@ def empty(
             return _twin(like, base_data=memory, events=[], allocator=allocator)
         return cl_array.empty(queue, shape, dtype, allocator=allocator)
 
-    try:
-        try:
-            array = make()
-        except cl.MemoryError:
-            if not held_results.release():
-                raise
-            array = make()
-    except (cl.MemoryError, cl.LogicError) as error:
-        raise MemoryError(f"the device has no room for a result of shape {shape} and {dtype}: {error}") from error
+    array = _with_room(queue.device, make, shape, dtype)
     if allocator is None and array.base_data is not None and not shares_memory(queue.device):
         held_results.add(array.base_data, array.nbytes)
     return array
+
+
+def zeros(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Return a new array of PyOpenCL, of zeros; raise MemoryError if the device has no room for it."""
+    return _with_room(queue.device, lambda: cl_array.zeros(queue, shape, dtype), shape, dtype)
+
+
+def _with_room(device: cl.Device, make: Callable[[], Array], shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Return a new array on a device, if need be in the place of results that are gone; raise MemoryError."""
+    size = prod(shape) * dtype.itemsize
+    if size > _MOST_BYTES:  # which PyOpenCL has other errors for
+        raise _no_room("device", shape, dtype, "more bytes than there are addresses")
+    if not shares_memory(device) and size > device.global_mem_size:  # NVIDIA's fails when a kernel gets it
+        raise _no_room("device", shape, dtype, f"{device.name.strip()} has {device.global_mem_size} bytes")
+    try:
+        try:
+            return make()
+        except cl.MemoryError:
+            if not held_results.release():
+                raise
+            return make()
+    except (cl.MemoryError, cl.LogicError) as error:
+        raise _no_room("device", shape, dtype, error) from error
+    except cl.RuntimeError as error:
+        if error.code != cl.status_code.OUT_OF_HOST_MEMORY:
+            raise
+        raise _no_room("device", shape, dtype, error) from error
+
+
+def _no_room(where: str, shape: tuple[int, ...], dtype: np.dtype, error: object) -> MemoryError:
+    kind = f"elements of {dtype.itemsize} bytes" if dtype.names else dtype
+    return MemoryError(f"the {where} has no room for a result of shape {shape} and {kind}: {error}")
 
 
 class _Held:
@@ -342,15 +379,10 @@ held_results = _Held()
 
 def read_only_buffer(context: cl.Context, array: np.ndarray) -> cl.Buffer:
     """Return a copy of `array` on the device, for kernels to read."""
-    return _buffer(context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
-
-
-def _buffer(context: cl.Context, flags: int, size: int = 0, hostbuf: Any = None) -> cl.Buffer:
     try:
-        return cl.Buffer(context, flags, size, hostbuf)
+        return cl.Buffer(context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, 0, array)
     except (cl.MemoryError, cl.LogicError) as error:
-        bytes_asked = size if hostbuf is None else hostbuf.nbytes
-        raise MemoryError(f"the device cannot hold an array of {bytes_asked} bytes: {error}") from error
+        raise MemoryError(f"the device cannot hold an array of {array.nbytes} bytes: {error}") from error
 
 
 def _map(queue: cl.CommandQueue, buffer: cl.Buffer, array: np.ndarray) -> None:

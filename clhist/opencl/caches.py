@@ -1,4 +1,4 @@
-"""Work where the caches of PyOpenCL and PoCL cannot be written: a read-only or missing home, a full disk.
+"""Work where the caches of PyOpenCL and PoCL cannot be written or read: a read-only home, a full disk, a cut file.
 
 PyOpenCL raises what the file system does, at its import or at the first kernel; PoCL has no device without its cache.
 """
@@ -20,6 +20,11 @@ _ROOM = 64 << 20  # bytes: less would be full after some dozens of programs
 _TRIED = 64 << 10  # bytes that are written: a quota or a read-only mount shows only then
 
 _temporary: str | None = None
+
+
+def survive_broken_caches() -> None:
+    """Have PyOpenCL compile where an entry of its cache cannot be read; it raises KeyError unless this is set."""
+    os.environ.setdefault("PYOPENCL_CACHE_FAILURE_FATAL", "")
 
 
 def unwritable_caches() -> list[str]:

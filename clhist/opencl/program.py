@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial, update_wrapper
 from itertools import count
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 import pyopencl as cl
 
+from clhist.codegen.kernel_code import KernelCode
 from clhist.codegen.maps import Parameter
 from clhist.errors import BuildError
 from clhist.opencl.compiler_log import explain
+from clhist.opencl.quiet import silence_own_builds, silent
+
+silence_own_builds()  # here, where everything that builds comes by
 
 T = TypeVar("T")
 
@@ -25,7 +29,9 @@ _MOST_VALUES = 1024  # of one function and one context
 
 _caches: OrderedDict[cl.Context, dict[Callable[..., Any], Callable[..., Any]]] = OrderedDict()
 _caches_lock = threading.Lock()
-_builds = 0
+_builds, _compiler = 0, ""
+_SHORT = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel's OpenCL", "NVIDIA CUDA": "NVIDIA"}
+_log = logging.getLogger("clhist")  # a library prints nothing of its own accord
 _lock = threading.Lock()
 
 
@@ -86,13 +92,16 @@ class Kernel:
 
     def ordered(self, arguments: Mapping[str, object]) -> list[object]:
         """Return arguments that are given by name in the order of the parameters, scalars of the types of theirs."""
-        given = [arguments[name] for name in self.names]
+        return self.typed([arguments[name] for name in self.names])
+
+    def typed(self, arguments: list[Any]) -> list[Any]:
+        """Return arguments that are in order with scalars of the types of the parameters; None stays None."""
         if self._convert:
-            given = [
-                value if p.dtype is None or p.dtype.names else p.dtype.type(value)
-                for value, p in zip(given, self._parameters, strict=True)
+            return [
+                value if value is None or p.dtype is None or p.dtype.names else p.dtype.type(value)
+                for value, p in zip(arguments, self._parameters, strict=True)
             ]
-        return given
+        return arguments
 
     def enqueue(
         self,
@@ -120,6 +129,12 @@ class Kernel:
             return cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size, None, wait_for or None)
 
 
+@kept_by_context
+def kernel_of(context: cl.Context, code: KernelCode) -> Kernel:
+    """Return the kernel of `code`, built; raises BuildError if the compiler refuses it."""
+    return Kernel(build(context, code.source, code.options), code.name, code.parameters)
+
+
 new_token = count(1).__next__
 
 
@@ -140,29 +155,32 @@ def programs_built() -> int:
     return _builds
 
 
+def compiler() -> str:
+    """Return whose compiler was called last, in one or two words; nothing if none was."""
+    return _compiler
+
+
 @contextmanager
 def building() -> Iterator[None]:
-    """Let one thread at a time build, without what some compilers always say.
-
-    PyOpenCL warns of that unless it is asked to show it.
-    """
-    with _lock, warnings.catch_warnings():
-        if not os.environ.get("PYOPENCL_COMPILER_OUTPUT"):
-            warnings.simplefilter("ignore", cl.CompilerWarning)
+    """Let one thread at a time build."""
+    with _lock:
         yield
 
 
 @kept_by_context
 def _built(context: cl.Context, source: str, options: tuple[str, ...]) -> cl.Program:
-    global _builds
+    global _builds, _compiler
+    platform, start = context.devices[0].platform.name.strip(), perf_counter()
+    _compiler = _SHORT.get(platform, platform)
     program = _build(context, source, options)
     _builds += 1
+    _log.info("program %d for %s: %.2f s", _builds, _compiler, perf_counter() - start)
     return program
 
 
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:
     try:
-        return cl.Program(context, source).build(options=list(options))
+        return cl.Program(context, source).build(options=[*options, *silent(context)])
     except cl.Error as error:
         log = str(error)
     raise BuildError(explain(log, source), source, log)  # outside: PyOpenCL's error says the same at length

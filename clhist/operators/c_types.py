@@ -40,6 +40,15 @@ _DTYPES = {name: dtype for dtype, name in _C_NAMES.items() if dtype.kind != "b"}
     "cdouble_t": np.dtype(np.complex128),
 }
 
+_CONVERSIONS = {
+    "float16": "; convert it by .astype(numpy.float32)",
+    "bfloat16": "; convert it by .astype(numpy.float32)",
+    "longdouble": "; convert it by .astype(numpy.float64)",
+    "float128": "; convert it by .astype(numpy.float64)",
+    "M": "; compute on .view(numpy.int64), in which NaT is the least number",
+    "m": "; compute on .view(numpy.int64), in which NaT is the least number",
+}
+
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -69,7 +78,10 @@ def supported_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
     native = found.newbyteorder("=")
     if native not in _C_NAMES:
         known = ", ".join(str(d) for d in _C_NAMES)
-        raise TypeError(f"{argument}: OpenCL has no type for {found}; expected one of {known}, or a structured dtype")
+        hint = _CONVERSIONS.get(native.name if native.kind not in "mM" else native.kind, "")
+        raise TypeError(
+            f"{argument}: OpenCL has no type for {found}; expected one of {known}, or a structured dtype{hint}"
+        )
     return native
 
 
@@ -227,3 +239,10 @@ def c_alignment(dtype: np.dtype, argument: str = "dtype") -> int:
             "make it with np.dtype([...], align=True)"
         )
     return widest
+
+
+def shortened(dtype: np.dtype, code: str) -> str:
+    """Return a dtype and C of it for people: of a struct the fields, of long C the beginning."""
+    names = ", ".join(f"{name} {dtype[name].base}" for name in dtype.names or ())
+    words = " ".join(code.split())
+    return f"{f'({names})' if names else dtype}: {words if len(words) <= 60 else f'{words[:57]}...'}"

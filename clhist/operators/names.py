@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from clhist import operators
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.recognition import recognise
+from clhist.operators.ufuncs import factory_hint
 
 _PER_FIELD: dict[str, Callable[[DTypeLike], Operator]] = {
     "sum": operators.add,
@@ -36,6 +39,43 @@ PAIRS: dict[str, Callable[..., Operator]] = {
 COUNT = "count"
 
 NAMES = (*_PER_FIELD, *_REAL, *PAIRS, COUNT)
+
+# Functions of NumPy and Python that a statistic is named after.
+_REDUCTIONS = ("sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "median", "argmin", "argmax")
+FUNCTIONS: dict[Any, str] = {
+    **{getattr(np, name): name for name in _REDUCTIONS},
+    **{getattr(np, f"nan{name}"): name for name in _REDUCTIONS if hasattr(np, f"nan{name}")},
+    **{getattr(builtins, name): name for name in ("sum", "min", "max", "any", "all")},
+    np.size: "count",
+    len: "count",
+}
+_OTHERWISE = {
+    "average": "mean",
+    "avg": "mean",
+    "len": "count",
+    "maximum": "max",
+    "minimum": "min",
+    "product": "prod",
+    "sd": "std",
+    "size": "count",
+    "stddev": "std",
+    "variance": "var",
+}
+
+
+def name_hint(given: object, known: Sequence[str] = NAMES) -> str:
+    """Return what to write instead of a function, or of a name that is not `known`; empty if nobody can tell."""
+    if callable(given):
+        try:
+            name = FUNCTIONS.get(given, "")
+        except TypeError:  # without a hash
+            name = ""
+    elif isinstance(given, str) and given not in FUNCTIONS.values():
+        name = _OTHERWISE.get(given.lower().removeprefix("nan"), "")
+        name = name or next(iter(get_close_matches(given.lower(), known, 1)), "")
+    else:
+        name = ""
+    return f"; write {name!r}" if name in known else ""
 
 
 def operator_on_bins(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
@@ -128,9 +168,12 @@ def _resolved(operator: Any, dtype: Any, argument: str) -> Any:
 
 
 def _unnamed(op: object, dtype: DTypeLike, argument: str) -> Operator:
-    if isinstance(op, str) and recognise(op, supported_dtype(dtype)) is None:
+    is_function = callable(op) and not isinstance(op, np.ufunc) and not factory_hint(op)
+    if is_function or (isinstance(op, str) and recognise(op, supported_dtype(dtype)) is None):
+        shown = getattr(op, "__name__", repr(op)) if is_function else repr(op)
+        otherwise = ". Others are written as clhist.Operator(dtype, combine, neutral)" if is_function else ""
         raise TypeError(
             f"{argument}: expected a clhist.Operator, a NumPy ufunc, a C expression of a and b that is known, or one "
-            f"of {', '.join(map(repr, NAMES))}; got {op!r}"
+            f"of {', '.join(map(repr, NAMES))}; got {shown}{name_hint(op) or otherwise}"
         )
     return operators.as_operator(op, dtype, argument)

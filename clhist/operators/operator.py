@@ -18,6 +18,7 @@ from clhist.operators.c_types import (
     literal,
     needs_fp64,
     same_value,
+    shortened,
     struct_of,
     supported_dtype,
 )
@@ -308,7 +309,7 @@ class Operator:
         return same and self.accumulator == self.dtype
 
     def __repr__(self) -> str:
-        return f"<Operator {self.name} on {self.dtype}: {self.combine}>"
+        return f"<Operator {self.name} on {shortened(self.dtype, self.combine)}>"
 
 
 _CONVERTED = (("accumulator_t", "v"), ("value_t", "a"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -43,6 +46,27 @@ def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
         return product({"sum": add(sums), "number": number}, found, lift=lift, finish=finish, name="mean")
     parts = {"sum": add(held), "number": number}
     return product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
+
+
+class SumAndNumber(NamedTuple):
+    """The two operators that a mean consists of; `convert` makes C of a value of the sum of that of a value."""
+
+    sum: Operator
+    number: Operator
+    convert: str
+
+
+@lru_cache(maxsize=64)
+def sum_and_number(operator: Operator) -> SumAndNumber | None:
+    """Return what `operator` consists of if it is a `mean`."""
+    held = operator.accumulator
+    if operator.name != "mean" or held.names != ("sum", "number"):
+        return None
+    dtype, sums = operator.dtype, held["sum"]
+    if operator != mean(dtype, f"f{sums.itemsize // 2}" if sums.kind == "c" else sums):
+        return None
+    convert = f"convert_{c_name(sums)}({{}})" if sums.kind == "c" else f"({c_name(dtype)})({{}})"
+    return SumAndNumber(add(sums), add(np.uint64), convert)
 
 
 def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:

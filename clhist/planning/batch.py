@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import ClassVar
 
 from clhist.planning import private
+from clhist.planning.feature import UINT, ULONG, Feature, Parameter, Sweep, Variable, buffers, ulongs
 from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import local_passes
 from clhist.planning.passes import with_best_order
@@ -21,6 +23,54 @@ LEAST_TEAM = 32
 ELEMENTS_PER_WORK_ITEM = 16
 # On an H200 a million histograms of 50 elements take 302 us flat and 1081 in teams; of 500 elements 276 and 237.
 FEWEST_ELEMENTS = 128
+
+
+@dataclass(frozen=True)
+class Chunks(Feature):
+    """Each team of a work-group takes one chunk of one histogram's elements at a time.
+
+    Attributes
+    ----------
+    equal_shares : bool
+        Whether all histograms have as many elements; else a table has where chunks begin and end.
+    """
+
+    template: ClassVar[str] = "batch.mako"
+    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares")
+
+    equal_shares: bool
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        if self.equal_shares:
+            return ulongs("tasks", "chunks", "each")
+        return (*ulongs("tasks"), *buffers("__global const clhist_index_t *", "table"))
+
+    def comment(self) -> str:
+        return f"a batch: chunks of each histogram's elements, {'equal shares' if self.equal_shares else 'by a table'}"
+
+
+@dataclass(frozen=True)
+class FlatBatch(Feature):
+    """The histograms of a batch are one of all their bins; the index of an element tells its histogram."""
+
+    template: ClassVar[str] = "batch.mako"
+    sections: ClassVar[tuple[str, ...]] = ("target",)
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        bins = ULONG if sweep.wide else UINT
+        names = (f"clhist_bins_each{output.suffix}" for output in sweep.outputs)
+        return (*ulongs("each"), *(Parameter("const clhist_bin_t", name, bins) for name in names))
+
+    def arguments(self, plan: FlattenedPlan, sweep: Sweep) -> Mapping[str, object]:
+        of_outputs = zip(sweep.outputs, plan.bins, strict=True)
+        return {f"clhist_bins_each{output.suffix}": bins // plan.flattened for output, bins in of_outputs}
+
+    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+        kind = f"const {'ulong' if sweep.wide else 'uint'}"
+        return tuple(Variable(kind, f"clhist_bins_each{output.suffix}") for output in sweep.outputs)
+
+    def comment(self) -> str:
+        return "a batch, as one histogram of all bins"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +97,32 @@ class BatchedPlan(Plan):
             f"{self.teams} in a work-group,"
         )
 
+    def features(self, value: str | None) -> tuple[Feature, ...]:
+        return (Chunks(self.equal_shares),)
+
+    def own_words(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        return {
+            "bins per pass (H_chk)": [
+                ("chunks (K)", f"{self.groups_per_histogram:,} of each histogram's elements"),
+                ("teams", f"{self.teams:,} in a work-group, each with one chunk at a time"),
+            ]
+        }
+
+    @property
+    def chunks_each(self) -> int:
+        return self.groups_per_histogram
+
+    @property
+    def task_limit(self) -> int | None:
+        return self.most_tasks
+
+    @property
+    def has_table(self) -> bool:
+        return not self.equal_shares and self.num_elements > 0
+
     @property
     def global_copies(self) -> int:
         return self.copies if self.memory == "global" else self.groups_per_histogram
-
-    @property
-    def tasks(self) -> int:
-        """Chunks of all histograms."""
-        return self.num_histograms * self.groups_per_histogram
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +137,12 @@ class FlattenedPlan(GlobalPlan):
     def what(self) -> str:
         return f"{super().what()} of {self.flattened:,} histograms"
 
-    @property
-    def layout(self) -> str:
-        return "flattened"
+    def features(self, value: str | None) -> tuple[Feature, ...]:
+        return (FlatBatch(),)
 
     @property
-    def bins_each(self) -> tuple[int, ...]:
-        return tuple(bins // self.flattened for bins in self.bins)
+    def elements_each(self) -> int:
+        return self.num_elements // self.flattened
 
 
 def batched(load: Workload, local_update: str, global_update: str) -> Plan:

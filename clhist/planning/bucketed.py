@@ -7,10 +7,12 @@ Asanović, Patterson: "Reducing Pagerank Communication via Propagation Blocking"
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from math import ceil
 from typing import ClassVar
 
+from clhist.planning.feature import Feature, Parameter, Sweep, Variable, uints, ulongs
 from clhist.planning.plan import Trace
 from clhist.planning.private import PrivatePlan, PrivateRates, private_copies
 from clhist.planning.workload import Workload
@@ -21,11 +23,77 @@ _LEAST_PAIRS = 2**12  # of a range: with fewer there are more of its cache lines
 _GAIN = 1.1  # what it must be faster to be taken: skewed bins, which are in the cache anyway, lose
 
 
+_ALIGNMENT = 128  # bytes: where each array begins in memory
+
+
+@dataclass(frozen=True)
+class Buckets(Feature):
+    """Pairs wait in buckets, by ranges of bins, until their work-item updates its copy.
+
+    Attributes
+    ----------
+    value : str or None
+        C of the value that all pairs share; None if each has its own.
+    """
+
+    template: ClassVar[str] = "buckets.mako"
+    sections: ClassVar[tuple[str, ...]] = ("functions", "take", "start", "end")
+    scratch: ClassVar[str] = "clhist_waiting"
+
+    value: str | None
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        numbers = uints("buckets", "bucket_bits", "bucket_room")
+        places = ulongs("waiting_places", "waiting_values", "waiting_stride")
+        return (Parameter("__global char *", self.scratch, None), *numbers, *places)
+
+    def arguments(self, plan: BucketedPlan, sweep: Sweep) -> Mapping[str, object]:
+        places, values, stride = self._layout(plan, sweep)
+        return {
+            "clhist_buckets": plan.buckets,
+            "clhist_bucket_bits": plan.place_bits,
+            "clhist_bucket_room": plan.room,
+            "clhist_waiting_places": places,
+            "clhist_waiting_values": values,
+            "clhist_waiting_stride": stride,
+        }
+
+    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+        own = Variable(f"__global value{sweep.outputs[0].suffix}_t *", "clhist_bucket_values")
+        return (
+            *(Variable("const uint", f"clhist_bucket_{name}") for name in ("bits", "room")),
+            Variable("__global uint *", "clhist_bucket_ends"),
+            Variable("__global ushort *", "clhist_bucket_places"),
+            *([own] if self.value is None else []),
+        )
+
+    def scratch_bytes(self, plan: BucketedPlan, sweep: Sweep) -> int:
+        return self._layout(plan, sweep)[-1] * plan.work_groups * plan.work_group_size
+
+    def comment(self) -> str:
+        return "pairs wait in buckets, by ranges of bins that fit a cache"
+
+    def _layout(self, plan: BucketedPlan, sweep: Sweep) -> tuple[int, int, int]:
+        """Return where places and values of one work-item's pairs begin, and where the next work-item's numbers do.
+
+        A work-item has the number of pairs in each bucket, then their places, then their values.
+        """
+        value_bytes = sweep.outputs[0].operator.dtype.itemsize if self.value is None else 0
+        places = _aligned(4 * plan.buckets)
+        values = places + _aligned(2 * plan.buckets * plan.room)
+        return places, values, values + _aligned(value_bytes * plan.buckets * plan.room)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
 @dataclass(frozen=True, kw_only=True)
 class BucketedPlan(PrivatePlan):
     """Each work-item has a copy of all bins, and `buckets` of up to `room` pairs, each of 2^`place_bits` bins."""
 
     strategy: ClassVar[str] = "bucketed"
+    is_joinable: ClassVar[bool] = False
 
     buckets: int
     place_bits: int
@@ -33,6 +101,12 @@ class BucketedPlan(PrivatePlan):
 
     def how(self) -> str:
         return f" by way of {self.buckets:,} buckets of {self.room:,} pairs"
+
+    def way(self) -> str:
+        return "private copies by way of buckets"
+
+    def features(self, value: str | None) -> tuple[Feature, ...]:
+        return (*super().features(value), Buckets(value))
 
     @property
     def choices(self) -> dict[str, object]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import ceil, floor
 from typing import Any, ClassVar
 
-from clhist.planning.passes import with_best_order
+from clhist.planning.feature import Feature
+from clhist.planning.passes import CyclicPasses, with_best_order
 from clhist.planning.plan import Plan, Trace, make_plan
 from clhist.planning.times import ONE_PASS
 from clhist.planning.workload import Workload
@@ -21,6 +22,9 @@ class LocalPlan(Plan):
     @property
     def choices(self) -> dict[str, Any]:
         return {**super().choices, **({"pass_order": self.pass_order} if self.passes > 1 else {})}
+
+    def features(self, value: str | None) -> tuple[Feature, ...]:
+        return (CyclicPasses(),) if self.cyclic_passes else ()
 
 
 def local_copies(load: Workload, update: str) -> Plan:

@@ -7,21 +7,23 @@ leaves at once, counts again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, expm1
 from typing import ClassVar
 
+from clhist.planning.feature import Feature, Parameter, Sweep, Variable, uints, ulongs
 from clhist.planning.local import local_copies, resident_groups
 from clhist.planning.partition import cannot_partition, partitioned
 from clhist.planning.passes import groups_side_by_side
-from clhist.planning.plan import Plan, Trace, make_plan
-from clhist.planning.problem import FREE, SIDE_BY_SIDE
+from clhist.planning.plan import Output, Plan, Trace, make_plan
+from clhist.planning.problem import COUNTER_BITS, FREE, SIDE_BY_SIDE
 from clhist.planning.times import PACKED, times_of
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
-WIDTHS = (16, 8, 4)  # bits
 WORD_BITS = 32
+WIDTHS = tuple(bits for bits in reversed(COUNTER_BITS) if bits < WORD_BITS)
 SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what it saw ahead
 CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it
 RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
@@ -41,6 +43,79 @@ WORTH_PACKING, WORTH_NARROWING = 0.78, 0.9
 # Partitioning is enqueued behind them if it is predicted to take this part of the time of passes: it is more kernels,
 # which uniform input waits for as well.
 WORTH_PARTITIONING_BEHIND = 0.8
+
+
+_COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
+
+
+@dataclass(frozen=True)
+class PackedCounters(Feature):
+    """Counters of `bits` bits share words of local memory; the single output counts."""
+
+    template: ClassVar[str] = "packed.mako"
+    sections: ClassVar[tuple[str, ...]] = (
+        "emit", "map_ahead", "pool", "cells", "initialise", "walk_begin", "tile_begin", "elements_begin",
+        "element_begin", "element_end", "tile_end", "flush", "combine",
+    )  # fmt: skip
+    replaces_cells: ClassVar[bool] = True
+    combine_rows: ClassVar[int] = _COMBINED_ROWS
+
+    bits: int
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return uints(*_OF_PLAN)
+
+    def arguments(self, plan: PackedPlan, sweep: Sweep) -> Mapping[str, object]:
+        return {f"clhist_{name}": getattr(plan, name) for name in _OF_PLAN}
+
+    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+        s, bin_type = sweep.outputs[0].suffix, "ulong" if sweep.wide else "uint"
+        return (
+            *(Variable(f"const {bin_type}", f"clhist_{name}{s}") for name in ("first", "count")),
+            *(Variable("volatile __local uint *", f"clhist_{name}") for name in ("words", "spills")),
+            *(Variable("volatile __global uint *", f"clhist_{name}") for name in ("table", "flag")),
+            *(Variable("const uint", f"clhist_{name}") for name in ("table_size", "most_spills")),
+        )
+
+    @property
+    def element_state(self) -> tuple[Variable, ...]:
+        # What an update has found. In private memory, so it is not passed to what settles carries, which is no part of
+        # the kernel's own code.
+        return (Variable("clhist_pending_t *", "clhist_pending"),)
+
+    def combine_parameters(self) -> tuple[Parameter, ...]:
+        return (*ulongs("packed_place"), *uints("rows", "tables", "table_size"))
+
+    def comment(self) -> str:
+        return f"counters of {self.bits} bits, {self.bins_per_word} to a word; what they cannot hold is spilled"
+
+    @property
+    def bins_per_word(self) -> int:
+        return WORD_BITS // self.bits
+
+    def table_bits(self, capacity: int) -> int:
+        """Return of how many bits the number of a place is where the bins that were seen ahead are kept.
+
+        There are twice as many places as elements.
+        """
+        return min(SAMPLE.bit_length(), ((capacity - SPILLS_BYTES) // 8).bit_length() - 1)
+
+
+_OF_PLAN = ("table_size", "most_spills", "least_distinct", "most_alike")
+
+
+@dataclass(frozen=True)
+class AfterFlag(Feature):
+    """It computes only if narrow counters, before it, raised their flag."""
+
+    template: ClassVar[str] = "after_flag.mako"
+    sections: ClassVar[tuple[str, ...]] = ("guard",)
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return ulongs("flag_place")
+
+    def comment(self) -> str:
+        return "it computes only if narrow counters raised their flag"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +146,31 @@ class PackedPlan(Plan):
 
     def how(self) -> str:
         return f" of {self.counter_bits}-bit counters, with {self.robust.strategy} copies behind"
+
+    def features(self, value: str | None) -> tuple[Feature, ...]:
+        return (PackedCounters(self.counter_bits),)
+
+    @property
+    def behind(self) -> Plan:
+        return self.robust
+
+    def filling(self, outputs: tuple[Output, ...], indices: tuple[int, ...]) -> Plan:
+        robust = self.robust.filling(outputs, indices)
+        return replace(self, outputs=outputs, output_indices=indices, robust=robust)
+
+    def own_words(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        return {
+            "update": [("counters", f"{self.counter_bits} bits, {self.fields} to a word")],
+            "work-groups": [("if input is skewed", f"counted again: {self.robust}")],
+        }
+
+    def memory_bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
+        words = self.record_words + self.work_groups * self.row_words
+        local, _ = super().memory_bytes(sizes)
+        return local * self.counter_bits // WORD_BITS, 4 * (words + self.global_copies * self.num_bins)
+
+    def in_global_memory(self) -> str:
+        return "all copies"
 
     @property
     def fields(self) -> int:

@@ -6,18 +6,21 @@ and when it was measured to win.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
+from clhist.planning.feature import Feature, Parameter, Sweep, buffers, uints
 from clhist.planning.plan import Plan, Trace, make_plan
 from clhist.planning.problem import FREE
-from clhist.planning.times import PARTITIONED
+from clhist.planning.times import PARTITIONED, PARTITIONED_BYTES
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
-LEAST_GROUP = 64
+USUAL_GROUP = 64
+LEAST_GROUP = 16  # where large values leave no room for more, and partitions are asked for
 # The pairs of a partition in one tile cost as much as so many more: where they begin is looked up, and lanes are left.
 SEGMENT_COST = 128
 RANGE_BYTES = 16  # of local memory: which tiles a work-group goes through
@@ -30,11 +33,30 @@ MOST_PREDICTED = 256  # beyond which the segments of a tile get short, and predi
 MOST_NATIVE_VALUE_BYTES = 4
 
 
+@dataclass(frozen=True)
+class PartitionedPairs(Feature):
+    """The elements are pairs that kernels before grouped by partition."""
+
+    template: ClassVar[str] = "partitioned.mako"
+    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares", "initialise_more", "find", "walk")
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return (
+            *buffers("__global const uint *", "starts", "sums", "totals"),
+            *buffers("__global ulong *", "whose"),
+            *uints("partitions", "tiles", "region", "span"),
+        )
+
+    def comment(self) -> str:
+        return "the pairs of each range of bins are together, in tiles"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartitionedPlan(Plan):
     """Pairs grouped by `partitions` (P) ranges of `bins_per_pass` bins, each of which is filled in local memory."""
 
     strategy: ClassVar[str] = "partitioned"
+    is_joinable: ClassVar[bool] = False
     rate: ClassVar[str | None] = PARTITIONED
     kernels: ClassVar[int] = 4
     more_local_bytes: ClassVar[int] = RANGE_BYTES
@@ -43,6 +65,24 @@ class PartitionedPlan(Plan):
 
     def how(self) -> str:
         return f" of pairs in {self.partitions:,} partitions"
+
+    def way(self) -> str:
+        return "partitioned pairs"
+
+    @property
+    def ranges(self) -> int:
+        return self.partitions
+
+    def own_words(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        words = f"{self.partitions:,}: the pairs are grouped by ranges of bins first"
+        return {"passes (S)": [("partitions (P)", words)]}
+
+    def memory_bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
+        local, everywhere = super().memory_bytes(sizes)
+        return local, everywhere + next((int(step.value) for step in self.steps if step.symbol == "bytes"), 0)
+
+    def in_global_memory(self) -> str:
+        return f"the pairs, and {super().in_global_memory()}"
 
     @property
     def global_copies(self) -> int:
@@ -109,7 +149,8 @@ def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int
     if cannot_partition(load, update) is not None:
         return False
     count = partition_count(load, update)
-    if count > known.most_partitions or (update == "native" and load.value_bytes > MOST_NATIVE_VALUE_BYTES):
+    most_bytes = load.profile.rates.get(PARTITIONED_BYTES, MOST_NATIVE_VALUE_BYTES)
+    if count > known.most_partitions or (update == "native" and load.value_bytes > most_bytes):
         return False
     enough = trace.step(
         "N_min", 2 * copied_cells(load, update), "", "2 (groups + P) H / P: fewer elements are not worth all copies"
@@ -188,5 +229,6 @@ def pair_bytes(load: Workload) -> int:
 def least_tile_bytes(load: Workload, update: str) -> int:
     """Return the most bytes of local memory that the smallest tile takes; see `clhist.codegen.specs.PartitionSpec`."""
     most = 2 * power_of_two(partition_count(load, update))
-    items = max(min(LEAST_GROUP, work_items(load)), most)
+    fewest = LEAST_GROUP if load.choices.memory == "partitioned" else USUAL_GROUP
+    items = max(min(fewest, work_items(load)), most)
     return (16 * items + 16 * most) * (2 + load.value_bytes) + 4 * 9 * most + 32

@@ -1,19 +1,47 @@
 """The order of passes over local memory: one after the other, or side by side in one launch. Not in the paper.
 
-Side by side, the work-groups that are resident are dealt out among the ranges of bins and walk through the same tiles
+Side by side, the work-groups that are resident share the ranges of bins and walk through the same tiles
 at the same time: the last-level cache serves all reads but the first, and each range has fewer copies to be combined.
 In turn, each range has all work-groups. Where updates of one bin wait for each other, passes side by side have bins
-that are dealt out one by one: hot bins that are neighbours, as those of Zipf's law, are then spread over all passes.
+that are assigned to passes cyclically: hot neighbours, as in Zipf's law, are then spread over all passes.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from clhist.planning import updates
+from clhist.planning.feature import Feature, Parameter, Sweep, Variable, division, uints
 from clhist.planning.plan import P, Plan, Trace
 from clhist.planning.problem import IN_TURN, SIDE_BY_SIDE
 from clhist.planning.times import times_of
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
+
+
+@dataclass(frozen=True)
+class CyclicPasses(Feature):
+    """Pass p has the bins b with b % S == p, rather than a contiguous range."""
+
+    template: ClassVar[str] = "cyclic_passes.mako"
+    sections: ClassVar[tuple[str, ...]] = ("range_of_bins", "bin_of", "first_result")
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return uints("passes", "magic", "shift")
+
+    def arguments(self, plan: Plan, sweep: Sweep) -> Mapping[str, object]:
+        magic, shift = division(plan.passes)
+        return {"clhist_passes": plan.passes, "clhist_magic": magic, "clhist_shift": shift}
+
+    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+        return tuple(Variable(each.c_type, each.name) for each in self.parameters(sweep))
+
+    def combine_parameters(self) -> tuple[Parameter, ...]:
+        return uints("passes")
+
+    def comment(self) -> str:
+        return "pass p has the bins b with b % S == p"
 
 
 def with_best_order(plan: P, load: Workload, resident: int) -> P:
@@ -34,7 +62,7 @@ def with_best_order(plan: P, load: Workload, resident: int) -> P:
     aside = replace(
         plan,
         pass_order=SIDE_BY_SIDE,
-        is_dealt=waits(load, plan.update) and can_deal(load),
+        cyclic_passes=waits(load, plan.update) and may_be_cyclic(load),
         work_groups=groups_side_by_side(load, plan.passes, resident),
     )
     times = times_of(load)["local"]
@@ -63,7 +91,7 @@ def _best_order(
         return IN_TURN, "the cores of a CPU do not start together"
     if plan.passes > resident:
         return IN_TURN, f"only {resident} work-groups are resident"
-    if plan.update in ("cas", "lock"):
+    if updates.waits(plan.update):
         return IN_TURN, f"{plan.update} updates of a hot bin wait, and would keep only its range busy"
     if in_turn is not None and aside is not None:
         return (SIDE_BY_SIDE if aside < in_turn else IN_TURN), "predicted to be faster"
@@ -72,11 +100,11 @@ def _best_order(
     return SIDE_BY_SIDE, "the cache serves all reads but the first"
 
 
-def can_deal(load: Workload) -> bool:
-    """Whether bins may be dealt out: kernels divide them by the number of passes in 32 bits."""
+def may_be_cyclic(load: Workload) -> bool:
+    """Whether passes may be cyclic: kernels divide bins by the number of passes in 32 bits."""
     return load.num_histograms is None and load.size <= NARROW_ELEMENTS and max(load.bins) <= NARROW_BINS
 
 
 def waits(load: Workload, update: str) -> bool:
     """Whether updates of a bin of a shared copy in local memory wait for each other."""
-    return update in ("cas", "lock") or (update == "native" and load.loops)
+    return updates.waits(update) or (update == "native" and load.loops)

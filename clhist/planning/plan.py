@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from clhist.operators.operator import Operator
+from clhist.planning.feature import Feature
 from clhist.planning.problem import IN_TURN, SIDE_BY_SIDE
-from clhist.planning.workload import Workload
+from clhist.planning.updates import WORDS
+from clhist.planning.workload import LOCK_BYTES, Workload
 
 GLOBAL_WORK_GROUP = 256  # section V-A: "block sizes 1024 and 256 for shared and global memory"
 
@@ -83,8 +85,8 @@ class Plan:
         S and H_chk.
     pass_order : {"in turn", "side by side"}
         How passes over local memory follow one another.
-    is_dealt : bool
-        Whether bins are dealt out among the passes one by one, rather than in ranges of neighbours.
+    cyclic_passes : bool
+        Whether pass p has the bins b with b % S == p, rather than a contiguous range.
     work_group_size, work_groups : int
         B, and how many groups are launched in each pass.
     num_elements, num_bins : int
@@ -122,6 +124,8 @@ class Plan:
     kernels: ClassVar[int] = 3  # that are launched
     fills_local_memory: ClassVar[bool] = False  # whatever the number of bins
     more_local_bytes: ClassVar[int] = 0  # of local memory besides the copies
+    sorts_pairs: ClassVar[bool] = False  # and scans them, instead of updating bins
+    is_joinable: ClassVar[bool] = True  # whether one sweep may fill several histograms
 
     memory: str
     update: str
@@ -147,7 +151,7 @@ class Plan:
     seconds: float | None = None
     refused: tuple[str, ...] = ()
     pass_order: str = IN_TURN
-    is_dealt: bool = False
+    cyclic_passes: bool = False
     is_one_launch: bool = False
 
     def __str__(self) -> str:
@@ -209,9 +213,52 @@ class Plan:
         return self.work_group_size // self.teams
 
     @property
-    def layout(self) -> str:
-        """How the elements of a batch are shared: "equal", "ragged" or "flattened"; "" for no batch."""
-        return "" if not self.is_batch else "equal" if self.equal_shares else "ragged"
+    def elements_each(self) -> int:
+        """Elements of each histogram of a batch of equal shares."""
+        return self.num_elements // self.num_histograms
+
+    @property
+    def chunks_each(self) -> int:
+        """Chunks of the elements of each of these."""
+        return 1
+
+    @property
+    def tasks(self) -> int:
+        """Chunks of all histograms."""
+        return self.num_histograms * self.chunks_each
+
+    @property
+    def task_limit(self) -> int | None:
+        """How many chunks of all histograms the memory budget has copies for; None without a limit."""
+        return None
+
+    @property
+    def has_table(self) -> bool:
+        """Whether a table says where the chunks of a batch begin and end."""
+        return False
+
+    @property
+    def owns_copies(self) -> bool:
+        """Whether each work-item has copies of its own in global memory."""
+        return False
+
+    @property
+    def ranges(self) -> int:
+        """Ranges of bins by which kernels before the sweep group the pairs; 0 without such kernels."""
+        return 0
+
+    @property
+    def behind(self) -> Plan | None:
+        """What counts again if this strategy gives up while it counts."""
+        return None
+
+    def features(self, value: str | None) -> tuple[Feature, ...]:
+        """Return what this strategy adds to the kernel of the sweep; `value` is the C of the value of all pairs."""
+        return ()
+
+    def filling(self, outputs: tuple[Output, ...], indices: tuple[int, ...]) -> Plan:
+        """Return the plan for these outputs, which are those of `indices` among the histograms asked for."""
+        return replace(self, outputs=outputs, output_indices=indices)
 
     @property
     def choices(self) -> dict[str, Any]:
@@ -221,16 +268,61 @@ class Plan:
     @property
     def copy_bins(self) -> tuple[int, ...]:
         """How many bins of each histogram a copy in global memory has."""
-        return tuple(self.passes * chunk for chunk in self.chunks()) if self.is_dealt else self.bins
-
-    @property
-    def bins_each(self) -> tuple[int, ...]:
-        """How many bins each histogram of a batch has."""
-        return self.bins
+        return tuple(self.passes * chunk for chunk in self.chunks()) if self.cyclic_passes else self.bins
 
     def chunks(self) -> tuple[int, ...]:
         """Return how many bins of each histogram one pass has."""
         return tuple(ceil(bins / self.passes) for bins in self.bins)
+
+    def way(self) -> str:
+        """Return what the update and the memory do not say of how pairs reach their bins, in words."""
+        return "private copies" if self.update == "private" else ""
+
+    def memory_bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """Return the bytes that copies take in the local memory of a work-group, and in global memory.
+
+        `sizes` are the bytes of a bin of each histogram, without locks.
+        """
+        lock = self.lock_bytes
+        chunk = sum(n * (size + lock) for n, size in zip(self.chunks(), sizes, strict=True))
+        local = self.copies * self.teams * chunk if self.memory == "local" else 0
+        one = sum(n * (size + (0 if local else lock)) for n, size in zip(self.bins, sizes, strict=True))
+        return local, self.global_copies * self.num_histograms * one
+
+    @property
+    def lock_bytes(self) -> int:
+        """Bytes of a bin's lock."""
+        return LOCK_BYTES if self.update == "lock" and self.locks is None else 0
+
+    def words(self) -> list[tuple[str, str]]:
+        """Return the plan in words: rows of a name and what it is."""
+        owner = "in each work-group" if self.memory == "local" else "on the device"
+        rows = [
+            ("memory", self.memory),
+            ("update", f"{self.update} ({WORDS[self.update]})"),
+            ("copies (M)", f"{self.copies:,} {'of each histogram' if self.is_batch else owner}"),
+            ("cooperation (C)", f"{self.cooperation:,} work-items share a copy" if self.cooperation > 1 else "1"),
+            ("passes (S)", f"{self.passes:,}" + (f" {self.pass_order}" if self.passes > 1 else "")),
+            ("bins per pass (H_chk)", f"{self.bins_per_pass:,}"),
+            ("work-groups", self._group_words()),
+        ]
+        own = self.own_words()
+        rows = [row for each in rows for row in (each, *own.get(each[0], ()))]
+        return rows if self.locks is None else [*rows, ("locks", f"{self.locks:,} for all bins")]
+
+    def _group_words(self) -> str:
+        if self.is_one_launch:
+            return f"one work-group of {self.work_group_size:,} work-items, one launch: it combines its copies itself"
+        return f"{self.work_groups:,} of {self.work_group_size:,} work-items"
+
+    def own_words(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Return the rows that a strategy adds to `words`, by the name of the row that they follow."""
+        return {}
+
+    def in_global_memory(self) -> str:
+        """Return what takes global memory, in words."""
+        copies = "one copy" if self.global_copies == 1 else f"{self.global_copies:,} copies"
+        return f"{copies} of all bins{' of each histogram' if self.is_batch else ''}"
 
 
 P = TypeVar("P", bound=Plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from clhist.planning.feature import UINT, ULONG, Feature, Parameter, Sweep
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
 from clhist.planning.private_rates import PrivateRates
 from clhist.planning.workload import Workload
@@ -25,6 +26,26 @@ _APART_BYTES = 8 * 1024  # from one copy to the next: processors prefetch what f
 _WORD_BYTES = 4  # of which a cell is one or more
 
 
+@dataclass(frozen=True)
+class PaddedCopies(Feature):
+    """Copies begin further apart than they have bins."""
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        bins = ULONG if sweep.wide else UINT
+        return tuple(Parameter("const clhist_bin_t", f"clhist_stride{output.suffix}", bins) for output in sweep.outputs)
+
+    def comment(self) -> str:
+        return "copies are padded, so that none shares cache lines with another"
+
+
+@dataclass(frozen=True)
+class InterleavedCopies(Feature):
+    """A work-item may have several copies, to which neighbouring elements go in turn."""
+
+    def comment(self) -> str:
+        return "neighbouring elements go to several copies of a work-item in turn"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivatePlan(Plan):
     """Copies in global memory for each work-item: `turns` of them, to which neighbouring elements go in turn."""
@@ -38,6 +59,14 @@ class PrivatePlan(Plan):
     @property
     def copy_bins(self) -> tuple[int, ...]:
         return self.strides or self.bins
+
+    def features(self, value: str | None) -> tuple[Feature, ...]:
+        padded: list[Feature] = [PaddedCopies()] if self.strides else []
+        return (*padded, InterleavedCopies()) if self.may_take_turns else tuple(padded)
+
+    @property
+    def owns_copies(self) -> bool:
+        return True
 
     def how(self) -> str:
         return f", {self.turns} copies for each work-item in turn" if self.turns > 1 else ""

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import inf
+from typing import Any, Literal, TypeAlias, get_args
 
-from clhist.hardware.vendors import MEMORIES
 from clhist.operators.operator import Operator
 
-PLACES = (*MEMORIES, "partitioned")  # what a caller may force: "partitioned" groups the pairs by ranges of bins first
-IN_TURN, SIDE_BY_SIDE = PASS_ORDERS = ("in turn", "side by side")  # of passes over local memory
-COUNTER_BITS = (4, 8, 16, 32)  # of counters in local memory
+# What a caller may force. "partitioned" groups the pairs by ranges of bins first.
+Memory: TypeAlias = Literal["local", "global", "partitioned"]
+PassOrder: TypeAlias = Literal["in turn", "side by side"]  # of passes over local memory
+CounterBits: TypeAlias = Literal[4, 8, 16, 32]  # of counters in local memory
+
+PLACES: tuple[str, ...] = get_args(Memory)
+IN_TURN, SIDE_BY_SIDE = PASS_ORDERS = ("in turn", "side by side")
+COUNTER_BITS: tuple[int, ...] = get_args(CounterBits)
 BIN_NUMBER_BYTES = 4  # of an element: one 32-bit bin, what rates are measured with
+
+
+def _number(letter: str, words: str) -> Any:
+    """A choice that is a number of at least 1; `letter` and `words` are for the help of the command line."""
+    return field(default=None, metadata={"letter": letter, "help": words})
+
+
+def _one_of(values: Sequence[object], words: str) -> Any:
+    """A choice among values."""
+    return field(default=None, metadata={"values": values, "help": words})
 
 
 @dataclass(frozen=True)
@@ -20,17 +35,18 @@ class Choices:
     """Choices that the caller makes; None leaves one to the model. See `clhist.HistogramKernel.__call__`."""
 
     update: str | None = None
-    memory: str | None = None
-    copies: int | None = None
-    passes: int | None = None
-    work_group_size: int | None = None
-    locks: int | None = None
-    pass_order: str | None = None
-    counter_bits: int | None = None
+    memory: str | None = _one_of(PLACES, "Force the memory of the copies, or partition the pairs.")
+    copies: int | None = _number("M", "Force the number of copies.")
+    passes: int | None = _number("S", "Force the number of passes.")
+    work_group_size: int | None = _number("B", "Force the size of work-groups.")
+    locks: int | None = _number("LOCKS", "Locks shared by all bins. [default: one per bin]")
+    pass_order: str | None = _one_of(PASS_ORDERS, "Force the order of passes over local memory.")
+    counter_bits: int | None = _one_of(COUNTER_BITS, "With --counts: force the width of counters in local memory.")
 
 
 FREE = Choices()
 CHOICES = tuple(each.name for each in fields(Choices))
+NUMBERS = tuple(each.name for each in fields(Choices) if "letter" in each.metadata)
 
 
 @dataclass(frozen=True)
@@ -137,20 +153,17 @@ def check_numbers(named: Sequence[tuple[str, int | None, int]], race_factor: flo
     choices : Choices
         Made by the caller.
     """
-    chosen = ((name, getattr(choices, name), 1) for name in ("copies", "passes", "work_group_size", "locks"))
+    chosen = ((name, getattr(choices, name), 1) for name in NUMBERS)
     for name, value, least in (*named, *chosen):
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
     if not 1 <= race_factor < inf:
         raise ValueError(f"race_factor: expected a finite number of at least 1, got {race_factor}")
-    if choices.memory not in (None, *PLACES):
-        raise ValueError(f"memory: expected one of {', '.join(PLACES)}, got {choices.memory!r}")
-    if choices.counter_bits not in (None, *COUNTER_BITS):
-        widths = ", ".join(map(str, COUNTER_BITS))
-        raise ValueError(f"counter_bits: expected one of {widths}, got {choices.counter_bits!r}")
+    for each in fields(Choices):
+        value, values = getattr(choices, each.name), each.metadata.get("values", ())
+        if values and value not in (None, *values):
+            raise ValueError(f"{each.name}: expected one of {', '.join(map(str, values))}, got {value!r}")
     if choices.counter_bits not in (None, 32) and choices.memory not in (None, "local"):
         raise ValueError(f"counter_bits: narrow counters are in local memory, got memory={choices.memory!r}")
-    if choices.pass_order not in (None, *PASS_ORDERS):
-        raise ValueError(f"pass_order: expected one of {', '.join(PASS_ORDERS)}, got {choices.pass_order!r}")
     if choices.pass_order == SIDE_BY_SIDE and choices.memory not in (None, "local"):
         raise ValueError(f"pass_order: {SIDE_BY_SIDE!r} is of passes over local memory, got memory={choices.memory!r}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 from typing import ClassVar
 
+from clhist.planning.batch import Chunks
+from clhist.planning.feature import Feature
 from clhist.planning.global_memory import global_copies
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
 from clhist.planning.problem import FREE
@@ -27,6 +30,20 @@ class SortedPlan(Plan):
     """Pairs sorted by bin, those of each bin combined by a segmented scan."""
 
     strategy: ClassVar[str] = "sort"
+    is_joinable: ClassVar[bool] = False
+    sorts_pairs: ClassVar[bool] = True
+
+    def way(self) -> str:
+        return "sorted pairs"
+
+    def features(self, value: str | None) -> tuple[Feature, ...]:
+        return (Chunks(equal_shares=True),) if self.is_batch else ()
+
+    def memory_bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
+        return 0, sort_bytes(self.num_elements, self.num_bins * self.num_histograms, sizes[0])
+
+    def in_global_memory(self) -> str:
+        return f"the pairs and {super().in_global_memory()}"
 
 
 def global_or_sorted(load: Workload, update: str) -> Plan:

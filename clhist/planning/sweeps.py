@@ -10,14 +10,15 @@ from dataclasses import replace
 from typing import TypeVar
 
 from clhist.hardware.profile import Profile
+from clhist.hardware.vendors import MEMORIES
 from clhist.operators.merged import merged
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
-from clhist.planning.packed import PackedPlan
 from clhist.planning.plan import Output, Plan
-from clhist.planning.private import PrivatePlan
-from clhist.planning.problem import MEMORIES, Histogram, Problem
+from clhist.planning.problem import Histogram, Problem
+from clhist.planning.times import NATIVE_COPIES
 from clhist.planning.updates import (
+    MOST_NATIVE_COPIES,
     SORT,
     UPDATES,
     choose_updates,
@@ -98,7 +99,7 @@ def is_worth_joining(joint: Plan, first: Plan, second: Plan) -> bool:
 
 def _side_by_side(plan: Plan) -> Plan:
     """Return the plan with the parts of each product in one cell where every work-item has copies of its own."""
-    if not isinstance(plan, PrivatePlan) or plan.is_batch:
+    if not plan.owns_copies or plan.is_batch:
         return plan
     return replace(plan, outputs=tuple(_in_one_cell(output) for output in plan.outputs))
 
@@ -117,7 +118,8 @@ def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:
         except ValueError as error:
             failed = failed or error
             continue
-        if plan.update == "private":
+        is_shared = NATIVE_COPIES in profile.rates and plan.memory == "local" and problem.choices.update is None
+        if plan.update == "private" and not is_shared:
             return plan if best is None else best
         if best is None or _is_better(plan, best):
             best = plan
@@ -131,6 +133,10 @@ def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:
 
 def _is_better(other: Plan, own: Plan) -> bool:
     """Whether the better update of an equivalent form is worth its larger bins; not in local memory (measured)."""
+    if (
+        own.update == "private"
+    ):  # a copy for each work-item, of locks; counted on AMD, native takes half the instructions
+        return other.update == "native"
     if _rank(other) >= _rank(own):
         return False
     wider = other.outputs[0].operator.bin_bytes > own.outputs[0].operator.bin_bytes
@@ -152,7 +158,7 @@ def _forms(histogram: Histogram, size: int) -> Iterator[Operator]:
 
 def _joined(first: Plan, second: Plan, problem: Problem, profile: Profile) -> Plan | None:
     """Return the two as one sweep if that pays; sorted, partitioned or bucketed pairs are those of one."""
-    if not {first.strategy, second.strategy}.isdisjoint(("sort", "partitioned", "bucketed")):
+    if not (first.is_joinable and second.is_joinable):
         return None
     indices = first.output_indices + second.output_indices
     try:
@@ -180,10 +186,8 @@ def _plan_one(
     else:
         chosen = updates[plan.memory]
     filled = tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True))
-    if isinstance(plan, PackedPlan):
-        plan = replace(plan, robust=replace(plan.robust, outputs=filled, output_indices=indices))
     refused = tuple(f"{update} in {memory}" for update, memory in problem.refused)
-    return replace(plan, outputs=filled, output_indices=indices, refused=refused)
+    return replace(plan.filling(filled, indices), refused=refused)
 
 
 def _workload(
@@ -197,8 +201,9 @@ def _workload(
     """Return the numbers of a sweep that fills `outputs`."""
     bins = tuple(problem.histograms[index].bins for index in indices)
     worst = {memory: slowest(u for each in found for u in each) for memory, found in updates.items()}
+    most = profile.rates.get(NATIVE_COPIES, MOST_NATIVE_COPIES)
     useful = [
-        useful_copies(update, number, loops=part_loops(part), read_bytes=problem.read_bytes or 4)
+        useful_copies(update, number, loops=part_loops(part), read_bytes=problem.read_bytes or 4, most=most)
         for output, each, number in zip(outputs, updates.get("local", ()), bins, strict=False)
         for part, update in zip(output.operator.parts, each, strict=True)
     ]

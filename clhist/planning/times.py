@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from clhist.hardware.vendors import MEMORIES
 from clhist.planning.plan import Plan
-from clhist.planning.problem import BIN_NUMBER_BYTES, MEMORIES, SIDE_BY_SIDE
+from clhist.planning.problem import BIN_NUMBER_BYTES, COUNTER_BITS, SIDE_BY_SIDE
 from clhist.planning.workload import Workload
 
 # What is measured of each kind of update, and then of all: names of the tables `[measured."..."]` in a profile.
@@ -22,10 +23,13 @@ ONE_PASS, FURTHER_PASS, PASS_ASIDE, PASS_DEALT, PARTITIONED, EVERYWHERE = (
     "partitioned",
     "in global memory",
 )
-PACKED = {bits: f"{bits}-bit counters in local memory" for bits in (16, 8, 4)}
+PACKED = {bits: f"{bits}-bit counters in local memory" for bits in reversed(COUNTER_BITS[:-1])}
 PACKED_ASIDE = {bits: f"further pass of {bits}-bit counters" for bits in PACKED}
 CELLS, BANDWIDTH, SHORT, LAUNCH = "filling and combining cells", "bandwidth", "shortest kernel", "launch"
 VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
+
+# Of a device that was not measured in time, but whose instructions were counted (.ci/emulated).
+NATIVE_COPIES, PARTITIONED_BYTES = "copies of native updates", "bytes of partitioned values"
 
 COUNT = "count"  # the kind of 32-bit additions of 1, whose pairs have no values
 _CELL_BYTES = 4
@@ -86,7 +90,7 @@ class Times(NamedTuple):
     def _further(self, plan: Plan, reading: float) -> float | None:
         """Return the nanoseconds that each further pass takes for an element, or None."""
         if plan.pass_order == SIDE_BY_SIDE:  # reads come from the cache, whose bandwidth is that of counts
-            whole = PASS_DEALT if plan.is_dealt else PASS_ASIDE
+            whole = PASS_DEALT if plan.cyclic_passes else PASS_ASIDE
             further = next((PACKED_ASIDE[bits] for bits, name in PACKED.items() if name == plan.rate), whole)
             rate, count = self._rate(further), self.rates.get(rate_name(COUNT, PASS_ASIDE), 0)
             cached = self.read_bytes / (BIN_NUMBER_BYTES * count) if count else 0.0

@@ -6,22 +6,35 @@ HDW in the paper), ``cas`` (a loop of compare and exchange; CAS) and ``lock`` (a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from clhist.hardware.atomics import native_atomic
 from clhist.operators.operator import Operator, Part
 
 
 class Update(NamedTuple):
-    """One way to update a bin, and what the model knows of it.
+    """One way to update a bin, and what every other module asks about it.
 
     Attributes
     ----------
     name : str
-        As a caller and a plan name it.
+        As a caller and a plan name it, and as the template of updates names its functions.
     words : str
         What it is, for people.
+    atomic : {"", "operation", "compare-exchange", "exchange"}
+        The hardware's atomic that it is made of.
+    is_available : callable
+        Whether it can serve a part of an operator in a copy that work-items share: in a memory, on a device with
+        certain features.
+    waits : bool
+        Whether updates of one bin wait for each other.
+    useful_copies : int
+        Copies of a work-group in local memory beyond which none is faster, measured on an H200 (docs/notebook): filling
+        and combining them costs more than work-items that collide in a bin.
+    rate : str
+        Name of its rates in a profile, where ``{bits}`` is the size of a cell and ``{type}`` that of its number;
+        nothing if none are measured.
     cooperation_factor : int
         u of equation 6.
     most_local_passes : int
@@ -35,6 +48,11 @@ class Update(NamedTuple):
 
     name: str
     words: str
+    atomic: str
+    is_available: Callable[[Part, str, Collection[str]], bool]
+    waits: bool
+    useful_copies: int
+    rate: str
     cooperation_factor: int = 1
     most_local_passes: int = 1
     passes_worth_partitioning: int | None = None
@@ -42,22 +60,42 @@ class Update(NamedTuple):
     replaceable: bool = False
 
 
-PRIVATE = Update("private", "a work-item owns its copy: no atomic")
-NATIVE = Update("native", "a hardware atomic, HDW in the paper", 2, 3, 4, 256, replaceable=True)
-CAS = Update("cas", "a loop of compare and exchange, CAS in the paper", 1, 4, 2, 128, replaceable=True)
-LOCK = Update("lock", "a spinlock for each bin, XCG in the paper", 1, 6, 4, 160)
+def _has_atomic(part: Part, memory: str, features: Collection[str]) -> bool:
+    return native_atomic(part.operation, part.dtype, memory, features) is not None
+
+
+def _has_exchange(part: Part, memory: str, features: Collection[str]) -> bool:
+    """Whether cells are words that can be compared and exchanged."""
+    return part.cell_bytes == 4 or (part.cell_bytes == 8 and "int64_base_atomics" in features)
+
+
+# What callers may name; see `FORCEABLE`.
+Name: TypeAlias = Literal["private", "native", "cas", "lock", "sort"]
+
+PRIVATE = Update("private", "a work-item owns its copy: no atomic", "", lambda *_: False, False, 1, "")
+# Additions of floats and of 64 bits are loops in NVIDIA's local memory, and have as many useful copies as are here.
+NATIVE = Update(
+    "native", "a hardware atomic, HDW in the paper", "operation", _has_atomic, False, 128, "native {type}",
+    2, 3, 4, 256, replaceable=True,
+)  # fmt: skip
+CAS = Update(
+    "cas", "a loop of compare and exchange, CAS in the paper", "compare-exchange", _has_exchange, True, 512,
+    "cas {bits}", 1, 4, 2, 128, replaceable=True,
+)  # fmt: skip
+LOCK = Update(
+    "lock", "a spinlock for each bin, XCG in the paper", "exchange", lambda *_: True, True, 256, "lock", 1, 6, 4, 160
+)
 
 BY_NAME = {update.name: update for update in (PRIVATE, NATIVE, CAS, LOCK)}
 UPDATES = tuple(BY_NAME)
 REPLACEABLE = tuple(update.name for update in BY_NAME.values() if update.replaceable)
 SORT = "sort"  # what a caller may ask for besides: sorting the pairs takes the place of updating bins
-SORT_WORDS = "pairs are sorted by bin and scanned, Listing 4 of the paper"
-FORCEABLE = (*UPDATES, SORT)
+FORCEABLE: tuple[str, ...] = get_args(Name)
+WORDS = {name: update.words for name, update in BY_NAME.items()} | {
+    SORT: "pairs are sorted by bin and scanned, Listing 4 of the paper"
+}
 
-# Copies of a work-group beyond which none is faster, measured on an H200 (docs/notebook): filling and combining
-# them costs more than work-items that collide in a bin. 64-bit and float additions are loops in NVIDIA's local memory.
-_USEFUL_COPIES = {"private": 1, "looping": 128, "cas": 512, "lock": 256}
-_USEFUL_CELLS, _MOST_NATIVE_COPIES, _MOST_FAST_COPIES = 8192, 8, 32
+_USEFUL_CELLS, MOST_NATIVE_COPIES, _MOST_FAST_COPIES = 8192, 8, 32
 
 
 def check_update(update: str | None) -> None:
@@ -83,8 +121,8 @@ def available_updates(operator: Operator, memory: str, features: Collection[str]
     tuple of str
         Of ``"native"``, ``"cas"`` and ``"lock"``; the last is always there.
     """
-    each = [_updates_of(part, memory, features) for part in operator.parts]
-    return tuple(update for update in UPDATES if all(update in updates for updates in each))
+    of_parts = [_updates_of(part, memory, features) for part in operator.parts]
+    return tuple(update for update in UPDATES if all(update in updates for updates in of_parts))
 
 
 def choose_updates(
@@ -117,16 +155,19 @@ def choose_updates(
     return (forced,) * len(operator.parts)
 
 
-def useful_copies(update: str, num_bins: int, *, loops: bool = False, read_bytes: int = 4) -> int:
+def useful_copies(
+    update: str, num_bins: int, *, loops: bool = False, read_bytes: int = 4, most: float = MOST_NATIVE_COPIES
+) -> int:
     """Return how many copies of `num_bins` bins in a work-group's local memory are of use.
 
     `loops` says that the hardware atomic is a loop itself, see `part_loops`. Where less than four bytes are read for an
-    update, as from an image, the updates dominate, and a bank for each of 32 neighbouring work-items pays.
+    update, as from an image, the updates dominate, and a bank for each of 32 neighbouring work-items pays. `most` is
+    how many do otherwise.
     """
     if update == "native" and not loops:
-        most = _MOST_NATIVE_COPIES if read_bytes >= 4 else _MOST_FAST_COPIES
-        return max(1, min(most, _USEFUL_CELLS // num_bins))
-    return _USEFUL_COPIES["looping" if update == "native" else update]
+        enough = int(most) if read_bytes >= 4 else _MOST_FAST_COPIES
+        return max(1, min(enough, _USEFUL_CELLS // num_bins))
+    return BY_NAME[update].useful_copies
 
 
 def part_loops(part: Part) -> bool:
@@ -134,26 +175,21 @@ def part_loops(part: Part) -> bool:
     return part.operation == "add" and (part.dtype.kind == "f" or part.cell_bytes == 8)
 
 
+def waits(update: str) -> bool:
+    """Whether updates of one bin wait for each other; those of a hardware atomic may, too: see `part_loops`."""
+    return update in BY_NAME and BY_NAME[update].waits
+
+
 def rate_kind(part: Part, update: str) -> str:
     """Return what the speed of an update depends on: "native float32", "cas 64" or "lock"; empty for others."""
-    if update == "lock":
-        return "lock"
-    if update == "cas":
-        return f"cas {8 * part.cell_bytes}"
     bits = 8 * part.cell_bytes
-    name = f"{'float' if part.dtype.kind == 'f' else 'int'}{bits}"
-    return f"native {name}" if update == "native" else ""
+    return BY_NAME[update].rate.format(bits=bits, type=f"{'float' if part.dtype.kind == 'f' else 'int'}{bits}")
 
 
 def slowest(updates: Iterable[str]) -> str:
-    """Return the least efficient of `updates`."""
-    return max(updates, key=UPDATES.index)
+    """Return the least efficient of `updates`; sorting is less so than any."""
+    return max(updates, key=FORCEABLE.index)
 
 
 def _updates_of(part: Part, memory: str, features: Collection[str]) -> tuple[str, ...]:
-    found = []
-    if native_atomic(part.operation, part.dtype, memory, features) is not None:
-        found.append("native")
-    if part.cell_bytes == 4 or (part.cell_bytes == 8 and "int64_base_atomics" in features):
-        found.append("cas")
-    return (*found, "lock")
+    return tuple(update.name for update in BY_NAME.values() if update.is_available(part, memory, features))

@@ -13,7 +13,6 @@ import pyopencl.array as cl_array
 
 from clhist import Accumulator, HistogramKernel, Profile, bincount, operators, reduce_by_index
 from clhist.opencl.device import device_kind
-from clhist.planning.private import PrivatePlan
 from clhist.selftest.cases import neutral_of
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
@@ -165,23 +164,27 @@ def _fields(at: Setting) -> None:
 
 
 def _fused(at: Setting) -> None:
+    outputs = {"n": _ONE, "sum": operators.add(np.int64), "least": operators.minimum(np.int16), "few": _ONE}
+    emits = {"n": "bins[i], 1", "sum": "bins[i] / 2, values[i]", "least": "bins[i], values[i]", "few": "i % 3, 1"}
+    shapes = {"n": 101, "sum": 50, "least": 101, "few": 3}
     kernel = at.kernel(
-        {"n": _ONE, "sum": operators.add(np.int64), "least": operators.minimum(np.int16), "few": _ONE},
+        outputs,
         "const int *bins, const int *values",
-        "EMIT_n(bins[i], 1); EMIT_sum(bins[i] / 2, values[i]); EMIT_least(bins[i], values[i]); EMIT_few(i % 3, 1)",
+        "; ".join(f"EMIT_{name}({emits[name]})" for name in outputs),
     )
     for size in (0, 1, 997) if at.quick else (0, 1, 997, 5003):
         bins, values = at.pairs(size, 101)
         bins = np.abs(bins)
-        found = kernel(bins, values, num_bins={"n": 101, "sum": 50, "least": 101, "few": 3})
+        found = kernel(bins, values, num_bins={name: shapes[name] for name in outputs})
         least = np.full(101, 2**15 - 1, np.int16)
-        for name, expected in {
+        expected = {
             "n": reference(np.add, bins, 1, 101),
             "sum": reference(np.add, bins // 2, values.astype(np.int64), 50, dtype=np.int64),
             "least": reference(np.minimum, bins, values.astype(np.int16), 101, least),
             "few": reference(np.add, np.arange(size) % 3, 1, 3),
-        }.items():
-            expect(partial(assert_same, expected=expected), found[name], output=name, N=size)
+        }
+        for name in outputs:
+            expect(partial(assert_same, expected=expected[name]), found[name], output=name, N=size)
 
 
 def _several_emits(at: Setting) -> None:
@@ -286,9 +289,9 @@ def _held_bins(at: Setting) -> None:
 def _private_copies(at: Setting) -> None:
     kernel = at.summing()
     chosen = kernel.plan(_SIZE, _BINS, queue=at.queue)
-    if not isinstance(chosen, PrivatePlan):
+    if not chosen.owns_copies:
         raise NotAvailableError("copies that one work-item updates are for CPUs")
-    items, values = chosen.copies // chosen.turns, at.pairs()[1]
+    items, values = chosen.work_groups * chosen.work_group_size, at.pairs()[1]
     in_turn: list[dict[str, Any]] = [{"copies": 2 * items}, {"copies": 8 * items, "passes": 3}]
     buckets: list[dict[str, Any]] = [{"memory": "partitioned", "passes": ranges} for ranges in (1, 5)]
     for distribution in ("uniform, some outside", "half in one"):

@@ -287,9 +287,8 @@ def _column(target: str, style: str, dtype: str, special: bool) -> list[str]:
         return [f'{target} = rng.integers({low}, {high}, n, "{dtype}", endpoint=True)']
     if style == "multiply":
         lines.append(f"{target} = rng.choice({[1, -1, 1j, -1j] if 'complex' in dtype else [1, -1]}, n)")
-        # Not a complex scalar: once the product overflows, its infinities and NaN depend on the order.
-        least = 1 if "complex" in dtype else 0
-        lines.append(f"{target.removesuffix('[...]')}[rng.integers(0, max(n, 1), 20 * (n > {least}))] *= 2")
+        # Not a scalar, which stands for each element: a product that overflows is inf, 0 or NaN, by the order.
+        lines.append(f"{target.removesuffix('[...]')}[rng.integers(0, max(n, 1), 20 * (n > 1))] *= 2")
     elif "complex" in dtype:
         lines.append(f"{target} = rng.integers(-9, 10, n) + 1j * rng.integers(-9, 10, n)")
     elif style == "natural":

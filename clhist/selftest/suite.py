@@ -27,7 +27,7 @@ def checks(queue: cl.CommandQueue, *, quick: bool = False) -> Iterator[Check]:
     queue : pyopencl.CommandQueue
         Of the device.
     quick : bool
-        Whether ten seconds must do.
+        Whether some types and forms must do, for which two cores compile for a quarter of a minute.
     """
     own = device_profile(queue.device)
     shared = as_gpu(own) if own.kind == "cpu" else own

@@ -13,13 +13,13 @@ from clhist import Profile
 from clhist.hardware.atomics import native_atomic
 from clhist.operators.operator import Operator
 from clhist.planning.problem import PLACES
-from clhist.planning.updates import available_updates
+from clhist.planning.updates import UPDATES, available_updates
 from clhist.selftest.cases import CASES, MORE, NUM_BINS, PRODUCTS, Case, pair_kernel, ufunc_case
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import groups_of
 
-ROWS = [(update, memory) for update in ("private", "native", "cas", "lock") for memory in PLACES]
+ROWS = [(update, memory) for update in UPDATES for memory in PLACES]
 ROWS.remove(("private", "partitioned"))
 ROWS.append(("sort", "global"))
 

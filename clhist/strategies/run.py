@@ -118,8 +118,11 @@ class Runner:
     def _chosen(self, plan: Chosen, data: DataSet) -> _Run:
         kernel = _kernel(self.context, data.element, data.bin, plan.dtype, plan.is_count)
         elements, size = self.elements(data), data.elements.size
+        choices: dict[str, Any] = dict(plan.choices)
         try:
-            result, stages = kernel.timed(elements, num_bins=data.num_bins, size=size, queue=self.queue, **plan.choices)
+            if "copies" in choices:  # what an author's formula asks for may be more than the work-items that share them
+                choices["copies"] = kernel.plan(size, data.num_bins, queue=self.queue, **choices).copies
+            result, stages = kernel.timed(elements, num_bins=data.num_bins, size=size, queue=self.queue, **choices)
         except (ValueError, MemoryError) as error:  # what is forced contradicts the device
             raise NotApplicable(str(error)) from error
         return _Run(result, sum(stages.values()))

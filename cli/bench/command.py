@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 import clhist
+from clhist.cli.bench import emulated as bench_emulated
 from clhist.cli.bench import groups as bench_groups
 from clhist.cli.bench import hist as bench_hist
 from clhist.cli.bench import histogram as bench_histogram
@@ -22,7 +24,7 @@ from clhist.cli.bench.lab import Lab, Row
 from clhist.cli.bench.operators import OPERATORS
 from clhist.cli.bench.peer_problems import PROBLEMS
 from clhist.cli.bench.suite import Request, Suite
-from clhist.cli.console import Console, check_writable, shared_options
+from clhist.cli.console import Console, InputError, check_writable, shared_options
 from clhist.cli.plan import Number
 from clhist.opencl.device import device_kind
 
@@ -111,6 +113,11 @@ def _plot_file(context: click.Context, option: click.Parameter, path: Path | Non
 )
 @click.option("--all-plans", is_flag=True, help="A row for each plan that could be taken, the automatic one first.")
 @click.option(
+    "--emulated",
+    metavar="TARGET",
+    help="Count what plans cost on an AMD GPU that is not here, such as gfx942, instead of timing them. Needs a clone.",
+)
+@click.option(
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
     callback=_plot_file,
@@ -127,6 +134,7 @@ def bench(
     race_factors: tuple[int, ...],
     distributions: tuple[str, ...],
     all_plans: bool,
+    emulated: str | None,
     plot: Path | None,
 ) -> None:
     """Time clhist, alone or beside others, on random input made on the device.
@@ -152,6 +160,10 @@ def bench(
       clhist bench --op count --op argmax -H 31 -H 196607 --race-factor 1 --race-factor 63
       clhist bench --suite model -n 50M --plot figure7.png --json figure7.json
     """
+    if emulated is not None:
+        _check_emulated(suite, num_elements, race_factors, plot)
+        bench_emulated.run(console, emulated, operations, bins, distributions)
+        return
     chosen = SUITES[suite]
     _check(suite, chosen, operations, race_factors, distributions, all_plans)
     lab = Lab(clhist.default_queue())
@@ -169,7 +181,7 @@ def bench(
         all_plans=all_plans,
     )
     if console.prints_text:
-        click.echo(bench_report.header(lab, request))
+        console.echo(bench_report.header(lab, request))
     rows, complete = _measured(console, lab, chosen, request)
     text = ""
     if rows:
@@ -203,6 +215,18 @@ def _measured(console: Console, lab: Lab, chosen: Suite, request: Request) -> tu
     return rows, True
 
 
+def _check_emulated(suite: str, num_elements: int | None, race_factors: tuple[int, ...], plot: Path | None) -> None:
+    """Refuse what counting has no use for."""
+    for given, hint in (
+        (suite if suite != "operators" else None, "--suite"),
+        (num_elements, "--num-elements"),
+        (race_factors or None, "--race-factor"),
+        (plot, "--plot"),
+    ):
+        if given is not None:
+            raise click.BadParameter(f"expected none with --emulated, got {given}", param_hint=hint)
+
+
 def _check(
     suite: str,
     chosen: Suite,
@@ -211,7 +235,13 @@ def _check(
     distributions: tuple[str, ...],
     all_plans: bool,
 ) -> None:
-    """Refuse what the suite has no use for."""
+    """Refuse what the suite has no use for, and a suite without what it needs."""
+    if chosen.needs:
+        module, extra = chosen.needs
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise InputError(f'--suite {suite}: needs {module}: pip install "clhist[{extra}]"') from error
     for given, is_known, hint in (
         (distributions[:1], chosen.distributions, "--distribution"),
         (("it",) * all_plans, chosen.has_all_plans, "--all-plans"),

@@ -281,6 +281,7 @@ SUITE = Suite(
     default_operations=(),
     bins=(100,),
     race_factors=(),
+    needs=("boost_histogram", "hist"),
     steps=lambda request: len(PROBLEMS) * len(request.bins),
     run=run,
     columns=(

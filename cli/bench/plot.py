@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from importlib import import_module
-from math import ceil
+from math import ceil, log10
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from clhist.cli.bench.suite import Panels
-from clhist.cli.console import InputError
+from clhist.cli.console import InputError, writing
+
+_CHARACTERS = 10  # of a title, an inch
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -35,23 +38,26 @@ def draw(panels: Panels, title: str, path: Path) -> None:
     """
     from matplotlib.figure import Figure  # not pyplot: no window, no state
 
-    columns = next((n for n in (6, 4, 3, 2) if len(panels) % n == 0), min(4, len(panels)))
+    columns = next((n for n in (4, 3, 2) if len(panels) % n == 0), min(4, len(panels)))
     rows = ceil(len(panels) / columns)
-    figure = Figure(figsize=(5.5 * columns, 4 * rows), layout="constrained")
-    figure.suptitle(title)
+    width, height = (7.5, 4.5) if columns == 1 else (6 * columns, 4 * rows)
+    figure = Figure(figsize=(width, max(height, 4 * rows)), layout="constrained")
+    figure.suptitle(fill(title, int(_CHARACTERS * width)))
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax, (name, lines) in zip(axes, panels.items(), strict=False):
         words = any(isinstance(x, str) for points in lines.values() for x, _ in points)
         (_bars if words else _lines)(ax, lines)
-        ax.set(title=name, ylabel="microseconds")
-        ax.legend(fontsize="x-small", ncols=2)
+        ax.set(title=fill(name, int(_CHARACTERS * width / columns)), ylabel="microseconds")
+        ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)  # beside the data
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
-    figure.savefig(path)
+    with writing(path):
+        figure.savefig(path, dpi=150)
 
 
 def _lines(ax: Any, lines: dict[str, list[tuple[Any, float]]]) -> None:
     from matplotlib import colormaps
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     colors = colormaps["turbo"].resampled(max(2, len(lines)))
     for n, (label, points) in enumerate(lines.items()):
@@ -63,6 +69,19 @@ def _lines(ax: Any, lines: dict[str, list[tuple[Any, float]]]) -> None:
             style = {"color": "grey", "linestyle": "--"}
         ax.plot(xs, ys, marker=".", label=label, **style)
     ax.set(xlabel="H (bins)", xscale="log", yscale="log")
+    bins = sorted({x for points in lines.values() for x, _ in points})
+    apart = [bins[0]]  # ticks whose labels do not meet
+    for number in bins[1:]:
+        if log10(number / apart[-1]) > 0.12 * log10(bins[-1] / bins[0]):
+            apart.append(number)
+    ax.set_xticks(apart, [f"{number:,}" for number in apart], rotation=20)
+    ax.set_xticks([], minor=True)
+    times = [y for points in lines.values() for _, y in points if y > 0]
+    if times and max(times) < 100 * min(times):  # few powers of ten
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.4g}")
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.grid(alpha=0.3)
 
 
 def _bars(ax: Any, lines: dict[str, list[tuple[Any, float]]]) -> None:
@@ -70,4 +89,6 @@ def _bars(ax: Any, lines: dict[str, list[tuple[Any, float]]]) -> None:
     width = 0.8 / len(lines)
     for n, (label, points) in enumerate(lines.items()):
         ax.bar([words.index(x) + n * width for x, _ in points], [y for _, y in points], width, label=label)
-    ax.set_xticks([k + width * (len(lines) - 1) / 2 for k in range(len(words))], words, rotation=15, fontsize="small")
+    ax.set_xticks(
+        [k + width * (len(lines) - 1) / 2 for k in range(len(words))], words, rotation=20, ha="right", fontsize="small"
+    )

@@ -54,6 +54,8 @@ class Suite:
         Default, where it is not the usual one.
     distributions : tuple of str
         Default of `--distribution`; none if it has no such choice.
+    needs : tuple of str, or None
+        A module that need not be installed, and the extra of clhist that brings it.
     has_all_plans : bool
         Whether it has a row for each plan that could be taken.
     steps : callable
@@ -80,6 +82,7 @@ class Suite:
     num_elements: int | None = None
     distributions: tuple[str, ...] = ()
     has_all_plans: bool = False
+    needs: tuple[str, str] | None = None
 
 
 def steps(request: Request) -> int:

@@ -38,10 +38,12 @@ class Samples:
 
 @dataclass(frozen=True)
 class Calls:
-    """The seconds of a call in a pipelined loop: until the last is complete, and until it returns to the caller."""
+    """The seconds of a call in a pipelined loop: until the last is complete, and until it returns to the caller; and of
+    what was measured in turns with the loops."""
 
     whole: Samples
     host: Samples
+    beside: Samples
 
 
 def repeated(once: Callable[[], float], about: float, *, least: int = 3, most: int = 15) -> Samples:
@@ -53,7 +55,9 @@ def _runs(about: float, *, least: int, most: int) -> int:
     return max(least, min(most, int(_SECONDS / max(about, 1e-9))))
 
 
-def pipelined(call: Callable[[], Any], finish: Callable[[Any], Any]) -> Calls:
+def pipelined(
+    call: Callable[[], Any], finish: Callable[[Any], Any], beside: Callable[[], float] | None = None
+) -> Calls:
     """Return the seconds of a call: many are enqueued, then one `finish` waits for all of them, divided.
 
     Parameters
@@ -62,14 +66,18 @@ def pipelined(call: Callable[[], Any], finish: Callable[[Any], Any]) -> Calls:
         Enqueues, or computes; must have been called before, so that all is built.
     finish : callable
         Gets what the last call returned, and comes back when everything is complete.
+    beside : callable, optional
+        Returns seconds; called twice between two loops, so that a slow moment of the machine slows both.
     """
     start = time.perf_counter()
     finish(call())
     about = max(1e-9, time.perf_counter() - start)
     calls = max(1, min(_MOST_CALLS, int(_LOOP_SECONDS / about)))
-    host = []
+    host, others = list[float](), list[float]()
 
     def loop() -> float:
+        if beside is not None:
+            others.extend((beside(), beside()))
         begin = time.perf_counter()
         for _ in range(calls):
             last = call()
@@ -77,7 +85,8 @@ def pipelined(call: Callable[[], Any], finish: Callable[[Any], Any]) -> Calls:
         finish(last)
         return (time.perf_counter() - begin) / calls
 
-    return Calls(repeated(loop, about * calls, most=9), Samples(tuple(host)))
+    whole = repeated(loop, about * calls, most=9)
+    return Calls(whole, Samples(tuple(host)), Samples(tuple(others)))
 
 
 def interleaved(

@@ -23,6 +23,7 @@ from clhist.cli.cases.options import (
     times_text,
 )
 from clhist.cli.console import Console, InputError, shared_options
+from clhist.cli.tables import folded
 
 _UNITS = {"length": "nm", "charge": "e", "energy": "kJ/mol", "force": "kJ/(mol nm)", "time": "s"}
 
@@ -97,12 +98,15 @@ def gromacs(
     """
     given = Source(**source)
     begin = time.perf_counter()
+    console.stage(f"reading {given.data}" if given.data else "finding the pairs")
     with messages():
         pair_list, structure = given.read()
         built = time.perf_counter() - begin
+        console.stage("reference forces by NumPy")
         reference = given.reference(pair_list)
     if not pair_list.num_pairs:
         raise InputError(f"{given.name}: expected pairs within the cut-off, got none")
+    console.stage("race factor")
     device = PairList.upload(pair_list)
     if race_factor == "sample":
         device.race_factor()  # builds its kernels, which is not what sampling takes
@@ -159,7 +163,8 @@ def _text(values: dict[str, Any], update: str) -> str:
         f"{values['data']}: {values['num_particles']:,} particles, {values['num_pairs']:,} pairs; "
         f"read or made in {values['input_seconds']:.2f} s",
         f"on {values['device']}; nm, e, kJ/mol, forces in kJ/(mol nm)",
-        f"{plan_text(plan)}, race factor {plan['race_factor']:.3g}{origin}",
+        plan_text(plan),
+        f"        race factor {plan['race_factor']:.3g}{origin}",
         times_text(values["seconds"]),
     ]
     for name in values["errors"]:
@@ -167,8 +172,13 @@ def _text(values: dict[str, Any], update: str) -> str:
         verdict = "ok" if error["value"] <= error["tolerance"] else "TOO LARGE"
         within = f"tolerance {error['tolerance']:.0e}"
         lines.append(f"error   {error['value']:.2e} of {error['of']}, against {name} ({within}): {verdict}")
+    lines = [folded(line) if "\n" not in line else line for line in lines]
     lines += ["", "Milliseconds; the paper's are of an RTX 2080 Ti (SC'20, Table III):"]
+    lines[-1] = folded(lines[-1], indent=0)
     lines += [gromacs_table.text(values["table"])]
+    lines += [folded("  speed-up: over the flat version; ~: computed from the paper's factor of 1.6", indent=4)]
     if update == "auto" and "global" in values["native_missing_in"]:
-        lines.append("  native  not here: this device has no atomic addition of float32 in global memory (clhist info)")
-    return "\n".join([*lines, *gromacs_table.findings(values["table"], values["num_pairs"])])
+        lines.append(
+            folded("  native  not here: this device has no atomic addition of float32 in global memory (clhist info)")
+        )
+    return "\n".join([*lines, *map(folded, gromacs_table.findings(values["table"], values["num_pairs"]))])

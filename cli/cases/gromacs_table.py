@@ -138,7 +138,7 @@ def speedups(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
 def text(rows: Sequence[Row]) -> str:
     """Return the table for people: kernels' and calls' milliseconds, and multiples of the flat version's speed."""
     flat = {row["update"]: row["seconds"]["kernels"] for row in rows if row["version"] == FLAT}
-    lines = [("update", "version", "RF", "copies", "memory", "kernels", "call", "x flat", "paper", "x flat there")]
+    lines = [("update", "version", "RF", "copies", "memory", "kernels", "call", "speed-up", "paper", "speed-up")]
     for row in rows:
         plan, seconds, paper = row["plan"], row["seconds"], row["paper_seconds"]
         base = flat.get(row["update"])

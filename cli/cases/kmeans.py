@@ -33,6 +33,8 @@ from clhist.cli.console import Console, shared_options
 _PAPER = (100_000, 256, 1024)  # n, d, k of SC'20, section V-D
 _QUICK = (20_000, 64, 100)
 _TOLERANCE = 1e-4  # relative, of the inertia and of each distance, against float64
+_CHOOSING, _ITERATING = "choosing the first centers", "iterations"
+_WHOLE = ("call", "first_centers", "iteration", "kernels")  # times that are no kernel's
 _SHOWN = 20_000  # points in the plot
 
 
@@ -84,6 +86,7 @@ def kmeans_command(
         clhist kmeans points.csv -k 5 --output clusters.npz
     """
     only_generated(quick, data)
+    console.stage("reading" if data else "generating points")
     if data is not None:
         with messages():
             points = read_table(data)
@@ -91,7 +94,17 @@ def kmeans_command(
         points = blobs(*(_QUICK if quick else _PAPER))
     k = k or (8 if data is not None else _QUICK[2] if quick else _PAPER[2])
     start = time.perf_counter()
-    with messages(data), console.progress("iterations") as bar:
+    first_centers: float | None = None
+    is_spread = init == "k-means++"
+    with messages(data), console.progress(_CHOOSING if is_spread else _ITERATING, k if is_spread else None) as bar:
+
+        def chosen(number: int) -> None:
+            nonlocal first_centers
+            bar.update(number - bar.done)
+            first_centers = time.perf_counter() - start
+            if number == k:
+                bar.stage(_ITERATING)
+
         result = kmeans(
             points,
             k,
@@ -100,9 +113,12 @@ def kmeans_command(
             tol=tolerance,
             seed=seed,
             progress=lambda _, inertia: bar.update(1, f"inertia {inertia:.6g}"),
+            chosen=chosen,
         )
     seconds = time.perf_counter() - start
+    console.stage("checking against float64")
     errors = compare(points, result)
+    console.stage("timing an iteration")
     plan, times = _timed(points, result)
     found = {
         "device": default_queue().device.name.strip(),
@@ -113,7 +129,7 @@ def kmeans_command(
         "inertia": result.inertia,
         "n_iter": result.n_iter,
         "plan": plan,
-        "seconds": {"call": seconds, **times},
+        "seconds": {"call": seconds, "first_centers": first_centers, **times},
         "errors": errors,
         "passed": all(error <= _TOLERANCE for error in errors.values()),
     }
@@ -155,13 +171,16 @@ def _timed(points: np.ndarray, result: KMeansResult) -> tuple[list[dict[str, Any
 
 def _text(found: dict[str, Any]) -> str:
     seconds = found["seconds"]
-    kernels = {name: value for name, value in seconds.items() if name not in ("call", "iteration", "kernels")}
+    kernels = {name: value for name, value in seconds.items() if name not in _WHOLE}
+    first = seconds["first_centers"]
+    chosen = "" if first is None else f": {first:.3f} s until the first centers were chosen"
     lines = [
         f"{found['data']}: {found['n']:,} points, {found['d']} features, k = {found['k']}",
         f"on {found['device']}",
         f"inertia {found['inertia']:.6g} after {found['n_iter']} iterations",
         *map(plan_text, found["plan"]),
-        f"times   {seconds['call']:.3f} s in all, with compiling; {seconds['iteration'] * 1e3:.3f} ms per iteration",
+        f"times   {seconds['call']:.3f} s in all, with compiling{chosen}",
+        f"        {seconds['iteration'] * 1e3:.3f} ms per iteration",
         f"        {seconds['kernels'] * 1e3:.3f} ms of it in kernels: "
         + ", ".join(f"{name} {value * 1e3:.3f}" for name, value in kernels.items()),
     ]

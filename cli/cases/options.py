@@ -15,7 +15,8 @@ import numpy as np
 
 from clhist import Bound, Plan
 from clhist.cli.bench.plot import FORMATS, require_matplotlib
-from clhist.cli.console import FirstCall, InputError, check_writable
+from clhist.cli.console import FirstCall, InputError, check_writable, writing
+from clhist.cli.tables import folded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,7 +92,8 @@ def figure(path: Path, **options: Any) -> Iterator[Figure]:
 
     drawing = Figure(layout="constrained", **options)
     yield drawing
-    drawing.savefig(path, dpi=150)
+    with writing(path):
+        drawing.savefig(path, dpi=150)
 
 
 @contextmanager
@@ -108,7 +110,7 @@ def messages(name: object = None) -> Iterator[None]:
 
 def save(path: Path, **arrays: Any) -> None:
     """Write `arrays` into the .npz file `path`, whatever the case of its ending."""
-    with open(path, "wb") as file:
+    with writing(path), open(path, "wb") as file:
         np.savez_compressed(file, **arrays)
 
 
@@ -120,7 +122,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
 
 def plan_text(plan: dict[str, Any]) -> str:
     """Return what `plan_values` gives, in words."""
-    return (
+    return folded(
         f"plan    {plan['update']} updates in {plan['memory']} memory, {plan['num_bins']:,} bins, "
         f"copies M = {plan['copies']}, passes S = {plan['passes']}"
     )
@@ -132,7 +134,7 @@ def times_text(seconds: dict[str, float]) -> str:
     call, kernels = milliseconds.pop("call"), milliseconds.pop("kernels")
     compiling = f"; compiling {seconds['compiling']:.2f} s" if milliseconds.pop("compiling", None) else ""
     stages = ", ".join(f"{name} {value}" for name, value in milliseconds.items())
-    return f"times   {call} ms per call, {kernels} ms of it in kernels ({stages}){compiling}"
+    return folded(f"times   {call} ms per call, {kernels} ms of it in kernels ({stages}){compiling}")
 
 
 def timed_calls(timed: Callable[[], dict[str, float]]) -> dict[str, float]:

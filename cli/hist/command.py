@@ -19,7 +19,9 @@ from clhist.cli.hist.condition import EXAMPLE, Condition
 from clhist.cli.hist.object_options import check_no_object, fill_object, input_errors, object_options
 from clhist.cli.hist.objects import AxisSpec
 from clhist.cli.hist.rows import Rows
-from clhist.cli.hist.tables import Table, TableError, open_table
+from clhist.cli.hist.table import Table, TableError
+from clhist.cli.hist.tables import STDIN, open_table
+from clhist.cli.tables import escaped
 from clhist.opencl.several import queues_of
 
 RULES = ("auto", "fd", "scott", "doane", "stone", "rice", "sturges", "sqrt")
@@ -89,7 +91,12 @@ def _each_file(context: click.Context, parameter: click.Parameter, given: Sequen
 @click.option(
     "-w", "--weights", "--weight", metavar="NAME", help="Add up this column in each bin instead of counting rows."
 )
-@click.option("--by", metavar="NAME", help="A histogram, or statistics, for each value of this column, text included.")
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="NAME",
+    help="A histogram, or statistics, for each value of this column, text included. Again for more columns.",
+)
 @click.option(
     "-s",
     "--stat",
@@ -116,7 +123,7 @@ def hist(
     ranges: tuple[tuple[float, float], ...],
     is_log: bool,
     weights: str | None,
-    by: str | None,
+    by: tuple[str, ...],
     statistics: tuple[str, ...],
     values: str | None,
     where: str | None,
@@ -129,7 +136,7 @@ def hist(
     output: Path | None,
     plot: Path | None,
 ) -> None:
-    """Histogram of columns of FILE...: .csv, .npy, .npz, .parquet.
+    """Histogram of columns of FILE...: .csv, .npy, .npz, .parquet; .csv.gz, .bz2 or .xz; - is the standard input.
 
     Counts are those of numpy.histogram on all rows of all files. Files are read in chunks and may be larger than
     memory, except for medians and the rules for the number of bins, which hold the columns they need. Rows are left out
@@ -138,7 +145,7 @@ def hist(
     With --stat and without --bins only the statistics are printed.
 
     With --axis it is a histogram object of hist, with the bins and storages of boost-histogram, which has bins for what
-    lies outside. It needs: pip install 'clhist[hist]'.
+    lies outside. It needs: pip install boost-histogram hist uhi.
 
     \b
     Examples:
@@ -166,8 +173,8 @@ def hist(
         fill_object(console, files, axes, storage or "double", weights, sample, where, output, plot, others)
         return
     check_no_object(storage=storage, sample=sample, output=output)
-    _check(columns, bins, ranges, statistics, weights, values, by, density)
-    _check_several(devices, scheduler, bins, statistics)
+    _check(columns, bins, ranges, statistics, weights, values, density)
+    _check_several(devices, scheduler, bins, statistics, files)
     with input_errors():
         tables = [open_table(path) for path in files]
         columns = columns or (_only_column(tables[0]),)
@@ -192,7 +199,6 @@ def _check(
     statistics: tuple[str, ...],
     weights: str | None,
     values: str | None,
-    by: str | None,
     density: bool,
 ) -> None:
     """Raise the usage error of options that do not go together."""
@@ -217,6 +223,7 @@ def _check_several(
     scheduler: str | None,
     bins: tuple[Any, ...],
     statistics: tuple[str, ...],
+    files: tuple[Path, ...],
 ) -> None:
     """Raise the usage error of what several devices, or workers, do not compute."""
     name = "--devices" if devices is not None else "--scheduler"
@@ -224,6 +231,8 @@ def _check_several(
         raise click.UsageError("--devices: expected no --scheduler beside it")
     if (devices is not None or scheduler is not None) and statistics:
         raise click.UsageError(f"{name}: expected counts or sums of weights, got --stat")
+    if scheduler is not None and Path(STDIN) in files:
+        raise click.UsageError("--scheduler: expected files that the workers can open, got the standard input")
     rule = next((each for each in bins if isinstance(each, str)), None)
     if scheduler is not None and rule is not None:
         raise click.UsageError(f"--scheduler: expected a number or edges as --bins, got {rule}, which needs all rows")
@@ -252,6 +261,9 @@ def _bins(count: int, bins: tuple[Any, ...], ranges: tuple[tuple[float, float], 
 
 def _only_column(table: Table) -> str:
     names = [name for name, dtype in table.dtypes.items() if not isinstance(dtype, str)]
+    if not names:
+        found = ", ".join(f"{escaped(name)} ({dtype})" for name, dtype in table.dtypes.items())
+        raise TableError(f"{table.path}: expected a column of real numbers, got {found or 'no columns'}")
     if len(names) != 1:
-        raise TableError(f"{table.path}: expected --column, one of {', '.join(names)}")
+        raise TableError(f"{table.path}: expected --column, one of {', '.join(map(escaped, names))}")
     return names[0]

@@ -331,13 +331,13 @@ def compute(
         for piece in rows.pieces():
             if weighted:
                 inside += int(np.count_nonzero(within(piece, edges)))
-            yield piece, 1 if rows.by is None else len(rows.groups)
+            yield piece, 1 if not rows.by else len(rows.groups)
 
     if count is not None:
         assert counts is not None
         inside = count(counts, pieces()) or inside
     for piece in rows.pieces() if count is None else ():
-        groups = 1 if rows.by is None else len(rows.groups)
+        groups = 1 if not rows.by else len(rows.groups)
         if counts is not None:
             counts.add(piece, groups)
         if weighted or (found is not None and not by_bin):
@@ -354,7 +354,7 @@ def compute(
         inside = int(counts.total.sum())
     elif found is not None and by_bin:
         inside = found.size
-    labels, order = (None, np.zeros(1, np.intp)) if rows.by is None else rows.groups.sorted()
+    labels, order = (None, np.zeros(1, np.intp)) if not rows.by else rows.groups.sorted()
     total = None if counts is None else counts.total[order]
     if total is not None and density:
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,26 +1,30 @@
-"""Conditions on columns as `--where` takes them: comparisons, arithmetic, and, or, not; evaluated by NumPy."""
+"""Conditions on columns as `--where` takes them: comparisons, arithmetic, and, or, not; as mathematics has them."""
 
 from __future__ import annotations
 
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from clhist.cli.hist import exact
+
 Array = npt.NDArray[Any]
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: np.true_divide,
-    ast.Mod: np.mod,
-    ast.Pow: np.power,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
+    ast.Add: partial(exact.combined, operator.add),
+    ast.Sub: partial(exact.combined, operator.sub),
+    ast.Mult: partial(exact.combined, operator.mul),
+    ast.Div: exact.divided,
+    ast.FloorDiv: partial(exact.combined, operator.floordiv),
+    ast.Mod: partial(exact.combined, operator.mod),
+    ast.Pow: partial(exact.combined, operator.pow),
+    ast.BitAnd: partial(exact.bits, operator.and_),
+    ast.BitOr: partial(exact.bits, operator.or_),
 }
 _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
@@ -30,21 +34,31 @@ _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
+
+
+def _is_not(value: Any) -> Any:
+    return np.logical_not(exact.is_true(value))
+
+
+def _in_floats(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: function(exact.as_float(value))
+
+
 _UNARY: dict[type, Callable[[Any], Any]] = {
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Not: np.logical_not,
-    ast.Invert: np.logical_not,
+    ast.USub: exact.negated,
+    ast.UAdd: lambda value: value,
+    ast.Not: _is_not,
+    ast.Invert: _is_not,
 }
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "abs": np.abs,
-    "sqrt": np.sqrt,
-    "log": np.log,
-    "exp": np.exp,
-    "sin": np.sin,
-    "cos": np.cos,
-    "isnan": np.isnan,
-    "isfinite": np.isfinite,
+    "abs": exact.absolute,
+    "sqrt": _in_floats(np.sqrt),
+    "log": _in_floats(np.log),
+    "exp": _in_floats(np.exp),
+    "sin": _in_floats(np.sin),
+    "cos": _in_floats(np.cos),
+    "isnan": _in_floats(np.isnan),
+    "isfinite": _in_floats(np.isfinite),
 }
 EXAMPLE = "pt > 20 and abs(eta) < 2.5"
 
@@ -72,10 +86,16 @@ class Condition:
         names = [n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name) and id(n) not in functions]
         self.names = tuple(dict.fromkeys(names))
         self._text = text
-        self(dict.fromkeys(self.names, np.zeros(0)))
+        _value(self._tree, dict.fromkeys(self.names, np.zeros(0, np.int64)))
 
     def __call__(self, columns: Mapping[str, Array]) -> Array:
-        """Return which rows fulfil the condition."""
+        """Return which rows fulfil the condition.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be evaluated for these columns; the text names the expression.
+        """
         with np.errstate(all="ignore"):
             found = np.asarray(_value(self._tree, columns))
         if found.dtype != np.bool_:
@@ -84,6 +104,18 @@ class Condition:
 
 
 def _value(node: ast.AST, columns: Mapping[str, Array]) -> Any:
+    try:
+        return _evaluated(node, columns)
+    except OverflowError as error:
+        raise ValueError(
+            f"expected integers of at most 1,023 bits, got larger ones from {ast.unparse(node)!r}; "
+            "with a decimal point, as in 10.0 ** n, numbers are computed in float64"
+        ) from error
+    except TypeError as error:
+        raise ValueError(f"{error} in {ast.unparse(node)!r}, got floats") from error
+
+
+def _evaluated(node: ast.AST, columns: Mapping[str, Array]) -> Any:
     def of(each: ast.AST) -> Any:
         return _value(each, columns)
 
@@ -97,15 +129,15 @@ def _value(node: ast.AST, columns: Mapping[str, Array]) -> Any:
         return _UNARY[type(node.op)](of(node.operand))
     if isinstance(node, ast.BoolOp):
         join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-        found = of(node.values[0])
+        found = exact.is_true(of(node.values[0]))
         for each in node.values[1:]:
-            found = join(found, of(each))
+            found = join(found, exact.is_true(of(each)))
         return found
     if isinstance(node, ast.Compare) and all(type(op) in _COMPARED for op in node.ops):
         parts = [of(each) for each in (node.left, *node.comparators)]
         found = np.True_
         for compare, low, high in zip(node.ops, parts[:-1], parts[1:], strict=True):
-            found = np.logical_and(found, _COMPARED[type(compare)](low, high))
+            found = np.logical_and(found, exact.compared(_COMPARED[type(compare)], low, high))
         return found
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
         if node.func.id not in _FUNCTIONS:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from clhist.cli.cases.options import DATA
-from clhist.cli.console import Console, InputError, check_writable
+from clhist.cli.console import Console, InputError, check_writable, writing
 from clhist.cli.hist import objects
 from clhist.cli.hist.condition import Condition
 from clhist.cli.hist.objects import AxisSpec
@@ -93,7 +93,7 @@ def fill_object(
         try:
             import hist as _  # noqa: F401
         except ImportError as error:
-            raise ImportError(f"--axis: needs {error.name}; pip install 'clhist[hist]'") from error
+            raise ImportError(f"--axis: needs {error.name}; pip install boost-histogram hist uhi") from error
         tables = [open_table(path) for path in files]
         with console.progress("reading", 1.0) as line:
             condition = Condition(where) if where else None
@@ -101,7 +101,8 @@ def fill_object(
                 tables, axes, storage, weight, sample, condition, lambda part: line.update(part - line.done)
             )
         if output is not None:
-            objects.write(h, output)
+            with writing(output):
+                objects.write(h, output)
     if plot is not None:
         objects.draw(h, plot)
     document = json.loads(objects.as_json(h)) if console.json is not None else None

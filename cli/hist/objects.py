@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from clhist.cli.hist.condition import Condition
 from clhist.cli.hist.report import bars, labelled_bars, picture, shows_unicode
-from clhist.cli.hist.tables import Chunk, Table, TableError, rows_of
+from clhist.cli.hist.table import Chunk, Table, TableError
+from clhist.cli.hist.tables import rows_of
+from clhist.cli.tables import escaped
 
 Array = npt.NDArray[Any]
 
@@ -188,16 +190,17 @@ def _columns(
 
 
 def _counted(chunk: Chunk, condition: Condition | None) -> tuple[dict[str, Array], int]:
+    columns = chunk.columns | {name: chunk.texts(name) for name in chunk.labels}
     there = np.ones(rows_of(chunk), bool) if chunk.valid is None else chunk.valid.copy()
-    for array in chunk.columns.values():
+    for array in columns.values():
         if array.dtype.kind == "f":
             there &= ~np.isnan(array)
     missing = len(there) - int(np.count_nonzero(there))
     if condition is not None:
-        there = there & np.broadcast_to(condition(chunk.columns), there.shape)
+        there = there & np.broadcast_to(condition(columns), there.shape)
     if there.all():
-        return chunk.columns, missing
-    return {name: array[there] for name, array in chunk.columns.items()}, missing
+        return columns, missing
+    return {name: array[there] for name, array in columns.items()}, missing
 
 
 def _as_column(array: Array, spec: AxisSpec) -> Array:
@@ -253,19 +256,23 @@ def as_json(h: Any) -> str:
 
 def report(h: Any, missing: int) -> str:
     """Return the histogram in words, and its bins if it is of one or two dimensions."""
-    lines = [*map(repr, h.axes), f"storage: {h.storage_type.__name__}"]
+    lines = [*(escaped(repr(axis)) for axis in h.axes), f"storage: {h.storage_type.__name__}"]
     if missing:
         lines.append(f"{missing:,} rows left out, in which something is missing")
     values = h.values()
     if h.ndim > 2 or not values.size:
         return "\n".join(lines)
-    names, what = [ax.name for ax in h.axes], "count" if h.kind == "COUNT" else "mean"
+    names, what = [escaped(ax.name) for ax in h.axes], "count" if h.kind == "COUNT" else "mean"
     if h.ndim == 1:
         lines += ["", f"{what} by {names[0]}", *_bins(h.axes[0], values, h.kind), *_outside(h)]
     elif any(map(_has_labels, h.axes)):  # bars of the other axis for each label
         by, other = (0, 1) if _has_labels(h.axes[0]) else (1, 0)
         for label, row in zip(h.axes[by], values if by == 0 else values.T, strict=True):
-            lines += ["", f"{what} by {names[other]}, {names[by]} = {label}", *_bins(h.axes[other], row, h.kind)]
+            lines += [
+                "",
+                f"{what} by {names[other]}, {names[by]} = {escaped(str(label))}",
+                *_bins(h.axes[other], row, h.kind),
+            ]
     else:
         edges = [np.asarray(ax.edges) for ax in h.axes]
         lines += ["", f"{what} by {names[0]} (down) and {names[1]} (right)", *picture(edges, values)]
@@ -275,7 +282,7 @@ def report(h: Any, missing: int) -> str:
 def _bins(ax: Any, values: Any, kind: str) -> list[str]:
     """Return a line for each bin of an axis, or for some of them together."""
     if _has_labels(ax):
-        return labelled_bars([str(label) for label in ax], values, unicode=shows_unicode())
+        return labelled_bars([escaped(str(label)) for label in ax], values, unicode=shows_unicode())
     return bars(np.asarray(ax.edges), values, unicode=shows_unicode(), add=kind == "COUNT")
 
 

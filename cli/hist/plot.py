@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from clhist.cli.cases.options import figure
 from clhist.cli.hist.compute import Found
+from clhist.cli.hist.report import label_of, short_label
 from clhist.cli.hist.rows import Rows
 
 Array = npt.NDArray[Any]
@@ -26,7 +27,7 @@ def draw(rows: Rows, found: Found, path: Path, *, density: bool, is_log: bool) -
         panels["density" if density else "count" if rows.weights is None else f"sum of {rows.weights}"] = found.counts
     if by_bin:
         panels |= {f"{name} of {rows.values}": each for name, each in found.statistics.items()}
-    labels = [""] if found.labels is None else [f"{rows.by} = {label}" for label in found.labels]
+    labels = [""] if found.labels is None else [label_of(rows, label) for label in found.labels]
     if not panels:
         _draw_groups(rows, found, path)
     elif len(found.edges) == 2:
@@ -47,7 +48,7 @@ def draw(rows: Rows, found: Found, path: Path, *, density: bool, is_log: bool) -
 
 
 def _draw_groups(rows: Rows, found: Found, path: Path) -> None:
-    labels = [rows.columns[0]] if found.labels is None else [str(label) for label in found.labels]
+    labels = [rows.columns[0]] if found.labels is None else [short_label(label) for label in found.labels]
     with figure(path, figsize=(8, 3 * len(found.statistics))) as drawing:
         axes = drawing.subplots(len(found.statistics), squeeze=False, sharex=True)[:, 0]
         for ax, (name, each) in zip(axes, found.statistics.items(), strict=True):
@@ -55,7 +56,7 @@ def _draw_groups(rows: Rows, found: Found, path: Path) -> None:
             ax.set(ylabel=f"{name} of {rows.columns[0]}")
         if len(labels) <= 40:
             axes[-1].set_xticks(np.arange(len(labels)), labels, rotation=30, ha="right")
-        axes[-1].set(xlabel=rows.by or "")
+        axes[-1].set(xlabel=", ".join(rows.by))
 
 
 def _draw_pictures(rows: Rows, found: Found, pictures: list[tuple[str, Array]], path: Path, *, is_log: bool) -> None:

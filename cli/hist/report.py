@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 from clhist.cli.hist.compute import Found
 from clhist.cli.hist.rows import Rows
+from clhist.cli.hist.table import Table
+from clhist.cli.hist.tables import STDIN
+from clhist.cli.tables import escaped
 
 Array = npt.NDArray[Any]
 
@@ -28,7 +31,7 @@ def document(rows: Rows, found: Found, *, density: bool) -> dict[str, Any]:
         "columns": list(rows.columns),
         "weights": rows.weights,
         "values": rows.values,
-        "by": rows.by,
+        "by": rows.by[0] if len(rows.by) == 1 else list(rows.by) or None,
         "rows": rows.total,
         "missing": rows.missing,
         "cut": rows.cut,
@@ -44,6 +47,17 @@ def document(rows: Rows, found: Found, *, density: bool) -> dict[str, Any]:
     if found.statistics:
         values["statistics"] = {name: _plain(_of_groups(found, each)) for name, each in found.statistics.items()}
     return values
+
+
+def label_of(rows: Rows, label: Any) -> str:
+    """Return a group's values with the names of their columns."""
+    values = label if isinstance(label, tuple) else (label,)
+    return ", ".join(f"{escaped(name)} = {escaped(str(value))}" for name, value in zip(rows.by, values, strict=True))
+
+
+def short_label(label: Any) -> str:
+    """Return a group's values."""
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def _of_groups(found: Found, array: Array) -> Array:
@@ -62,16 +76,16 @@ def text(rows: Rows, found: Found, *, density: bool) -> str:
     """Return the results for a terminal."""
     facts = [f"{rows.total:,} rows"]
     facts += [f"{number:,} {what}" for number, what in _losses(rows, found) if number]
-    lines = [f"{', '.join(str(table.path) for table in rows.tables)}: {', '.join(facts)}"]
+    lines = [f"{', '.join(_file(table) for table in rows.tables)}: {', '.join(facts)}"]
     by_bin = bool(found.statistics) and rows.values is not None
     for g in range(1 if found.labels is None else len(found.labels)):
         if not found.edges:
             break
         heading = _heading(rows, found, density)
-        lines += ["", heading if found.labels is None else f"{heading}, {rows.by} = {found.labels[g]}"]
+        lines += ["", heading if found.labels is None else f"{heading}, {label_of(rows, found.labels[g])}"]
         shown = found.statistics if by_bin else {"": found.counts}
         for name, each in ((name, every[g]) for name, every in shown.items() if every is not None):
-            lines += [f"{name} of {rows.values}"] if by_bin else []
+            lines += [f"{name} of {escaped(str(rows.values))}"] if by_bin else []
             if len(found.edges) == 2:
                 lines += picture(found.edges, each)
             else:
@@ -81,15 +95,24 @@ def text(rows: Rows, found: Found, *, density: bool) -> str:
     return "\n".join(lines)
 
 
+def _file(table: Table) -> str:
+    return "standard input" if str(table.path) == STDIN else escaped(str(table.path))
+
+
+def _named(column: str) -> str:
+    """Return a column's name, or that it is the one of that number if it has none."""
+    return f"column {column}" if column.isdecimal() else escaped(column)
+
+
 def _losses(rows: Rows, found: Found) -> list[tuple[int, str]]:
     return [(rows.missing, "with missing values"), (rows.cut, "cut"), (found.outside, "out of range")]
 
 
 def _heading(rows: Rows, found: Found, density: bool) -> str:
-    columns = " (down) and ".join(rows.columns) + (" (right)" if len(found.edges) == 2 else "")
+    columns = " (down) and ".join(map(_named, rows.columns)) + (" (right)" if len(found.edges) == 2 else "")
     if rows.values is not None:
         return f"by {columns}"
-    what = "density" if density else "count" if rows.weights is None else f"sum of {rows.weights}"
+    what = "density" if density else "count" if rows.weights is None else f"sum of {escaped(rows.weights)}"
     return f"{what} of {columns}"
 
 
@@ -167,8 +190,10 @@ def picture(edges: Sequence[Array], values: Array) -> list[str]:
 def _table(rows: Rows, found: Found) -> list[str]:
     """Return the statistics of each group as aligned columns."""
     names = list(found.statistics)
-    labels = [rows.columns[0]] if found.labels is None else [str(label) for label in found.labels]
-    head = ["" if rows.by is None else rows.by, *(f"{name} of {rows.columns[0]}" for name in names)]
-    body = [[label, *(_number(found.statistics[name][g]) for name in names)] for g, label in enumerate(labels)]
+    column = escaped(rows.columns[0])
+    labels: list[Any] = [column] if found.labels is None else found.labels
+    keys = [[escaped(str(each)) for each in (label if isinstance(label, tuple) else (label,))] for label in labels]
+    head = [*(map(escaped, rows.by) if found.labels is not None else [""]), *(f"{name} of {column}" for name in names)]
+    body = [[*keys[g], *(_number(found.statistics[name][g]) for name in names)] for g in range(len(labels))]
     widths = [max(len(row[n]) for row in (head, *body)) for n in range(len(head))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *body)]

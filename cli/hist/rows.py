@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clhist.cli.hist.condition import Condition
-from clhist.cli.hist.tables import Chunk, Table, TableError, common_dtype, rows_of
+from clhist.cli.hist.table import Chunk, Table, TableError
+from clhist.cli.hist.tables import common_dtype, rows_of
 
 Array = npt.NDArray[Any]
 
@@ -41,7 +42,7 @@ class Piece:
 
 
 class Groups:
-    """Numbers for the values of a column, in the order in which they are met."""
+    """Numbers for the values of a column, or of several together, in the order in which they are met."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -51,22 +52,22 @@ class Groups:
 
     @property
     def labels(self) -> list[Any]:
-        """The values by their numbers."""
+        """The values by their numbers; tuples of several columns."""
         return list(self._numbers)
 
-    def numbers(self, keys: Array) -> Array:
-        """Return the number of each key; new ones get the next."""
-        if keys.dtype == object:
-            keys = keys.astype(str)
+    def numbers(self, keys: Array, texts: Sequence[str] | None = None) -> Array:
+        """Return the number of each key; new ones get the next. With `texts`, keys are places in it."""
         if keys.dtype.kind in "iub" and keys.size and int(keys.max()) - int(keys.min()) < _DIRECT:
             low = int(keys.min())
             steps = np.subtract(keys, low, dtype=np.int64)
             there = np.flatnonzero(np.bincount(steps))
             table = np.zeros(int(there[-1]) + 1, np.int32)
-            table[there] = self.of((there + low).astype(keys.dtype).tolist())
+            labels = (there + low).astype(keys.dtype).tolist()
+            table[there] = self.of(labels if texts is None else [texts[n] for n in labels])
             return table[steps]
-        labels, places = np.unique(keys, return_inverse=True)
-        return self.of(labels.tolist())[places]
+        found, places = np.unique(keys, return_inverse=True)
+        labels = found.tolist()
+        return self.of(labels if texts is None else [texts[n] for n in labels])[places]
 
     def of(self, labels: Iterable[Any]) -> Array:
         """Return the number of each label; new ones get the next."""
@@ -80,23 +81,47 @@ class Groups:
             raise ValueError(f"--by: expected at most {_MOST_GROUPS:,} different values, got more")
         return np.array(found, np.int32)
 
+    def together(self, columns: Sequence[Groups], numbers: Sequence[Array]) -> Array:
+        """Return the number of each row's values in several columns, given their numbers there."""
+        places, labels = numbers[0], [(label,) for label in columns[0].labels]
+        for column, each in zip(columns[1:], numbers[1:], strict=True):
+            found, places = np.unique(places * np.int64(len(column)) + each, return_inverse=True)
+            of_column = column.labels
+            labels = [(*labels[n // len(column)], of_column[n % len(column)]) for n in found.tolist()]
+        return self.of(labels)[places]
+
     def sorted(self) -> tuple[list[Any], Array]:
         """Return the keys in order, numbers by value, and the number of each."""
         labels = list(self._numbers)
-        numbers = [_as_number(label) for label in labels]
-        if all(number is not None for number in numbers):
-            labels = numbers
+        if labels and isinstance(labels[0], tuple):
+            labels = list(zip(*map(_as_numbers, zip(*labels, strict=True)), strict=True))
+        else:
+            labels = _as_numbers(labels)
         order = sorted(range(len(labels)), key=labels.__getitem__)
         return [labels[n] for n in order], np.array(order, np.intp)
 
 
+def _as_numbers(labels: Sequence[Any]) -> list[Any]:
+    """Return labels as numbers if all are."""
+    numbers = [_as_number(label) for label in labels]
+    return numbers if all(number is not None for number in numbers) else list(labels)
+
+
 def _as_number(label: Any) -> int | float | None:
-    for kind in (int, float):
+    if isinstance(label, int):
+        return label
+    if isinstance(label, str):
         try:
-            return label if isinstance(label, kind) else kind(label)
-        except (TypeError, ValueError):
-            continue
-    return None
+            return int(label)
+        except ValueError:
+            pass
+    try:
+        number = float(label)
+    except ValueError:
+        return None
+    if np.isnan(number):
+        return None
+    return int(number) if not isinstance(label, str) and number.is_integer() else number
 
 
 @dataclass
@@ -109,8 +134,10 @@ class Rows:
         Of the same columns.
     columns : sequence of str
         What is binned.
-    weights, values, by : str or None
+    weights, values : str or None
         Other columns.
+    by : sequence of str
+        Columns whose values make groups.
     condition : Condition or None
         Which rows count.
     progress : callable
@@ -125,10 +152,10 @@ class Rows:
     columns: Sequence[str]
     weights: str | None
     values: str | None
-    by: str | None
+    by: Sequence[str]
     condition: Condition | None
     progress: Callable[[float], None]
-    groups: Groups = field(default_factory=Groups)
+    groups: Groups = field(default_factory=Groups)  # of all columns of `by` together
     is_part: bool = False
     total: int = 0
     missing: int = 0
@@ -138,6 +165,7 @@ class Rows:
     def __post_init__(self) -> None:
         self.numbers = tuple(name for name in (*self.columns, self.weights, self.values) if name is not None)
         self.dtypes = {name: common_dtype(self.tables, name) for name in self.numbers}
+        self._of_columns = [self.groups] if len(self.by) == 1 else [Groups() for _ in self.by]
 
     def pieces(self, *, keep: bool = False) -> Iterator[Piece]:
         """Yield the rows; with `keep` they are kept in memory for the next time, if they are few enough."""
@@ -156,9 +184,8 @@ class Rows:
 
     def _read(self) -> Iterator[Piece]:
         names = tuple(dict.fromkeys((*self.numbers, *(self.condition.names if self.condition else ()))))
-        keys = () if self.by is None else (self.by,)
         for n, table in enumerate(self.tables):
-            for chunk in table.chunks(names, keys):
+            for chunk in table.chunks(names, self.by):
                 yield self._piece(chunk)
                 self.progress((n + chunk.done) / len(self.tables))
         if not self.is_part:
@@ -175,8 +202,9 @@ class Rows:
         for name in self.numbers:
             if columns[name].dtype.kind == "f":
                 there &= ~np.isnan(columns[name])
-        if self.by is not None and columns[self.by].dtype.kind == "f":
-            there &= ~np.isnan(columns[self.by])
+        for name in self.by:
+            if columns[name].dtype.kind == "f":
+                there &= ~np.isnan(columns[name])
         counted = there
         if self.condition is not None:
             counted = there & np.broadcast_to(self.condition(columns), there.shape)
@@ -191,5 +219,8 @@ class Rows:
             array = columns[name] if everything else columns[name][counted]
             return array.astype(self.dtypes[name], copy=False) if name in self.dtypes else array
 
-        groups = None if self.by is None else self.groups.numbers(of(self.by))
+        keys = [
+            each.numbers(of(name), chunk.labels.get(name)) for name, each in zip(self.by, self._of_columns, strict=True)
+        ]
+        groups = None if not keys else keys[0] if len(keys) == 1 else self.groups.together(self._of_columns, keys)
         return Piece(tuple(of(name) for name in self.columns), of(self.weights), of(self.values), groups)

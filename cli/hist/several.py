@@ -61,7 +61,7 @@ class Workers:
         """Add the rows of all files to `counts`; return how many lie in bins."""
         rows.total = rows.missing = rows.cut = inside = 0
         for part in self._each(rows, _count, counts.empty()):
-            counts.join(part.total, None if rows.by is None else rows.groups.of(part.labels))
+            counts.join(part.total, None if not rows.by else rows.groups.of(part.labels))
             rows.total, rows.missing, rows.cut = (
                 int(n) for n in np.array([rows.total, rows.missing, rows.cut]) + part.rows[:3]
             )
@@ -126,6 +126,6 @@ def _count(asked: tuple[Any, ...], path: str, counts: Counts) -> _Part:
     """Count one file, in a worker."""
     rows, inside = _rows(asked, path), 0
     for piece in rows.pieces():
-        counts.add(piece, 1 if rows.by is None else len(rows.groups))
+        counts.add(piece, 1 if not rows.by else len(rows.groups))
         inside += int(np.count_nonzero(within(piece, counts.edges)))
     return _Part(counts.total, rows.groups.labels, np.array([rows.total, rows.missing, rows.cut, inside]))

@@ -1,106 +1,40 @@
-"""Columns of .csv, .npy, .npz and .parquet files, read in chunks: files may be larger than memory.
+"""Tables of .csv, .npy, .npz and .parquet files, read in chunks: files may be larger than memory.
 
 Nothing in a file is trusted: no pickles, and nothing is allocated because a header says so.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import math
+import shutil
+import sys
+import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+import click
 import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from clhist.cli.hist import text
+from clhist.cli.hist.table import Chunk, Table, TableError, first_line
+
 Array = npt.NDArray[Any]
 
-ENDINGS = (".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet")
+ENDINGS = (*text.ENDINGS, ".npy", ".npz", ".parquet")
+STDIN = "-"
 CHUNK_ROWS = 1 << 21
-_CSV_ROWS = 1 << 16  # rows of text are Python's strings for a moment
-_MISSING = frozenset(("", "na", "n/a", "null", "none", "nan", "-nan"))
-
-
-class TableError(ValueError):
-    """A file is no table, or lacks what is asked for; the text names it."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some rows of a table.
-
-    Attributes
-    ----------
-    columns : dict of str to array of shape (rows,)
-        Numbers as stored (of text files float64), keys as stored or as strings. A missing float is NaN.
-    valid : array of bool, or None
-        Rows of which no column is missing; None if all are.
-    done : float
-        Part of the file that has been read.
-    """
-
-    columns: dict[str, Array]
-    valid: Array | None
-    done: float
-
-
-@dataclass(frozen=True)
-class Table:
-    """An open table.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    dtypes : dict of str to numpy.dtype or str
-        Of each column: a dtype of real numbers, or in words what it is instead.
-    read : callable
-        ``read(numbers, keys)`` yields the `Chunk` objects of these columns; `numbers` have to be real numbers, `keys`
-        may be text.
-    """
-
-    path: Path
-    dtypes: Mapping[str, np.dtype | str]
-    read: Callable[[Sequence[str], Sequence[str]], Iterator[Chunk]]
-
-    def named(self, name: str) -> str:
-        """Return the name of the column `name`, which may be a position."""
-        if name in self.dtypes:
-            return name
-        names = list(self.dtypes)
-        if name.isdecimal() and int(name) < len(names):
-            return names[int(name)]
-        raise TableError(f"{self.path}: expected a column among {', '.join(names)}; got {name!r}")
-
-    def dtype(self, name: str) -> np.dtype:
-        """Return the dtype of a column of numbers."""
-        found = self.dtypes[self.named(name)]
-        if isinstance(found, str):
-            raise TableError(f"{self.path}: expected numbers in column {name!r}, got {found}")
-        return found
-
-    def chunks(self, numbers: Sequence[str], keys: Sequence[str] = ()) -> Iterator[Chunk]:
-        """Yield the columns under the names that they are asked for by."""
-        of = {name: self.named(name) for name in (*numbers, *keys)}
-        for name in numbers:
-            self.dtype(name)
-        try:
-            for chunk in self.read([of[name] for name in numbers], [of[name] for name in keys]):
-                yield Chunk({name: chunk.columns[of[name]] for name in of}, chunk.valid, chunk.done)
-        except (OSError, TableError):
-            raise
-        except Exception as error:  # damage surfaces as any of the errors of zip, deflate, struct, mmap and Arrow
-            raise TableError(f"{self.path}: {_first_line(error)}") from error
+_MAGIC = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz", b"PAR1": ".parquet"}
+_MAGIC_COMPRESSED = {b"\x1f\x8b": ".csv.gz", b"BZh": ".csv.bz2", b"\xfd7zXZ\x00": ".csv.xz"}
 
 
 def open_table(path: Path) -> Table:
-    """Return the table in a file, whose ending says what it is.
+    """Return the table in a file, whose ending says what it is, or in the standard input, whose first bytes do.
 
     Raises
     ------
@@ -112,23 +46,49 @@ def open_table(path: Path) -> Table:
         It is no table.
     """
     readers = {".npy": _open_npy, ".npz": _open_npz, ".parquet": _open_parquet}
+    if str(path) == STDIN:
+        return _open_stdin()
     ending = path.suffix.lower()
+    if ending in text.COMPRESSED and path.with_suffix("").suffix.lower() in text.ENDINGS:
+        ending = path.with_suffix("").suffix.lower()
     if ending not in ENDINGS:
-        raise TableError(f"{path}: expected a file {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+        compressed = f"{', '.join(text.ENDINGS)} also with {', '.join(text.COMPRESSED)}"
+        raise TableError(f"{path}: expected a file {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}; {compressed}")
     with open(path, "rb") as file:  # says what is wrong with the path itself
         if not file.read(1):
             raise TableError(f"{path}: expected a table, got an empty file")
     try:
-        return readers.get(ending, _open_text)(path)
-    except (ImportError, OSError, TableError):
+        return readers.get(ending, text.open_text)(path)
+    except (ImportError, TableError):
         raise
     except Exception as error:
-        raise TableError(f"{path}: expected a whole {ending} file: {_first_line(error)}") from error
+        if isinstance(error, OSError) and error.errno is not None:  # of the system, not of gzip
+            raise
+        raise TableError(f"{path}: expected a whole {ending} file: {first_line(error)}") from error
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _open_stdin() -> Table:
+    """Return the table in the standard input, which is kept in a temporary file: it may be read twice."""
+    first = sys.stdin.buffer.read(8)
+    endings = (_MAGIC | _MAGIC_COMPRESSED).items()
+    ending = next((ending for magic, ending in endings if first.startswith(magic)), ".csv")
+    file = tempfile.NamedTemporaryFile(prefix="clhist-", suffix=ending)  # noqa: SIM115
+    click.get_current_context().call_on_close(file.close)
+    file.write(first)
+    shutil.copyfileobj(sys.stdin.buffer, file)
+    file.flush()
+    try:
+        table = open_table(Path(file.name))
+    except TableError as error:
+        raise TableError(str(error).replace(file.name, "standard input")) from error
+
+    def read(numbers: Sequence[str], keys: Sequence[str]) -> Iterator[Chunk]:
+        try:
+            yield from table.read(numbers, keys)
+        except TableError as error:
+            raise TableError(str(error).replace(file.name, "standard input")) from error
+
+    return replace(table, path=Path(STDIN), read=read)
 
 
 def kind_of(dtype: np.dtype) -> np.dtype | str:
@@ -136,99 +96,6 @@ def kind_of(dtype: np.dtype) -> np.dtype | str:
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
         return dtype.newbyteorder("=")
     return {"U": "text", "S": "text", "O": "objects", "M": "dates", "m": "durations"}.get(dtype.kind, str(dtype))
-
-
-# Text
-
-
-def _open_text(path: Path) -> Table:
-    names, delimiter, has_header = _header(path)
-
-    def read(numbers: Sequence[str], keys: Sequence[str]) -> Iterator[Chunk]:
-        places = {name: names.index(name) for name in (*numbers, *keys)}
-        size = path.stat().st_size
-        with open(path, "rb") as raw, _text(raw) as file:
-            rows = csv.reader(file, delimiter=delimiter)
-            if has_header:
-                next(rows)
-            for part, first_line in _batches(rows):
-                columns: dict[str, Array] = {}
-                valid = np.ones(len(part), bool)
-                for name, place in places.items():
-                    try:
-                        texts = [row[place] for row in part]
-                    except IndexError:
-                        n = next(n for n, row in enumerate(part) if len(row) <= place)
-                        raise TableError(
-                            f"{path}, line {first_line + n}: expected {len(names)} fields, got {len(part[n])}"
-                        ) from None
-                    if name in numbers:
-                        columns[name] = _numbers(texts, path, first_line, name)
-                    else:
-                        columns[name] = np.array([text.strip() for text in texts], object)
-                        valid &= ~np.isin(columns[name].astype(str), ("", "nan", "NaN"))
-                yield Chunk(columns, None if valid.all() else valid, raw.tell() / size)
-
-    return Table(path, dict.fromkeys(names, np.dtype(np.float64)), read)
-
-
-def _text(raw: BinaryIO) -> io.TextIOWrapper:
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-
-
-def _header(path: Path) -> tuple[list[str], str, bool]:
-    """Return the names of the columns, what separates them, and whether the first line has their names."""
-    with open(path, "rb") as raw, _text(raw) as file:
-        line = file.readline(1 << 20)
-        delimiter = max(",;\t", key=line.count)
-        names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
-    if not any(names):
-        raise TableError(f"{path}: expected names of columns in the first line, got none")
-    if all(_is_number(name) for name in names):
-        return [str(n) for n in range(len(names))], delimiter, False
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise TableError(f"{path}: expected different names of columns, got {twice!r} twice")
-    return names, delimiter, True
-
-
-def _batches(rows: Any) -> Iterator[tuple[list[list[str]], int]]:
-    """Yield rows that are not empty, so many at a time, with the number of the first's line."""
-    part: list[list[str]] = []
-    first = rows.line_num + 1
-    for row in rows:
-        if row:
-            part.append(row)
-        if len(part) == _CSV_ROWS:
-            yield part, first
-            part, first = [], rows.line_num + 1
-    if part:
-        yield part, first
-
-
-def _numbers(texts: list[str], path: Path, first_line: int, name: str) -> Array:
-    try:
-        return np.array(list(map(float, texts)))
-    except ValueError:
-        pass
-    found = np.empty(len(texts))
-    for n, text in enumerate(texts):
-        if text.strip().lower() in _MISSING:
-            found[n] = np.nan
-        elif _is_number(text):
-            found[n] = float(text)
-        else:
-            where = f"{path}, line {first_line + n}"
-            raise TableError(f"{where}: expected a number in column {name!r}, got {text.strip()[:40]!r}")
-    return found
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 # NumPy's files
@@ -329,13 +196,17 @@ def _open_parquet(path: Path) -> Table:
             for batch in file.iter_batches(CHUNK_ROWS, columns=names):
                 done += batch.num_rows
                 columns: dict[str, Array] = {}
+                labels: dict[str, list[str]] = {}
                 valid = np.ones(batch.num_rows, bool)
                 for name in names:
                     column = batch.column(batch.schema.get_field_index(name))
                     dtype = dtypes[name]
-                    columns[name], there = _arrow_column(arrow, column, dtype if isinstance(dtype, np.dtype) else None)
+                    if isinstance(dtype, np.dtype):
+                        columns[name], there = _arrow_numbers(arrow, column, dtype)
+                    else:
+                        columns[name], labels[name], there = _arrow_keys(arrow, column)
                     valid &= there
-                yield Chunk(columns, None if valid.all() else valid, done / max(1, rows))
+                yield Chunk(columns, None if valid.all() else valid, done / max(1, rows), labels)
 
     dtypes = {field.name: _arrow_kind(arrow, field.type) for field in schema}
     return Table(path, dtypes, read)
@@ -352,16 +223,27 @@ def _arrow_kind(arrow: Any, given: Any) -> np.dtype | str:
     return "text" if types.is_string(given) or types.is_large_string(given) else str(given)
 
 
-def _arrow_column(arrow: Any, column: Any, dtype: np.dtype | None) -> tuple[Array, Array]:
-    """Return a column as an array, and which rows have a value; of others than numbers (`dtype` None) as objects."""
+def _arrow_numbers(arrow: Any, column: Any, dtype: np.dtype) -> tuple[Array, Array]:
+    """Return a column of numbers as an array, and which rows have a value."""
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-    if dtype is None:
-        return np.array(column.to_pylist(), object), valid
     if arrow.types.is_decimal(column.type):
         column = column.cast(arrow.float64())
     if not valid.all():
         column = column.fill_null(arrow.scalar(False if dtype.kind == "b" else 0, column.type))
     return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype), valid
+
+
+def _arrow_keys(arrow: Any, column: Any) -> tuple[Array, list[str], Array]:
+    """Return the places of a column's keys in a list of texts, that list, and which rows have a key."""
+    if not arrow.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    indices, values = column.indices, column.dictionary
+    valid = np.asarray(indices.is_valid().to_numpy(zero_copy_only=False))
+    places = np.asarray(indices.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    there = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
+    if not len(there):
+        return places, [""], valid
+    return places, [str(value) for value in values.to_pylist()], valid & there[places]
 
 
 def common_dtype(tables: Sequence[Table], name: str) -> np.dtype:

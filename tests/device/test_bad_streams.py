@@ -92,7 +92,7 @@ def test_bad_pairs(args, options, error, message, path):
         ((INDICES,), TypeError, r"add: expected 3 arguments \(x, y, scale\), got 1"),
         ((INDICES, VALUES, 1, 0), TypeError, r"add: expected 3 arguments"),
         ((VALUES, VALUES, 1), TypeError, r"x: expected an array of int32, got one of int64"),
-        ((INDICES, [1], 1), TypeError, r"y: expected a NumPy or PyOpenCL array of int64, got list"),
+        ((INDICES, [1], 1), ValueError, r"y: expected at least 4 elements, got 1"),
         ((INDICES, VALUES[:3], 1), ValueError, r"y: expected at least 4 elements, got 3"),
         ((INDICES, VALUES, None), TypeError, r"scale: expected a scalar of int32, got NoneType"),
         ((INDICES.repeat(40), VALUES.repeat(40), 1), ValueError, r"first: .*does not fit int8"),

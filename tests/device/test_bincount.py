@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from histograms import outcome
 
 from clhist import bincount
-from clhist.engine.engine import Engine
+from clhist.engine import small
+from clhist.engine.launcher import Loaded
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import assert_close, exact_sum, groups_of, sum_bound
 
@@ -44,9 +45,9 @@ def test_entries_that_have_bins_for_all_of_their_type(dtype, size, weights, rng)
 
 def test_small_arrays_are_left_to_numpy(queue, monkeypatch, rng):
     """Unless there is a queue, or what NumPy does not take or compute."""
-    counted, original = [], Engine.enqueue
-    monkeypatch.setattr(Engine, "enqueue", lambda *args: counted.append(1) or original(*args))
-    monkeypatch.setattr(sys.modules["clhist.bincount"], "SMALL", 1000)
+    counted, original = [], Loaded.run
+    monkeypatch.setattr(Loaded, "run", lambda *args: counted.append(1) or original(*args))
+    monkeypatch.setitem(small.LEAST, "bincount", 1000)
     x, weights = rng.integers(0, 9, 999), rng.standard_normal(999)
     out = np.empty(12, np.intp)
     same(bincount(x), np.bincount(x))
@@ -61,6 +62,30 @@ def test_small_arrays_are_left_to_numpy(queue, monkeypatch, rng):
     assert len(counted) == 5  # the largest |weight| is looked for, too
     with pytest.raises(ValueError, match="negative"):
         bincount(np.array([0, -1]))
+
+
+@pytest.mark.parametrize("shape", [0, 5])
+def test_nothing_counted_reproducibly(shape, queue):
+    """Of device arrays as of NumPy's: there is no largest weight."""
+    expected = np.bincount(np.zeros(0, int), np.zeros(0), 3)
+    x = np.full(shape, -1, np.int32)[:0]
+    for given in (x, cl_array.to_device(queue, x)):
+        weights = given.astype(np.float32)
+        for options in ({}, {"weights": weights}):
+            found = bincount(given, minlength=3, reproducible=True, **options)
+            same(found.get() if given is not x else found, expected)
+
+
+def test_lists_of_floats_warn_of_the_caller():
+    """Older NumPys count them; so sums are reproducible, too."""
+    expected = outcome(np.bincount, [1.0])
+    if isinstance(expected, tuple):  # newer ones do not
+        assert outcome(bincount, [1.0], reproducible=True) == expected
+        return
+    with pytest.warns(DeprecationWarning, match="Non-integer input") as caught:
+        found = bincount([1.0, 1.0, 1.0], [1e16, 1.0, -1e16], reproducible=True)
+    same(found, bincount([1, 1, 1], [1.0, 1e16, -1e16], reproducible=True))
+    assert [each.filename for each in caught] == [__file__]
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import clhist
-from clhist.binning import inputs
 from clhist.calibration import calibrate, host_sizes, measure
 from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.cli.main import main
+from clhist.engine import small
 from clhist.errors import ProfileError
 from clhist.hardware.profile_files import PARAMETERS, parse_profile
 from clhist.opencl.device import own_profile
@@ -225,27 +226,47 @@ def test_a_calibrated_profile_is_used(tmp_path, monkeypatch, queue):
         own_profile.cache_clear()
 
 
+# Of what other tests leave to kernels.
+_LEAST = {"bincount": 2**15, "reduce_by_index": 2**12}
+MEASURED = [call for call in small.LEAST if call != "boost-histogram" or find_spec("boost_histogram")]
+
+
 def test_which_arrays_are_small_is_measured(monkeypatch, queue):
     """The sizes that `clhist calibrate` measures are those of the profile; the smallest arrays ask no device."""
+    monkeypatch.setattr(small, "LEAST", {call: _LEAST.get(call, least) for call, least in small.LEAST.items()})
     monkeypatch.setattr(host_sizes, "_SIZES", (2048, 4096, 8192))
     monkeypatch.setattr(host_sizes, "_seconds", lambda bench, call: next(seconds))
-    seconds = iter([1, 2, 3, 2, 2, 1, 2, 1])  # faster at 8192 alone; never
+    seconds = iter([1, 2, 3, 2] + [2, 1] * 4)  # faster at 8192 alone; never
     found = host_sizes.host_sizes(Bench.of(queue.device, quick=True))
-    assert [(each.value, each.unit) for each in found.values()] == [(8192, "elements"), (8192, "elements")]
-    profile = replace(own_profile(queue.device), rates=dict.fromkeys(found, 2500.0))
-    monkeypatch.setattr(inputs, "own_profile", lambda device: profile)
-    assert [inputs.pays_off(size, 1) for size in (10, 2499, 2500)] == [False, False, True]
-    assert inputs.pays_off(2500, 2)
-    assert inputs.is_small(2499, None)
-    assert not inputs.is_small(2499, queue)
-    monkeypatch.setattr(inputs, "own_profile", lambda device: replace(profile, rates={}))
-    assert [inputs.pays_off(2**13, dims) for dims in (1, 2)] == [False, True]
-    monkeypatch.setattr(inputs, "default_queue", lambda: pytest.fail("looked for a device"))
-    assert inputs.is_small(1000, None)
+    assert list(found) == [small.rate_name(call) for call in MEASURED]
+    assert [(each.value, each.unit) for each in found.values()] == [(8192, "elements")] * len(MEASURED)
+    profile = replace(own_profile(queue.device), rates={name: 2000.0 + n for n, name in enumerate(found)})
+    monkeypatch.setattr(small, "own_profile", lambda device: profile)
+    for n, call in enumerate(MEASURED):
+        assert [small.pays_off(call, 2000 + n + k) for k in (-1990, -1, 0)] == [False, False, True]
+        assert small.is_small(call, 1999 + n, None)
+        assert small.is_small(call, 1999 + n, None, out=None, reproducible=False)
+        assert not small.is_small(call, 1999 + n, None, reproducible=True)
+        assert not small.is_small(call, 10, None, axis=0)
+        assert not small.is_small(call, 10, queue)
+    monkeypatch.setattr(small, "own_profile", lambda device: replace(profile, rates={}))
+    assert [small.pays_off(call, 2**13) for call in small.LEAST] == [False, True, False, True, True]
+    monkeypatch.setattr(small, "default_queue", lambda: pytest.fail("looked for a device"))
+    assert small.is_small("1 dimension", 1000, None)
+
+
+def test_few_elements_need_no_device(monkeypatch):
+    monkeypatch.setattr(small, "LEAST", _LEAST)
+
+    def none():
+        raise clhist.NoDeviceError("none")
+
+    monkeypatch.setattr(small, "default_queue", none)
+    assert [small.is_small("bincount", size, None) for size in (2**15 - 1, 2**15)] == [True, False]
 
 
 def test_host_sizes_run(monkeypatch, queue):
     monkeypatch.setattr(host_sizes, "_SIZES", (1024, 2048))
     found = host_sizes.host_sizes(Bench.of(queue.device, quick=True))
-    assert set(found) == set(inputs.LEAST_SIZE_NAMES.values())
+    assert set(found) == set(map(small.rate_name, MEASURED))
     assert all(each.value in (1024, 2048) for each in found.values())

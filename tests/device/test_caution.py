@@ -26,7 +26,7 @@ def test_fewer_copies_than_asked_for_are_said_once(options, made, gpu_like):
     kernel = HistogramKernel(None, SUM, arguments="const int *x", map="EMIT(x[i], 1)", profile=gpu_like)
     x = np.arange(9, dtype=np.int32) % 7
     assert kernel.plan(9, 7, copies=100, **options).copies == made  # which shows it, and says nothing
-    with pytest.warns(UserWarning, match=rf"^copies: asked for 100, made {made}: ") as caught:
+    with pytest.warns(UserWarning, match=rf"^copies: 100 requested, {made} used: limited by ") as caught:
         result = kernel(x, num_bins=7, copies=100, **options)
     assert result.tolist() == np.bincount(x).tolist()
     assert [each.filename for each in caught] == [__file__]  # the caller's line

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 
 import numpy as np
 import pandas
 import pytest
 from click.testing import CliRunner
 
-from clhist.cli.hist import compute, rows, tables
-from clhist.cli.hist.condition import Condition
+from clhist.cli.hist import compute, rows, tables, text
 from clhist.cli.main import main
 
 SIZE = 2503
@@ -45,7 +46,7 @@ def files(frame, tmp_path_factory):
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr(tables, "CHUNK_ROWS", 1000)
-    monkeypatch.setattr(tables, "_CSV_ROWS", 700)
+    monkeypatch.setattr(text, "_BLOCK", 30_000)
 
 
 def run(*args, code=0):
@@ -319,18 +320,74 @@ def test_groups_are_numbered_once():
         groups.numbers(np.arange(70_000))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("-1 < x <= 3", [False, True, False, True]),
-        ("n % 2 == 0 or x ** 2 > 3", [True, True, False, True]),
-        ("not isfinite(x)", [False, False, True, False]),
-        ("sqrt(abs(x)) > .5 and ~(n == 4)", [True, True, False, False]),
-        ("x / 0 > 1", [False, True, False, True]),
-        ("(x != x) | (n >= 4)", [False, False, True, True]),
-    ],
-)
-def test_conditions(text, expected):
-    columns = {"x": np.array([-2.0, 0.5, np.nan, 3]), "n": np.array([1, 2, 3, 4])}
-    assert Condition(text)(columns).tolist() == expected
-    assert set(Condition(text).names) <= {"x", "n"}
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_groups_of_several_columns(kind, tmp_path):
+    rng = np.random.default_rng(3)
+    columns = {"town": rng.choice(["Oslo", "Rome", "Graz, AT"], SIZE), "charge": rng.choice([-1, 1, 10], SIZE)}
+    frame = pandas.DataFrame(columns | {"even": rng.choice(["no", "yes"], SIZE), "pt": rng.random(SIZE)})
+    frame.loc[::97, "town"] = None
+    path = tmp_path / f"t.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path, row_group_size=600)
+    by = ["town", "charge", "even"]
+    given = [path, "-c", "pt", "-s", "mean", "-s", "count", "-b", 4, "-r", 0, 1, *(f"--by={name}" for name in by)]
+    result = found(*given)
+    expected = frame.groupby(by)["pt"]
+    assert result["by"] == by
+    assert [tuple(group) for group in result["groups"]] == list(expected.mean().index)
+    np.testing.assert_allclose(result["statistics"]["mean"], expected.mean(), rtol=1e-12)
+    assert result["statistics"]["count"] == expected.count().tolist()
+    assert result["counts"] == [np.histogram(part, 4, (0, 1))[0].tolist() for _, part in expected]
+    shown = run(*given).stdout
+    assert "count of pt, town = Graz, AT, charge = -1, even = no\n" in shown
+    heads, first = (re.split(r"  +", line.strip()) for line in shown.splitlines()[-19:-17])
+    assert heads == [*by, "mean of pt", "count of pt"]
+    assert first[:3] == ["Graz, AT", "-1", "no"]
+    run(*given, "--plot", tmp_path / "plot.png")
+
+
+def test_groups_of_fractions_keep_them(tmp_path):
+    np.savez(tmp_path / "t.npz", x=np.arange(4.0), k=np.array([1.5, 2.0, 1.5, -0.5]))
+    assert found(tmp_path / "t.npz", "-c", "x", "--by", "k", "-b", 1)["groups"] == [-0.5, 1.5, 2]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "gz"])
+def test_the_standard_input(kind, files, frame):
+    content = gzip.compress(files["csv"].read_bytes()) if kind == "gz" else files[kind].read_bytes()
+    outcome = CliRunner().invoke(main, ["hist", "-", "-c", "weight", "-b", "9", "--json"], input=content)
+    result = json.loads(outcome.stdout)
+    assert result["counts"] == np.histogram(frame["weight"], 9)[0].tolist()
+    assert result["files"] == ["-"]
+    outcome = CliRunner().invoke(main, ["hist", "-", "-c", "weight"], input=content)
+    assert outcome.stdout.startswith(f"standard input: {SIZE:,} rows\n")
+
+
+@pytest.mark.parametrize(("content", "says"), [(b"", "got an empty file"), (b"a\nx\n", "line 2: expected a number")])
+def test_a_standard_input_that_is_no_table(content, says):
+    outcome = CliRunner().invoke(main, ["hist", "-", "-c", "a"], input=content)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("Error: standard input")
+    assert says in outcome.stderr
+    refused = CliRunner().invoke(main, ["hist", "-", "-c", "a", "--scheduler", "tcp://h:1"], input=content)
+    assert "expected files that the workers can open" in refused.stderr
+
+
+def test_a_column_without_a_name_is_called_so(tmp_path):
+    np.save(tmp_path / "t.npy", np.arange(4.0))
+    assert "\ncount of column 0\n" in run(tmp_path / "t.npy", "-b", 2).stdout
+
+
+def test_integers_do_not_wrap(tmp_path):
+    np.savez(tmp_path / "w.npz", x=np.array([1.0, 2, 3, 4]), q=np.array([100, 100, 200, 200], np.uint8))
+    for where, count in (("x < 2**63", 4), ("q + 100 > 250", 2), ("q - 150 < 0", 2), ("-q < 0", 4), ("x > 2**-1", 4)):
+        given = ["-c", "x", "-b", 1, "-r", 0, 9, "--where", where]
+        assert found(tmp_path / "w.npz", *given)["counts"] == [count], where
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("c8", "complex64"), ("M8[s]", "dates")])
+def test_files_without_a_column_of_numbers(dtype, name, tmp_path):
+    path = tmp_path / "c.npy"
+    np.save(path, np.zeros(3, dtype))
+    outcome = CliRunner().invoke(main, ["hist", str(path)])
+    assert outcome.exit_code != 0
+    assert f"expected a column of real numbers, got 0 ({name})" in " ".join(outcome.output.split())

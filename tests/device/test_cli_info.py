@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +22,8 @@ KEYS = {
     "vendor",
     "platform",
     "platform_version",
+    "library",
+    "registered_by",
     "version",
     "driver_version",
     "kind",
@@ -74,6 +78,8 @@ def test_json_has_all_of_every_device(device):
     for each in found["devices"]:
         assert set(each) == KEYS
         assert list(each["parameters"]) == PARAMETERS
+        assert Path(each["library"]).is_file()  # found by the pointers of its platform
+        assert re.match("found by clhist|named by |bundled with PyOpenCL", each["registered_by"])
         assert all(number["value"] > 0 and number["source"] for number in each["parameters"].values())
         assert set(each["features"]) == set(FEATURES)
         assert each["updates"]["add"]["int32"] == {memory: ["native", "cas", "lock"] for memory in ("local", "global")}

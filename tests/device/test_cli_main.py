@@ -1,5 +1,6 @@
 """The command group: lazy commands, and errors as messages."""
 
+import io
 import json
 import os
 import re
@@ -13,11 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 import clhist
-from clhist import errors
+from clhist import Profile, errors
 from clhist.cli import main as cli
 from clhist.cli import progress, tables
 from clhist.hardware.profile_files import PARAMETERS
 from clhist.opencl.device import planning_profile
+from clhist.selftest.checks import Check
 
 
 def run(*arguments):
@@ -213,15 +215,62 @@ def test_nothing_but_the_result_where_stderr_is_no_terminal(tmp_path):
 
 
 def test_progress_says_compiling_until_the_first_step(monkeypatch):
-    now = [100.0]
+    now, compiler = [100.0], [""]
     monkeypatch.setattr("clhist.cli.progress.monotonic", lambda: now[0])
+    monkeypatch.setattr("clhist.opencl.program.compiler", lambda: compiler[0])
+    monkeypatch.delenv("PYOPENCL_NO_CACHE", raising=False)
     line = progress.Progress("steps", 11)
     now[0] += 30
     assert line.text() == "steps · compiling · 30 s so far"
+    compiler[0] = "PoCL"
+    assert line.text() == "steps · compiling for PoCL, once per machine · 30 s so far"
+    assert progress.Progress("compiling").text() == "compiling for PoCL, once per machine · 0 s so far"
+    monkeypatch.setenv("PYOPENCL_NO_CACHE", "1")
+    assert line.text() == "steps · compiling for PoCL · 30 s so far"
     line.update(1, "one")
     now[0] += 10
     line.update(2, "three")
     assert line.text() == "steps · 27% · three · about 40 s left · 40 s so far"  # 5 s a step, whatever the first took
+
+
+def test_progress_of_several_stages(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("clhist.opencl.program.compiler", lambda: "")
+    monkeypatch.setattr("clhist.cli.progress.monotonic", lambda: now[0])
+    line = progress.Progress("choosing", 10)
+    line.update(5)
+    line.stage("checking", compiles=False)
+    now[0] += 3
+    assert line.text() == "checking · 3 s so far"
+    line.stage("iterations")
+    assert line.text() == "iterations · compiling · 3 s so far"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_command_that_is_silent_says_so_after_a_second(monkeypatch):
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    monkeypatch.setattr(progress, "_TICK", 0.01)
+    with progress.Progress("gromacs", compiles=False, delay=0.3) as line:
+        time.sleep(0.1)
+        assert terminal.getvalue() == ""
+        line.stage("pairs", compiles=False)
+        time.sleep(0.5)
+        assert "pairs · 0 s so far" in terminal.getvalue()
+        with progress.Progress("versions", 3) as inner:
+            inner.update(1, "first")
+            time.sleep(0.1)
+            assert "versions · 33% · first" in terminal.getvalue()
+            before = len(terminal.getvalue())
+            time.sleep(0.5)
+            assert "pairs" not in terminal.getvalue()[before:]
+        with progress.quiet_terminal():
+            terminal.write("result")
+    assert "\r\x1b[Kresult" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")
 
 
 def test_a_device_for_a_command():
@@ -260,3 +309,96 @@ def test_ctrl_c_ends_a_command(busy):
 def test_version_of_the_module():
     done = subprocess.run([sys.executable, "-m", "clhist", "--version"], capture_output=True, text=True, timeout=100)
     assert done.stdout == f"clhist {clhist.__version__}\n"
+
+
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+def test_the_self_test_asks_for_results_of_a_gpu_that_nobody_has_measured(kind, monkeypatch):
+    check = Check("private, local", "int32", "add int32", lambda: None)
+    monkeypatch.setattr("clhist.selftest.suite.checks", lambda queue, quick: iter([check]))
+    monkeypatch.setattr("clhist.opencl.device.device_kind", lambda device: kind)
+    bare = Profile("nothing measured", "gpu", 32768, 2**20, 64, 512, 64, {})
+    monkeypatch.setattr("clhist.opencl.device.device_profile", lambda device: bare)
+    output = run("selftest", "--jobs", "1").output
+    assert "1 hold, 0 wrong" in output
+    assert ("/issues/new/choose" in output) == (kind == "gpu")
+
+
+PLAN = "plan -n 1000 -H 10 --profile nvidia-h200"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full is Linux's")
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("--help > /dev/full", "output: No space left on device"),
+        ("--version > /dev/full", "output: No space left on device"),
+        (f"{PLAN} > /dev/full", "output: No space left on device"),
+        (f"{PLAN} --json > /dev/full", "output: No space left on device"),
+        (f"{PLAN} --json full.json > /dev/null", "full.json: No space left on device"),
+        (f"{PLAN} >&-", "output: the standard output is closed"),
+        (f"{PLAN} | true", "output: Broken pipe"),
+        ("hist t.csv --plot full.png > /dev/null", "full.png: No space left on device"),
+        ("image --quick --output full.npz > /dev/null", "full.npz: No space left on device"),
+        ("no_such 2> /dev/full", None),
+    ],
+)
+def test_output_that_cannot_be_written(given, says, tmp_path):
+    for ending in ("json", "png", "npz"):
+        (tmp_path / f"full.{ending}").symlink_to("/dev/full")
+    (tmp_path / "t.csv").write_text("a\n1\n2\n")
+    command = f"set -o pipefail; {sys.executable} -m clhist {given}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert done.stderr == ("" if says is None else f"Error: {says}\n")
+
+
+def test_ctrl_c_while_libraries_are_imported():
+    program = (
+        "import os, signal, sys, time\n"
+        "from clhist.__main__ import run\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'click':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "            time.sleep(60)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ninterrupted\n")
+
+
+EVIL = "a\x1b]0;owned\x07\x9b31m\u202e"
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (["hist", "{file}", "-c", "no such"], 2),
+        (["hist", "{file}"], 2),
+        (["hist", "{file}", "-c", EVIL, "-b", "2"], 0),
+        (["hist", "{file}", "-c", EVIL, "-b", "2", "--by", "key"], 0),
+        (["hist", "{file}", "-c", EVIL, "-s", "mean", "--by", "key"], 0),
+        (["hist", "{file}", "-c", EVIL, "-s", "mean", "--by", "key", "--by", "other"], 0),
+        (["hist", "{file}", "-c", "key"], 2),
+        (["hist", "{file}", "-c", EVIL, "--json"], 0),
+        (["hist", "{file}.gone", "-c", "x"], 2),
+        (["image", "{file}"], 2),
+        (["kmeans", "{file}"], 2),
+    ],
+)
+def test_text_of_files_is_escaped(given, code, tmp_path):
+    path = tmp_path / f"{EVIL}.csv"
+    path.write_text(f'"{EVIL}",key,other\n1,"{EVIL}",x\n2,b,"{EVIL}\nline"\n', encoding="utf-8", newline="")
+    result = run(*(each.replace("{file}", str(path)) for each in given))
+    assert result.exit_code == code, result.output
+    assert result.stdout + result.stderr
+    assert not set(result.stdout + result.stderr) & set("\x1b\x07\x9b\u202e\r")
+
+
+def test_json_has_a_line_for_each_list(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n2,3\n3,9\n")
+    lines = run("hist", str(tmp_path / "t.csv"), "-c", "a", "-c", "b", "-b", "3", "--json").output.splitlines()
+    assert ' "columns": ["a", "b"],' in lines
+    assert "  [1, 0, 0]," in lines
+    assert json.loads("\n".join(lines))["counts"] == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]

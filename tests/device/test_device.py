@@ -226,6 +226,7 @@ def intel(tmp_path, monkeypatch):
     (tmp_path / "vendors" / "other.icd").write_text("libother.so\n")
     (tmp_path / "vendors" / "notes.txt").write_text("nothing")
     monkeypatch.setattr(runtimes, "SYSTEM_VENDORS", tmp_path / "vendors")
+    monkeypatch.setattr(runtimes, "VENDORS", ())  # of GPUs that this machine has
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     monkeypatch.setattr(runtimes.platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
     monkeypatch.setenv("OCL_ICD_VENDORS", "")  # so that what it was comes back in the end

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
@@ -27,14 +29,20 @@ def pairs(rng):
 
 @pytest.fixture
 def shares(monkeypatch):
-    """How many elements each queue computed, and what makes one fail: ``fail[queue]`` pieces later."""
-    seen, fail, original = {}, {}, Accumulator._continue
+    """How many elements each queue computed, and what makes one fail: ``fail[queue]`` pieces later.
+
+    Where one is to fail, the other waits for that: however fast it is, it does not do all the work before.
+    """
+    seen, fail, original, failed = {}, {}, Accumulator._continue, threading.Event()
 
     def spy(self, engine, given, size):
         if self.queue in fail:
             fail[self.queue] -= 1
             if fail[self.queue] < 0:
+                failed.set()
                 raise cl.RuntimeError("the device caught fire")
+        elif fail:
+            assert failed.wait(60), "the other queue got no work"
         seen[self.queue] = seen.get(self.queue, 0) + size
         return original(self, engine, given, size)
 

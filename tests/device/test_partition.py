@@ -20,11 +20,12 @@ import clhist
 from clhist import HistogramKernel, Operator, operators
 from clhist.accumulator import Accumulator
 from clhist.cli.main import main
-from clhist.codegen.layout import division
 from clhist.codegen.maps import uniform_value
-from clhist.engine.given import Call, LargestBin
+from clhist.engine.given import Call
+from clhist.engine.prepare import LargestBin
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
+from clhist.planning.feature import division
 from clhist.planning.problem import Choices
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
@@ -385,3 +386,18 @@ def test_no_room_for_the_pairs(count, queue, monkeypatch, rng):
         MemoryError, match=r"no \d+ bytes more to partition 60000 \(bin, value\) pairs; memory='global'"
     ):
         count(x, num_bins=900, allocator=none_left, out=cl_array.empty(queue, 900, np.int64), **PARTITIONED)
+
+
+def test_large_values_take_a_small_tile(gpu_like, rng):
+    """A tile of 64 work-items with structs of 24 bytes does not fit 32 KiB; partitions that are asked for have less."""
+    dtype = np.dtype([("n", "i4"), ("s", "f8"), ("m", "i4")], align=True)
+    operator = Operator(
+        dtype, "((accumulator_t){a.n + b.n, a.s + b.s, a.m > b.m ? a.m : b.m})", (0, 0.0, np.iinfo(np.int32).min)
+    )
+    bins, values = rng.integers(-3, 20_003, 9000, np.int32), np.zeros(9000, dtype)
+    values["n"], values["s"], values["m"] = 1, rng.integers(-99, 99, 9000), rng.integers(-99, 99, 9000)
+    found = pair_kernel(operator, gpu_like)(bins, values, num_bins=20_000, update="lock", **PARTITIONED)
+    inside, expected = (bins >= 0) & (bins < 20_000), np.full(20_000, operator.neutral, dtype)
+    for field, ufunc in (("n", np.add), ("s", np.add), ("m", np.maximum)):
+        ufunc.at(expected[field], bins[inside], values[field][inside])
+    np.testing.assert_array_equal(found, expected)

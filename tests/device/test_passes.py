@@ -49,7 +49,7 @@ def test_results(operator, update, deals, profile, rng):
         asked = {"memory": "local", "update": update, "pass_order": "side by side"}
         found = kernel.plan(NUMBER, bins, **asked)
         assert found.passes > 2
-        assert (found.pass_order, found.is_dealt) == ("side by side", deals)
+        assert (found.pass_order, found.cyclic_passes) == ("side by side", deals)
         for name in DISTRIBUTIONS:
             x, w = drawn(name, rng, NUMBER, bins), rng.integers(0, 9, NUMBER).astype(operator.dtype)
             dest = rng.integers(0, 9, bins).astype(operator.dtype)

@@ -8,12 +8,13 @@ import pytest
 from clhist import Operator, operators
 from clhist.codegen.render import render_probe, render_sweep
 from clhist.codegen.specs import SweepSpec
-from clhist.engine.stages import sweep_kernel
+from clhist.engine.stages import sweep_code
 from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, to_prove
 from clhist.hardware.vendors import MEMORIES, PROVEN_FENCE, NativeAtomic
 from clhist.opencl import probe
 from clhist.opencl.device import device_features, features_of
 from clhist.opencl.probe import proven_features
+from clhist.opencl.program import kernel_of
 from clhist.planning.plan import Output
 
 # What every device can do: the words of floats are exchanged.
@@ -98,7 +99,7 @@ def test_this_device_has_what_it_has_shown(queue):
         if row.feature in found:
             assert native_atomic(row.operation, row.dtype, row.memory, found) is not None
             spec = sweep_spec(getattr(operators, row.operation)(row.dtype), row.memory, found)
-            sweep_kernel(queue.context, spec, ())
+            kernel_of(queue.context, sweep_code(spec, ()))
             assert (
                 set(row.options) <= set(spec.options)
                 or native_atomic(row.operation, row.dtype, row.memory, found) != row
@@ -107,7 +108,9 @@ def test_this_device_has_what_it_has_shown(queue):
 
 def sweep_spec(operator: Operator, memory: str, features, update: str = "native") -> SweepSpec:
     outputs = (Output(operator, (update,) * len(operator.parts)),)
-    return SweepSpec(outputs, (), "EMIT(i, 1)", memory, "blocked", 1, 1024 * (memory == "local"), features=features)
+    return SweepSpec(
+        outputs, (), "EMIT(i, 1)", memory, "blocked", 1, 1024 * (memory == "local"), device_features=features
+    )
 
 
 def test_options_follow_the_atomics_used():

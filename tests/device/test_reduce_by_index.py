@@ -10,7 +10,8 @@ from covering import mostly_slow
 
 import clhist
 from clhist import operators, reduce_by_index
-from clhist.engine.engine import Engine
+from clhist.engine import small
+from clhist.engine.launcher import Loaded
 from clhist.selftest.cases import CASES, problem, random_values, ufunc_case
 from clhist.selftest.reference import groups_of
 
@@ -275,9 +276,9 @@ def test_argmax_of_indices_of_ones_own(dtype):
 )
 def test_few_values_are_left_to_numpy(ufunc, rng, monkeypatch):
     """Unless there is a queue, with the same result as kernels; -1 and H belong to no bin."""
-    counted, original = [], Engine.enqueue
-    monkeypatch.setattr(Engine, "enqueue", lambda *args: counted.append(1) or original(*args))
-    monkeypatch.setattr("clhist.engine.few.MOST", 400)
+    counted, original = [], Loaded.run
+    monkeypatch.setattr(Loaded, "run", lambda *args: counted.append(1) or original(*args))
+    monkeypatch.setitem(small.LEAST, "reduce_by_index", 401)
     queue = clhist.default_queue()
     for dtype in ("i4", "u8") if ufunc is np.bitwise_xor else ("i4", "f4"):
         start = np.arange(7).astype(dtype)

@@ -39,16 +39,16 @@ def test_the_same_again(kernel, data, checks, queue):
     want, out = counts_of(data.get(), 50), cl_array.empty(queue, 50, np.int32)
     for _ in range(4):
         np.testing.assert_array_equal(kernel(data, 1, num_bins=50).get(), want)
-    assert len(checks) == 2
+    assert len(checks) == 1
     for _ in range(4):
         assert kernel(data, 1, num_bins=50, out=out) is out
         np.testing.assert_array_equal(out.get(), want)
         out.fill(-1)
-    assert len(checks) == 4
+    assert len(checks) == 2
     for n in range(1, 4):
         kernel(data, 1, num_bins=50, dest=out, out=out)
         np.testing.assert_array_equal(out.get(), n * want - 1)
-    assert len(checks) == 6
+    assert len(checks) == 3
 
 
 def test_shapes_repeat_too(kernel, data, checks):
@@ -56,7 +56,7 @@ def test_shapes_repeat_too(kernel, data, checks):
     for _ in range(3):
         found = kernel(data, 1, num_bins=(5, 10))
         np.testing.assert_array_equal(found.get(), want)
-    assert len(checks) == 2
+    assert len(checks) == 1
     with pytest.raises(TypeError, match=r"num_bins: expected an integer, got 5\.0"):
         kernel(data, 1, num_bins=(5.0, 10))
 
@@ -65,7 +65,7 @@ def test_new_content_is_read(kernel, data, checks):
     for value in (3, 5, 7, 9):
         data[:] = value
         assert kernel(data, 1, num_bins=50).get()[value] == 10_000
-    assert len(checks) == 2
+    assert len(checks) == 1
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_is_new_is_checked(kind, kernel, data, checks, queue):
     found = kernel(x, step, num_bins=bins, **more)
     host = (x if kind == "host" else x.get()).ravel()[: more.get("size")]
     np.testing.assert_array_equal(found if kind == "host" else found.get(), int(step) * counts_of(host, bins))
-    assert len(checks) == (2 if kind in ("scalar", "array", "step") else 3)
+    assert len(checks) == (1 if kind in ("scalar", "array", "step") else 2)
 
 
 def test_wrong_arguments_are_found_after_right_ones(kernel, data):

@@ -1,10 +1,14 @@
 """What a user sees at the prompt and in a notebook."""
 
+import copy
 import html.parser
+import pickle
 
 import numpy as np
+import pytest
 
 import clhist
+from clhist import operators
 
 
 class Cells(html.parser.HTMLParser):
@@ -33,7 +37,7 @@ def test_kernels_and_streams_say_what_they_are():
     )
     stream = clhist.Accumulator(np.add, 10, dtype=np.float32)
     stream.add(np.arange(10), np.ones(10, np.float32))
-    assert repr(stream) == f"<Accumulator <Operator add on float32: a + b>: ((10,),) bins, 10 added, on {device}>"
+    assert repr(stream) == f"<Accumulator <Operator add on float32: a + b>: 10 bins, 10 added, on {device}>"
 
 
 def test_groups_say_what_they_are():
@@ -50,3 +54,51 @@ def test_plans_are_tables_in_notebooks():
     assert cells.rows == 1 + len(plan.steps)
     assert str(plan) in cells.words
     assert {step.symbol for step in plan.steps} <= set(cells.words)
+
+
+def test_bins_are_said_once():
+    both = {"n": operators.count(), "x": operators.add(np.int32)}
+    spec = clhist.Spec(both, 7, arguments="int x", map="EMIT_n(0, 1); EMIT_x(0, x)")
+    assert repr(spec).endswith(", 7 bins>")
+    assert repr(clhist.Spec("count", 10)) == "<Spec (indices, values): <Operator count on int64: a + b>, 10 bins>"
+    assert ": 10 bins, 0 added, on " in repr(clhist.MultiAccumulator("count", 10))
+
+
+def test_operators_are_short():
+    for name in ("add", "minimum", "argmax", "mean", "variance", "standard_deviation"):
+        text = repr(getattr(operators, name)(np.float32))
+        assert text.startswith(f"<Operator {name} on "), text
+        assert len(text) < 160, text
+        assert "\n" not in text
+        assert "formats" not in text
+    assert repr(operators.argmax(np.float32)).startswith("<Operator argmax on (value float32, index int32): ")
+
+
+def kernel():
+    return clhist.HistogramKernel(None, operators.count(), arguments="const int *x", map="EMIT(x[i], 1)")
+
+
+@pytest.mark.parametrize(
+    ("make", "hint"),
+    [
+        (kernel, r"HistogramKernel: cannot be pickled, .* clhist\.Spec .* partial\(\)"),
+        (
+            lambda: clhist.Accumulator("count", 3),
+            r"Accumulator: cannot be pickled, .* partial\(\) can be, and a clhist\.",
+        ),
+        (lambda: clhist.MultiAccumulator("count", 3), r"MultiAccumulator: cannot be pickled, .* partial\(\) can be"),
+        (lambda: clhist.group_by([0, 1]), r"GroupBy: cannot be pickled, .* clhist\.dask\.group_by"),
+    ],
+)
+def test_what_is_on_a_device_says_what_can_be_pickled_instead(make, hint):
+    made = make()
+    for attempt in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match=f"^{hint}"):
+            attempt(made)
+    assert repr(copy.copy(made)) == repr(made)
+
+
+def test_the_package_lists_public_names_alone():
+    names = {name for name in dir(clhist) if not name.startswith("__")}
+    assert names - set(clhist.__all__) == {"dask", "errors", "flox", "hist", "typing"}
+    assert set(clhist.__all__) <= set(dir(clhist))

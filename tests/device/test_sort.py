@@ -11,7 +11,8 @@ import pytest
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import BuildError, HistogramKernel, Operator, operators, reduce_by_index
-from clhist.engine.given import Call, LargestBin
+from clhist.engine.given import Call
+from clhist.engine.prepare import LargestBin
 from clhist.planning.problem import Choices
 from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
@@ -46,6 +47,15 @@ def test_each_operator(name, profile):
     )
     one = case.check(groups_of(bins[:1] * 0, values[:1], 1))
     one(kernel(bins[:1] * 0, values[:1], num_bins=1, update="sort"))
+
+
+@pytest.mark.parametrize("units", [0, 10**6])
+def test_scans_by_many_work_items_and_by_one(queue, monkeypatch, units):
+    """Which of PyOpenCL's is taken depends on how many compute units a CPU has; GPUs always have the first."""
+    monkeypatch.setattr("clhist.engine.sort_pairs._FEW_UNITS", units)
+    case, (bins, values, check) = CASES["argmin int64"], problem("argmin int64")
+    kernel = pair_kernel(case.operator, None, context=cl.Context([queue.device]))  # which keeps neither yet
+    check(kernel(bins, values, num_bins=NUM_BINS, update="sort"))
 
 
 @pytest.mark.parametrize(("name", "profile"), EACH, indirect=["profile"])

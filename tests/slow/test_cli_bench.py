@@ -1,6 +1,7 @@
 """`clhist bench` on few elements: what it checks, prints and writes. Nothing here depends on how fast anything is."""
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -386,3 +387,10 @@ def test_every_suite_has_its_defaults():
     for suite in SUITES.values():
         assert set(suite.default_operations) <= set(suite.operations) <= {*OPERATORS, *PROBLEMS}
         assert suite.bins
+
+
+def test_a_suite_without_its_library_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "boost_histogram", None)
+    result = run("--suite", "hist", "-n", "1000")
+    assert result.exit_code == 2
+    assert result.output == 'Error: --suite hist: needs boost_histogram: pip install "clhist[hist]"\n'

@@ -75,9 +75,9 @@ def test_a_fill_is_enqueued_alone(queue, numbers, checks, monkeypatch):
     for n in range(9):
         filler.fill((x, z)[n % 2], y, weight=w)
         expected.fill((x, z)[n % 2].get(), y.get(), weight=w.get())
-    assert len(checks) <= 3  # the first, which has no sums to join, and two that join them
+    assert len(checks) <= 2  # the first, which has no sums to join, and one that joins them
     with monkeypatch.context() as patch:
-        patch.setattr("clhist.engine.replay.Replay.enqueue", _refuse)
+        patch.setattr("clhist.engine.launcher.Loaded.run", _refuse)
         with pytest.raises(KeyboardInterrupt):
             filler.fill(x, y, weight=w)
     assert_same(filler.result(), expected)  # of what failed there is nothing

@@ -162,8 +162,59 @@ def test_masked_arrays_are_refused():
     masked = np.ma.masked_equal([1.0, 99.0, 4.0], 99.0)
     with pytest.raises(ValueError, match=r"^x: expected an array without masked elements"):
         clhist.group_by([0, 0, 1]).agg(x=(masked, "sum"))
-    with pytest.raises(ValueError, match=r"^keys: expected an array without masked elements"):
-        clhist.group_by(np.ma.masked_equal([0, 1, 1], 0))
+
+
+def test_masked_keys_belong_to_no_group():
+    for keys in (np.ma.masked_equal([1, 0, 2, 1], 2), np.ma.masked_equal(["b", "a", "c", "b"], "c")):
+        groups = clhist.group_by(keys)
+        assert groups.num_groups == len(groups) == len(groups.keys) == 2
+        np.testing.assert_array_equal(groups.sum(np.array([1.0, 2.0, 4.0, 8.0])), [2, 9])
+
+
+@pytest.mark.parametrize("dtype", ["M8[ns]", "M8[D]", "m8[s]", ">M8[s]"])
+def test_dates_as_values(dtype):
+    keys, columns = data()
+    dates = columns["n"].astype(dtype)
+    dates[np.isnan(columns["x"])] = "NaT"
+    names = ["count", "min", "max", "first", "last"]
+    reference = pandas.DataFrame({"key": keys, "x": dates.astype(dates.dtype.newbyteorder("="))})
+    reference = reference[(keys >= 0) & (keys < GROUPS)].groupby("key")["x"].agg(names).reindex(range(GROUPS))
+    found = clhist.group_by(keys, GROUPS).agg(x=(dates, *names, "argmin"), n=(columns["n"], "sum"))
+    for name in names[1:]:
+        assert found["x"][name].dtype == dates.dtype.newbyteorder("=")
+        np.testing.assert_array_equal(found["x"][name].astype(int), reference[name].to_numpy(dates.dtype).astype(int))
+    np.testing.assert_array_equal(found["x"]["count"], reference["count"].fillna(0))
+    assert found["x"]["argmin"][EMPTY] == found["x"]["argmin"][ALL_NAN] == -1
+    assert (clhist.group_by(keys, GROUPS).max(dates) == found["x"]["max"])[[0, 1]].all()
+    with pytest.raises(ValueError, match=r"^x: expected statistics of .* among count, min.*; got 'median'$"):
+        clhist.group_by(keys, GROUPS).median(dates)
+    with pytest.raises(TypeError, match=r"^skipna: expected True, since x has dates"):
+        clhist.group_by(keys, GROUPS).min(dates, skipna=False)
+
+
+def test_functions_in_the_place_of_names():
+    keys, columns = data()
+    groups = clhist.group_by(keys, GROUPS)
+    found = groups.agg(x=(columns["x"], np.mean, np.nanstd, "max"))["x"]
+    assert list(found) == ["mean", "std", "max"]
+    check(found["std"], keys, columns["x"], "std", rtol=1e-6)
+    assert list(groups.agg(x=(columns["x"], [np.mean, max]))["x"]) == ["mean", "max"]
+
+
+def test_a_frame_of_the_result(queue: cl.CommandQueue):
+    keys, x = np.array([2, 0, 2, 0]), np.array([1.0, 2.0, 3.0, 4.0])
+    table = clhist.group_by(keys).agg(x=(x, "sum", "count"), y=(x, "max"))
+    frame = table.to_pandas()
+    assert frame.index.tolist() == [0, 1, 2]
+    assert frame.columns.tolist() == [("x", "sum"), ("x", "count"), ("y", "max")]
+    np.testing.assert_array_equal(frame["x"]["sum"], [6, 0, 4])
+    assert isinstance(table, dict)
+    given = [cl_array.to_device(queue, each) for each in (keys, x)]
+    on_device = clhist.group_by(given[0], 3).agg(x=(given[1], "sum", "count"), y=(given[1], "max"))
+    pandas.testing.assert_frame_equal(on_device.to_pandas(), frame)
+    several = clhist.group_by(pandas.MultiIndex.from_arrays([[1, 0, 1, 1], ["b", "a", "b", "a"]])).agg(x=(x, "sum"))
+    assert several.to_pandas().index.equals(pandas.MultiIndex.from_tuples([(0, "a"), (1, "a"), (1, "b")]))
+    assert clhist.group_by(keys).agg().to_pandas().shape == (3, 0)
 
 
 @pytest.mark.parametrize("sizes", [[1] * 9, [2] * 9, [0, 1, 2, 3, 4, 5, 1000]])
@@ -356,7 +407,16 @@ def test_bad_input(queue: cl.CommandQueue):
             "keys: expected numbers of groups, got 1000000000000",
             lambda: clhist.group_by(np.array([10**12])),
         ),
-        (TypeError, "keys: expected what numpy.unique", lambda: clhist.group_by(np.array([1, "a", None], object))),
+        (TypeError, "keys: expected values that can be", lambda: clhist.group_by(np.array([1, "a", None], object))),
+        (TypeError, r"write agg\(x=\(df\['x'\], 'max'\)\)", lambda: groups.agg({"x": "max"})),
+        (TypeError, r"write agg\(x=\(x, 'mean'\)\)", lambda: groups.agg(x, "mean")),
+        (TypeError, r"write groups.mean\(df\['x'\]\)", lambda: groups["x"]),
+        (TypeError, r"in groups.keys", lambda: list(groups)),
+        (TypeError, r"^by: .*pass the column: group_by\(df\['x'\]\)", lambda: clhist.group_by(x, by="x")),
+        (TypeError, r"^other: expected num_groups or queue as keywords", lambda: clhist.group_by(x, other="x")),
+        (ValueError, r"got 'avg'; write 'mean'$", lambda: groups.agg(x=(x, "avg"))),
+        (ValueError, r"got 'p95'$", lambda: groups.agg(x=(x, "p95"))),
+        (ValueError, r"clhist.reduce_by_index\(\(num_groups, d\)", lambda: groups.mean(np.ones((3, 2)))),
         (TypeError, "keys: expected integers on a device", lambda: clhist.group_by(cl_array.to_device(queue, x))),
     ]:
         with pytest.raises(error, match=match):

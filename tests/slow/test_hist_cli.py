@@ -20,9 +20,10 @@ import uhi.io.json  # noqa: E402
 import uhi.io.zip  # noqa: E402
 from hist_objects import assert_same  # noqa: E402
 
-from clhist.cli.hist import tables  # noqa: E402
+from clhist.cli.hist import tables, text  # noqa: E402
 from clhist.cli.hist.objects import AxisSpec  # noqa: E402
 from clhist.cli.main import main  # noqa: E402
+from clhist.engine import small  # noqa: E402
 
 SIZE = 5003
 LIBRARIES = {".hdf5": "h5py", ".root": "uproot"}
@@ -56,8 +57,8 @@ def file(request, frame, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(tables, "CHUNK_ROWS", 1000)
-    monkeypatch.setattr(tables, "_CSV_ROWS", 700)
-    monkeypatch.setattr("clhist.hist.columns.SMALL", 0)
+    monkeypatch.setattr(text, "_BLOCK", 30_000)
+    monkeypatch.setitem(small.LEAST, "boost-histogram", 0)
 
 
 def run(*args, code=0):

@@ -18,6 +18,7 @@ from hist_objects import assert_same  # noqa: E402
 from uhi.typing.plottable import PlottableHistogram  # noqa: E402
 
 import clhist.hist  # noqa: E402
+from clhist.engine import small  # noqa: E402
 
 Histogram, Hist = clhist.hist.Histogram, clhist.hist.Hist
 X = np.random.default_rng(0).normal(size=20_000)
@@ -27,7 +28,7 @@ K = np.random.default_rng(1).integers(0, 4, 20_000)
 @pytest.fixture(autouse=True)
 def on_the_device(monkeypatch):
     """Leave nothing to boost-histogram because it is small."""
-    monkeypatch.setattr("clhist.hist.columns.SMALL", 0)
+    monkeypatch.setitem(small.LEAST, "boost-histogram", 0)
 
 
 def entries_of(uhi):

@@ -10,8 +10,8 @@ import pytest
 from histograms import DTYPES, assert_same, beside, on_the_device, outcome, random_edges, specials
 
 import clhist
-from clhist.binning.keys import from_keys, key_dtype, key_range, keys_of
-from clhist.binning.thresholds import numpy_bins
+from clhist.axes.keys import from_keys, key_dtype, key_range, keys_of
+from clhist.axes.thresholds import numpy_bins
 from clhist.opencl import program
 
 pytestmark = pytest.mark.usefixtures("on_the_device")
@@ -181,7 +181,7 @@ def test_what_numpy_takes_as_data(tmp_path):
 
 
 def test_small_arrays_are_left_to_numpy(monkeypatch, queue):
-    monkeypatch.setattr("clhist.binning.inputs.pays_off", lambda size, dims: size >= 1000)
+    monkeypatch.setattr("clhist.engine.small.pays_off", lambda call, size: size >= 1000)
     calls = []
     monkeypatch.setattr("clhist.binning.host.numpy_histogram", lambda *a: calls.append(a) or np.histogram(*a))
     assert_same(clhist.histogram(np.arange(999.0)), np.histogram(np.arange(999.0)))

@@ -20,7 +20,7 @@ _OURS = ("histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "digi
 @pytest.fixture(autouse=True)
 def our_functions(monkeypatch):
     """Put our functions where NumPy's tests look for them, and leave nothing to NumPy because it is small."""
-    monkeypatch.setattr("clhist.binning.inputs.pays_off", lambda size, dims: True)
+    monkeypatch.setattr("clhist.engine.small.pays_off", lambda call, size: True)
     for module in (np, histograms, twodim, functions):
         for name in _OURS:
             if hasattr(module, name):

@@ -50,7 +50,59 @@ def test_groupby_reduce(name, flox, data):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=np.finfo(np.float64).tiny)
 
 
-@pytest.mark.parametrize("name", ["nansum", "nanmean", "nanmax", "count"])
+WHOLE = [
+    f"{nan}{name}" for name in ("var", "std", "argmin", "argmax", "first", "last", "median") for nan in ("", "nan")
+]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.filterwarnings("ignore")
+def test_statistics_of_whole_groups(name, flox, data):
+    import clhist.flox as ours
+
+    x, labels = data
+    engine = "flox" if "median" in name else "numpy"
+    for array in (x, x[0], x.astype(np.float32), np.nan_to_num(x * 4).astype(np.int32)):
+        expected = flox.groupby_reduce(array, labels, func=name, engine=engine)
+        found = flox.groupby_reduce(array, labels, func=getattr(ours, name))
+        assert found[0].dtype == expected[0].dtype
+        if name == "argmax" or name == "argmin":  # in which a NaN wins for NumPy, and flox is not of one mind
+            where = np.isnan(array).any() * np.isnan(array)
+            rows = np.atleast_2d(np.where(where, -np.inf if name == "argmin" else np.inf, array))
+            for row, got in zip(rows, np.atleast_2d(found[0]), strict=True):
+                places = [np.flatnonzero(labels == group) for group in range(12)]
+                np.testing.assert_array_equal(got, [each[getattr(np, name)(row[each])] for each in places])
+        else:
+            np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    groups = np.arange(14)  # two of them empty
+    options = {"expected_groups": groups, "finalize_kwargs": {"ddof": 1} if name[-3:] in ("var", "std") else None}
+    if "arg" not in name:
+        expected = flox.groupby_reduce(x, labels, func=name, engine=engine, **options)[0]
+        np.testing.assert_allclose(flox.groupby_reduce(x, labels, func=getattr(ours, name), **options)[0], expected)
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    if name in ("first", "last", "median", "nanmedian"):
+        ordered = np.sort(labels)
+        ends = np.flatnonzero(np.diff(ordered)) + 1
+        chunks = (3, tuple(np.diff([0, *ends[3::4], 5000]).tolist()))
+        options = {"method": "blockwise", "expected_groups": np.arange(12)}
+    else:
+        ordered, chunks, options = labels, (3, 900), {}
+    expected = flox.groupby_reduce(np.nan_to_num(x), ordered, func=name, engine=engine)[0]
+    given = da.from_array(np.nan_to_num(x), chunks=chunks)
+    found = flox.groupby_reduce(given, ordered, func=getattr(ours, name), **options)[0]
+    np.testing.assert_allclose(found.compute(scheduler="synchronous"), expected)
+
+
+def test_an_aggregation_is_no_function(flox):
+    xarray = pytest.importorskip("xarray", reason="xarray is not installed")
+    import clhist.flox as ours
+
+    array = xarray.DataArray(np.arange(4.0), dims="time", coords={"label": ("time", [0, 1, 0, 1])})
+    with pytest.raises(TypeError, match=r"write flox.xarray.xarray_reduce\(data, label, func=clhist.flox.nanmean\)"):
+        array.groupby("label").reduce(ours.nanmean)
+
+
+@pytest.mark.parametrize("name", ["nansum", "nanmean", "nanmax", "nanstd", "count"])
 @pytest.mark.filterwarnings("ignore")
 def test_on_dask_and_in_bins_and_in_xarray(name, flox, data):
     da = pytest.importorskip("dask.array", reason="Dask is not installed")

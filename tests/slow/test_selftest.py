@@ -72,9 +72,9 @@ def broken_atomic(monkeypatch, queue):
     key = ("add", "uint64", "local")
     (row,) = atomics._BY_KEY[key]
     monkeypatch.setitem(atomics._BY_KEY, key, [row._replace(code="atom_add(p, v + 1);")])
-    clhist.engine.stages.sweep_kernel.cache_clear()
+    clhist.engine.stages.sweep_code.cache_clear()
     yield
-    clhist.engine.stages.sweep_kernel.cache_clear()
+    clhist.engine.stages.sweep_code.cache_clear()
 
 
 @pytest.mark.usefixtures("only_uint64", "broken_atomic")
@@ -108,11 +108,11 @@ def test_a_broken_template_is_noticed(monkeypatch):
         return original(spec).replace("held.value = clhist_combine0(held.value, value)", "held.value = value")
 
     monkeypatch.setattr("clhist.engine.stages.render_sweep", broken)
-    clhist.engine.stages.sweep_kernel.cache_clear()
+    clhist.engine.stages.sweep_code.cache_clear()
     try:
         result = run("--quick", "--jobs", "1")
     finally:
-        clhist.engine.stages.sweep_kernel.cache_clear()
+        clhist.engine.stages.sweep_code.cache_clear()
     assert result.exit_code == 1
     assert re.search(r"native, local +1", result.output)
     assert re.search(r"lock, local +FAILS", result.output)

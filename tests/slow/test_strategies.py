@@ -234,3 +234,11 @@ def test_list_needs_no_input():
     result = run("--list")
     assert result.exit_code == 0
     assert all(name in result.output for name in STRATEGIES)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["futhark/cas", "futhark/xcg"])
+def test_more_copies_than_work_items_are_no_warning(small_gpu, name):
+    """The authors' formulas look at the device alone; who compares strategies has asked for no copies."""
+    outcome = small_gpu.outcome(STRATEGIES[name], datasets.uniform(9, 7, 1), timed=False)
+    assert outcome.state == "right"

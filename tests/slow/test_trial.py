@@ -14,8 +14,8 @@ from processes import run_python
 
 import clhist
 from clhist import HistogramKernel, Operator, operators, reduce_by_index
-from clhist.engine import launch as execute
 from clhist.opencl import memory as scratch
+from clhist.opencl.program import Kernel
 
 FLOATS = operators.add(np.float32)
 PAIR = np.dtype([("bin", np.int32), ("value", np.float32)])
@@ -85,10 +85,15 @@ def test_a_forked_process_gets_an_error():
 
 
 def test_an_exception_between_the_launches_waits_for_the_device(monkeypatch):
-    def stop(*arguments):
-        raise KeyboardInterrupt
+    enqueue, launched = Kernel.enqueue, []
 
-    monkeypatch.setattr(execute.Combine, "enqueue", stop)
+    def stop(self, *arguments, **options):
+        if launched:
+            raise KeyboardInterrupt
+        launched.append(self)
+        return enqueue(self, *arguments, **options)
+
+    monkeypatch.setattr(Kernel, "enqueue", stop)
     with pytest.raises(KeyboardInterrupt):
         clhist.bincount(np.arange(1_000_000) % 7)
     monkeypatch.undo()

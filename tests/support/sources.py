@@ -12,19 +12,16 @@ from typing import Any
 import numpy as np
 
 from clhist import Operator, Profile, operators
-from clhist.codegen.from_plan import partition_specs, robust_spec, sweep_spec
-from clhist.codegen.render import (
-    render_combine,
-    render_partition,
-    render_sort_pairs,
-    render_sort_scan,
-    render_sweep,
-)
+from clhist.codegen.from_plan import programs_of
+from clhist.codegen.render import render_combine, render_programs, render_sort_scan
 from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec
+from clhist.engine.batch import Batch
+from clhist.engine.prepare import LargestBin, Preparation, ResultForms
+from clhist.engine.prepared import ArraySlot, Prepared, ResultSlots
+from clhist.engine.stages import Limits, Result
+from clhist.engine.sweeps import sweep_of
 from clhist.hardware.atomics import to_prove
-from clhist.planning.packed import PackedPlan
-from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Plan
 from clhist.planning.problem import Choices, Problem
 from clhist.planning.sweeps import plan_sweeps
@@ -91,22 +88,37 @@ def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield what each program of a call is called, with its compiler options, and its source."""
     source = _source(call)
     for plan in _planned(call, profile):
-        spec = sweep_spec(plan, source, profile, aligned=call.aligned)
-        index = plan.output_indices[0]
-        if plan.strategy == "sort":
-            yield "pairs", render_sort_pairs(spec, source.max_pairs[index] or 1)
+        programs = programs_of(plan, source, profile, aligned=call.aligned)
+        for name, text, options in render_programs(programs):
+            yield " ".join((name, *options)), text
+        if programs.sorted_pairs:
             yield "scan of sorted pairs", render_sort_scan(plan.outputs[0].operator, "held_t")
-            continue
-        yield from _sweeps(plan, spec, source, profile, "")
-        if isinstance(plan, PackedPlan):
-            yield from _sweeps(plan.robust, robust_spec(plan, spec, profile), source, profile, "behind: ")
 
 
-def _sweeps(plan: Plan, spec: SweepSpec, source: Source, profile: Profile, where: str) -> Iterator[tuple[str, str]]:
-    if isinstance(plan, PartitionedPlan):
-        before, spec = partition_specs(plan, spec, source.values[plan.output_indices[0]], profile.local_memory)
-        yield f"{where}split and index", render_partition(before)
-    yield where + " ".join(("sweep", *spec.options)), render_sweep(spec)
+def prepared_call(
+    call: Call,
+    profile: Profile,
+    *,
+    batch: Batch | None = None,
+    dest: bool = False,
+    largest: LargestBin | None = None,
+) -> Prepared:
+    """Return what a call enqueues on a device with this profile; with `dest` it updates it in place."""
+    source, limits = _source(call), Limits(1024, 4)
+    plans = _planned(call, profile)
+    used = "" if largest is None else largest.used
+    each = [programs_of(plan, source, profile, aligned=call.aligned, used=used) for plan in plans]
+    sweeps = [sweep_of(plan, programs, source.options) for plan, programs in zip(plans, each, strict=True)]
+    slots, forms, results = [], [], []
+    arrays = sum(argument.is_array for argument in source.arguments)
+    for n, operator in enumerate(source.operators):
+        name = f"clhist_out[{n}]"
+        shape = (call.bins,) if call.histograms is None else (call.histograms, call.bins)
+        slots.append(ArraySlot(name, dest, True, None if dest else (shape, operator.dtype)))
+        forms.append(Result((name,) if dest else None, (name,)))
+        results.append(ResultSlots((arrays + n,), False, "", operator))
+    targets = ResultForms(tuple(slots), tuple(forms), tuple(results))
+    return Preparation(source.arguments, targets, profile, limits, batch, largest).prepared(sweeps)
 
 
 def combine_source(operator: Operator, **changed: Any) -> str:

@@ -44,6 +44,8 @@ clhist.histogramdd([values, values], axis=0)  # error: no such keyword
 still_wrong: NDArray[np.intp] = clhist.histogram(on_device)[0]  # error: a device array
 clhist.digitize(values)  # error: bins are missing
 on_host: NDArray[np.intp] = clhist.digitize(on_device, [1, 2])  # error: a device array
+clhist.group_by(bins).agg(values, "mean")  # error: columns by name
+clhist.group_by(bins)["x"]  # error: no columns
 clhist.group_by(bins).avg(values)  # error: no such statistic
 clhist.group_by(bins).mean(values, skip_na=True)  # error: a typing mistake
 mean: NDArray[np.float64] = clhist.group_by(on_device, 2).mean(on_device)  # error: a device array

@@ -72,7 +72,9 @@ assert_type(clhist.group_by(["a", "b", "a"]).size(), HostArray)
 groups_on_device = clhist.group_by(on_device, 2)
 assert_type(groups_on_device, clhist.GroupBy[DeviceArray])
 assert_type(groups_on_device.median(values_on_device, skipna=False), DeviceArray)
-assert_type(groups_on_device.agg(x=(values_on_device, "max")), dict[str, dict[str, DeviceArray]])
+assert_type(groups_on_device.agg(x=(values_on_device, "max"))["x"], dict[str, DeviceArray])
+assert_type(groups.keys, HostArray)
+assert_type(stream.add(bins, values), clhist.Accumulator)
 
 # Histograms: edges are NumPy's in any case.
 assert_type(clhist.histogram(values, bins=10, range=(0, 1)), tuple[HostArray, HostArray])

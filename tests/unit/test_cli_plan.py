@@ -57,7 +57,7 @@ def test_json_has_the_plan_and_its_steps():
         "seconds": None,
         "refused": [],
         "pass_order": "in turn",
-        "is_dealt": False,
+        "cyclic_passes": False,
         "is_one_launch": False,
         "memory": "global",
         "update": "cas",
@@ -228,3 +228,21 @@ print(*(name for name in set(sys.modules) - before if "pyopencl" in name), file=
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["profile"] == "NVIDIA H200"
     assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("op", "says"),
+    [
+        (
+            "foo",
+            "maximum, mean, minimum, multiply, standard_deviation, variance, or a C expression of a and b; got 'foo'.",
+        ),
+        ("maximun", "got 'maximun'. Did you mean maximum?"),
+        ("as_operator", "expected one of add, all, any, argmax, argmin,"),
+    ],
+)
+def test_wrong_operators_are_answered_by_all_that_there_are(op, says):
+    given = ["plan", "-n", "1000", "-H", "10", "--profile", "nvidia-h200", "--op", op]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == 2
+    assert says in " ".join(result.output.split())

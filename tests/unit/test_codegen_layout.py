@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,11 +11,14 @@ import pytest
 
 from clhist import named_profile, operators
 from clhist.codegen.from_plan import combine_spec, partition_specs, sweep_spec
+from clhist.codegen.hot_bin import HotBin
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS, is_wide, local_capacity, order_of, scratch_layout
 from clhist.codegen.render import render_sweep
 from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec
 from clhist.hardware.atomics import ALL_FEATURES
+from clhist.planning.batch import Chunks, FlatBatch
+from clhist.planning.partition import PartitionedPairs
 from clhist.planning.problem import Choices, Problem
 from clhist.planning.sweeps import plan, plan_sweeps
 
@@ -89,16 +93,16 @@ def test_a_sweep_has_the_facts_of_plan_source_and_device():
     assert (spec.outputs, spec.memory, spec.update) == (chosen.outputs, "local", "cas")
     assert (spec.arguments, spec.map, spec.preamble) == (source.arguments, source.map, source.preamble)
     assert spec.structs == source.structs
-    assert (spec.work_group_size, spec.teams, spec.batch) == (chosen.work_group_size, 1, "")
-    assert (spec.order, spec.features) == ("interleaved", H200.features)
-    assert (spec.aligned, spec.wide, spec.counter_bits, spec.single_pair) == (True, False, 0, True)
+    assert (spec.work_group_size, spec.teams, spec.features) == (chosen.work_group_size, 1, (HotBin(is_local=True),))
+    assert (spec.order, spec.device_features) == ("interleaved", H200.features)
+    assert (spec.aligned, spec.wide, spec.strategy, spec.single_pair) == (True, False, (), True)
     assert sweep_spec(chosen, source, CPU, aligned=False).order == "blocked"
 
 
 def test_a_sweep_of_a_cpu_has_its_second_stage_in_the_program():
     chosen = planned(plain(), profile=CPU)
     spec = sweep_spec(chosen, plain(), CPU, aligned=True, used="total != 0")
-    assert spec.combine == CombineSpec(chosen.outputs[0].operator, "blocked", used="total != 0")
+    assert spec.combine == CombineSpec(chosen.outputs[0].operator, "blocked", largest_bin_condition="total != 0")
     text = render_sweep(spec)
     assert [text.count(f"__kernel {k}") for k in ("__attr", "void clhist_clear", "void clhist_combine_copies")] == [
         1
@@ -126,7 +130,7 @@ def test_a_sweep_of_a_cpu_has_its_second_stage_in_the_program():
 def test_a_sweep_of_a_cpu_does_not_compare_bins_of_a_narrow_type(kind, bins, profile, choices, expected):
     source = Source.of(f"const {kind} *x", "EMIT(x[i], 1)", [operators.add(np.int32)])
     spec = sweep_spec(planned(source, (bins,), profile=profile, **choices), source, profile, aligned=True)
-    assert spec.covered == expected
+    assert spec.in_range == expected
     assert ("if (bin < clhist_count)" in render_sweep(spec)) != expected
 
 
@@ -135,8 +139,8 @@ def test_a_batch_has_the_layout_of_its_plan(histograms):
     source = plain(operators.add(np.int32))
     chosen = planned(source, (50,), 10**7, histograms=histograms)
     spec = sweep_spec(chosen, source, H200, aligned=True)
-    assert (spec.batch, spec.teams) == (chosen.layout, chosen.teams)
-    assert spec.batch
+    assert (spec.strategy, spec.teams) == (chosen.features(None), chosen.teams)
+    assert spec.strategy in ((Chunks(equal_shares=True),), (FlatBatch(),))
 
 
 def test_outputs_of_other_sweeps_are_ignored():
@@ -164,10 +168,30 @@ def test_partitions_fit_local_memory(operator, bins, own_values):
     assert split.most & (split.most - 1) == 0
     assert split.sweep.work_group_size >= split.most
     assert split.has_values == own_values
-    assert over_pairs.batch == "partitioned"
+    assert over_pairs.strategy == (PartitionedPairs(),)
     assert [a.name for a in over_pairs.arguments] == ["clhist_pair_bins"] + ["clhist_pair_values"] * own_values
     assert len(over_pairs.streamed) == 1 + (own_values and operator is not LARGEST), "structs are not loaded ahead"
     assert over_pairs.outputs == spec.outputs
+
+
+def test_second_stages_in_the_program_of_a_sweep():
+    """Of a CPU, for several outputs; operators whose own functions name their types would define them twice."""
+    each = [operators.add(np.float32), operators.variance(np.float64), operators.variance(np.float64), LARGEST]
+    source = Source.of(
+        "const int *x", "".join(f"EMIT_o{n}(x[i], v);" for n in range(4)), each, ["_o0", "_o1", "_o2", "_o3"]
+    )
+    specs = {
+        profile.kind: sweep_spec(planned(source, (100,) * 4, profile=profile), source, profile, aligned=True)
+        for profile in (H200, CPU)
+    }
+    assert specs["gpu"].stages == ()
+    assert "clhist_combine_copies" not in render_sweep(specs["gpu"])
+    text = render_sweep(specs["cpu"])
+    assert [stage.operator for stage in specs["cpu"].stages] == [each[0], LARGEST]
+    for n in range(2):
+        assert text.count(f"#define clhist_combine_copies clhist_combine_copies_{n}\n") == 1
+    stages = text[text.index("#define accumulator_t accumulator_t_0") :]
+    assert sorted(re.findall(r"#define (\w+) ", stages)) == sorted(re.findall(r"#undef (\w+)", stages))
 
 
 @pytest.mark.parametrize("copies", [0, 1, 15, 16, 127, 128, 10**5])

@@ -9,6 +9,10 @@ from clhist import operators
 from clhist.codegen.arguments import parse_arguments
 from clhist.codegen.specs import SweepSpec
 from clhist.codegen.state import SweepState
+from clhist.planning.batch import Chunks, FlatBatch
+from clhist.planning.packed import PackedCounters
+from clhist.planning.partition import PartitionedPairs
+from clhist.planning.passes import CyclicPasses
 from clhist.planning.plan import Output
 
 COUNTS = operators.add(np.int32)
@@ -34,8 +38,13 @@ def names(of):
 @pytest.mark.parametrize("operator", [COUNTS, MEAN, LARGEST])
 def test_declarations_and_calls_have_the_same_variables(memory, update, operator):
     of = state(output(operator, update, "_a"), output(COUNTS, "cas", "_b"), memory=memory)
-    assert of.declared == ", ".join(f"{kind} {name}" for kind, name in of.variables)
-    assert of.passed.split(", ") == names(of)
+    parameters, arguments = (
+        " ".join(text.replace("\\\n", " ").split()).split(" ", 1) for text in of.macros.split("#define ")[1:]
+    )
+    declared = ", ".join(f"{kind} {name}".replace("* ", "*") for kind, name in of.variables)
+    assert parameters == ["CLHIST_STATE_PARAMETERS", declared]
+    assert arguments == ["CLHIST_STATE", ", ".join(names(of))]
+    assert (of.map_declared, of.map_passed) == ("CLHIST_STATE_PARAMETERS", "CLHIST_STATE")
     assert len(set(names(of))) == len(names(of)), "no name twice"
     assert ("clhist_copies" in names(of)) == (memory == "local")
     assert all(of.space in kind for kind, name in of.variables if name.startswith(("clhist_cells", "clhist_locks")))
@@ -72,14 +81,15 @@ def test_bins_of_32_and_64_bits(wide, kind):
 
 
 def test_packed_counters_take_words_instead_of_cells():
-    of = state(output(COUNTS, "native"), counter_bits=8)
+    of = state(output(COUNTS, "native"), strategy=(PackedCounters(8),))
     words = ["first", "count", "words", "spills", "table", "flag", "table_size", "most_spills"]
-    assert names(of) == [*(f"clhist_{word}" for word in words), "clhist_pending"]
-    assert of.passed_settled == ", ".join(names(of)[:-1])
+    assert names(of) == [f"clhist_{word}" for word in words]
+    assert of.map_passed == "CLHIST_STATE, clhist_pending", "in private memory: not for what settles carries"
+    assert of.map_declared == "CLHIST_STATE_PARAMETERS, clhist_pending_t *clhist_pending"
 
 
 def test_bins_that_are_dealt_out_are_divided():
-    dealt = names(state(output(COUNTS, "cas"), is_dealt=True))
+    dealt = names(state(output(COUNTS, "cas"), strategy=(CyclicPasses(),)))
     assert {"clhist_passes", "clhist_magic", "clhist_shift"} <= set(dealt)
 
 
@@ -98,32 +108,37 @@ def test_a_hot_bin_in_registers(memory, update, expected):
 
 
 @pytest.mark.parametrize(
-    ("batch", "tasks", "flat", "partitioned"),
+    ("strategy", "tasks", "flat", "partitioned"),
     [
-        ("", False, False, False),
-        ("equal", True, False, False),
-        ("ragged", True, False, False),
-        ("flattened", False, True, False),
-        ("partitioned", False, False, True),
+        ((), False, False, False),
+        ((Chunks(equal_shares=True),), True, False, False),
+        ((Chunks(equal_shares=False),), True, False, False),
+        ((FlatBatch(),), False, True, False),
+        ((PartitionedPairs(),), False, False, True),
     ],
 )
-def test_layouts_of_a_batch(batch, tasks, flat, partitioned):
-    of = state(output(COUNTS, "cas", "_n"), batch=batch)
+def test_layouts_of_a_batch(strategy, tasks, flat, partitioned):
+    of = state(output(COUNTS, "cas", "_n"), strategy=strategy)
     assert (of.has_tasks, of.is_flat, of.is_partitioned) == (tasks, flat, partitioned)
     assert ("clhist_bins_each_n" in names(of)) == flat
-    assert ("clhist_flat(" in of.emitted_bin(of.spec.outputs[0])) == flat
+    assert ("clhist_flat(" in of.emit_macro(of.spec.outputs[0])) == flat
 
 
 def test_calls_of_the_map():
     of = state(output(COUNTS, "cas"))
-    assert of.map_parameters == (
-        "const int clhist_element_x, const short clhist_element_y, const float scale, __global int *z, "
-        "const clhist_index_t i"
-    )
+    assert of.map_parameters == [
+        "const int clhist_element_x",
+        "const short clhist_element_y",
+        "const float scale",
+        "__global int *z",
+        "const clhist_index_t i",
+    ]
     assert of.next_element == "x[i], y[i], scale, z, i"
-    assert of.map_arguments(lambda a: f"clhist_{a.name}_2", "at + 2") == "clhist_x_2, clhist_y_2, scale, z, at + 2"
-    flat = state(output(COUNTS, "cas"), batch="flattened")
-    assert flat.map_parameters.endswith(", const clhist_bin_t clhist_histogram")
+    assert of.map_call(1) == "    clhist_map(x[i], y[i], scale, z, i, CLHIST_STATE);"
+    later = of.map_arguments(lambda a: f"clhist_{a.name}_2", "at + 2")
+    assert later == ["clhist_x_2", "clhist_y_2", "scale", "z", "at + 2"]
+    flat = state(output(COUNTS, "cas"), strategy=(FlatBatch(),))
+    assert flat.map_parameters[-1] == "const clhist_bin_t clhist_histogram"
     assert flat.next_element.endswith(", i, (clhist_bin_t)((i) / (clhist_index_t)clhist_each)")
 
 

@@ -52,6 +52,11 @@ def test_the_users_line_is_shown_with_a_caret(line, column, expected):
     assert found[3:] == ["error.log has the compiler's full output, error.source the generated OpenCL C"]
 
 
+def test_parameters_of_the_map_may_take_several_lines():
+    source = "void clhist_map(\n    const int i,\n    int *x)\n{\n    int k = i;\n    EMIT(k, nothing);\n}\n"
+    assert explain("1:6:13: error: oh\n", source).splitlines()[:2] == ["map, line 2: oh", "    EMIT(k, nothing)"]
+
+
 @pytest.mark.parametrize(
     "log",
     [

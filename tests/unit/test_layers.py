@@ -1,4 +1,4 @@
-"""What is pure stays pure: operators, hardware, planning and code generation work where PyOpenCL cannot be imported."""
+"""What is pure stays pure: these packages work where PyOpenCL cannot be imported."""
 
 from __future__ import annotations
 
@@ -28,11 +28,19 @@ for name in {names!r}:
 """
 
 
-@pytest.mark.parametrize("layer", ["operators", "hardware", "planning", "codegen"])
+@pytest.mark.parametrize("layer", ["operators", "axes", "hardware", "planning", "codegen"])
 def test_no_opencl_below_the_engine(layer):
     (folder,) = (path for root in clhist.__path__ if (path := Path(root) / layer).is_dir())
     names = [f"clhist.{layer}"] + [f"clhist.{layer}.{module.name}" for module in pkgutil.iter_modules([str(folder)])]
     assert len(names) > 1
+    check_alone(names)
+
+
+def test_a_call_is_prepared_without_opencl():
+    check_alone([f"clhist.engine.{name}" for name in ("prepared", "prepare", "stages", "sweeps")])
+
+
+def check_alone(names):
     code = ALONE.format(paths=list(clhist.__path__), names=names)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run.stderr

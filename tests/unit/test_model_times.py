@@ -96,7 +96,7 @@ def test_passes_side_by_side():
         assert found.pass_order == order, "sums that are loops have a rate of their own"
     dealt = rates | {rate_name(KIND, PASS_DEALT): 300.0}
     found = chosen(200_000, rates=dealt, loops=True, choices=Choices(memory="local"))
-    assert (found.pass_order, found.is_dealt) == ("side by side", True)
+    assert (found.pass_order, found.cyclic_passes) == ("side by side", True)
     assert chosen(10**8, rates=rates, choices=Choices(memory="local")).pass_order == "in turn", "too many passes"
 
 

@@ -1,5 +1,6 @@
 """What is in the checkout must be in the wheel: `packages` is a list, and a folder that it lacks drops out silently."""
 
+import re
 import tomllib
 from importlib import metadata, resources
 from pathlib import Path
@@ -41,6 +42,13 @@ def test_templates_and_profiles_are_found_as_resources():
     profiles = {item.name for item in resources.files("clhist.devices").iterdir()}
     assert {"types.mako", "update.mako", "sweep.mako", "combine.mako"} <= templates
     assert {"default-cpu.toml", "default-gpu.toml", "nvidia-geforce-rtx-2080-ti.toml"} <= profiles
+
+
+def test_the_description_on_package_indexes_has_absolute_links():
+    description = metadata.metadata("clhist").get_payload()
+    links = re.findall(r"\]\(([^)\s]+)\)", description)
+    assert len(links) >= 10
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_the_installed_version_is_the_one_in_the_code():

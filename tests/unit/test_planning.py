@@ -268,3 +268,20 @@ def test_tasks_cover_each_element_once_in_order(seed):
         assert sizes.min() >= 0
         assert sizes.max() <= max(1, share), "about equally long"
         assert len(table) <= found.tasks + histograms
+
+
+def test_profiles_whose_instructions_were_counted_plan_by_them():
+    """The counts of emulated AMD GPUs: copies for all banks, native updates, wide values partitioned."""
+    argmax, n, names = operators.argmax(np.int32), 50_000_000, ("MI300X", "RX 7900 XTX")
+    profiles = [named_profile(name, load_profiles()) for name in ("amd-instinct-mi300x", "amd-radeon-rx-7900-xtx")]
+    for name, profile in zip(names, profiles, strict=True):
+
+        def plan_of(operator, bins, profile=profile, **more):
+            (found,) = plan_sweeps(
+                Problem.of(operator, bins, n, **more), replace(profile, features=PLAIN | {"int64_extended_atomics"})
+            )
+            return found
+
+        assert (plan_of(INT, 31).copies, plan_of(INT, 500).copies) == (32, 16)
+        assert plan_of(argmax, 31).update == "native"
+        assert plan_of(argmax, 196_607).strategy == ("partitioned" if name == "MI300X" else "global")

@@ -77,7 +77,7 @@ def test_compiled_templates_are_kept_where_they_can_be(place, tmp_path):
     for _ in range(2):
         assert run_python(RENDERED, PYOPENCL_NO_CACHE="false", XDG_CACHE_HOME=str(tmp_path)) == expected
     kept = [path.name for path in tmp_path.glob("clhist/templates/*/*.py")]
-    assert sorted(kept) == ([] if place else ["combine.mako.py", "types.mako.py"])
+    assert sorted(kept) == ([] if place else ["combine.mako.py", "section.mako.py", "types.mako.py"])
 
 
 def test_mako_is_imported_with_the_first_kernel():
@@ -187,7 +187,7 @@ def test_no_wide_loads(changed):
     ],
 )
 def test_fence_between_a_lock_and_its_data(memory, features, fence):
-    source = render_sweep(spec(memory=memory, update="lock", capacity=10, features=frozenset(features)))
+    source = render_sweep(spec(memory=memory, update="lock", capacity=10, device_features=frozenset(features)))
     assert source.count(fence) >= 2
     others = {
         "mem_fence(CLK_LOCAL_MEM_FENCE)",

@@ -28,7 +28,7 @@ BY_NAME = {path.feature: path for path in VENDOR_PATHS}
 
 def spec(features, update="cas", memory="global", operator=None, **changed):
     operator = operator or operators.add(np.int32)
-    given = {"work_group_size": 64, "order": "interleaved", "features": frozenset(features), **changed}
+    given = {"work_group_size": 64, "order": "interleaved", "device_features": frozenset(features), **changed}
     return SweepSpec((Output(operator, (update,) * len(operator.parts)),), (), "EMIT(i, 1)", memory, **given)
 
 

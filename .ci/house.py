@@ -1,0 +1,199 @@
+"""Measures of the house as a table: its size, its floors, how far a call goes, how long its tests are.
+
+``python .ci/house.py`` from the root of the repository prints it. Repeated calls need a device: ``--text`` leaves them
+out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path("clhist")
+OUTSIDE = {"cases", "selftest", "calibration", "strategies", "cli"}  # of the core
+N = 70_000  # elements of a repeated call
+
+
+def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
+    """Yield the modules of the package, those of its core alone if asked for."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if not (core and parts[0] in OUTSIDE):
+            yield ".".join(("clhist", *(part for part in parts if part != "__init__"))), path
+
+
+def number_of_lines(paths: Iterator[Path]) -> int:
+    """Return the lines of all files together."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def room_of(module: str) -> str:
+    """Return the part of the package that a module is in."""
+    return module.split(".")[1] if "." in module else module
+
+
+def imports() -> dict[str, set[str]]:
+    """Return for each module those that it imports, by name or by ``import_module``, whether at once or later."""
+    files = dict(modules())
+    found: dict[str, set[str]] = {}
+    for module, path in files.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        skipped = {id(each) for node in ast.walk(tree) if is_for_types(node) for each in ast.walk(node)}
+        names = [name for node in ast.walk(tree) if id(node) not in skipped for name in named(node)]
+        found[module] = {name for name in names if name in files} - {module, "clhist"}
+    return found
+
+
+def is_for_types(node: ast.AST) -> bool:
+    """Whether a block is for type checkers alone."""
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def named(node: ast.AST) -> list[str]:
+    """Return the modules that a node may import."""
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+    if isinstance(node, ast.Import):
+        return [each.name for each in node.names]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+        (name, *_) = node.args
+        return [name.value] if isinstance(name, ast.Constant) and isinstance(name.value, str) else []
+    return []
+
+
+def layers() -> list[list[str]]:
+    """Return the rooms of each floor as the import contract has them, the top one first."""
+    import tomllib
+
+    contracts = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    (contract,) = (each for each in contracts if each["type"] == "layers")
+    return [[room.strip(" ()") for room in floor.split("|")] for floor in contract["layers"]]
+
+
+def floors() -> tuple[int, int, list[str]]:
+    """Return the floors that the rooms need, the modules in circles, and the imports that run up."""
+    contract = {room: n for n, floor in enumerate(layers()) for room in floor}
+    graph = imports()
+    rooms: dict[str, set[str]] = defaultdict(set)
+    up = set()
+    for module, others in graph.items():
+        for other in others:
+            one, two = room_of(module), room_of(other)
+            if contract.get(two, -1) < contract.get(one, len(contract)) and one in contract and two in contract:
+                up.add(f"{module} -> {other}")
+            elif one != two:
+                rooms[one].add(two)
+    in_circles = [module for module in graph if module in reached(graph, module)]
+
+    def height(room: str) -> int:
+        return 1 + max((height(other) for other in rooms[room]), default=0)
+
+    return max(map(height, list(rooms))), len(in_circles), sorted(up)
+
+
+def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Return the modules that imports lead to from `start`."""
+    found: set[str] = set()
+    waiting = list(graph[start])
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            waiting += graph.get(module, ())
+    return found
+
+
+BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.comprehension, ast.Assert, ast.match_case)
+
+
+def branches(function: ast.AST) -> int:
+    """Return the branches of a function, those of nested ones included."""
+    found = 1
+    for node in ast.walk(function):
+        found += isinstance(node, BRANCHES) + (len(node.values) - 1 if isinstance(node, ast.BoolOp) else 0)
+    return found
+
+
+def worst_function() -> tuple[int, str]:
+    """Return the most branches that a function has, and which."""
+    return max(
+        (branches(node), f"{module}.{node.name}")
+        for module, path in modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    )
+
+
+def frames(call: Callable[[], Any]) -> tuple[int, int]:
+    """Return how many of our own Python frames a repeated call has, and of how many modules."""
+    for _ in range(6):
+        call()
+    seen: Counter[str] = Counter()
+    own = f"{PACKAGE.resolve()}/"
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(own):
+            seen[frame.f_code.co_filename] += 1
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return sum(seen.values()), len(seen)
+
+
+def repeated_calls() -> dict[str, tuple[int, int]]:
+    """Return the frames and modules of calls that are made again and again."""
+    import numpy as np
+    import pyopencl.array as cl_array
+
+    import clhist
+
+    rng = np.random.default_rng(0)
+    x, bins = rng.random(N), rng.integers(0, 1000, N)
+    kernel = clhist.HistogramKernel(
+        None, clhist.operators.add(np.int32), arguments="const long *x", map="EMIT(x[i], 1)"
+    )
+    on_device = cl_array.to_device(clhist.default_queue(), bins)
+    bound = kernel.bind(on_device, num_bins=1000)
+    return {
+        "bincount, NumPy": frames(lambda: clhist.bincount(bins)),
+        "histogram(x, bins=100), NumPy": frames(lambda: clhist.histogram(x, bins=100)),
+        "HistogramKernel, NumPy": frames(lambda: kernel(bins, num_bins=1000)),
+        "HistogramKernel, device": frames(lambda: kernel(on_device, num_bins=1000)),
+        "Bound, device": frames(bound),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--text", action="store_true", help="nothing that needs a device")
+    asked = parser.parse_args()
+    number, circles, arrows = floors()
+    most, name = worst_function()
+    tests = Path("tests")
+    golden = [path for path in (tests / "unit" / "golden").rglob("*") if path.is_file()]
+    rows = {
+        "lines of the core": str(number_of_lines(path for _, path in modules(core=True))),
+        "floors, modules in circles": f"{number}, {circles}",
+        "imports that run up": ", ".join(arrows) or "none",
+        "most branches of a function": f"{most} ({name})",
+        "lines of golden text": str(number_of_lines(iter(golden))),
+        "lines of tests": str(number_of_lines(tests.rglob("*.py"))),
+    }
+    if not asked.text:
+        for call, (count, files) in repeated_calls().items():
+            rows[f"frames, modules: {call}"] = f"{count}, {files}"
+    width = max(map(len, rows))
+    for what, value in rows.items():
+        print(f"{what:{width}}  {value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""One axis of bins, ready for a kernel: what its C depends on, and the arguments that this takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clhist.axes.block_search import EVEN, KEYED, LINEAR
+from clhist.axes.edges import EdgesKind
+from clhist.axes.elements import has_no_type
+from clhist.axes.guess import even_guess, steps_of, table_of
+from clhist.axes.keys import Array
+from clhist.axes.kinds import Kind
+from clhist.axes.thresholds import Thresholds
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One axis of bins for data of one dtype.
+
+    Attributes
+    ----------
+    kind : Kind
+        What its C depends on.
+    arrays : tuple of array
+        The first arguments of its parameters: keys, and cells where there are.
+    scalars : tuple
+        The other ones.
+    extent : int
+        Number of bins, those of what lies outside included where the kind has some.
+    """
+
+    kind: Kind
+    arrays: tuple[Array, ...]
+    scalars: tuple[Any, ...]
+    extent: int
+
+    @cached_property
+    def packed(self) -> Axis:
+        """The axis with a packed table, if it can have one: a CPU then loads once for each element, not three times."""
+        kind = self.kind.with_packed_table()
+        if kind is None:
+            return self
+        *listed, keys, cells = self.arrays
+        table = packed_table(keys, cells, int(self.scalars[0]))
+        return replace(self, kind=kind, arrays=(*listed, keys, table))
+
+
+def packed_table(keys: Array, cells: Array, num_bins: int) -> Array:
+    """Return the packed table of int64 for a table of cells.
+
+    An entry is a bin `k` and a key `limit`: keys above that are in bin ``k + 1``. Of 32 bits each they are one number,
+    else two. The first entry is for what lies outside.
+    """
+    bounds, k = np.iinfo(keys.dtype), cells[:-1].astype(np.int64)
+    starts = keys[k + 1]
+    all_above = starts == bounds.min  # no key is in bin `k`
+    k = k + all_above
+    all_below = all_above | (k == num_bins - 1)
+    limit = np.where(all_below, bounds.max, starts - keys.dtype.type(1))
+    k, limit = np.append(-1, k), np.append(keys.dtype.type(bounds.max), limit).astype(np.uint64).view(np.int64)
+    return (limit << 32) | (k & 0xFFFFFFFF) if keys.dtype.itemsize == 4 else np.stack([k, limit], 1).ravel()
+
+
+def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
+    """Return the axis of these bins, of which there is at least one; `fp64`: the device has double precision."""
+    ends = bins.keys.dtype.type(bins.keys[0]), bins.keys.dtype.type(bins.last)
+    as_bits = has_no_type(bins.dtype, fp64)
+    guessed = bins.dtype.kind in "iuf" and not as_bits
+    with np.errstate(all="ignore"):
+        guess = even_guess(bins) if guessed else None
+        margin = None if guess is None else guess.margin(bins)
+        if guess is not None and margin is not None:
+            scalars = (len(bins.keys), *ends, guess.low, guess.scale, np.float32(margin))
+            return Axis(EdgesKind(bins.dtype, EVEN, as_bits), (bins.keys,), scalars, bins.num_bins)
+        tables = (table_of(bins, kind) for kind in ([LINEAR, KEYED] if guessed else [KEYED]))
+        kind, cells, scalars = min((table for table in tables if table), key=lambda table: steps_of(table[1]))
+        steps = steps_of(cells)
+        # The search may look so far behind the last key.
+        behind = np.full(2**steps, np.iinfo(bins.keys.dtype).max, bins.keys.dtype)
+        arrays = np.append(bins.keys, behind), cells
+        numbers = (len(bins.keys), scalars[0], *ends, *scalars[1:])
+        return Axis(EdgesKind(bins.dtype, kind, as_bits, steps), arrays, numbers, bins.num_bins)

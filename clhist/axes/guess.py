@@ -1,0 +1,126 @@
+"""How the bin of an element is guessed: bins of one width by a multiplication, others by a table of cells.
+
+The host computes the guesses as the device does, so that their errors are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clhist.axes.block_search import LINEAR
+from clhist.axes.keys import Array, from_keys
+from clhist.axes.thresholds import Thresholds
+
+_FARTHEST = 0.25  # of a bin that the guess of even ones may be off; else a table is better
+_LEAST_CELLS, _MOST_CELLS = 256, 2**16
+_SMALLEST = 2.0**-100  # an extent whose parts may be subnormal, which a device may take for 0
+
+
+def table_of(bins: Thresholds, kind: str) -> tuple[str, Array, tuple[Any, ...]] | None:
+    """Return a table of cells with the arguments that say where these are, or None of linear ones if they cannot be.
+
+    It is as large as makes the search short: a step less is worth twice the cells.
+    """
+    found: tuple[str, Array, tuple[Any, ...]] | None = None
+    num_cells = max(_LEAST_CELLS, 1 << len(bins.keys).bit_length())
+    while found is None or (steps_of(found[1]) > 1 and num_cells <= _MOST_CELLS):
+        if kind == LINEAR:
+            guess = Guess.of(bins, num_cells / _extent(bins))
+            cells = None if guess is None else guess.cells(bins, num_cells)
+            if guess is None or cells is None:
+                return None
+            table: tuple[str, Array, tuple[Any, ...]] = (kind, cells, (num_cells, guess.low, guess.scale))
+        else:
+            cells, shift = _keyed_cells(bins, num_cells)
+            table = (kind, cells, (shift,))
+        if found is None or steps_of(table[1]) < steps_of(found[1]):
+            found = table
+        num_cells *= 2
+    return found
+
+
+def steps_of(cells: Array) -> int:
+    """Return the steps of a binary search in the fullest cell."""
+    return int(np.diff(cells).max()).bit_length()
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The multiplication that guesses a bin or a cell, as the device does it."""
+
+    low: Any
+    scale: Any
+
+    @classmethod
+    def of(cls, bins: Thresholds, scale: float) -> Guess | None:
+        """Return the guess of so many parts for each 1 of the data, or None if the device cannot compute it."""
+        real = bins.dtype.type if bins.dtype.kind == "f" else np.float32
+        safe = _SMALLEST < _extent(bins) < np.inf and 0 < real(scale) < np.inf
+        return cls(from_keys(bins.keys[:1], bins.dtype)[0], real(scale)) if safe else None
+
+    def at(self, keys: Array, dtype: np.dtype) -> Array:
+        """Return the guesses for these keys, as float32."""
+        if dtype.kind == "f":
+            return ((from_keys(keys, dtype) - self.low) * self.scale).astype(np.float32)
+        unsigned = np.dtype(f"u{keys.dtype.itemsize}")
+        steps = keys.astype(unsigned) - self.low.astype(keys.dtype).astype(unsigned)
+        return (steps.astype(np.float32) + np.float32(0.5)) * self.scale
+
+    def margin(self, bins: Thresholds) -> float | None:
+        """Return how near to a whole number a guess may be wrong, or None if it may be far off.
+
+        Guesses grow with the number, those of integers also where a step from the greatest leads to the least. So the
+        first and the last number of each bin, and the first one behind all, tell of all numbers.
+        """
+        count = np.arange(1, len(bins.keys) + 1)
+        last = np.append(bins.keys[1:] - 1, bins.keys.dtype.type(bins.last))
+        off = [count - 1 - self.at(bins.keys, bins.dtype), self.at(last, bins.dtype) - count]
+        behind = np.array([bins.last], bins.keys.dtype) + bins.keys.dtype.type(1)
+        if behind[0] != bins.keys[0]:  # else there is none
+            off.append(count[-1:] - self.at(behind, bins.dtype))
+        farthest = max(float(np.nanmax(each)) for each in off)
+        if not farthest < _FARTHEST:
+            return None
+        return max(0.0, farthest) + len(bins.keys) * 2.0**-22
+
+    def cells(self, bins: Thresholds, num_cells: int) -> Array | None:
+        """Return the table of linear cells, or None if there are guesses that are not finite."""
+        guesses = self.at(bins.keys, bins.dtype)
+        if not np.isfinite(guesses).all():
+            return None
+        return _table(np.clip(guesses, 0, num_cells - 1).astype(np.int64), num_cells)
+
+
+def _extent(bins: Thresholds) -> np.float64:
+    """Return the difference of the greatest and the least number in bins; of integers one more."""
+    ends = from_keys(np.array([bins.keys[0], bins.last], bins.keys.dtype), bins.dtype)
+    if bins.dtype.kind == "f":
+        return np.float64(ends[1]) - np.float64(ends[0])
+    return np.float64(int(ends[1]) - int(ends[0]) + 1)
+
+
+def even_guess(bins: Thresholds) -> Guess | None:
+    """Return the guess for bins of one width."""
+    many = len(bins.keys) - 1
+    if bins.dtype.kind == "f" or many == 0:
+        return Guess.of(bins, (many + 1) / _extent(bins))
+    spread = int(bins.keys[-1]) - int(bins.keys[0])  # between whole bins: the last one may be cut
+    return Guess.of(bins, many / spread) if spread else None
+
+
+def _keyed_cells(bins: Thresholds, most: int) -> tuple[Array, int]:
+    """Return a table of at most so many cells that are even in key, and the power of two of keys that each has."""
+    start, span = int(bins.keys[0]), bins.last - int(bins.keys[0])
+    shift = max(0, span.bit_length() - most.bit_length() + 1)
+    unsigned = np.dtype(f"u{bins.keys.dtype.itemsize}")
+    steps = bins.keys.astype(unsigned) - np.array(start % 2 ** (8 * unsigned.itemsize), unsigned)
+    return _table((steps >> unsigned.type(shift)).astype(np.int64), (span >> shift) + 1), shift
+
+
+def _table(cell_of_bin: Array, num_cells: int) -> Array:
+    """Return the first bin of each cell, and of one more behind."""
+    begun = np.bincount(cell_of_bin[1:], minlength=num_cells)
+    return np.concatenate([[0], np.cumsum(begun)]).astype(np.int32)

@@ -1,0 +1,182 @@
+"""From the edges of bins to thresholds: for each edge the least number of the data's dtype that is not below it.
+
+Libraries compare data with edges in a common type, with roundings of their own. The same comparison, done on the host,
+turns edges into keys of the data's dtype (`clhist.axes.keys`); a kernel that compares keys finds the same bins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clhist.axes.keys import Array, from_keys, key_dtype, key_range, keys_of
+
+_EXACT = 2.0**53  # float64 holds all integers up to here
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Bins of one axis for data of one dtype.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the data.
+    num_bins : int
+        Bins of the axis. The last ones have no keys if their edges are above every number of `dtype`.
+    keys : array
+        Least key of each bin that a number can be in, ascending.
+    last : int
+        Greatest key within the last bin.
+    """
+
+    dtype: np.dtype
+    num_bins: int
+    keys: Array
+    last: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no number of the dtype lies in any bin."""
+        return not len(self.keys) or self.last < int(self.keys[0])
+
+
+def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Thresholds:
+    """Return thresholds of bins that are closed on the left, the last one on both sides, as NumPy's.
+
+    Parameters
+    ----------
+    edges : array
+        Ascending, without NaN; two or more.
+    dtype : numpy.dtype
+        Of the data.
+    via : numpy.dtype, optional
+        What the data is converted to before it is compared, as a sample of several dtypes is.
+    """
+    stop = first_keys(edges[-1:], dtype, via, strict=True)
+    last = int(stop[0]) - 1 if len(stop) else key_range(dtype)[1]
+    return Thresholds(dtype, len(edges) - 1, first_keys(edges[:-1], dtype, via), last)
+
+
+def rounded_bins(edges: Array, dtype: np.dtype, via: np.dtype) -> Thresholds:
+    """Return thresholds of bins as SciPy's: the last one also has what is not below its upper edge and rounds to it."""
+    decimals = int(-np.log10(np.diff(edges).min())) + 6
+    end = edges[-1]
+    with np.errstate(all="ignore"):
+        rounded = np.around(end, decimals)
+
+        def is_behind(x: Array) -> Array:
+            x = x.astype(via)
+            return (x >= end) & (np.around(x, decimals) != rounded)
+
+        stop = _bisect(is_behind, dtype, 1)
+    last = int(stop[0]) - 1 if len(stop) else key_range(dtype)[1]
+    return Thresholds(dtype, len(edges) - 1, first_keys(edges[:-1], dtype, via), last)
+
+
+def within_range(bins: Thresholds, low: Any, high: Any) -> Thresholds:
+    """Return `bins` whose ends are those of ``x >= low`` and ``x <= high``, as NumPy compares an array with scalars.
+
+    NumPy's uniform bins ignore what is outside of the range before looking at the edges, which may be rounded.
+    """
+    start, last = keys_within(low, high, bins.dtype)
+    if start > last or not len(bins.keys):
+        return replace(bins, keys=bins.keys[:0])
+    keys = np.maximum(bins.keys, bins.keys.dtype.type(start))
+    keys[0] = start
+    return replace(bins, keys=keys, last=last)
+
+
+def keys_within(low: Any, high: Any, dtype: np.dtype) -> tuple[int, int]:
+    """Return the keys of the least and the greatest x with ``x >= low`` and ``x <= high``; in no order if none is."""
+    start, stop = _scalar_keys(low, dtype, strict=False), _scalar_keys(high, dtype, strict=True)
+    greatest = key_range(dtype)[1]
+    if not len(start):
+        return greatest, greatest - 1
+    return int(start[0]), int(stop[0]) - 1 if len(stop) else greatest
+
+
+def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, strict: bool = False) -> Array:
+    """Return for each edge the key of the least x with ``x >= edge``, or ``x > edge`` if `strict`.
+
+    There are fewer keys than edges if the last edges are above every number of `dtype`.
+    """
+    middle = dtype if via is None else via
+    common = np.result_type(middle, edges.dtype)
+    with np.errstate(all="ignore"):
+        compared = edges.astype(common)
+        if common == dtype and dtype.kind in "iufmM":
+            return _step(keys_of(compared), compared, dtype, strict)
+        if common.kind == dtype.kind == "f" and common.itemsize <= 8 and middle.kind == "f":
+            return _rounded_up(compared, dtype, strict)
+        if dtype.kind in "iu" and common == np.float64 and _holds(compared, dtype):
+            return _ceiling(compared, dtype, strict)
+        compare = np.greater if strict else np.greater_equal
+        return _bisect(lambda x: compare(x.astype(middle).astype(common), compared), dtype, len(edges))
+
+
+def _step(keys: Array, edges: Array, dtype: np.dtype, strict: bool) -> Array:
+    """Return first keys from those of the edges themselves, which are numbers of `dtype`."""
+    if dtype.kind == "f":  # -0 equals +0 and is just below it
+        keys = np.where(edges == 0, keys_of(np.array(0.0 if strict else -0.0, dtype)), keys)
+    if strict:
+        reachable = int(np.searchsorted(keys, key_range(dtype)[1], "left"))
+        return keys[:reachable] + 1
+    return keys
+
+
+def _rounded_up(edges: Array, dtype: np.dtype, strict: bool) -> Array:
+    """Return first keys of floats that are narrower than the edges."""
+    rounded = edges.astype(dtype)
+    below = rounded <= edges if strict else rounded < edges
+    rounded = np.where(below & (rounded < np.inf), np.nextafter(rounded, dtype.type(np.inf)), rounded)
+    if strict:  # nothing is greater than infinity
+        rounded = rounded[: int(np.searchsorted(edges, np.inf, "left"))]
+    return _step(keys_of(rounded), rounded, dtype, strict=False)
+
+
+def _holds(edges: Array, dtype: np.dtype) -> bool:
+    """Whether integers of `dtype` near the edges are exact in float64."""
+    return dtype.itemsize < 8 or bool(len(edges) and edges[0] > -_EXACT and edges[-1] < _EXACT)
+
+
+def _ceiling(edges: Array, dtype: np.dtype, strict: bool) -> Array:
+    """Return first keys of integers, for edges of float64."""
+    low, high = key_range(dtype)
+    least = np.floor(edges) + 1 if strict else np.ceil(edges)
+    reachable = int(np.searchsorted(least, high, "right"))
+    return np.maximum(least[:reachable], low).astype(key_dtype(dtype))
+
+
+def _scalar_keys(value: Any, dtype: np.dtype, *, strict: bool) -> Array:
+    """Return the first key for a scalar, as an array of one element or none."""
+    if dtype.kind in "iu" and isinstance(value, int | np.integer):
+        low, high = key_range(dtype)
+        least = max(int(value) + strict, low)
+        return np.array([least] if least <= high else [], key_dtype(dtype))
+    if dtype.kind == "f":  # numbers of Python's take the dtype of an array, NumPy's keep their own
+        own = isinstance(value, np.generic | np.ndarray)
+        return first_keys(np.asarray(value, None if own else dtype).reshape(1), dtype, strict=strict)
+    return _bisect(lambda x: x > value if strict else x >= value, dtype, 1)
+
+
+def _bisect(reached: Callable[[Array], Any], dtype: np.dtype, count: int) -> Array:
+    """Return the keys of the least numbers that `reached` holds for; it is given `count` numbers at once."""
+    lowest, highest = key_range(dtype)
+    offset = np.uint64(lowest % 2**64)  # arithmetic modulo 2^64: no key overflows
+    signed = np.uint64 if lowest >= 0 else np.int64
+
+    def numbers(steps: Array) -> Array:
+        return from_keys((steps + offset).view(signed).astype(key_dtype(dtype)), dtype)
+
+    low, high = np.zeros(count, np.uint64), np.full(count, highest - lowest, np.uint64)
+    reachable = int(np.count_nonzero(reached(numbers(high))))
+    while (low < high).any():
+        middle = low + (high - low) // np.uint64(2)
+        found = reached(numbers(middle))
+        high = np.where(found, middle, high)
+        low = np.where(found, low, np.minimum(middle + np.uint64(1), high))
+    return (low + offset).view(signed).astype(key_dtype(dtype))[:reachable]

@@ -1,0 +1,118 @@
+"""SciPy's own statistics by bins: of few elements, and of what no kernel can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from clhist.binning.inputs import mask_array
+from clhist.binning.sample import Sample
+
+_EXACT = {"count", "min", "max", "median"}
+
+
+@lru_cache(maxsize=1)
+def scipy_functions() -> Any:
+    """Return SciPy's functions as they are now: if a program replaced them by ours, ours would call themselves."""
+    try:
+        from scipy.stats import _binned_statistic
+    except ImportError as error:
+        raise ImportError("clhist.stats needs SciPy, whose results it returns: pip install scipy") from error
+    return _binned_statistic
+
+
+def rounds(names: Sequence[str] | None) -> bool:
+    """Whether one of these statistics adds up values, so that it may depend on their order; so may any callable."""
+    return names is None or not _EXACT.issuperset(names)
+
+
+def by_scipy(
+    points: Sample | None,
+    sample: Any,
+    values: Any,
+    statistic: Any,
+    names: Sequence[str] | None,
+    bins: Any,
+    range: Any,
+    edges: Sequence[np.ndarray] | None,
+    *,
+    expand: bool,
+    again: Any,
+    where: Any,
+    binnumber: bool,
+) -> Any:
+    """Return SciPy's own result for arrays on the host, as `clhist.stats.binned_statistic_dd` has it.
+
+    Parameters
+    ----------
+    points : Sample or None
+        The `sample`; None of what is no array of two dimensions.
+    statistic : str, callable, or sequence of str
+        As of the caller.
+    names : sequence of str, or None
+        The statistics by name; None of another callable.
+    edges : sequence of array, or None
+        Of each dimension, for binnable points; else SciPy makes them of `bins` and `range`.
+    """
+    given = sample if points is None else points.rows if points.rows is not None else list(points.columns)
+    counts_only = names is not None and set(names) == {"count"}
+    if counts_only:  # values only say the shape
+        kept = np.shape(values)[:-1]
+        values = np.zeros((*kept, 1))
+    else:
+        values = np.asarray(values)
+        kept = values.shape[:-1]
+        values = values if names is None else _as_kernels(values)
+    size = np.shape(given)[-1 if isinstance(given, list | tuple) else 0] if points is None else points.size
+    chosen, every = given, None if again is None else again.binnumber
+    where = mask_array(where, (size,))
+    if where is not None:
+        chosen = [each[where] for each in given] if isinstance(given, list) else np.asarray(given)[where]
+        values = values if counts_only else values[..., where]
+        if every is not None:
+            again = again._replace(binnumber=every[where])
+    rows = values.reshape(prod(kept), values.shape[-1]) if values.ndim > 2 else values
+    if edges is not None:
+        bins, range = list(edges), _ends(edges)
+    each = statistic if isinstance(statistic, list | tuple) else [statistic]
+    compute = scipy_functions().binned_statistic_dd
+    results = [compute(chosen, rows, one, bins, range, expand, again) for one in each]
+    number = None
+    if binnumber:
+        number = results[0].binnumber
+        if where is not None:
+            number = numbers_by_scipy(given, results[0].bin_edges, expand) if every is None else every
+    found = [each.statistic.reshape(*kept, *map(_bins, each.bin_edges)) for each in results]
+    one_or_all = found[0]
+    if isinstance(statistic, list | tuple):
+        one_or_all = dict(zip(names or (), found, strict=True))
+    return results[0]._replace(statistic=one_or_all, binnumber=number)
+
+
+def numbers_by_scipy(sample: Any, edges: Sequence[np.ndarray], expand: bool) -> np.ndarray:
+    """Return the number of the bin of each point of a sample on the host."""
+    found = scipy_functions().binned_statistic_dd(sample, np.zeros(1), "count", list(edges), _ends(edges), expand)
+    return np.asarray(found.binnumber)
+
+
+def _ends(edges: Sequence[np.ndarray]) -> list[tuple[Any, Any]]:
+    """Return a range, without which SciPy looks for the least element, of none as well."""
+    return [(each[0], each[-1]) for each in edges]
+
+
+def _bins(edges: np.ndarray) -> int:
+    return len(edges) - 1
+
+
+def _as_kernels(values: np.ndarray) -> np.ndarray:
+    """Return values in the type in which kernels combine them: SciPy adds up the two in the middle in their own."""
+    dtype = values.dtype
+    if dtype.kind in "biu":
+        return values.astype(np.float64)
+    return values.astype(
+        np.float32 if dtype.kind == "f" and dtype.itemsize == 2 else dtype.newbyteorder("="), copy=False
+    )

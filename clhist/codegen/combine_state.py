@@ -1,0 +1,77 @@
+"""C snippets of one second stage: where the copies of a bin are, and how results are read and written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clhist.codegen.specs import CombineSpec
+from clhist.planning.passes import CyclicPasses
+
+
+@dataclass(frozen=True)
+class CombineState:
+    """Snippets of C for the templates of a second stage; pure text that follows from its specification.
+
+    Attributes
+    ----------
+    spec : CombineSpec
+        What the source depends on.
+    """
+
+    spec: CombineSpec
+
+    @property
+    def dest_type(self) -> str:
+        """C type of an element of `dest`."""
+        return "accumulator_t" if self.spec.dest_is_partial else "value_t"
+
+    @property
+    def out_type(self) -> str:
+        """C type of an element of `out`."""
+        return "accumulator_t" if self.spec.out_is_partial else "value_t"
+
+    @property
+    def arrays(self) -> tuple[tuple[str, str, str], ...]:
+        """The arrays of results: what their names end in, and the C types of those of `dest` and `out`."""
+        fields = tuple((f"_{name}", kind, kind) for name, kind in self.spec.fields)
+        return fields or (("", self.dest_type, self.out_type),)
+
+    @property
+    def place(self) -> str:
+        """Statement that says where the copies of bin k of all histograms begin, `at`, and how many `copies` it has."""
+        if self.spec.feature(CyclicPasses):
+            at = "k % clhist_passes * (clhist_bins / clhist_passes) + k / clhist_passes"
+            return f"const ulong copies = clhist_copies, at = {at};"
+        if self.spec.batch == "ragged":
+            copies = "copies = clhist_first[k / clhist_bins + 1] - first"
+            at = "at = first * clhist_bins + k % clhist_bins"
+            return f"const ulong first = clhist_first[k / clhist_bins], {copies}, {at};"
+        at = "k / clhist_bins * copies * clhist_bins + k % clhist_bins" if self.spec.batch else "k"
+        return f"const ulong copies = clhist_copies, at = {at};"
+
+    @property
+    def copy(self) -> str:
+        """The accumulator of the copy number `copy` of that bin."""
+        is_padded = self.spec.order == "blocked" and self.spec.bins_per_word == 1
+        own_length = self.spec.batch or self.spec.feature(CyclicPasses) or is_padded
+        at = f"at + copy * {'clhist_bins' if own_length else 'clhist_num_bins'}"
+        cells = "".join(f"cells{n}, " for n in range(len(self.spec.operator.parts)))
+        return f"whole[{at}]" if self.spec.whole else f"clhist_cell_of({cells}{at})"
+
+    def dest(self, index: str) -> str:
+        """Return the accumulator that `dest` has for a bin."""
+        if self.spec.dest_is_partial:
+            return f"dest[{index}]"
+        if self.spec.fields:
+            fields = ", ".join(f"dest_{name}[{index}]" for name, _ in self.spec.fields)
+            return f"clhist_lift((value_t){{{fields}}})"
+        return f"clhist_lift(dest[{index}])"
+
+    def store(self, index: str) -> str:
+        """Return the statement that writes the result of a bin."""
+        if self.spec.out_is_partial:
+            return f"out[{index}] = total;"
+        if self.spec.fields:
+            stores = " ".join(f"out_{name}[{index}] = result.{name};" for name, _ in self.spec.fields)
+            return f"const value_t result = clhist_finish(total); {stores}"
+        return f"out[{index}] = clhist_finish(total);"

@@ -1,0 +1,65 @@
+"""What an engine keeps of a call for those that repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from clhist.engine.given import Call, Outcome
+from clhist.engine.launcher import Loaded
+from clhist.opencl.arrays import Array
+
+Operands = tuple[list[Array | None], list[Any]]  # arrays and scalars of a call, as `Loaded.run` takes them
+
+
+@dataclass(slots=True)
+class Ready:
+    """A prepared call on a queue, and what calls of the same signature need again.
+
+    Attributes
+    ----------
+    loaded : Loaded
+        What runs it.
+    queue : pyopencl.CommandQueue
+        Where.
+    on_device : bool
+        Whether arrays are PyOpenCL's.
+    targets : tuple of int or None
+        For each array after those of the map its number among those of `dest` and `out`; None of a new one.
+    scalars : tuple of two lists
+        The scalars of the call before as they were given, and as kernels take them.
+    """
+
+    loaded: Loaded
+    queue: cl.CommandQueue
+    on_device: bool
+    targets: tuple[int | None, ...] = ()
+    scalars: tuple[list[Any], list[Any]] = ([], [])
+
+    def run(self, arrays: Sequence[Array | None], scalars: Sequence[Any], call: Call) -> Outcome:
+        """Run it on these; see `Loaded.run`."""
+        return self.loaded.run(self.queue, arrays, scalars, self.on_device, call.wait_for, call.allocator)
+
+
+class KnownCall:
+    """The arguments of a map but for arrays of the caller, who recognises calls with arrays that are alike.
+
+    Parameters
+    ----------
+    args : sequence
+        The arguments; None in the places of the caller's arrays.
+    """
+
+    __slots__ = ("_args", "fixed")
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        self._args = tuple(args)
+        self.fixed = tuple(n for n, value in enumerate(self._args) if value is not None)
+
+    def with_arrays(self, arrays: Iterable[Any]) -> list[Any]:
+        """Return all arguments, with these in their places."""
+        given = iter(arrays)
+        return [next(given) if value is None else value for value in self._args]

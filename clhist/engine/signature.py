@@ -1,0 +1,307 @@
+"""By what calls are recognised that repeat an earlier one: all that decides on their checks and their plan.
+
+Arrays are recognised by dtype, shape, strides, alignment and queue, not by content: other arrays that are alike repeat
+a call as well. So nothing of the caller's is kept alive, and what depends on content must not be kept by a signature.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.codegen.maps import Argument
+from clhist.engine.given import Call, queue_for
+from clhist.opencl.arrays import Array
+from clhist.opencl.device import default_queue, profile_names
+from clhist.operators.operator import Operator
+from clhist.planning.problem import FREE
+
+_LOAD_BYTES = 16
+_MOST_BYTES = 1 << 16  # of a NumPy array whose content is compared
+_MOST_ITEMS = 64  # of a sequence, which takes longer
+
+T = TypeVar("T")
+
+
+class _UnknownError(Exception):
+    """Raised for a value that calls are not recognised by."""
+
+
+class Remembered(Generic[T]):
+    """What the latest calls of different signatures left behind; threads may share it."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._kept, self._lock = most, dict[Hashable, T](), threading.Lock()
+
+    def get(self, key: Hashable) -> T | None:
+        """Return what is kept by `key`; None has nothing."""
+        try:
+            return None if key is None else self._kept.get(key)
+        except TypeError:  # of an argument that has no hash, which is wrong
+            return None
+
+    def put(self, key: Hashable, value: T | None) -> None:
+        """Keep `value` by `key`, unless one of them is None."""
+        if key is None or value is None:
+            return
+        with self._lock:
+            self._kept.pop(key, None)
+            while len(self._kept) >= self._most:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = value
+
+
+def signature_of_call(
+    arguments: Sequence[Argument], values: Sequence[Any], call: Call, context: cl.Context, targets: list[Array]
+) -> Hashable:
+    """Return what decides on the checks and the plan of a call, but for scalars of the map.
+
+    Parameters
+    ----------
+    arguments, values
+        Of the map.
+    call : Call
+        What else it asks for.
+    context : pyopencl.Context
+        Where it runs.
+    targets : list
+        Gets the arrays of `dest` and `out`, each once.
+
+    Returns
+    -------
+    Hashable or None
+        None of a call that is checked each time.
+    """
+    if len(values) != len(arguments) or call.offsets is not None or type(call.race_factor) is not float:
+        return None
+    size, queue, largest = call.size, call.queue, call.largest
+    if not (size is None or type(size) is int) or not (queue is None or isinstance(queue, cl.CommandQueue)):
+        return None
+    parts: list[Any] = []
+    on_device = False
+    for argument, value in zip(arguments, values, strict=True):
+        if not argument.is_array:
+            continue
+        if isinstance(value, cl_array.Array):
+            on_device, where = True, value.queue or value.context
+            parts.append((value.dtype, value.shape, value.strides, where, value.offset % _LOAD_BYTES == 0))
+        elif type(value) is np.ndarray:
+            flags, aligned = value.flags, value.ctypes.data % _LOAD_BYTES == 0
+            written = argument.is_const or flags.writeable
+            parts.append((np.ndarray, value.dtype, value.shape, value.strides, aligned, flags.aligned, written))
+        else:
+            return None
+    if queue is None and not on_device:
+        queue = queue_for(None, context)
+    try:
+        if call.dest is not None or call.out is not None:
+            parts += _target(call.dest, targets), _target(call.out, targets)
+            if len(targets) > 1 and _may_overlap(targets):
+                return None
+        bins = call.num_bins if type(call.num_bins) is int else _numbers(call.num_bins)
+        histograms = None if call.num_histograms is None else _numbers(call.num_histograms)
+        budget = None if call.memory_budget is None else _numbers(call.memory_budget)
+    except _UnknownError:
+        return None
+    choices = None if call.choices is FREE else call.choices
+    asked = None if largest is None else largest[:2]
+    rest = bins, size, queue, call.race_factor, asked, call.partial, choices, histograms, budget
+    return (*parts, *rest, *profile_names())
+
+
+def signature_of_targets(key: Hashable, call: Call, targets: list[Array]) -> Hashable:
+    """Return the signature of a call that its caller recognised by `key`, but for which of `dest` and `out` is which.
+
+    `targets` gets their arrays, each once.
+    """
+    if call.dest is None and call.out is None:
+        return key
+    numbers = [_number_of(array, targets) for given in (call.dest, call.out) for array in _each(given)]
+    return None if len(targets) > 1 and _may_overlap(targets) else (key, *numbers)
+
+
+def signature_of(*values: Any) -> Hashable:
+    """Return what a function can recognise its arguments by, but for the content of device arrays.
+
+    Returns
+    -------
+    tuple or None
+        Equal for values of the same types that are equal to the bit; NumPy arrays count by content. None if one is of
+        another kind than these, numbers, strings, short sequences, queues and operators.
+    """
+    parts: list[Any] = []
+    try:
+        for value in values:
+            parts.append(value if value is None or type(value) is int else _alike(value))
+    except _UnknownError:
+        return None
+    return (*parts, *profile_names())
+
+
+def signature_of_data(arrays: Sequence[Any], queue: cl.CommandQueue | None, *values: Any) -> Hashable:
+    """Return what a function can recognise its arguments by, but for the content of `arrays`.
+
+    Parameters
+    ----------
+    arrays : sequence
+        Data, of NumPy or PyOpenCL, and None.
+    queue : pyopencl.CommandQueue or None
+        The caller's; None for that of the arrays, or the default one.
+    *values
+        As of `signature_of`.
+
+    Returns
+    -------
+    tuple or None
+        As of `signature_of`; None also if there is an array of another kind.
+    """
+    on_device = False
+    for array in arrays:
+        is_on_device = isinstance(array, cl_array.Array)
+        if not is_on_device and array is not None and type(array) is not np.ndarray:
+            return None
+        on_device = on_device or is_on_device
+    parts, rest = signature_of_arguments(arrays), signature_of(*values)
+    if rest is None:
+        return None
+    return parts, rest, queue if queue is not None or on_device else default_queue()
+
+
+def signature_of_arguments(values: Sequence[Any]) -> Hashable:
+    """Return what arguments can be recognised by: arrays but for their content, others as by `signature_of`."""
+    parts: list[Any] = []
+    try:
+        for value in values:
+            kind = type(value)
+            if value is None or kind is int:
+                parts.append(value)
+            else:
+                parts.append((_like if kind is np.ndarray or kind is cl_array.Array else _alike)(value))
+    except _UnknownError:
+        return None
+    return tuple(parts)
+
+
+class _Itself:
+    """Stands for an object that is compared by identity, and keeps it."""
+
+    __slots__ = ("_object",)
+
+    def __init__(self, value: object) -> None:
+        self._object = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other._object is self._object
+
+    def __hash__(self) -> int:
+        return id(self._object)
+
+
+def _alike(value: Any) -> Hashable:
+    if value is None:
+        return None
+    part = _PARTS.get(type(value))
+    if part is not None:
+        return part(value)
+    if isinstance(value, cl_array.Array):
+        return _like(value)
+    if isinstance(value, np.generic):
+        return value.dtype, value.tobytes()
+    raise _UnknownError
+
+
+def _sequence(value: Any) -> Hashable:
+    if len(value) > _MOST_ITEMS:
+        raise _UnknownError
+    return (type(value), *map(_alike, value))
+
+
+def _content(value: np.ndarray) -> Hashable:
+    if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
+        raise _UnknownError
+    return np.ndarray, value.dtype, value.shape, value.tobytes()
+
+
+def _like(array: Array) -> Hashable:
+    """Return what arrays alike have in common; the queue of one of PyOpenCL's stands for its context."""
+    if isinstance(array, cl_array.Array):
+        where = array.queue or array.context
+        return array.dtype, array.shape, array.strides, where, array.offset % _LOAD_BYTES == 0
+    flags, aligned = array.flags, array.ctypes.data % _LOAD_BYTES == 0
+    return np.ndarray, array.dtype, array.shape, array.strides, aligned, flags.aligned, flags.writeable
+
+
+_PARTS: dict[type, Callable[[Any], Hashable]] = {
+    cl_array.Array: _like,
+    int: lambda value: value,
+    bool: lambda value: (bool, value),
+    float: lambda value: (float, value.hex()),  # 0.0 is not -0.0
+    str: lambda value: value,
+    tuple: _sequence,
+    list: _sequence,
+    np.ndarray: _content,
+    np.ufunc: lambda value: value,
+    Operator: _Itself,  # those that differ in their identity element are equal
+    cl.CommandQueue: lambda value: value,
+}
+
+
+def _target(value: Any, targets: list[Array]) -> Hashable:
+    """Return what `dest` or `out` is known by, and add its arrays to `targets`."""
+    kind = type(value)
+    if value is None:
+        return None
+    if kind is np.ndarray or isinstance(value, cl_array.Array):
+        return _number_of(value, targets), _like(value)
+    if kind is dict:
+        return (dict, *value, *(_target(each, targets) for each in value.values()))
+    if kind is tuple or kind is list:
+        return (kind, *(_target(each, targets) for each in value))
+    raise _UnknownError
+
+
+def _number_of(array: Array, targets: list[Array]) -> int:
+    """Return the number of an array among `targets`, where it is afterwards."""
+    for n, each in enumerate(targets):
+        if each is array:
+            return n
+    targets.append(array)
+    return len(targets) - 1
+
+
+def _may_overlap(targets: Sequence[Array]) -> bool:
+    """Whether two arrays may share memory: then one of them may have to be copied."""
+    for n, one in enumerate(targets):
+        for other in targets[:n]:
+            if isinstance(one, cl_array.Array) and isinstance(other, cl_array.Array):
+                if one.base_data is not None and one.base_data == other.base_data:
+                    return True
+            elif isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and np.may_share_memory(one, other):
+                return True
+    return False
+
+
+def _numbers(value: Any) -> Hashable:
+    """Return integers in whatever structure, which are not equal to floats then."""
+    kind = type(value)
+    if value is None or kind is int:
+        return value
+    if kind is dict:
+        return (dict, *value, *map(_numbers, value.values()))
+    if kind is tuple or kind is list:
+        return (kind, *map(_numbers, value))
+    raise _UnknownError
+
+
+def _each(given: Any) -> list[Array]:
+    """Return the arrays of `dest` or `out`, given in whatever way."""
+    if given is None:
+        return []
+    if isinstance(given, cl_array.Array | np.ndarray):
+        return [given]
+    return [array for each in (given.values() if type(given) is dict else given) for array in _each(each)]

@@ -1,0 +1,79 @@
+"""Which calls on NumPy arrays are left to NumPy, SciPy or boost-histogram: the one rule, and the one table of sizes.
+
+These libraries are done with few elements before a kernel has started. What they compute has to be what kernels
+compute, but for the rounding of sums in no defined order; so no option that they lack may be given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyopencl as cl
+
+from clhist.engine.lazy import check_refused
+from clhist.errors import NoDeviceError
+from clhist.opencl.device import default_queue, own_profile
+
+LEAST = {
+    "bincount": 2**15,
+    "reduce_by_index": 2**12,  # elements, or bins
+    "1 dimension": 2**16,
+    "2 dimensions": 2**13,
+    "boost-histogram": 2**13,
+}
+"""From how many elements on kernels are faster, by call, on two cores; `clhist calibrate` measures it for a device."""
+
+_ALWAYS_SMALL = 2**10
+
+
+def rate_name(call: str) -> str:
+    """Return the name under which the profile of a device has the least size of a call."""
+    return f"NumPy arrays, {call}, least"
+
+
+def is_small(call: str, size: int, queue: cl.CommandQueue | None, **asked: Any) -> bool:
+    """Whether a call on NumPy arrays is left to another library.
+
+    Parameters
+    ----------
+    call : str
+        One of `LEAST`.
+    size : int
+        Number of elements.
+    queue : pyopencl.CommandQueue or None
+        The caller's; with one, kernels compute the call.
+    **asked
+        Options that the other library lacks; kernels compute the call if one is neither None nor False.
+    """
+    for value in asked.values():
+        if value is not None and value is not False:
+            return False
+    return queue is None and not pays_off(call, size)
+
+
+def pays_off(call: str, size: int) -> bool:
+    """Whether the default device computes a call on so many elements sooner than the other library."""
+    least = LEAST[call]
+    if size < min(least, _ALWAYS_SMALL):  # without looking for a device
+        return False
+    try:
+        return size >= own_profile(default_queue().device).rates.get(rate_name(call), least)
+    except NoDeviceError:
+        return size >= least
+
+
+def check_host_way(what: str, queue: Any, **asked: Any) -> None:
+    """Raise TypeError if a call that no kernel can compute has an option that only kernels have.
+
+    Parameters
+    ----------
+    what : str
+        What another library computes.
+    queue : pyopencl.CommandQueue or None
+        The caller's. It says where kernels run, and there are none.
+    **asked
+        As of `is_small`.
+    """
+    if queue is not None and not isinstance(queue, cl.CommandQueue):
+        raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
+    check_refused(asked, f"for {what}")

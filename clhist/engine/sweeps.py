@@ -1,0 +1,37 @@
+"""From a plan and what its programs depend on to the sweep that carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from clhist.codegen.from_plan import Programs
+from clhist.engine.packed import PackedSweep
+from clhist.engine.partition import partitioned_sweep
+from clhist.engine.sort import sorted_sweep
+from clhist.engine.stages import Sweep, sweep_code
+from clhist.planning.packed import PackedPlan
+from clhist.planning.plan import Plan
+
+# What is more than a sweep over the input; other strategies are not.
+_OTHERS: Mapping[str, Callable[[Plan, Programs, tuple[str, ...]], Sweep]] = {
+    "sort": sorted_sweep,
+    "partitioned": partitioned_sweep,
+}
+
+
+def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
+    """Return the sweep of a plan, with what counts again behind it if it gives up.
+
+    Raises
+    ------
+    ValueError
+        For elements of a batch that its strategy does not take.
+    """
+    if make := _OTHERS.get(plan.strategy):
+        return make(plan, programs, options)
+    kernel = sweep_code(programs.sweep, options)
+    if plan.behind is None or programs.behind is None:
+        return Sweep(plan=plan, spec=programs.sweep, kernel=kernel)
+    behind = sweep_of(plan.behind, programs.behind, options)
+    return PackedSweep(plan=cast(PackedPlan, plan), spec=programs.sweep, kernel=kernel, robust=behind)

@@ -1,0 +1,1 @@
+"""Files that anyone may have written: read within bounds, and never run."""

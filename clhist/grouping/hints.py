@@ -1,0 +1,42 @@
+"""What users of pandas write first, and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+
+class Hints:
+    """What raises a TypeError with a hint; type checkers do not see that it is there."""
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, name: Any) -> Any:
+            raise TypeError(
+                f"groups[{name!r}]: expected a method with the values as its argument; write groups.mean(df[{name!r}]) "
+                f"or groups.agg({_column(name)}=(df[{name!r}], 'mean'))"
+            )
+
+        def __iter__(self) -> Any:
+            raise TypeError("groups: expected no iteration; the key of each group is in groups.keys")
+
+
+def check_by_name(positional: Sequence[Any]) -> None:
+    """Raise TypeError if `clhist.GroupBy.agg` got arguments by position."""
+    if not positional:
+        return
+    x, *statistics = positional
+    if isinstance(x, Mapping):
+        column = _column(next(iter(x), "x"))
+        statistics, source = [*x.values()][:1], f"df[{column!r}]"
+    else:
+        column = source = "x"
+    statistic = statistics[0] if statistics and isinstance(statistics[0], str) else "mean"
+    raise TypeError(
+        f"agg: expected columns by name, got {len(positional)} by position; "
+        f"write agg({column}=({source}, {statistic!r}))"
+    )
+
+
+def _column(name: Any) -> str:
+    return name if isinstance(name, str) and name.isidentifier() else "x"

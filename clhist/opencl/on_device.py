@@ -1,0 +1,24 @@
+"""What belongs to a device of this process, and can go to no other."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+
+class OnDevice:
+    """Its subclasses hold queues or kernels: to pickle one raises TypeError, which says what goes `instead`."""
+
+    _instead = ""
+
+    def __init_subclass__(cls, instead: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._instead = instead or cls._instead
+
+    def __reduce__(self) -> Any:
+        name = type(self).__name__
+        raise TypeError(f"{name}: cannot be pickled, since it belongs to a device of this process; {self._instead}")
+
+    def __copy__(self) -> Self:
+        found = object.__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        return found

@@ -1,0 +1,321 @@
+"""A block of separated text as fields, and columns of its fields as numbers or keys, by NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+_NEWLINE, _RETURN, _QUOTE, _DOT, _MINUS, _PLUS = b'\n\r".-+'
+_MISSING = frozenset(("", "na", "n/a", "null", "none", "nan", "-nan"))
+_PADDING = 64
+_WIDEST = 32  # characters of a number that is computed here; of a key twice as many
+_DIGITS = 18  # of an integer that int64 holds
+_WHOLE = 1 << 53  # integers up to here are floats exactly
+_POWERS = 10.0 ** np.arange(_DIGITS + 1)  # exact, as all up to 10^22 are
+
+
+class NotSimple(Exception):
+    """A block needs Python's csv module."""
+
+
+class Fields:
+    """The rows of a block that are not empty, and where their fields are.
+
+    Attributes
+    ----------
+    size : int
+        Bytes of the block that belong to whole rows.
+    lines : int
+        How many lines these are.
+    """
+
+    def __init__(self, data: bytes, size: int, separators: Array, ends: Array, has_quotes: bool) -> None:
+        self._data, self.size = data, size
+        self._bytes = np.frombuffer(data + bytes(_PADDING), np.uint8)
+        self._separators = separators
+        self._has_quotes = has_quotes
+        self.lines = data.count(b"\n", 0, size)
+        first = np.zeros(len(ends), np.intp)  # of each row, the number of its first separator
+        first[1:] = ends[:-1] + 1
+        begin = np.zeros(len(ends), np.intp)
+        begin[1:] = separators[ends[:-1]] + 1
+        end = separators[ends]
+        end = end - ((end > begin) & (self._bytes[end - 1] == _RETURN))
+        kept = end > begin
+        if not kept.all():
+            first, begin, end, ends = first[kept], begin[kept], end[kept], ends[kept]
+        self._first, self._begin, self._end, self._number = first, begin, end, ends - first + 1
+
+    @classmethod
+    def of(cls, data: bytes, delimiter: int, *, is_last: bool) -> Fields | None:
+        """Return the fields of the whole rows in `data`; None if there is none yet.
+
+        Raises
+        ------
+        NotSimple
+            If a quote is inside of a field, or the bytes are no text of lines that end in a newline.
+        """
+        if b"\0" in data or (b"\r" in data and data.count(b"\r") != data.count(b"\r\n") + data.endswith(b"\r")):
+            raise NotSimple
+        there = np.frombuffer(data, np.uint8)
+        is_separator = (there == _NEWLINE) | (there == delimiter)
+        has_quotes = b'"' in data
+        if has_quotes:
+            quotes = there == _QUOTE
+            is_separator &= ~np.bitwise_xor.accumulate(quotes)
+        separators = np.flatnonzero(is_separator)
+        ends = np.flatnonzero(there[separators] == _NEWLINE)
+        if not len(ends):
+            if is_last:
+                raise NotSimple  # a quote that does not close
+            return None
+        size = int(separators[ends[-1]]) + 1
+        if has_quotes and not _is_well_quoted(there, np.flatnonzero(quotes[:size]), delimiter):
+            raise NotSimple
+        if is_last and size != len(data):
+            raise NotSimple
+        if not data.isascii():
+            try:
+                data[:size].decode()
+            except UnicodeDecodeError:
+                raise NotSimple from None  # which says where
+        return cls(data, size, separators[: ends[-1] + 1], ends, has_quotes)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def skip_row(self) -> None:
+        """Forget the first row."""
+        self._first, self._begin, self._end, self._number = (
+            each[1:] for each in (self._first, self._begin, self._end, self._number)
+        )
+
+    def row_without(self, place: int) -> tuple[int, int] | None:
+        """Return the first row that has no field at `place`, and how many fields it has; None if all have one."""
+        short = self._number <= place
+        if not short.any():
+            return None
+        row = int(short.argmax())
+        return row, int(self._number[row])
+
+    def row_beyond(self, most: int) -> tuple[int, int] | None:
+        """Return the first row of more than `most` fields, and how many it has; None if there is none."""
+        long = self._number > most
+        if not long.any():
+            return None
+        row = int(long.argmax())
+        return row, int(self._number[row])
+
+    def line_of(self, row: int) -> int:
+        """Return how many lines there are before a row."""
+        return self._data.count(b"\n", 0, int(self._begin[row]))
+
+    def numbers(self, place: int, error: Callable[[int, str], Exception]) -> Array:
+        """Return the numbers at `place` of all rows, as Python's `float` reads them; NaN where one is missing.
+
+        `error` is called with a row and its text for what to raise where there is something else.
+        """
+        begin, end = self._extents(place)
+        if self._has_quotes:
+            quoted = (self._bytes[begin] == _QUOTE).astype(np.intp)
+            begin, end = begin + quoted, end - quoted
+        found, is_simple = _decimals(self._bytes, begin, end)
+        found[end == begin] = np.nan
+        rows = np.flatnonzero(~is_simple & (end > begin))
+        if len(rows):
+            self._others(found, rows, begin[rows], end[rows], error)
+        return found
+
+    def _others(
+        self, found: Array, rows: Array, begin: Array, end: Array, error: Callable[[int, str], Exception]
+    ) -> None:
+        """Read numbers with exponents or many digits together, words one by one."""
+        first = self._bytes[begin] | 0x20
+        is_word = ((first >= ord("a")) & (first <= ord("z"))) | (end - begin > _WIDEST)
+        plain = np.flatnonzero(~is_word)
+        if len(plain):
+            texts = _fixed_width(self._bytes, begin[plain], end[plain])
+            try:
+                found[rows[plain]] = texts.astype(np.float64)
+            except ValueError:
+                is_word[:] = True
+        known: dict[bytes, float] = {}
+        for row, low, high in zip(*(each[is_word].tolist() for each in (rows, begin, end)), strict=True):
+            text = self._data[low:high]
+            if text not in known:
+                number = number_of(text.decode().replace('""', '"'))
+                if number is None:
+                    raise error(row, text.decode())
+                known[text] = number
+            found[row] = known[text]
+
+    def keys(self, place: int, dictionary: Dictionary) -> Array:
+        """Return the number in `dictionary` of the text at `place`, of all rows."""
+        begin, end = self._extents(place)
+        width = int((end - begin).max(initial=0))
+        if width > 2 * _WIDEST:
+            texts = [self._data[low:high] for low, high in zip(begin.tolist(), end.tolist(), strict=True)]
+            return np.array([dictionary.number(text) for text in texts], np.int32)
+        words = np.zeros((max(1, -(-width // 8)), len(begin)), np.uint64)
+        lengths = end - begin
+        for n in range(width):
+            here = np.where(lengths > n, self._bytes[np.minimum(begin + n, len(self._bytes) - 1)], 0)
+            words[n // 8] |= here.astype(np.uint64) << np.uint64(8 * (n % 8))
+        return dictionary.numbers(words)
+
+    def _extents(self, place: int) -> tuple[Array, Array]:
+        """Return where the fields at `place` begin and end."""
+        begin = self._begin if place == 0 else self._separators[self._first + place - 1] + 1
+        return begin, np.where(self._number == place + 1, self._end, self._separators[self._first + place])
+
+
+class Dictionary:
+    """Numbers for texts, in the order in which they are met.
+
+    Attributes
+    ----------
+    texts : list of str
+        By their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._numbers: dict[bytes, int] = {}
+        self._known = np.zeros(0, np.uint64)  # hashes in order
+        self._of_known = np.zeros(0, np.int32)  # the numbers of their texts
+        self._words = np.zeros((1, 0), np.uint64)  # the texts, by number
+
+    def number(self, text: bytes) -> int:
+        """Return the number of a field; a new one gets the next."""
+        found = self._numbers.setdefault(text, len(self._numbers))
+        if found == len(self.texts):
+            self.texts.append(_unquoted(text))
+        return found
+
+    def numbers(self, words: Array) -> Array:
+        """Return the number of each text, given as 8 bytes a row of `words`; new ones get the next."""
+        hashes = _hashes(words)
+        places = np.searchsorted(self._known, hashes)
+        places[places == len(self._known)] = 0
+        new = np.ones(len(hashes), bool) if not len(self._known) else self._known[places] != hashes
+        if new.any():
+            _, first = np.unique(hashes[new], return_index=True)
+            self._add(words[:, np.flatnonzero(new)[np.sort(first)]])
+            places = np.searchsorted(self._known, hashes)
+        found = self._of_known[places]
+        rows = max(len(words), len(self._words))
+        for n in range(rows):
+            here = words[n] if n < len(words) else np.uint64(0)
+            there = self._words[n][found] if n < len(self._words) else np.uint64(0)
+            if np.any(here != there):  # two texts of one hash
+                return np.array([self.number(text) for text in _texts(words)], np.int32)
+        return found
+
+    def _add(self, words: Array) -> None:
+        numbers = np.array([self.number(text) for text in _texts(words)], np.int32)
+        rows = max(len(words), len(self._words))
+        places = int(numbers.max()) + 1
+        grown = np.zeros((rows, max(places, self._words.shape[1])), np.uint64)
+        grown[: len(self._words), : self._words.shape[1]] = self._words
+        grown[:, numbers] = 0
+        grown[: len(words), numbers] = words
+        self._words = grown
+        known = np.concatenate([self._known, _hashes(words)])
+        order = np.argsort(known)
+        self._known, self._of_known = known[order], np.concatenate([self._of_known, numbers])[order]
+
+
+def number_of(text: str) -> float | None:
+    """Return the number in a field, NaN if it says that it is missing; None if it is something else."""
+    if text.strip().lower() in _MISSING:
+        return float("nan")
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _unquoted(text: bytes) -> str:
+    found = text.decode()
+    return found[1:-1].replace('""', '"') if found.startswith('"') else found
+
+
+def _is_well_quoted(there: Array, quotes: Array, delimiter: int) -> bool:
+    """Whether each quote begins or ends a field, or is doubled in one that is quoted."""
+    opening, closing = quotes[::2], quotes[1::2]
+    before = there[opening - 1]
+    begins = (opening == 0) | (before == delimiter) | (before == _NEWLINE) | (before == _QUOTE)
+    after = there[np.minimum(closing + 1, len(there) - 1)]
+    ends = (after == delimiter) | (after == _NEWLINE) | (after == _RETURN) | (after == _QUOTE)
+    return len(opening) == len(closing) and bool(begins.all() and ends.all())
+
+
+def _decimals(there: Array, begin: Array, end: Array) -> tuple[Array, Array]:
+    """Return the numbers that are a sign, digits and a point, and which fields are such.
+
+    The digits are an integer below 2^53 and the power of ten is exact, so that the quotient is rounded once: it is the
+    float that Python reads.
+    """
+    lengths = end - begin
+    width = min(_WIDEST, int(lengths.max(initial=0)))
+    whole = np.zeros(len(begin), np.int64)
+    digits, fraction = np.zeros(len(begin), np.uint8), np.zeros(len(begin), np.uint8)
+    points = np.zeros(len(begin), np.uint8)
+    simple = lengths <= width
+    first = there[begin]
+    is_minus = first == _MINUS
+    has_sign = is_minus | (first == _PLUS)
+    for n in range(width):
+        byte = there[np.minimum(begin + n, len(there) - 1)]
+        is_there = lengths > n
+        digit = byte - np.uint8(48)
+        is_digit = (digit < 10) & is_there
+        is_point = (byte == _DOT) & is_there
+        np.multiply(whole, 10, out=whole, where=is_digit)
+        np.add(whole, digit, out=whole, where=is_digit)
+        digits += is_digit
+        fraction += is_digit & (points > 0)
+        points += is_point
+        simple &= is_digit | is_point | ~is_there | (has_sign if n == 0 else False)
+    simple &= (digits > 0) & (digits <= _DIGITS) & (points <= 1) & (whole <= _WHOLE)
+    found = whole / _POWERS[np.minimum(fraction, _DIGITS)]
+    return np.where(is_minus, -found, found), simple
+
+
+def _fixed_width(there: Array, begin: Array, end: Array) -> Array:
+    """Return fields as an array of bytes."""
+    lengths = end - begin
+    width = int(lengths.max())
+    places = np.arange(width)
+    found = there[np.minimum(begin[:, None] + places, len(there) - 1)]
+    found[places >= lengths[:, None]] = 0
+    return np.ascontiguousarray(found).view(f"S{width}")[:, 0]
+
+
+def _hashes(words: Array) -> Array:
+    found = words[0].copy()
+    for word in words[1:]:
+        if word.any():  # trailing zeros leave the hash as it is
+            found = np.where(
+                word == 0, found, (found ^ (found >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15) + word
+            )
+    return found
+
+
+def _texts(words: Array) -> list[bytes]:
+    columns = np.ascontiguousarray(words.T.astype("<u8"))
+    return [row.tobytes().rstrip(b"\0") for row in columns]

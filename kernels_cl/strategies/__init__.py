@@ -1,0 +1,1 @@
+"""Mako templates of the published strategies; clhist.strategies runs them."""

@@ -1,0 +1,29 @@
+"""Docstrings read as they are meant where Sphinx renders them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WORDS = {word for page in (ROOT / "docs" / "api").glob("*.md") for word in re.findall(r"\w+", page.read_text("utf-8"))}
+
+
+def documented_properties() -> Iterator[tuple[str, str]]:
+    """Yield the properties of classes that the API reference names, with their docstrings."""
+    for path in sorted((ROOT / "clhist").rglob("*.py")):
+        for owner in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(owner, ast.ClassDef) or not (owner.name in WORDS or "cases" in path.parts):
+                continue
+            for member in owner.body:
+                if isinstance(member, ast.FunctionDef) and "property" in "".join(map(ast.dump, member.decorator_list)):
+                    yield f"{path.stem}.{owner.name}.{member.name}", ast.get_docstring(member) or ""
+
+
+def test_no_property_begins_with_what_reads_as_a_type():
+    """Napoleon takes the first line of a property's docstring up to a colon for its type."""
+    docstrings = dict(documented_properties())
+    assert len(docstrings) > 40
+    assert [name for name, text in docstrings.items() if ":" in text.partition("\n")[0].replace("::", "")] == []

@@ -1,0 +1,231 @@
+"""Keys of groups, numbered by each library that may be installed, against Python's own sets."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import sys
+import tracemalloc
+
+import numpy as np
+import pandas
+import pyarrow
+import pytest
+
+from clhist.grouping import keys as grouping_keys
+from clhist.grouping.keys import integers, numbered, numbers_and_labels
+
+N = 5000
+WORDS = np.array(["", "a", "b", "ä", "a\0", "a\0b", "\U0001f600", "\ud800", "z" * 20, "A"])
+
+
+@pytest.fixture(params=["pyarrow", "pandas", "neither"])
+def library(request, monkeypatch):
+    """Hide the libraries before this one in the order of choice, and take it for few keys, too."""
+    monkeypatch.setattr(grouping_keys, "_WORTH_AN_IMPORT", 0)
+    if request.param != "pyarrow":
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+    if request.param == "neither":
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    return request.param
+
+
+def is_missing(key):
+    return key is None or key is pandas.NA or key is pandas.NaT or bool(key != key)
+
+
+def check(keys, given=None):
+    """Compare the numbers of `given`, or `keys`, with those of a set of `keys`, a flat list of Python's or NumPy's."""
+    codes, labels = numbers_and_labels(keys if given is None else given)
+    listed = list(keys.reshape(-1)) if isinstance(keys, np.ndarray) else list(keys)
+    distinct = sorted({key for key in listed if not is_missing(key)})
+    assert isinstance(labels, np.ndarray)
+    assert list(labels) == distinct
+    number = {key: k for k, key in enumerate(distinct)}
+    assert codes.dtype.kind == "i"
+    assert codes.reshape(-1).tolist() == [-1 if is_missing(key) else number[key] for key in listed]
+    return codes, labels
+
+
+def words(rng, n=N):
+    return WORDS[rng.integers(0, len(WORDS), n)]
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_words_of_fixed_width(order):
+    keys = words(np.random.default_rng(1)).astype(f"{order}U20")
+    assert check(keys)[1].dtype == keys.dtype
+    check(keys[::3])
+    check(keys.reshape(50, 100).T)
+    check(keys[:0])
+    check(keys[:1])
+
+
+@pytest.mark.usefixtures("library")
+def test_bytes():
+    rng = np.random.default_rng(2)
+    keys = np.array([b"", b"a", b"b", b"a\0b", b"\xff", b"ab"])[rng.integers(0, 6, N)]
+    assert check(keys)[1].dtype == keys.dtype
+    many = np.array([f"{k:x}" for k in rng.integers(0, 10**6, N)], "S")
+    check(many)
+
+
+@pytest.mark.usefixtures("library")
+def test_strings_of_numpy():
+    keys = words(np.random.default_rng(3))
+    keys = keys[keys != "\ud800"]  # which they do not take
+    check(keys.tolist(), keys.astype(np.dtypes.StringDType()))
+    missing = np.array(["b", None, "a", "b"], np.dtypes.StringDType(na_object=None))
+    check(["b", None, "a", "b"], missing)
+
+
+@pytest.mark.usefixtures("library")
+def test_objects():
+    rng = np.random.default_rng(4)
+    keys = words(rng).astype(object)
+    keys[::7], keys[1::7] = None, float("nan")
+    check(keys)
+    check(np.array([None, None], object))
+    nothing = [decimal.Decimal("NaN"), np.datetime64("NaT")]
+    check(np.array([decimal.Decimal("2.5"), decimal.Decimal(1), *nothing, None], object))
+    check(np.array([datetime.date(2020, 2, 1), None, datetime.date(2020, 1, 1)], object))
+    pairs = np.empty(4, object)
+    pairs[:] = [(1, "b"), (1, "a"), (0, "z"), (1, "b")]
+    check(pairs)
+    mixed = np.array([2, 1.0, True, 2.0, 1], object)
+    codes, labels = numbers_and_labels(mixed)
+    assert [type(label) for label in labels] == [float, int]  # the first of equal ones
+    assert codes.tolist() == [1, 0, 0, 1, 0]
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8", "c8", "c16", "longdouble"])
+def test_floats(dtype):
+    rng = np.random.default_rng(5)
+    keys = rng.integers(-3, 3, N).astype(dtype) / 2
+    keys[::5], keys[1::5] = np.nan, -0.0
+    keys[2:9:2] = np.inf, -np.inf, np.finfo(keys.dtype).tiny, np.finfo(keys.dtype).max
+    codes, labels = numbers_and_labels(keys)
+    there = keys == keys
+    wide = np.float64 if dtype == "f2" else keys.dtype  # np.unique of NumPy 2.4 repeats values of float16
+    expected = np.unique(keys[there].astype(wide)).astype(keys.dtype)
+    np.testing.assert_array_equal(labels, expected)
+    assert labels.dtype == keys.dtype
+    assert not np.signbit(labels.real[labels == 0]).any()
+    np.testing.assert_array_equal(labels[codes[there]], keys[there])
+    assert (codes[~there] == -1).all()
+
+
+@pytest.mark.usefixtures("library")
+def test_several_bit_patterns_of_nan():
+    bits = np.array([0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000, 0x3FF0000000000000], np.uint64)
+    codes, labels = numbers_and_labels(bits.view(np.float64))
+    assert codes.tolist() == [-1, -1, -1, 0]
+    assert labels.tolist() == [1]
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("dtype", ["M8[D]", "M8[ns]", ">M8[s]", "m8[us]"])
+def test_dates(dtype):
+    rng = np.random.default_rng(6)
+    keys = rng.integers(-500, 500, N).astype(dtype)
+    keys[::9] = "NaT"
+    assert check(keys)[1].dtype == keys.dtype
+
+
+@pytest.mark.parametrize("library", ["pyarrow"], indirect=True)  # by which pandas keeps its own strings
+@pytest.mark.parametrize("dtype", [object, "str", "string[python]", "string[pyarrow]", "Float64", "float64"])
+def test_columns_of_pandas(dtype, library):
+    keys = [1.5, 0.5, None, 1.5] if dtype in ("Float64", "float64") else ["b", "a", None, "b", "ä"]
+    column = pandas.Series(keys, dtype=dtype, index=np.arange(len(keys)) + 7)
+    for given in (column, column.array, pandas.Index(column)):
+        check(keys, given)
+
+
+def test_times_of_pandas():
+    utc = pandas.Series(pandas.to_datetime(["2020-01-02", None, "2020-01-01"], utc=True))
+    codes, labels = numbers_and_labels(utc)
+    assert codes.tolist() == [1, -1, 0]
+    assert list(pandas.Index(labels)) == sorted(utc.dropna())
+    periods = pandas.Series(pandas.PeriodIndex(["2020-02", "2020-01", "2020-02"], freq="M"))
+    assert numbers_and_labels(periods)[0].tolist() == [1, 0, 1]
+    several = pandas.MultiIndex.from_arrays([[2, 1, 2], ["b", "a", "b"]])
+    codes, labels = numbers_and_labels(several)
+    assert codes.tolist() == [1, 0, 1]
+    assert labels.tolist() == [(1, "a"), (2, "b")]
+
+
+def test_categories():
+    column = pandas.Series(["b", None, "a"], dtype="category").cat.add_categories("unused")
+    for given in (column, column.array):
+        codes, labels = numbers_and_labels(given)
+        assert codes.tolist() == [1, -1, 0]
+        assert labels.tolist() == ["a", "b", "unused"]
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "UInt8", "Int16", "boolean", "int64[pyarrow]", "uint64[pyarrow]"])
+def test_integers_of_pandas_are_numbers_whether_or_not_one_is_missing(dtype):
+    for keys in ([1, 0, None, 1], [1, 0, 0, 1]):
+        codes, labels = numbers_and_labels(pandas.Series(keys, dtype=dtype))
+        assert labels is None
+        assert codes.dtype.kind in "iu"
+        assert codes.tolist() == [-1 if key is None else key for key in keys]
+
+
+def test_masked_keys_are_in_no_group():
+    mask = [False, True, False, False]
+    codes, labels = numbers_and_labels(np.ma.array(["b", "c", "a", "b"], mask=mask))
+    assert (codes.tolist(), labels.tolist()) == ([1, -1, 0, 1], ["a", "b"])
+    for dtype in (np.int8, np.uint8, np.int64, np.uint64):
+        codes, labels = numbers_and_labels(np.ma.array([[1, 100], [0, 1]], dtype, mask=[mask[:2], mask[2:]]))
+        assert (codes.tolist(), labels) == ([[1, -1], [0, 1]], None)
+    assert integers(np.ma.array([3, 4], mask=[True, False])).tolist() == [-1, 4]
+    largest = numbers_and_labels(np.ma.array([2**64 - 1, 1], np.uint64, mask=[False, True]))[0]
+    assert largest.tolist() == [2**64 - 1] * 2  # no number of a group, either of them
+
+
+def test_columns_of_arrow():
+    for keys in (["b", None, "a", "b"], [1.5, None, -1.0], [b"b", None, b"a"]):
+        for given in (pyarrow.array(keys), pyarrow.chunked_array([keys[:1], keys[1:]])):
+            check(keys, given)
+    check(["b", None, "a"], pyarrow.array(["b", None, "a"]).dictionary_encode())
+    unused = pyarrow.DictionaryArray.from_arrays(pyarrow.array([1, 1, None]), pyarrow.array(["a", "b"]))
+    check(["b", "b", None], unused)
+    codes, labels = numbers_and_labels(pyarrow.array([3, None, 0]))
+    assert (codes.tolist(), labels) == ([3, -1, 0], None)
+
+
+@pytest.mark.usefixtures("library")
+def test_keys_that_cannot_be_sorted():
+    with pytest.raises(TypeError, match=r"^keys: expected values that can be hashed and sorted, got object: '<'"):
+        numbered(np.array([1, "a", None], object))
+    lists = np.empty(2, object)
+    lists[:] = [[1], [2]]
+    with pytest.raises(TypeError, match=r"^keys: expected values that can be hashed.*unhashable"):
+        numbered(lists)
+
+
+def test_more_than_one_column():
+    a, b = np.array([1, 0, 1]), np.array(["a", "b", "a"])
+    for given in ([a, b], (a, a), [pandas.Series(a), pandas.Series(b)]):
+        with pytest.raises(TypeError, match=r"^keys: expected one array, got a (list|tuple) of 2; .*ravel_multi_index"):
+            numbers_and_labels(given)
+    with pytest.raises(TypeError, match=r"^keys: expected one column, got a dataframe of a, b; .*MultiIndex"):
+        numbers_and_labels(pandas.DataFrame({"a": a, "b": b}))
+    with pytest.raises(TypeError, match=r"pass it: group_by\(df\['ep'\]\)"):
+        numbers_and_labels(pandas.DataFrame({"ep": b}))
+    assert numbers_and_labels([[0, 1], [1, 0]])[0].shape == (2, 2)
+
+
+@pytest.mark.usefixtures("library")
+def test_memory_is_bounded_by_that_of_the_keys(library):
+    keys = np.array([f"endpoint/{k}" for k in range(100)]).astype("U20")[np.arange(200_000) % 100]
+    numbered(keys[:10])
+    tracemalloc.start()
+    try:
+        numbered(keys)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < (2 if library == "pandas" else 0.5) * keys.nbytes  # pandas makes an object of each
