@@ -34,7 +34,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Histograms": {
         "demo": Entry("clhist.cli.demo:demo", "Draw, check and time one histogram"),
         "hist": Entry("clhist.cli.hist.command:hist", "Histograms and statistics of columns of files"),
-        "bench": Entry("clhist.cli.bench.command:bench", "Time clhist, alone or beside others"),
+        "bench": Entry("clhist.cli.bench:bench", "Time clhist, alone or beside others (in a clone)"),
     },
     "Device": {
         "info": Entry("clhist.cli.info:info", "Show the OpenCL devices"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from clhist.cli.clone import from_clone
 from clhist.cli.console import Console, shared_options
 from clhist.cli.tables import grid, table, wrapped
 
@@ -46,7 +47,7 @@ _NEW_DEVICE = (
     "--soak",
     metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
-    help="Make random calls for SECONDS instead.",
+    help="Make random calls for SECONDS instead. Needs a clone.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random calls.")
 @click.option("--only", metavar="K", type=click.IntRange(min=0), help="Make only random call K of the seed.")
@@ -86,15 +87,15 @@ def selftest(
     from clhist.selftest.watchdog import Watchdog
     from clhist.selftest.workers import default_jobs
 
+    is_random = soak is not None or only is not None
+    calls = from_clone("soak.command", "--soak" if only is None else "--only") if is_random else None
     queue = default_queue()
     watchdog = Watchdog(limit, lambda name: _hangs(name, limit, queue.device))
-    if soak is None and only is None:
+    if calls is None:
         wrong = _checks(console, queue, watchdog, quick=quick, jobs=jobs or default_jobs())
     else:
-        from clhist.cli.soak import soak_calls
-
         many = {"jobs": jobs or default_jobs(), "threads": threads, "limit": limit}
-        wrong = soak_calls(console, queue, soak, seed=seed, only=only, **many)
+        wrong = calls.soak_calls(console, queue, soak, seed=seed, only=only, **many)
     if wrong:
         raise click.exceptions.Exit(1)
 

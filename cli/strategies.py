@@ -16,11 +16,11 @@ from clhist import default_queue
 from clhist.calibration.measure import Bench
 from clhist.cases.files import read_image
 from clhist.cases.image_data import photograph
-from clhist.cli.bench.lab import read_floor
 from clhist.cli.cases.options import figure, messages, plot_option
 from clhist.cli.console import Console, shared_options
 from clhist.cli.plan import NUMBER
 from clhist.cli.tables import grid, table
+from clhist.cli.timing import read_floor
 from clhist.strategies import STRATEGIES, DataSet, Outcome, Runner, Strategy, datasets, select
 from clhist.strategies.registry import OURS
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # At the end: what is in .ci must not hide packages.
-sys.path[:] = [*(each for each in sys.path if Path(each).resolve() != HERE), str(HERE.parent)]
+sys.path[:] = [*(each for each in sys.path if Path(each).resolve() != HERE), str(HERE.parent), str(HERE.parents[1])]
 
 from emulated.run import main  # noqa: E402
 

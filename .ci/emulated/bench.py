@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import clhist
-from clhist.cli.bench.operators import OPERATORS, Benched
+from benchmarks.operators import OPERATORS, Benched
 from clhist.planning.problem import COUNTER_BITS, PASS_ORDERS
 from emulated import alu, device
 from emulated.counting import ELEMENTS, counted, whole_plan

@@ -17,7 +17,7 @@ import numpy as np
 import pyopencl as cl
 
 import clhist
-from clhist.cli.bench.operators import OPERATORS, Benched
+from benchmarks.operators import OPERATORS, Benched
 from clhist.opencl.device import device_profile
 from emulated.cases.case import bins_of
 from emulated.launch import settings, totals

@@ -1,8 +1,7 @@
-"""What `clhist selftest` runs on a device, and what the tests run: operators, inputs, references, checks, random calls.
+"""What `clhist selftest` runs on a device, and what the tests run: operators, inputs, references and checks.
 
 `reference` says by brute force what a histogram should be, `cases` has operators with values for them, `inputs` has
-bins, `updates` and `forms` yield checks of all that a device can be asked for, `random_calls` and
-`random_operators` draw calls, `call_text` writes them as programs, and `soak` runs them in processes.
+bins, `updates` and `forms` yield checks of all that a device can be asked for.
 """
 
 import warnings

@@ -14,7 +14,6 @@ import click
 import numpy as np
 
 from clhist import Bound, Plan
-from clhist.cli.bench.plot import FORMATS, require_matplotlib
 from clhist.cli.console import FirstCall, InputError, check_writable, writing
 from clhist.cli.tables import folded
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 DATA = click.Path(dir_okay=False, path_type=Path)
 _SECONDS = 0.5  # about what is spent on timing one thing
+_PICTURES = (".png", ".svg", ".pdf")
 
 
 def plot_option(what: str) -> Callable:
@@ -68,9 +68,12 @@ def only_generated(quick: bool, data: object) -> None:
 
 
 def _plot_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    path = _file_of(FORMATS)(context, option, path)
+    path = _file_of(_PICTURES)(context, option, path)
     if path is not None:
-        require_matplotlib()
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError as error:
+            raise InputError('--plot: needs matplotlib: pip install "clhist[plot]"') from error
     return path
 
 

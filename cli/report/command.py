@@ -34,8 +34,8 @@ def _html_file(context: click.Context, option: click.Parameter, path: Path) -> P
 def report(console: Console, output: Path, quick: bool) -> None:
     """Write a page about a device.
 
-    The page shows the device, its profile with the source of each number, the self-test, times over bins beside other
-    installed libraries, and which plan is taken for which number of bins and race factor. It is one HTML file without
+    The page shows the device, its profile with the source of each number, the self-test, times over bins beside
+    NumPy's, and which plan is taken for which number of bins and race factor. It is one HTML file without
     references to others. Attach it to a bug report or to a new profile.
 
     \b

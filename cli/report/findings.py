@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import platform
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 
 import clhist
 from clhist import HistogramKernel, default_queue, operators
-from clhist.cli.bench import peers
-from clhist.cli.bench.inputs import InputSpec
-from clhist.cli.bench.lab import Lab
-from clhist.cli.bench.suite import Request
+from clhist.calibration.measure import Bench
 from clhist.cli.info import describe
+from clhist.cli.timing import interleaved, read_floor
 from clhist.opencl.device import device_kind
 
 _BINS = (31, 255, 2041, 16_384, 131_072, 1_048_576)
@@ -57,22 +57,42 @@ def checks(*, quick: bool) -> dict[str, Any]:
 
 
 def times(operation: str, *, quick: bool) -> dict[str, Any]:
-    """Return the seconds of calls over bins: clhist's, those of the peers that are installed, and the floor F."""
-    lab = Lab(default_queue())
-    size = _ELEMENTS[device_kind(lab.device), quick]
+    """Return the seconds of calls over bins, of arrays on the device and of NumPy's, beside NumPy and the floor F."""
+    queue = default_queue()
+    profiling = cl.CommandQueue(queue.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+    size = _ELEMENTS[device_kind(queue.device), quick]
     bins = _QUICK_BINS if quick else _BINS
     lines: dict[str, list[tuple[int, float]]] = {}
-    notes, nbytes = [], 0
-    for what, rows in peers.SUITE.run(lab, Request(size, bins, (operation,), ())):
-        for row in rows:
-            label, nbytes = row.get("implementation", what), row["bytes"]
-            if "call" in row:
-                lines.setdefault(label, []).append((row["num_bins"], row["call"]["median"]))
-            if "note" in row:
-                notes.append(f"{label}, {row['num_bins']:,} bins: {row['note']}")
-    floor = lab.floor(lab.input(InputSpec(size, bins[0]), weighted=True), nbytes).median
+    for number in bins:
+        keys = np.random.default_rng(0).integers(0, number, size, np.int32)
+        host = (keys, np.ones(size, np.float32)) if operation == "add" else (keys,)
+        device = [cl_array.to_device(queue, array) for array in host]
+        for name, samples in interleaved(_calls(host, device, number, queue)).items():
+            lines.setdefault(name, []).append((number, samples.median))
+    floor = read_floor(Bench(queue.context, profiling), [device[0].base_data], keys.nbytes).median * len(host)
     lines["reading the input once"] = [(number, floor) for number in bins]
-    return {"operation": operation, "num_elements": size, "lines": lines, "notes": notes}
+    return {"operation": operation, "num_elements": size, "lines": lines, "notes": []}
+
+
+def _calls(host: tuple[np.ndarray, ...], device: list[Any], bins: int, queue: cl.CommandQueue) -> dict[str, Any]:
+    """Return the calls that are compared: each with what waits for it, and about how many seconds it takes."""
+
+    def ours(x: Any, values: Any = np.int32(1)) -> Any:
+        return clhist.reduce_by_index(bins, np.add, x, values)
+
+    weights = host[1] if len(host) > 1 else None
+    calls = {
+        "clhist, arrays on the device": (lambda: ours(*device), lambda _: queue.finish()),
+        "clhist, NumPy arrays": (lambda: ours(*host), lambda _: None),
+        "NumPy": (lambda: np.bincount(host[0], weights, bins), lambda _: None),
+    }
+    seconds = {}
+    for name, (call, finish) in calls.items():
+        finish(call())  # builds
+        start = perf_counter()
+        finish(call())
+        seconds[name] = perf_counter() - start
+    return {name: (*each, seconds[name]) for name, each in calls.items()}
 
 
 def plans() -> dict[str, Any]:

@@ -5,14 +5,14 @@ import shutil
 import numpy as np
 import pytest
 
-from clhist.cli.bench import peer_c
-from clhist.cli.bench import plot as bench_plot
-from clhist.cli.bench.inputs import DISTRIBUTIONS, Host, Input, InputSpec, keys, weights
-from clhist.cli.bench.lab import Lab, difference
-from clhist.cli.bench.operators import OPERATORS, SATURATION
-from clhist.cli.bench.peer_libraries import peers
-from clhist.cli.bench.peer_problems import PROBLEMS, fields
-from clhist.cli.bench.timing import Samples, interleaved, pipelined, repeated
+from benchmarks import peer_c
+from benchmarks import plot as bench_plot
+from benchmarks.inputs import DISTRIBUTIONS, Host, Input, InputSpec, keys, weights
+from benchmarks.lab import Lab, difference
+from benchmarks.operators import OPERATORS, SATURATION
+from benchmarks.peer_libraries import peers
+from benchmarks.peer_problems import PROBLEMS, fields
+from clhist.cli.timing import Samples, interleaved, pipelined, repeated
 
 N, H = 20_000, 200
 

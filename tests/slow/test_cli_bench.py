@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from clhist.cli.bench import lab as bench_lab
-from clhist.cli.bench.command import SUITES
-from clhist.cli.bench.operators import OPERATORS
-from clhist.cli.bench.peer import Peer
-from clhist.cli.bench.peer_problems import PROBLEMS
+from benchmarks import lab as bench_lab
+from benchmarks.command import SUITES
+from benchmarks.operators import OPERATORS
+from benchmarks.peer import Peer
+from benchmarks.peer_problems import PROBLEMS
 from clhist.cli.main import main
 from clhist.opencl.device import profile_context
 
@@ -27,8 +27,8 @@ DISTRIBUTIONS = ("--distribution", "half", "--distribution", "sorted")
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """Spend little on each thing."""
-    monkeypatch.setattr("clhist.cli.bench.timing._SECONDS", 0.005)
-    monkeypatch.setattr("clhist.cli.bench.timing._LOOP_SECONDS", 0.001)
+    monkeypatch.setattr("clhist.cli.timing._SECONDS", 0.005)
+    monkeypatch.setattr("clhist.cli.timing._LOOP_SECONDS", 0.001)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def beside(monkeypatch):
     """Return a function that says what else there is, in the place of what is installed."""
 
     def set_peers(*found):
-        monkeypatch.setattr("clhist.cli.bench.peer_libraries.peers", lambda: list(found))
+        monkeypatch.setattr("benchmarks.peer_libraries.peers", lambda: list(found))
 
     return set_peers
 
@@ -181,7 +181,7 @@ def test_every_public_function_beside_numpy(measured, beside):
 
 
 def test_a_peer_that_takes_too_long_is_timed_once(measured, beside, monkeypatch):
-    monkeypatch.setattr("clhist.cli.bench.peers.LONGEST", 0.0)
+    monkeypatch.setattr("benchmarks.peers.LONGEST", 0.0)
     beside(Peer("slow", {"count": lambda x, bins: np.bincount(x, minlength=bins)}))
     _, record = measured("--suite", "peers", "-n", "5000", "-H", "17", "--op", "count")
     for row in record["rows"]:
@@ -376,7 +376,7 @@ def test_bad_options_are_usage_errors(arguments, text):
 
 
 def test_an_input_that_does_not_fit_the_device(monkeypatch):
-    monkeypatch.setattr("clhist.cli.bench.inputs.InputSpec.nbytes", lambda *_: 2**60)
+    monkeypatch.setattr("benchmarks.inputs.InputSpec.nbytes", lambda *_: 2**60)
     result = run("-n", "1000")
     assert result.exit_code == 2
     assert "Error: --num-elements: expected an input of at most " in result.output

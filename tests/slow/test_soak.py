@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from processes import LONGEST, calls_after_others, calls_with_a_defect, ending_calls, run_python
 
 from clhist.cli.main import main
-from clhist.selftest import soak
-from clhist.selftest.call_text import IMPORTS, program
-from clhist.selftest.random_calls import ARRAYS, FORMS, LAYOUTS, MEMORIES, SAME_KERNELS, UPDATES, VALUES, draw
-from clhist.selftest.random_operators import KINDS, READY
-from clhist.selftest.soak import ENDED, HANGS, HOLDS, WRONG, Calls, Soak, calls_elsewhere, report_text
+from soak import processes as soak
+from soak.calls import ARRAYS, FORMS, LAYOUTS, MEMORIES, SAME_KERNELS, UPDATES, VALUES, draw
+from soak.operators import KINDS, READY
+from soak.processes import ENDED, HANGS, HOLDS, WRONG, Calls, Soak, calls_elsewhere, report_text
+from soak.program import IMPORTS, program
 
 SETTINGS = [draw(5, number) for number in range(0, 1000 * SAME_KERNELS, SAME_KERNELS)]
 
@@ -202,7 +202,7 @@ def test_processes_that_cannot_begin(queue):
 
 def test_a_failing_command(monkeypatch, queue):
     make = partial(calls_after_others, calls_elsewhere(queue, 4))
-    monkeypatch.setattr("clhist.selftest.soak.calls_elsewhere", lambda *given: make)
+    monkeypatch.setattr("soak.processes.calls_elsewhere", lambda *given: make)
     result = run("--soak", "3", "--seed", "4", "--jobs", "1")
     assert result.exit_code == 1
     assert "WRONG: call 3, after " in result.output

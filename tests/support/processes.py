@@ -15,7 +15,7 @@ import numpy as np
 import clhist
 from clhist.engine.outputs import Outputs
 from clhist.selftest.checks import Check
-from clhist.selftest.soak import Calls
+from soak.processes import Calls
 
 LONGEST = 100  # seconds
 

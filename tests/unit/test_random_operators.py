@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clhist.selftest.random_operators import DrawnOperator, operator_text
+from soak.operators import DrawnOperator, operator_text
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from clhist.cli.bench.scaling import Job, Rates, depth, merged_bytes, predicted, worth_shards
+from benchmarks.scaling import Job, Rates, depth, merged_bytes, predicted, worth_shards
 
 RATES = Rates(elements=1e9, merged=2e9, sent=1e9, task=2e-4)
 JOB = Job(elements=10**9, bins=1000, workers=4, block=10**7)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))  # at the end: it must not hide packages
+sys.path += map(str, Path(__file__).resolve().parents[2:4])  # at the end: they must not hide packages
 
 from emulated import alu
 from emulated.launch import settings

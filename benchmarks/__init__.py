@@ -1,0 +1,1 @@
+"""The suites of `clhist bench`, which runs them in a clone."""

@@ -1,1 +1,0 @@
-"""`clhist bench`: its suites."""
