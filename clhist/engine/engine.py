@@ -22,15 +22,15 @@ from clhist.engine.outputs import Outputs
 from clhist.engine.prepare import Preparation
 from clhist.engine.prepared import Part
 from clhist.engine.ready import KnownCall, Operands, Ready
-from clhist.engine.results import forms_of
+from clhist.engine.results import forms_of, numbered
 from clhist.engine.sample import Sampler
-from clhist.engine.signature import Remembered, signature_of_call, signature_of_targets
+from clhist.engine.signature import Remembered, itself, signature_of_call, signature_of_targets
 from clhist.engine.stages import Limits
 from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, is_taken, survey
-from clhist.opencl.device import default_queue
+from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.program import kept_by_context
 from clhist.operators.operator import Operator
@@ -40,6 +40,7 @@ from clhist.planning.problem import FREE, Choices
 _LOAD_BYTES = 16
 _MOST_OTHERS = 64
 _MOST_CALLS = 64
+_MOST_LOADED = 256  # by what plans depend on, which more calls have in common than their signatures
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
 
@@ -89,6 +90,7 @@ class Engine:
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
         self._calls: Remembered[Ready] = Remembered(_MOST_CALLS)
+        self._loaded: Remembered[Loaded] = Remembered(_MOST_LOADED)
         self._others: dict[tuple[Operator, ...], Engine] = {}
         self._preparation.check_fp64()
 
@@ -317,8 +319,23 @@ class Engine:
 
         `fixed` are the places of the map's arguments that are the same in all its calls, which these are without.
         """
+        batch, largest = given.batch, None if call.largest is None else call.largest[:2]
+        numbers, targets = numbered(given.targets)
+        key: Hashable = None
+        if batch is None or batch.begins is None:
+            same = tuple([(n, itself(given.values[n])) for n in fixed])
+            asked = call.race_factor, call.choices, call.memory_budget, call.partial, largest
+            shape = given.queue.device, given.size, given.shapes, batch, given.is_aligned
+            key = (numbers, asked, shape, same, *profile_names())
+        loaded = self._loaded.get(key)
+        if loaded is None:
+            loaded = self._load(given, call, fixed)
+            self._loaded.put(key, loaded)
+        return Ready(loaded, given.queue, given.on_device), self._operands(given, call, targets, fixed)
+
+    def _load(self, given: Given, call: Call, fixed: Sequence[int]) -> Loaded:
+        """Plan, build and prepare a call."""
         batch, device = given.batch, given.queue.device
-        forms, targets = forms_of(given.targets, len(self._arrays))
         try:
             built = self._preparation.built_for(
                 device,
@@ -334,6 +351,7 @@ class Engine:
                 one_launch=not call.partial and not any(target.fields for target in given.targets),
             )
             limits = Limits(device.max_work_group_size, device.max_compute_units)
+            forms = forms_of(given.targets, len(self._arrays))
             preparation = Preparation(self.arguments, forms, built.profile, limits, batch, call.largest)
 
             def smaller(part: Part, budget: int) -> list[Part]:
@@ -342,15 +360,14 @@ class Engine:
 
             same = {self.arguments[n].name: given.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
-            loaded = Loaded(given.queue, prepared, smaller, same)
+            return Loaded(given.queue, prepared, smaller, same)
         except (cl.Error, BuildError) as error:  # what a lost device answers as well
             lost.settle(given.queue, error)
             raise
-        return Ready(loaded, given.queue, given.on_device), self._operands(given, call, targets, fixed)
 
     def operands(self, given: Given, call: Call) -> Operands:
         """Return the arrays and scalars of a call as a prepared one has slots for them; None of new arrays."""
-        return self._operands(given, call, forms_of(given.targets, 0)[1])
+        return self._operands(given, call, numbered(given.targets)[1])
 
     def _operands(
         self, given: Given, call: Call, targets: Sequence[Array | None], fixed: Sequence[int] = ()

@@ -8,7 +8,7 @@ import pyopencl as cl
 
 from clhist.engine.launcher import Loaded
 from clhist.engine.prepare import prepared_combination
-from clhist.engine.results import ResultArrays, forms_of
+from clhist.engine.results import ResultArrays, forms_of, numbered
 from clhist.engine.stages import Limits
 from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Array, is_device_array
@@ -48,7 +48,7 @@ def combine_arrays(
     others = [] if more is None else [more]
     dests = None if dest is None else (dest,)
     target = ResultArrays("", operator, out.shape, (), dests, (out,), dest_is_partial, out_is_partial)
-    forms, arrays = forms_of([target], len(others))
+    forms, (_, arrays) = forms_of([target], len(others)), numbered([target])
     limits = Limits(queue.device.max_work_group_size, queue.device.max_compute_units)
     bins = prod(out.shape)
     prepared = prepared_combination(profile, limits, operator, bins, forms, has_more=bool(others))

@@ -91,42 +91,61 @@ class ResultArrays:
             self.dest = tuple(found)
 
 
-def forms_of(targets: Sequence[ResultArrays], first: int) -> tuple[ResultForms, list[Array | None]]:
-    """Return what a call combines with and writes without its arrays, and these; None of those that are new.
+Numbers = tuple[tuple[tuple[int, ...] | None, tuple[int, ...], bool, tuple[str, ...], bool, bool], ...]
 
-    The slots are numbered from `first` on. An array that is there twice has one slot.
+
+def numbered(targets: Sequence[ResultArrays]) -> tuple[Numbers, list[Array | None]]:
+    """Return what each output combines with and writes, arrays by number, and the arrays: None for a new one.
+
+    An array that is there twice has one number.
     """
-    slots: list[ArraySlot] = []
     arrays: list[Array | None] = []
+    found = []
+    for each in targets:
+        dest = None if each.dest is None else tuple([_number(array, arrays) for array in each.dest])
+        given = each.out or (None,) * (len(each.fields) or 1)
+        out = tuple([_number(array, arrays) for array in given])
+        found.append((dest, out, each.out is None, each.fields, each.dest_is_partial, each.out_is_partial))
+    return tuple(found), arrays
+
+
+def _number(array: Array | None, arrays: list[Array | None]) -> int:
+    if array is not None:
+        for n, each in enumerate(arrays):
+            if each is array:
+                return n
+    arrays.append(array)
+    return len(arrays) - 1
+
+
+def forms_of(targets: Sequence[ResultArrays], first: int) -> ResultForms:
+    """Return what a call combines with and writes without its arrays; the slots are numbered from `first` on."""
+    slots: list[ArraySlot] = []
     forms, results = [], []
 
-    def slot(name: str, array: Array | None, *, read: bool, new: Any = None) -> int:
-        for n, each in enumerate(arrays):
-            if each is array is not None:
-                before = slots[n]
-                slots[n] = ArraySlot(before.name, before.is_read or read, before.is_written or not read)
-                return n
-        slots.append(ArraySlot(f"clhist_{name}", read, not read, new))  # no argument of a map has such a name
-        arrays.append(array)
-        return len(slots) - 1
+    def slot(n: int, name: str, *, read: bool, new: Any = None) -> str:
+        if n < len(slots):
+            before = slots[n]
+            slots[n] = ArraySlot(before.name, before.is_read or read, before.is_written or not read)
+        else:
+            slots.append(ArraySlot(f"clhist_{name}", read, not read, new))  # no argument of a map has such a name
+        return slots[n].name
 
-    for k, each in enumerate(targets):  # by number, since names of outputs may be the same
+    numbers, _ = numbered(targets)
+    for k, (each, (dests, outs, *_)) in enumerate(zip(targets, numbers, strict=True)):  # names may be the same
         suffixes = [f"{k}.{field}" for field in each.fields] or [str(k)]
         dest = None
-        if each.dest is not None:
-            pairs = zip(suffixes, each.dest, strict=True)
-            dest = tuple(slots[slot(f"dest{suffix}", array, read=True)].name for suffix, array in pairs)
-        given = each.out or (None,) * len(suffixes)
-        numbers = tuple(
-            slot(f"out{suffix}", array, read=False, new=(each.shape, dtype) if array is None else None)
-            for suffix, array, dtype in zip(suffixes, given, each._dtypes(), strict=True)
+        if dests is not None:
+            dest = tuple(slot(n, f"dest{suffix}", read=True) for n, suffix in zip(dests, suffixes, strict=True))
+        out = tuple(
+            slot(n, f"out{suffix}", read=False, new=(each.shape, dtype) if each.out is None else None)
+            for n, suffix, dtype in zip(outs, suffixes, each._dtypes(), strict=True)
         )
         fields = tuple((name, c_name(each.operator.dtype[name])) for name in each.fields)
-        out = tuple(slots[n].name for n in numbers)
         forms.append(Result(dest, out, fields, each.dest_is_partial, each.out_is_partial))
-        results.append(ResultSlots(tuple(first + n for n in numbers), bool(fields), each.name, each.operator))
+        results.append(ResultSlots(tuple(first + n for n in outs), bool(fields), each.name, each.operator))
     is_partial = any(each.out_is_partial for each in targets)
-    return ResultForms(tuple(slots), tuple(forms), tuple(results), is_partial), arrays
+    return ResultForms(tuple(slots), tuple(forms), tuple(results), is_partial)
 
 
 def check_dest(name: str, operator: Operator) -> None:

@@ -202,6 +202,11 @@ class _Itself:
         return id(self._object)
 
 
+def itself(value: Any) -> Hashable:
+    """Return what stands for this very array, or for a number of NumPy's that is equal to the bit."""
+    return (value.dtype, value.tobytes()) if isinstance(value, np.generic) else _Itself(value)
+
+
 def _alike(value: Any) -> Hashable:
     if value is None:
         return None
