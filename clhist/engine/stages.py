@@ -171,7 +171,9 @@ class Sweep:
     def _combines(self, specs: Sequence[CombineSpec], limits: Limits) -> Iterator[Combine]:
         """Yield the second stages of all outputs: of a CPU, whose compilers begin slowly, in one program."""
         stages, (source, options, *_) = self.spec.stages, self.kernel
-        together = tuple(dict.fromkeys(spec for spec in specs if may_share(spec) and spec not in stages))
+        together: tuple[CombineSpec, ...] = ()
+        if len(specs) > 1:
+            together = tuple(dict.fromkeys(spec for spec in specs if may_share(spec) and spec not in stages))
         for spec in specs:
             if spec == self.spec.combine:
                 yield Combine.of(spec, limits, source, options)
