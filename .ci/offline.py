@@ -136,16 +136,17 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
     for memory in ("local", "global"):
         for operator in (counts, operators.add(np.float32), *[operators.add(np.float64)] * fp64):
             arguments, code = (X, "EMIT(x[i], 1)") if operator is counts else (XW, "EMIT(x[i], w[i])")
-            yield from sweep(target, profile, operator, arguments, code, 2000, memory=memory)
-        yield from sweep(target, profile, counts, X, "EMIT(x[i], 1)", 100, memory=memory, update="private")
+            yield from sweep(target, profile, operator, arguments, code, 2000, choices=Choices(memory=memory))
+        yield from sweep(target, profile, counts, X, "EMIT(x[i], 1)", 100, choices=Choices("private", memory))
         for operator in (operators.saturating_add(np.int32, 2**24), operators.add(np.float32)):
             code = "EMIT(x[i], 1)"
-            yield from sweep(target, profile, operator, X, code, 2000, memory=memory, update="cas")
+            yield from sweep(target, profile, operator, X, code, 2000, choices=Choices("cas", memory))
         if "int64_base_atomics" in features:
             yield from sweep(
-                target, profile, operators.multiply(np.int64), X, "EMIT(x[i], 3)", 500, memory=memory, update="cas"
+                target, profile, operators.multiply(np.int64), X, "EMIT(x[i], 3)", 500, choices=Choices("cas", memory)
             )
-        yield from sweep(target, profile, LARGER, X, "EMIT(x[i], ((value_t){x[i], i}))", 500, memory=memory)
+        larger = "EMIT(x[i], ((value_t){x[i], i}))"
+        yield from sweep(target, profile, LARGER, X, larger, 500, choices=Choices(memory=memory))
     for operator, value in ((counts, "1"), (LARGER, "((value_t){x[i], i})")):
         source = Source.of(X, f"EMIT(x[i], {value})", [operator])
         alone = replace(planned(source, profile, 500, Choices(memory="local")), work_groups=1, is_one_launch=True)
@@ -168,9 +169,10 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
         )
     for operator, value in ((counts, "1"), (operators.add(np.float32), "w[i]"), (LARGER, "((value_t){x[i], i})")):
         arguments, bins = XW if "w" in value else X, 10_000 if operator is LARGER else 100_000
-        yield from sweep(target, profile, operator, arguments, f"EMIT(x[i], {value})", bins, memory="partitioned")
+        choices = Choices(memory="partitioned")
+        yield from sweep(target, profile, operator, arguments, f"EMIT(x[i], {value})", bins, choices=choices)
     for batch in ("equal", "ragged"):
-        yield from sweep(target, profile, counts, X, "EMIT(x[i], 1)", 50, histograms=1000, batch=batch, name=batch)
+        yield from sweep(target, profile, counts, X, "EMIT(x[i], 1)", 50, batch=batch, name=batch)
     if fp64:
         yield from sweep(target, profile, operators.mean(np.float32), XW, "EMIT(x[i], w[i])", 500, name="two parts")
     for operator in (counts, operators.variance(np.float32, accumulator=np.float32), LARGER):
@@ -204,12 +206,11 @@ def planned(
 
 def sweep(
     target: Target, profile: Profile, operator: Operator, arguments: str, code: str, bins: int, *,
-    memory: str | None = None, update: str | None = None, histograms: int | None = None, batch: str = "",
-    name: str = "", choices: Choices | None = None,
+    choices: Choices = FREE, batch: str = "", name: str = "",
 ) -> Iterator[Program]:  # fmt: skip
     """Yield the programs of one sweep, with the instructions that its parts must become."""
     source = Source.of(arguments, code, [operator])
-    chosen = planned(source, profile, bins, choices or Choices(update, memory), histograms, batch != "ragged")
+    chosen = planned(source, profile, bins, choices, 1000 if batch else None, batch != "ragged")
     programs = programs_of(chosen, source, profile, aligned=True)
     title = name or f"{operator.name} {operator.accumulator if operator.accumulator.names is None else 'struct'}"
     yield from compiled(target, programs, f"{title}, {chosen.strategy}")

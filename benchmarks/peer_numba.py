@@ -10,9 +10,21 @@ import numpy as np
 from benchmarks.peer import Peer
 from benchmarks.peer_problems import COUNTS, RECORD, UNIT, Fields, edges_of, side
 
+Loops = dict[str, Callable[..., Any]]
+
 
 def peer(numba: Any) -> Peer:
     """Return the loops of all threads."""
+
+    def fetch(result: Any) -> Fields:
+        if isinstance(result, tuple):
+            return dict(zip(("value", "index"), result, strict=True))
+        return {name: result[name] for name in RECORD.names or ()} if result.dtype == RECORD else {"": result}
+
+    return Peer("numba", _sums(numba) | _largest(numba) | _latest(numba) | _histograms(numba), fetch=fetch)
+
+
+def _sums(numba: Any) -> Loops:
     threads = numba.get_num_threads()
     loop = numba.njit(parallel=True)
     part = numba.prange
@@ -35,6 +47,24 @@ def peer(numba: Any) -> Peer:
             return copies.sum(axis=0)
 
         return add
+
+    @loop
+    def mean(x, v, bins):
+        total = np.zeros((threads, bins), np.float64)
+        number = np.zeros((threads, bins), np.int64)
+        for t in part(threads):
+            for i in range(x.size * t // threads, x.size * (t + 1) // threads):
+                total[t, x[i]] += v[i]
+                number[t, x[i]] += 1
+        return total.sum(axis=0) / number.sum(axis=0)
+
+    return dict.fromkeys(COUNTS, count) | {"bincount-weights": sums(np.float64), "add": sums(np.float32), "mean": mean}
+
+
+def _largest(numba: Any) -> Loops:
+    threads = numba.get_num_threads()
+    loop = numba.njit(parallel=True)
+    part = numba.prange
 
     @loop
     def maximum(x, v, bins):
@@ -63,15 +93,13 @@ def peer(numba: Any) -> Peer:
                     index[0, b] = index[t, b]
         return value[0], index[0]
 
-    @loop
-    def mean(x, v, bins):
-        total = np.zeros((threads, bins), np.float64)
-        number = np.zeros((threads, bins), np.int64)
-        for t in part(threads):
-            for i in range(x.size * t // threads, x.size * (t + 1) // threads):
-                total[t, x[i]] += v[i]
-                number[t, x[i]] += 1
-        return total.sum(axis=0) / number.sum(axis=0)
+    return {"maximum": maximum, "argmax": largest}
+
+
+def _latest(numba: Any) -> Loops:
+    threads = numba.get_num_threads()
+    loop = numba.njit(parallel=True)
+    part = numba.prange
 
     @loop
     def latest(x, v, copies):
@@ -92,6 +120,14 @@ def peer(numba: Any) -> Peer:
         copies = np.empty((threads, bins), RECORD)
         copies["time"] = np.iinfo(np.int64).min
         return latest(x, v, copies)
+
+    return {"struct": latest_of}
+
+
+def _histograms(numba: Any) -> Loops:
+    threads = numba.get_num_threads()
+    loop = numba.njit(parallel=True)
+    part = numba.prange
 
     @numba.njit(inline="always")
     def place(x, edges, scale):
@@ -119,25 +155,9 @@ def peer(numba: Any) -> Peer:
                 copies[t, place(x[i], edges, scale), place(y[i], edges, scale)] += 1
         return copies.sum(axis=0)
 
-    def fetch(result: Any) -> Fields:
-        if isinstance(result, tuple):
-            return dict(zip(("value", "index"), result, strict=True))
-        return {name: result[name] for name in RECORD.names or ()} if result.dtype == RECORD else {"": result}
-
-    return Peer(
-        "numba",
-        dict.fromkeys(COUNTS, count)
-        | {
-            "bincount-weights": sums(np.float64),
-            "add": sums(np.float32),
-            "maximum": maximum,
-            "argmax": largest,
-            "mean": mean,
-            "struct": latest_of,
-            "histogram": lambda x, bins: histogram(x, edges_of(bins, x.dtype), bins / (UNIT[1] - UNIT[0])),
-            "histogram2d": lambda x, y, bins: histogram2d(
-                x, y, edges_of(side(bins), np.dtype(float)), side(bins) / (UNIT[1] - UNIT[0])
-            ),
-        },
-        fetch=fetch,
-    )
+    return {
+        "histogram": lambda x, bins: histogram(x, edges_of(bins, x.dtype), bins / (UNIT[1] - UNIT[0])),
+        "histogram2d": lambda x, y, bins: histogram2d(
+            x, y, edges_of(side(bins), np.dtype(float)), side(bins) / (UNIT[1] - UNIT[0])
+        ),
+    }

@@ -330,7 +330,7 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
         """Return whether all values of each group are not zero; see `agg`."""
         return self._one(x, "all", skipna=skipna)
 
-    def _given(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
+    def kernel_arrays(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
         """Return values and the number of the group of each, as kernels on this queue take them."""
         return self._placed(self._array(name, x)), self._keys, self._queue
 

@@ -60,7 +60,7 @@ def histogram(
     queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
     devices: Devices | None = ...,
 ) -> tuple[HostArray, HostArray]: ...  # fmt: skip
-def histogram(
+def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     a: Any,
     bins: Any = 10,
     range: Any = None,

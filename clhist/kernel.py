@@ -161,7 +161,7 @@ class HistogramKernel(KernelCalls[K]):
             plans = engine.plan(device, size, shapes, num_histograms, race_factor, forced, memory_budget)
             return plans[0] if engine.outputs.is_single else plans
 
-        def __call__(
+        def __call__(  # noqa: PLR0913  # an option each
             self,
             *args: Any,
             num_bins: Any = None,

@@ -32,7 +32,7 @@ __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
 _BY_FUNCTION = {np.mean: "mean", np.std: "std", np.sum: "sum", np.median: "median", np.min: "min", np.max: "max"}
 
 
-def binned_statistic_dd(
+def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     sample: Any,
     values: Any,
     statistic: Any = "mean",

@@ -168,7 +168,7 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Print Table I of the paper, computed by the model for the paper's device, and exit.",
 )
 @shared_options(applied=False)
-def plan(
+def plan(  # noqa: PLR0913  # an option each
     console: Console,
     num_elements: int,
     num_bins: tuple[int, ...],

@@ -114,6 +114,10 @@ class Progress:
         rate = (self.done - work) / max(1e-9, monotonic() - when)
         return f"about {_duration((self.total - self.done) / rate)} left" if self.done < self.total else ""
 
+    def rest(self) -> None:
+        """Leave the terminal to something else until nothing was written for a while."""
+        self._silent = monotonic()
+
     def _draw(self) -> None:
         while not self._over.wait(_TICK):
             with _drawing:
@@ -132,7 +136,7 @@ def quiet_terminal() -> Iterator[None]:
             sys.stderr.flush()
         yield
         for line in _lines:
-            line._silent = monotonic()
+            line.rest()
 
 
 def _compiling() -> str:

@@ -30,7 +30,7 @@ def rounds(names: Sequence[str] | None) -> bool:
     return names is None or not _EXACT.issuperset(names)
 
 
-def by_scipy(
+def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     points: Sample | None,
     sample: Any,
     values: Any,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -257,13 +258,8 @@ def combine_spec(
     *,
     largest_group: int,
     copies: int,
-    batch: str = "",
-    dest_is_partial: bool = False,
-    out_is_partial: bool = False,
-    fields: tuple[tuple[str, str], ...] = (),
-    whole: bool = False,
-    largest_bin_condition: str = "",
     features: Sequence[Feature] = (),
+    **form: Any,
 ) -> CombineSpec:
     """Return what the source of the second stage depends on.
 
@@ -277,10 +273,10 @@ def combine_spec(
         Work-items that a work-group may have.
     copies : int
         Copies of each bin.
-    batch, dest_is_partial, out_is_partial, fields, whole, largest_bin_condition
-        As in `CombineSpec`.
     features : sequence of Feature
         Of the sweep.
+    **form
+        Further attributes of `CombineSpec`.
     """
     order, columns, rows = order_of(profile), 1, 1
     layout = tuple(feature for feature in features if feature.combine_parameters() is not None)
@@ -294,7 +290,4 @@ def combine_spec(
             columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest_group)
             rows = max(1, min(wanted, largest_group // columns))
             rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
-    return CombineSpec(
-        operator, order, columns, rows, batch, dest_is_partial, out_is_partial, fields, whole, largest_bin_condition,
-        layout,
-    )  # fmt: skip
+    return CombineSpec(operator, order, columns, rows, features=layout, **form)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -82,40 +81,20 @@ class Builder:
         self._kept = lru_cache(maxsize=_MOST_BUILT)(self._build)
         self._refused: tuple[tuple[str, str], ...] = ()  # updates, and in which memory, that did not compile
 
-    def built_for(
-        self,
-        device: cl.Device,
-        size: int,
-        shapes: tuple[tuple[int, ...], ...],
-        histograms: int | None,
-        factor: Any,
-        choices: Choices,
-        budget: int | None,
-        *,
-        aligned: bool,
-        kind: str,
-        used: str = "",
-        one_launch: bool = True,
-    ) -> Built:
+    def built_for(self, device: cl.Device, problem: Problem, *, aligned: bool, used: str = "") -> Built:
         """Return the plan of a call, built.
 
         Parameters
         ----------
         device : pyopencl.Device
             Where it runs.
-        size, shapes, histograms, factor, choices, budget
-            As in `problem`.
+        problem : Problem
+            What is asked, from `problem`.
         aligned : bool
             Whether all arrays begin where loads of 16 bytes may.
-        kind : str
-            Of a batch, as `clhist.engine.batch.Batch.kind`; nothing without one.
         used : str
             As in `clhist.codegen.specs.CombineSpec`.
-        one_launch : bool
-            As in `clhist.planning.problem.Problem`.
         """
-        even = kind != "ragged"
-        problem = self.problem(size, shapes, histograms, factor, choices, budget, device, even, one_launch)
         return self._kept(self.profile_of(device), device, problem, aligned, used)
 
     def _build(self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, used: str) -> Built:

@@ -337,19 +337,19 @@ class Engine:
         """Plan, build and prepare a call."""
         batch, device = given.batch, given.queue.device
         try:
-            built = self._preparation.built_for(
-                device,
+            problem = self._preparation.problem(
                 given.size,
                 given.shapes,
                 None if batch is None else batch.num_histograms,
                 call.race_factor,
                 call.choices,
                 call.memory_budget,
-                aligned=given.is_aligned,
-                kind="" if batch is None else batch.kind,
-                used="" if call.largest is None else call.largest.used,
+                device,
+                even=batch is None or batch.kind != "ragged",
                 one_launch=not call.partial and not any(target.fields for target in given.targets),
             )
+            used = "" if call.largest is None else call.largest.used
+            built = self._preparation.built_for(device, problem, aligned=given.is_aligned, used=used)
             limits = Limits(device.max_work_group_size, device.max_compute_units)
             forms = forms_of(given.targets, len(self._arrays))
             preparation = Preparation(self.arguments, forms, built.profile, limits, batch, call.largest)

@@ -60,7 +60,8 @@ class ResultArrays:
     def _names(self, kind: str) -> list[str]:
         return [f"{kind}{self.name}[{field!r}]" for field in self.fields] or [f"{kind}{self.name}"]
 
-    def _dtypes(self) -> list[Any]:
+    def dtypes(self) -> list[Any]:
+        """Return the dtype of each array of the result."""
         if self.fields:
             return [self.operator.dtype[field] for field in self.fields]
         return [self.operator.accumulator if self.out_is_partial else self.operator.dtype]
@@ -68,7 +69,7 @@ class ResultArrays:
     def check(self) -> None:
         """Raise for an array of another kind, dtype or shape; copy a `dest` that `out` overlaps."""
         if self.out is not None:
-            expected = zip(self._names("out"), self.out, self._dtypes(), strict=True)
+            expected = zip(self._names("out"), self.out, self.dtypes(), strict=True)
             self.out = tuple(
                 check_array(n, array, dtype, written=True, shape=self.shape) for n, array, dtype in expected
             )
@@ -80,7 +81,7 @@ class ResultArrays:
         if self.dest is not None:
             if not self.dest_is_partial:
                 check_dest(f"dest{self.name}", self.operator)
-            dtypes = [self.operator.accumulator] if self.dest_is_partial else self._dtypes()
+            dtypes = [self.operator.accumulator] if self.dest_is_partial else self.dtypes()
             found = []
             for k, (n, array, dtype) in enumerate(zip(self._names("dest"), self.dest, dtypes, strict=True)):
                 if self.out is None or array is not self.out[k]:
@@ -139,7 +140,7 @@ def forms_of(targets: Sequence[ResultArrays], first: int) -> ResultForms:
             dest = tuple(slot(n, f"dest{suffix}", read=True) for n, suffix in zip(dests, suffixes, strict=True))
         out = tuple(
             slot(n, f"out{suffix}", read=False, new=(each.shape, dtype) if each.out is None else None)
-            for n, suffix, dtype in zip(outs, suffixes, each._dtypes(), strict=True)
+            for n, suffix, dtype in zip(outs, suffixes, each.dtypes(), strict=True)
         )
         fields = tuple((name, c_name(each.operator.dtype[name])) for name in each.fields)
         forms.append(Result(dest, out, fields, each.dest_is_partial, each.out_is_partial))

@@ -21,7 +21,7 @@ from clhist.operators.c_types import c_name
 
 def center_kernel(groups: GroupBy, values: Array, shape: tuple[int, ...]) -> np.ndarray:
     """Return the mass of each group, and the sums of mass times each coordinate, as rows of float64 on the host."""
-    given, keys, queue = groups._given("input", values)
+    given, keys, queue = groups.kernel_arrays("input", values)
     kernel = _centers(queue.context, keys.dtype, _dtype(values), len(shape))
     strides = [int(prod(shape[d + 1 :])) for d in range(len(shape))]
     result: Any = kernel(keys, given, *strides, *shape, num_bins=groups.num_groups, queue=queue)
@@ -31,7 +31,7 @@ def center_kernel(groups: GroupBy, values: Array, shape: tuple[int, ...]) -> np.
 
 def histogram_kernel(groups: GroupBy, values: Array, edges: np.ndarray) -> Array:
     """Return the counts of each group between `edges`, as rows of int64, of the kind of `values`."""
-    given, keys, queue = groups._given("input", values)
+    given, keys, queue = groups.kernel_arrays("input", values)
     shape = groups.num_groups, len(edges) - 1
     axis = numpy_axis(edges, _dtype(given), fp64=has_fp64(queue.device))
     if axis is None:  # no number of the dtype lies between the edges

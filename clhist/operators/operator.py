@@ -147,7 +147,7 @@ class Operator:
     kept_if: str  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
     verified: bool = field(compare=False)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what an operator may say
         self,
         dtype: DTypeLike,
         combine: str | Mapping[str, Operator],

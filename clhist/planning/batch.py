@@ -202,7 +202,10 @@ def _batched_local(load: Workload, update: str) -> Plan:
     passes = local_passes(load, trace, update, copies * teams)
     affordable = load.affordable(chunks, "native")
     groups = ceil(load.histograms * affordable / teams)
-    plan = _batch(load, trace, "local", update, copies, passes, group, groups, team, affordable, teams)
+    plan = _batch(
+        load, trace, "local", update, chunks=affordable, copies=copies, passes=passes, group=group, groups=groups,
+        sharers=team, teams=teams,
+    )  # fmt: skip
     return _with_passes_aside(plan, load, chunks)
 
 
@@ -234,7 +237,10 @@ def _batched_global(load: Workload, update: str) -> Plan:
     found = global_copies(alone, update)
     copies = load.affordable(min(found.copies, threads), update)
     groups = ceil(load.histograms * chunks / teams)
-    plan = _batch(load, trace, "global", update, copies, found.passes, group, groups, threads, chunks, teams)
+    plan = _batch(
+        load, trace, "global", update, chunks=chunks, copies=copies, passes=found.passes, group=group, groups=groups,
+        sharers=threads, teams=teams,
+    )  # fmt: skip
     if plan.update == "private":
         return _batched_private(load)  # where each work-item has not only a copy of its own, but also a chunk
     return replace(plan, steps=(*plan.steps, *found.steps))
@@ -253,37 +259,25 @@ def _batched_private(load: Workload) -> Plan:
     passes = int(trace.step("S", min(choices.passes or 1, max(load.bins)), "", "one, or forced"))
     tasks = load.histograms * chunks
     groups = ceil(min(tasks, 4 * max(1, load.profile.hardware_threads)) / group)
-    return _batch(load, trace, "global", "private", chunks, passes, group, groups, chunks, chunks, group)
+    return _batch(
+        load, trace, "global", "private", chunks=chunks, copies=chunks, passes=passes, group=group, groups=groups,
+        sharers=chunks, teams=group,
+    )  # fmt: skip
 
 
-def _batch(
-    load: Workload,
-    trace: Trace,
-    memory: str,
-    update: str,
-    copies: int,
-    passes: int,
-    group: int,
-    groups: int,
-    sharers: int,
-    chunks: int,
-    teams: int,
-) -> BatchedPlan:
+def _batch(load: Workload, trace: Trace, memory: str, update: str, *, chunks: int, **numbers: int) -> BatchedPlan:
+    """Return the plan: with `chunks` of each histogram, and `numbers` of `make_plan` and `BatchedPlan`."""
     copy = load.copy_bytes("native" if memory == "local" else update)
+    most = None if load.memory_budget is None else load.memory_budget // copy
     return make_plan(
         BatchedPlan,
         load,
         trace,
         memory=memory,
         update=update,
-        copies=copies,
-        passes=passes,
-        group=group,
-        groups=groups,
-        sharers=sharers,
-        teams=teams,
         groups_per_histogram=chunks,
-        most_tasks=None if load.memory_budget is None else load.memory_budget // copy,
+        most_tasks=most,
+        **numbers,
     )
 
 

@@ -72,7 +72,7 @@ _CHECKED = 2000  # points of the data whose pairs NumPy counts as well
 @plot_option("w(theta) and the catalogue")
 @output_option("edges, dd, dr, rr, w and error")
 @shared_options()
-def tpacf(
+def tpacf(  # noqa: PLR0913  # an option each
     console: Console,
     data: Path | None,
     random: tuple[Path, ...],

@@ -115,7 +115,7 @@ def _each_file(context: click.Context, parameter: click.Parameter, given: Sequen
 @object_options
 @plot_option("the result")
 @shared_options()
-def hist(
+def hist(  # noqa: PLR0913  # an option each
     console: Console,
     files: tuple[Path, ...],
     columns: tuple[str, ...],

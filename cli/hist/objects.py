@@ -150,7 +150,9 @@ def filled(
     TableError, ValueError
         If a column is no such one, or an axis cannot be.
     """
-    hist, objects = import_module("hist"), import_module("clhist.hist")
+    import clhist.hist as objects
+
+    hist = import_module("hist")
     kinds = {name.replace("_", ""): name for name in dir(hist.storage)}
     of_storage = next(kind for name, kind in kinds.items() if name.lower() == storage.replace("_", ""))
     h = hist.Hist(*(spec.axis() for spec in specs), storage=getattr(hist.storage, of_storage)())
@@ -160,7 +162,8 @@ def filled(
     for columns, rows in _columns(tables, specs, weight, sample, condition, progress):
         missing += rows
         args = [_as_column(columns[spec.name], spec) for spec in specs]
-        options = {name: columns[column] for name, column in (("weight", weight), ("sample", sample)) if column}
+        names = (("weight", weight), ("sample", sample))
+        options: dict[str, Any] = {name: columns[column] for name, column in names if column}
         if len(args[0]):
             filler.fill(*args, **options)
     return (filler if grows else filler.result()), missing

@@ -1,0 +1,71 @@
+"""Rules of the house that no linter knows: how long a file is, and what may be imported by name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("clhist", "cli", "benchmarks", "soak", "kernels_cl", "tests", ".ci")
+FILES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
+CODE = [path for path in FILES if path.suffix in (".py", ".mako", ".c", ".h")]
+LONGEST = 400  # lines
+LONG = {  # to be split
+    "clhist/groupby.py",
+    "clhist/ndimage/__init__.py",
+    "tests/device/test_cli_main.py",
+    "tests/device/test_partition.py",
+    "tests/slow/test_group_by.py",
+}
+# Of what is imported when it is first used, in the package whose names these are.
+LAZY = {"clhist/__init__.py", "clhist/hist/__init__.py", "clhist/engine/lazy.py"}
+
+
+def test_there_are_files():
+    assert len(CODE) > 500
+    assert {path.suffix for path in CODE} == {".py", ".mako", ".c", ".h"}
+
+
+def test_no_file_is_long():
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in CODE}
+    assert {name: length for name, length in lengths.items() if length > LONGEST and name not in LONG} == {}
+
+
+OURS = r"\bclhist\b|__name__|__package__"
+
+
+def own_imports(text):
+    """Return the lines that import a module of ours by a function."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        name = ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
+        if name in ("import_module", "__import__") and re.search(OURS, ast.unparse(node)):
+            found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("import_module('numpy')", []),
+        ("x = 1\nimport_module('clhist.dask').x", [2]),
+        ("importlib.import_module(f'clhist.{name}')", [1]),
+        ("__import__(__name__ + name)", [1]),
+        ("import_module('.a', __package__)", [1]),
+    ],
+)
+def test_imports_by_name_are_seen(text, lines):
+    assert own_imports(text) == lines
+
+
+def test_no_module_of_ours_is_imported_by_name():
+    """It would hide an arrow from the import contract."""
+    found = {}
+    for path in (path for folder in ("clhist", "cli") for path in sorted((ROOT / folder).rglob("*.py"))):
+        name = str(path.relative_to(ROOT))
+        if name not in LAZY and (lines := own_imports(path.read_text(encoding="utf-8"))):
+            found[name] = lines
+    assert found == {}
