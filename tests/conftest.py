@@ -21,7 +21,7 @@ from clhist.opencl.device import profile_context
 from clhist.selftest.inputs import as_cpu, as_gpu
 
 pytest_plugins = ["budget", "repeats"]
-LONGEST_TEST = 120  # seconds: a lock that waits for itself never comes back
+LONGEST_TEST = 300  # seconds: a lock that waits for itself never comes back
 _terminal = pytest.StashKey()
 
 

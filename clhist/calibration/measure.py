@@ -6,6 +6,7 @@ writes a profile: that is `clhist.calibration.calibrate`.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -91,8 +92,9 @@ class Bench:
 
 
 def spread_of(samples: Sequence[float]) -> float:
-    """Return the largest less the smallest, relative to the median."""
-    return (max(samples) - min(samples)) / statistics.median(samples)
+    """Return the largest less the smallest, relative to the median; infinite where that is 0 and not all are."""
+    spread = max(samples) - min(samples)
+    return spread / statistics.median(samples) if statistics.median(samples) else spread and math.inf
 
 
 def local_memory(bench: Bench, reported: int, most: int) -> Measurement:

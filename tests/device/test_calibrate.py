@@ -68,8 +68,8 @@ def test_local_memory_that_is_found_by_trying(bench, monkeypatch):
 
 def test_what_is_measured_is_plausible(bench):
     memory = bench.device.global_mem_size
-    assert measure.bandwidth(bench, min(memory, 256 * MIB)).value > 0.1, "GB/s"
-    assert measure.launch(bench).value > 0
+    assert measure.bandwidth(bench, min(memory, 256 * MIB)).value > 0
+    assert measure.launch(bench).value >= 0, "a difference, which other work may hide"
     assert measure.line(bench, min(memory, 256 * MIB)).value in {4 << k for k in range(8)}
     assert measure.residents(bench).value >= 1
     (first, slow), (last, fast) = measure.cache_sweep(bench, [MIB // 4, MIB])

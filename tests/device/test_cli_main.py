@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import click
 import pytest
@@ -251,21 +252,45 @@ class Terminal(io.StringIO):
         return True
 
 
+class Clock:
+    """Stands still until it is moved; what draws asks it for the time at every tick, however late that comes."""
+
+    def __init__(self):
+        self.now, self.asked = 100.0, 0
+
+    def __call__(self):
+        self.asked += 1
+        return self.now
+
+    def ticks(self):
+        """Wait until something was drawn, or would have been, a few times."""
+        enough, deadline = self.asked + 10, time.monotonic() + 60
+        while self.asked < enough:
+            assert time.monotonic() < deadline, "nothing asks for the time"
+            time.sleep(0.001)
+
+
 def test_a_command_that_is_silent_says_so_after_a_second(monkeypatch):
+    clock = Clock()
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
-    monkeypatch.setattr(progress, "_TICK", 0.01)
-    with progress.Progress("gromacs", compiles=False, delay=0.3) as line:
-        time.sleep(0.1)
+    monkeypatch.setattr(progress, "_TICK", 0.001)
+    monkeypatch.setattr(progress, "monotonic", clock)
+    with progress.Progress("gromacs", compiles=False, delay=1) as line:
+        clock.now += 0.9
+        clock.ticks()
         assert terminal.getvalue() == ""
         line.stage("pairs", compiles=False)
-        time.sleep(0.5)
-        assert "pairs · 0 s so far" in terminal.getvalue()
+        clock.now += 0.2
+        clock.ticks()
+        assert "pairs · 1 s so far" in terminal.getvalue()
         with progress.Progress("versions", 3) as inner:
             inner.update(1, "first")
-            time.sleep(0.1)
+            clock.ticks()
             assert "versions · 33% · first" in terminal.getvalue()
             before = len(terminal.getvalue())
-            time.sleep(0.5)
+            clock.now += 5
+            clock.ticks()
+            assert "versions" in terminal.getvalue()[before:]
             assert "pairs" not in terminal.getvalue()[before:]
         with progress.quiet_terminal():
             terminal.write("result")
@@ -282,28 +307,47 @@ def test_a_device_for_a_command():
     assert "no OpenCL device matches device 'no such device'; there are: " in result.output
 
 
-IN_C = "(lock := ctypes.create_string_buffer(64)), [ctypes.CDLL(None).pthread_mutex_lock(lock) for _ in range(2)]"
+IN_C = "library.pthread_mutex_lock(lock), library.pthread_mutex_lock(lock)"
 
 
-@pytest.mark.parametrize("busy", ["while True: pass", "threading.Event().wait()", IN_C])
-def test_ctrl_c_ends_a_command(busy):
+def wait_until_asleep(process):
+    """Return when all of its threads wait for something: a signal between two steps of Python's own wait is lost."""
+    threads, deadline = Path(f"/proc/{process}/task"), time.monotonic() + 60
+    while any(" S " not in (each / "stat").read_text() for each in threads.iterdir()):
+        assert time.monotonic() < deadline, "it does not wait"
+        time.sleep(0.001)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="what threads do is asked of Linux")
+@pytest.mark.parametrize(
+    ("busy", "patience", "status"),
+    [
+        ("while True: pass", 100, -signal.SIGINT),
+        ("threading.Event().wait()", 100, -signal.SIGINT),
+        (IN_C, 0.7, 130),
+    ],
+)
+def test_ctrl_c_ends_a_command(busy, patience, status):
     """In Python, in a wait that signals wake, and in C code that no signal wakes, as a call that waits for a device."""
     program = (
         "import ctypes, threading\n"
-        "from clhist.cli.interrupt import interruptible\n"
-        "with interruptible(130):\n"
+        "from clhist.cli import interrupt\n"
+        "lock, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)\n"
+        f"interrupt._PATIENCE = {patience}\n"  # for Python, which notices however busy the machine is
+        "with interrupt.interruptible(130):\n"
         "    print('begun', flush=True)\n"
         f"    {busy}\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stdout.readline() == b"begun\n"
-        time.sleep(1)  # until it is busy
-        running.send_signal(signal.SIGINT)
         try:
-            running.wait(timeout=10)
+            assert running.stdout.readline() == b"begun\n"
+            if "while" not in busy:
+                wait_until_asleep(running.pid)
+            running.send_signal(signal.SIGINT)
+            running.wait(timeout=100)
         finally:
             running.kill()
-        assert running.returncode == (130 if busy.startswith("(") else -signal.SIGINT)
+        assert running.returncode == status
 
 
 def test_version_of_the_module():

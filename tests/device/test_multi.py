@@ -50,6 +50,21 @@ def shares(monkeypatch):
     return seen, fail
 
 
+@pytest.fixture
+def no_queue_does_all(shares, monkeypatch):
+    """Let the queues wait with their first pieces until each has one."""
+    begun, both, counting = set(), threading.Barrier(2), Accumulator._continue
+
+    def spy(self, engine, given, size):
+        if self.queue not in begun:
+            begun.add(self.queue)
+            both.wait(60)
+        return counting(self, engine, given, size)
+
+    monkeypatch.setattr(Accumulator, "_continue", spy)
+
+
+@pytest.mark.usefixtures("no_queue_does_all")
 def test_sums(queues, pairs, shares):
     indices, values, expected = pairs
     accumulator = MultiAccumulator(SUM, 40, queues=queues, chunk_bytes=4096, dest=np.arange(40))

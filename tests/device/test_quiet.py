@@ -122,14 +122,17 @@ def test_options_that_silence_are_for_compilers_that_need_them(queue, monkeypatc
 def test_threads_do_not_share_what_is_silenced(queue, monkeypatch):
     """Filters of warnings are of the whole process: they stay as they are while clhist builds."""
     monkeypatch.delenv("PYOPENCL_COMPILER_OUTPUT", raising=False)
-    before, seen, done = list(warnings.filters), [], threading.Event()
+    before, seen = list(warnings.filters), []
+    begun, done = threading.Event(), threading.Event()
 
     def watch():
         while not done.is_set():
             seen.append(list(warnings.filters) == before)
+            begun.set()
 
     watching = threading.Thread(target=watch)
     watching.start()
+    assert begun.wait(60)
     try:
         x = np.arange(100, dtype=np.int32)
         code = "EMIT(x[i] % 7, x[i] * 12345)"  # that no other test builds
@@ -138,5 +141,4 @@ def test_threads_do_not_share_what_is_silenced(queue, monkeypatch):
     finally:
         done.set()
         watching.join()
-    assert seen
     assert all(seen)

@@ -54,7 +54,7 @@ def test_devices_and_workers_count_the_same(options, files):
     several = found(files / "*.npz", *options, "--devices", "all")
     np.testing.assert_allclose(several["counts"], expected["counts"])
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
     ) as cluster:
         workers = found(files / "*.npz", *options, "--scheduler", cluster.scheduler_address)
     np.testing.assert_allclose(workers["counts"], expected["counts"])

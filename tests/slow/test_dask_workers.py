@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyopencl as cl
 import pytest
+from processes import LONGEST
 
 pytest.importorskip("dask", reason="Dask is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
@@ -32,7 +33,7 @@ def _slow(block):
 
 def cluster_of(workers):
     return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
     )
 
 
@@ -95,7 +96,7 @@ def test_partial_results_of_two_runtimes_in_two_processes(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=LONGEST,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import time
 import weakref
 from dataclasses import replace
 
@@ -319,13 +318,13 @@ def test_a_generator_that_fails_between_chunks(rng):
 # The watchdog of these tests.
 
 HANGING = {
-    "collection": "import time; time.sleep(90)",
+    "collection": "import time; time.sleep(900)",
     "a fixture": """
 import pytest, time
 
 @pytest.fixture(scope="session")
 def slow():
-    time.sleep(90)
+    time.sleep(900)
 
 def test_nothing(slow):
     pass
@@ -336,12 +335,12 @@ import pytest, time
 @pytest.fixture
 def slow():
     yield
-    time.sleep(90)
+    time.sleep(900)
 
 def test_nothing(slow):
     pass
 """,
-    "a test": "import time\n\ndef test_slow():\n    time.sleep(90)\n",
+    "a test": "import time\n\ndef test_slow():\n    time.sleep(900)\n",
 }
 
 
@@ -354,14 +353,12 @@ def test_the_watchdog_sees(where, processes, tmp_path):
     from sys import executable
 
     config = (Path(__file__).parents[1] / "conftest.py").read_text(encoding="utf-8")
-    assert config.count("LONGEST_TEST = 120") == 1
-    (tmp_path / "conftest.py").write_text(config.replace("LONGEST_TEST = 120", "LONGEST_TEST = 1"), encoding="utf-8")
+    assert config.count("LONGEST_TEST = 300") == 1
+    (tmp_path / "conftest.py").write_text(config.replace("LONGEST_TEST = 300", "LONGEST_TEST = 3"), encoding="utf-8")
     (tmp_path / "test_hanging.py").write_text(HANGING[where], encoding="utf-8")
-    begin = time.monotonic()
     command = [executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(processes), str(tmp_path)]
     paths = {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
-    done = run(command, capture_output=True, text=True, timeout=50, check=False, env=os.environ | paths)
-    assert time.monotonic() - begin < 50
+    done = run(command, capture_output=True, text=True, timeout=LONGEST, check=False, env=os.environ | paths)
     assert done.returncode != 0
-    assert "Timeout (0:00:01" in done.stderr
+    assert "Timeout (0:00:03" in done.stderr
     assert "test_hanging.py" in done.stderr

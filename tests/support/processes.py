@@ -17,7 +17,7 @@ from clhist.engine.outputs import Outputs
 from clhist.selftest.checks import Check
 from soak.processes import Calls
 
-LONGEST = 100  # seconds
+LONGEST = 250  # seconds
 
 
 def run_python(code: str, *, before: str = "", through: Sequence[str] = (), **environment: str) -> str:
