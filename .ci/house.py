@@ -10,7 +10,7 @@ import argparse
 import ast
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +50,40 @@ def room_of(module: str) -> str:
 
 
 def imports() -> dict[str, set[str]]:
-    """Return for each module those that it imports, by name or by ``import_module``, whether at once or later."""
+    """Return for each module those that it depends on, whatever the way.
+
+    That is by an import, at once or later; by ``import_module``; by a name of the package, as ``clhist.histogram`` is;
+    and by a global of its own that another module sets.
+    """
     files = dict(modules())
-    found: dict[str, set[str]] = {}
+    public = public_names()
+    found: dict[str, set[str]] = {module: set() for module in files}
     for module, path in files.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         skipped = {id(each) for node in ast.walk(tree) if is_for_types(node) for each in ast.walk(node)}
-        names = [name for node in ast.walk(tree) if id(node) not in skipped for name in named(node)]
-        found[module] = {name for name in names if name in files} - {module, "clhist"}
-    return found
+        nodes = [node for node in ast.walk(tree) if id(node) not in skipped]
+        local: dict[str, str] = {}  # modules by the names that they have here
+        for node in nodes:
+            for name, other in named(node, files):
+                found[module].add(other)
+                local[name] = other
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                other = local.get(node.value.id, "")
+                if other == "clhist" and node.attr in public:
+                    found[module].add(public[node.attr])
+                elif other in files and isinstance(node.ctx, ast.Store):
+                    found[other].add(module)
+    return {module: others & files.keys() - {module, "clhist"} for module, others in found.items()}
+
+
+def public_names() -> dict[str, str]:
+    """Return the modules in which the names of the package itself are."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (homes,) = (
+        node.value for node in tree.body if isinstance(node, ast.Assign) and "_HOMES" in ast.unparse(node.targets[0])
+    )
+    return {name: f"clhist.{home}" for name, home in ast.literal_eval(homes).items()}
 
 
 def is_for_types(node: ast.AST) -> bool:
@@ -66,16 +91,18 @@ def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def named(node: ast.AST) -> list[str]:
-    """Return the modules that a node may import."""
+def named(node: ast.AST, files: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names that a node binds to modules, or to what is in them, and these modules."""
     if isinstance(node, ast.ImportFrom) and node.module:
-        return [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
-    if isinstance(node, ast.Import):
-        return [each.name for each in node.names]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+        for each in node.names:
+            inner = f"{node.module}.{each.name}"
+            yield each.asname or each.name, inner if inner in files else node.module
+    elif isinstance(node, ast.Import):
+        yield from ((each.asname or each.name, each.name) for each in node.names)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
         (name, *_) = node.args
-        return [name.value] if isinstance(name, ast.Constant) and isinstance(name.value, str) else []
-    return []
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield "", name.value
 
 
 def layers() -> list[list[str]]:
@@ -105,7 +132,7 @@ def floors() -> tuple[int, int, list[str]]:
     def height(room: str) -> int:
         return 1 + max((height(other) for other in rooms[room]), default=0)
 
-    return max(map(height, list(rooms))), len(in_circles), sorted(up)
+    return max(height(room) for room in contract), len(in_circles), sorted(up)
 
 
 def reached(graph: dict[str, set[str]], start: str) -> set[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from clhist.bincount import bincount
     from clhist.digitize import digitize
     from clhist.engine.bound import Bound
+    from clhist.engine.operator_check import check_operator
     from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
     from clhist.groupby import GroupBy, group_by
     from clhist.hardware.profile import Profile, named_profile
@@ -68,6 +69,7 @@ _HOMES = {
     "Spec": "spec",
     "UnsupportedError": "errors",
     "bincount": "bincount",
+    "check_operator": "engine.operator_check",
     "default_queue": "opencl.device",
     "device_profile": "opencl.device",
     "digitize": "digitize",
@@ -110,7 +112,9 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         hint = f"; write clhist.{_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
         raise AttributeError(f"module 'clhist' has no attribute {name!r}{hint}")
-    value = globals()[name] = getattr(import_module(f"clhist.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"clhist.{_HOMES[name]}"), name)
+    front = import_module("clhist.front")
+    value = globals()[name] = front.entry(value) if name in front.ENTRIES else value
     return value
 
 
@@ -155,6 +159,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "bincount",
+    "check_operator",
     "default_queue",
     "device_profile",
     "digitize",

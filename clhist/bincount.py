@@ -17,7 +17,6 @@ from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.caution import at_caller
 from clhist.engine.given import Call, queue_for
-from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import PairSpec, as_array, checked_values, counting_spec, native, pair_engine
 from clhist.engine.prepare import LargestBin
@@ -27,7 +26,6 @@ from clhist.engine.small import is_small
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, beginning, check_array, check_context, common_kind, is_device_array
 from clhist.opencl.device import device_kind
-from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import mask_of, without_masked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
@@ -115,13 +113,6 @@ def bincount(
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
     `reduce_by_index` this function waits for the device.
     """
-    check_process()
-    if is_lazy(x):
-        refused = {"queue": queue, "out": out, "reproducible": reproducible, "devices": devices}
-        return lazily("bincount", x, weights, minlength, refused=refused)
-    if devices is not None:
-        refused = {"queue": queue, "out": out, "reproducible": reproducible}
-        return over_devices("bincount", devices, x, weights, minlength, refused=refused)
     given, masks = (x, weights), (mask_of(x), None if weights is None else mask_of(weights))
     try:
         if x is not None and not isinstance(x, cl_array.Array):

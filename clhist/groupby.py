@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from clhist.codegen.arguments import integer
 from clhist.engine.labelled import unlabelled
-from clhist.engine.lazy import is_lazy, lazily
 from clhist.engine.plain import as_array, native
 from clhist.engine.signatures import shows
 from clhist.grouping.dates import as_integers, dates_of
@@ -29,6 +28,7 @@ from clhist.opencl.fork_guard import check_process
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.reproducible import check_reproducible
 from clhist.typing import DeviceArray, HostArray
 
 A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
@@ -75,14 +75,11 @@ def group_by(
     >>> table["x"]["mean"]                                                                  # doctest: +SKIP
     >>> table.to_pandas()                                                                   # doctest: +SKIP
     """
-    check_process()
     keys = unlabelled(keys)
     if wrong:
         name = min(wrong)
         hint = f"; pass the column: group_by(df[{wrong[name]!r}])" if name == "by" else ""
         raise TypeError(f"{name}: expected num_groups or queue as keywords, got {wrong[name]!r}{hint}")
-    if is_lazy(keys):
-        return lazily("group_by", keys, num_groups, refused={"queue": queue})
     keys, labels = numbers_and_labels(keys)
     if labels is not None and num_groups is not None:
         raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
@@ -181,6 +178,7 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
         bits or so.
         """
         check_process()
+        check_reproducible(reproducible)
         check_by_name(wrong)
         asked: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
             name: self._asked(name, given, skipna, ddof, dtype) for name, given in columns.items()
@@ -234,6 +232,7 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
             As of `agg`; of real numbers.
         """
         check_process()
+        check_reproducible(reproducible)
         x, column, _ = self._asked("x", (x, "mean"), skipna, 0, dtype)
         w = self._array("weights", weights)
         if w.dtype.kind == "c":

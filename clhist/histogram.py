@@ -37,7 +37,6 @@ from clhist.binning.rules import number_of_bins
 from clhist.binning.sample import edges_of, sample_of
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import has_names, histogram_along
-from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.engine.signature import Remembered, signature_of, signature_of_data
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array, is_device_array
@@ -132,11 +131,6 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     --------
     >>> counts, edges = clhist.histogram(x, bins=100, range=(0, 1))                         # doctest: +SKIP
     """
-    if devices is not None or is_lazy(a):
-        refused = {"where": where, "axis": axis, "queue": queue, "out": out, "reproducible": reproducible}
-        if is_lazy(a):
-            return lazily("histogram", a, bins, range, density, weights, refused=refused | {"devices": devices})
-        return over_devices("histogram", devices, a, bins, range, density, weights, refused=refused)
     given, found = (a, weights, where, out), None
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
     if (known := _known.get(key)) is not None:
@@ -236,9 +230,6 @@ def histogramdd(
     -----
     As of `histogram`; NumPy is slower here, and fewer points are left to it.
     """
-    if is_lazy(sample) or (isinstance(sample, list | tuple) and any(is_lazy(each) for each in sample)):
-        refused = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
-        return lazily("histogramdd", sample, bins, range, density, weights, refused=refused)
     points, key = sample_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
@@ -322,8 +313,6 @@ def histogram2d(
     TypeError, ValueError
         As NumPy's.
     """
-    if is_lazy(x):
-        return lazily("histogram2d", x, y, bins, range, density, weights, refused=options)
     x, y = as_array("x", x), as_array("y", y)
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")

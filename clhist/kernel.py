@@ -19,7 +19,7 @@ from clhist.kernel_types import K, KernelCalls, Named, One, Ordered
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import Allocator
 from clhist.operators.names import with_names
-from clhist.operators.reproducible import is_float_sum
+from clhist.operators.reproducible import check_reproducible, is_float_sum
 from clhist.planning.plan import Plan
 from clhist.planning.problem import CHOICES, FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
@@ -394,5 +394,7 @@ class HistogramKernel(KernelCalls[K]):
 
 
 def _check_max_abs(max_abs: float | None, reproducible: bool) -> None:
+    if reproducible is not False:
+        check_reproducible(reproducible)
     if max_abs is not None and not reproducible:
         raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")

@@ -101,7 +101,7 @@ def histogram_over(devices: Any, a: Any, bins: Any, range: Any, density: bool | 
     return of_edges(whole, edges, density, dtype), edges
 
 
-def reduce_over(devices: Any, dest: Any, op: Any, indices: Any, values: Any) -> np.ndarray:
+def reduce_by_index_over(devices: Any, dest: Any, op: Any, indices: Any, values: Any) -> np.ndarray:
     """Return `clhist.reduce_by_index` of NumPy arrays, computed by several devices."""
     given = values if isinstance(values, tuple) or np.ndim(values) == 0 else _host(values=values)[0]
     (indices,) = _host(indices=indices)

@@ -15,7 +15,6 @@ from clhist.codegen.arguments import integer
 from clhist.engine.engine import Engine
 from clhist.engine.few import combined_by_numpy
 from clhist.engine.given import Call, call_of, queue_for, queue_of
-from clhist.engine.lazy import is_lazy, lazily, over_devices
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.operator_check import check_once
 from clhist.engine.plain import (
@@ -151,7 +150,7 @@ def reduce_by_index(  # noqa: C901, PLR0913  # NumPy's and Futhark's arguments
     op : Operator, numpy.ufunc or str
         How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, a name such
         as ``"sum"``, ``"mean"`` or ``"argmax"``, or a known C expression such as ``"a + b"``. ``"count"`` counts the
-        values. A custom operator is checked once, on some of `values`; see `Operator.check`.
+        values. A custom operator is checked once, on some of `values`; see `clhist.check_operator`.
     indices : array of integers
         Bin of each value. Indices outside [0, H) are ignored, as are pairs that are masked in a NumPy masked array.
     values : array of the shape of `indices`, tuple of such arrays, or scalar
@@ -206,7 +205,7 @@ def reduce_by_index(  # noqa: C901, PLR0913  # NumPy's and Futhark's arguments
     >>> argmax = clhist.operators.argmax(np.float32)
     >>> best = reduce_by_index(3, argmax, indices, x)["index"]                              # doctest: +SKIP
     """
-    is_plain = not (options or batched or reproducible) and offsets is None and max_abs is None and devices is None
+    is_plain = not (options or batched or reproducible) and offsets is None and max_abs is None
     key = signature_of(dest, op, indices, values, queue, out) if is_plain and is_device_array(indices) else None
     if (known := _known.get(key)) is not None:
         return known.run(dest, indices, values, out)
@@ -214,13 +213,6 @@ def reduce_by_index(  # noqa: C901, PLR0913  # NumPy's and Futhark's arguments
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
-    if is_lazy(indices):
-        refused = {"batched": batched, "offsets": offsets, "queue": queue, "out": out, "devices": devices, **options}
-        return lazily("reduce_by_index", dest, op, indices, values, reproducible, max_abs, refused=refused)
-    if devices is not None:
-        refused = {"batched": batched, "offsets": offsets, "queue": queue, "out": out, **options}
-        refused |= {"reproducible": reproducible, "max_abs": max_abs}
-        return over_devices("reduce", devices, dest, op, indices, values, refused=refused)
     of_indices, of_values = mask_of(indices), mask_of_values(values)
     indices = as_indices(indices)
     batched = batched or offsets is not None

@@ -26,6 +26,7 @@ from clhist.binning.statistics import STATISTICS, statistics_of
 from clhist.binning.sweep import Binned
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array, is_device_array
+from clhist.operators.reproducible import check_reproducible
 
 __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
 
@@ -98,6 +99,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     accumulated in float64. "min" ignores NaN and "max" does not, as SciPy's; for "median" NaN is the greatest value.
     Statistics wait for the device.
     """
+    check_reproducible(reproducible)
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = sample_of(sample)

@@ -9,12 +9,12 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-import clhist
 from clhist import operators
 from clhist.binning.host import numpy_edges, numpy_histogramdd
 from clhist.binning.inputs import range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.engine.labelled import unlabelled
+from clhist.histogram import histogramdd as histogram_of_points
 from clhist.partial import Partial, merge
 from clhist.parts import counts_part, histogram_part, merge_padded, of_edges, partial_of
 
@@ -265,7 +265,7 @@ def _first(whole: Partial, number: int) -> Any:
 def _binned_dd(points: Sequence[Any], weights: Any, bins: Any, ranges: Any) -> Partial:
     sample = [on_host(each) for each in points]
     given = sample[0] if len(sample) == 1 and sample[0].ndim == 2 else sample
-    counts, _ = clhist.histogramdd(given, bins, ranges, weights=on_host(weights))
+    counts, _ = histogram_of_points(given, bins, ranges, weights=on_host(weights))
     return partial_of(operators.add(np.float64), counts, len(sample[0]))
 
 

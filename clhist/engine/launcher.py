@@ -197,7 +197,7 @@ class Loaded:
             If the device is lost.
         """
         lost.check_queue(queue)
-        lost.last_call = self.prepared.call
+        lost.last_calls.append(self.prepared.call)
         try:
             run = self._on_device if on_device else self._on_host
             return run(queue, arrays, scalars, wait_for, allocator)

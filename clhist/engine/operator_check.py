@@ -16,10 +16,9 @@ import pyopencl as cl
 
 from clhist.codegen.arguments import integer
 from clhist.codegen.render import render_check
+from clhist.engine.given import queue_for
 from clhist.errors import UnsupportedError
-from clhist.opencl.device import default_queue
 from clhist.opencl.program import build
-from clhist.operators import laws
 from clhist.operators.operator import Operator
 
 _FEW = 8  # whose triples are all tried, the smallest numbers first
@@ -50,7 +49,7 @@ _LAWS = (
 
 @dataclass(frozen=True)
 class OperatorCheck:
-    """What `Operator.check` tried and found to hold.
+    """What `clhist.check_operator` tried and found to hold.
 
     Attributes
     ----------
@@ -68,9 +67,40 @@ class OperatorCheck:
     nan_depends_on_order: bool = False
 
 
-def check_operator(operator: Operator, samples: Any, queue: cl.CommandQueue | None) -> OperatorCheck:
-    """Return what `Operator.check` returns, or raise what it raises."""
-    queue = default_queue() if queue is None else queue
+def check_operator(operator: Operator, samples: Any = 1000, queue: cl.CommandQueue | None = None) -> OperatorCheck:
+    """Check on the device that an operator is associative and commutative, and its identity element neutral.
+
+    Parameters
+    ----------
+    operator : Operator
+        What is checked.
+    samples : int or array of the dtype of `operator`
+        Number of pairs and triples of random and special values (0, 1, -1, extremes, infinities) to combine, or the
+        values to combine, for an operator that is only defined on some.
+    queue : pyopencl.CommandQueue, optional
+        Defaults to the default one.
+
+    Returns
+    -------
+    OperatorCheck
+        What was combined, and whether a NaN changes the result with the order.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong type.
+    ValueError
+        If a law does not hold; the message shows the values and both results. Floats may differ by rounding; overflows
+        are ignored.
+
+    Examples
+    --------
+    >>> clhist.check_operator(Operator(np.int32, "a - b", 0))                               # doctest: +SKIP
+    ValueError: combine: expected a commutative operator, but 'a - b' of a=1 and b=0 is 1, and of b and a is -1
+    """
+    if not isinstance(operator, Operator):
+        raise TypeError(f"operator: expected a clhist.Operator, got {operator!r}")
+    queue = queue_for(queue)
     if isinstance(samples, np.ndarray | list | tuple):
         values = np.asarray(samples)
         if not values.size:
@@ -96,7 +126,7 @@ def check_once(operator: Operator, values: Callable[[], np.ndarray | None], queu
     Raises
     ------
     ValueError
-        As `Operator.check`.
+        As `check_operator`.
     """
     if operator not in _checked:
         found = values()
@@ -255,6 +285,3 @@ def _differ(array: np.ndarray, one: int, other: int) -> np.ndarray:
 
 def _shown(value: Any) -> str:
     return str(value.item() if isinstance(value, np.generic) else value)
-
-
-laws.checker = check_operator

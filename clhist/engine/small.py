@@ -6,11 +6,11 @@ compute, but for the rounding of sums in no defined order; so no option that the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyopencl as cl
 
-from clhist.engine.lazy import check_refused
 from clhist.errors import NoDeviceError
 from clhist.opencl.device import default_queue, own_profile
 
@@ -77,3 +77,10 @@ def check_host_way(what: str, queue: Any, **asked: Any) -> None:
     if queue is not None and not isinstance(queue, cl.CommandQueue):
         raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
     check_refused(asked, f"for {what}")
+
+
+def check_refused(refused: Mapping[str, Any], where: str) -> None:
+    """Raise TypeError if an argument is given that a call cannot have."""
+    for name, value in refused.items():
+        if value is not None and value is not False:
+            raise TypeError(f"{name}: expected none {where}, got {value!r}")

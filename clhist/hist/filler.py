@@ -20,6 +20,7 @@ from clhist.hist.held import HeldSums, KnownFill, same_context
 from clhist.hist.storages import MEANS, SumsSweep, merge, num_cells, plan_of, sums_of, takes
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import default_queue, device_kind
+from clhist.operators.reproducible import check_reproducible
 
 
 class Filler:
@@ -64,6 +65,7 @@ class Filler:
         chunk_bytes: int = CHUNK_BYTES,
         reproducible: bool = False,
     ) -> None:
+        check_reproducible(reproducible)
         for n, ax in enumerate(h.axes):
             if grows_in_value(ax):
                 raise ValueError(f"h: expected Regular and Variable axes that do not grow, got axes[{n}] = {ax!r}")

@@ -18,6 +18,7 @@ from clhist.hist.columns import Columns, adds_up, as_column, columns_of
 from clhist.hist.held import KnownFill, in_shape
 from clhist.hist.storages import SumsSweep, merge, num_cells, sums_of, takes
 from clhist.opencl.arrays import is_device_array
+from clhist.operators.reproducible import check_reproducible
 
 _MOST_BYTES = 32  # of a bin, but for MultiCell
 
@@ -74,6 +75,7 @@ def fill(
     small NumPy arrays, unless there is a `queue` or their sums are `reproducible`, axes of numbers that grow, and
     fractions as weights of integer storages.
     """
+    check_reproducible(reproducible)
     if not isinstance(h, BoostHistogram):
         raise TypeError(f"h: expected a boost_histogram.Histogram, got {type(h).__name__}; the histogram comes first")
     rest = positions(h, args, named)

@@ -5,6 +5,7 @@ The first call that sees it says so, and every later one on that device.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _FAULTS = (cl.status_code.INVALID_COMMAND_QUEUE, cl.status_code.DEVICE_NOT_AVAILABLE, -9999)
 
 # The operators and the plans of the call that was enqueued last, of whatever device.
-last_call: tuple[str, tuple[Plan, ...]] | None = None
+last_calls: deque[tuple[str, tuple[Plan, ...]]] = deque(maxlen=1)
 
 _lost: dict[cl.Device, tuple[str, cl.Error]] = {}
 
@@ -76,8 +77,7 @@ def _is_fault(error: BaseException | None) -> bool:
 def _lose(device: cl.Device, cause: cl.Error) -> str:
     """Note that `device` is lost and return what to say."""
     called = "before any call"
-    if last_call is not None:
-        operators, plans = last_call
+    for operators, plans in last_calls:
         called = f"the last call enqueued was {operators}: {'; '.join(map(str, plans))}"
     message = (
         f"the device {device.name.strip()} was lost: a kernel failed on it ({cause}), and its driver refuses all work "

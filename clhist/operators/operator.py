@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhist.operators import laws
 from clhist.operators.c_types import (
     IDENTIFIER,
     c_alignment,
@@ -225,35 +224,6 @@ class Operator:
     def is_custom(self) -> bool:
         """Whether `combine` is an expression that neither NumPy has nor anyone has `verified`."""
         return not self.verified and any(part.operation is None for part in self.parts)
-
-    def check(self, samples: Any = 1000, queue: Any = None) -> Any:
-        """Check on the device that the operator is associative and commutative, and its identity element neutral.
-
-        Parameters
-        ----------
-        samples : int or array of `dtype`
-            Number of pairs and triples of random and special values (0, 1, -1, extremes, infinities) to combine, or the
-            values to combine, for an operator that is only defined on some.
-        queue : pyopencl.CommandQueue, optional
-            Defaults to the default one.
-
-        Returns
-        -------
-        OperatorCheck
-            What was combined, and whether a NaN changes the result with the order.
-
-        Raises
-        ------
-        ValueError
-            If a law does not hold; the message shows the values and both results. Floats may differ by rounding;
-            overflows are ignored.
-
-        Examples
-        --------
-        >>> Operator(np.int32, "a - b", 0).check()                                          # doctest: +SKIP
-        ValueError: combine: expected a commutative operator, but 'a - b' of a=1 and b=0 is 1, and of b and a is -1
-        """
-        return laws.checker(self, samples, queue)
 
     @property
     def bin_bytes(self) -> int:

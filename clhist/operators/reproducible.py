@@ -12,6 +12,12 @@ from clhist.operators.operator import Operator
 _ORDERED = ("minimum", "maximum", "fmin", "fmax")
 
 
+def check_reproducible(value: object) -> None:
+    """Raise TypeError if `value` is not what the option ``reproducible`` of a public function may be."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"reproducible: expected a bool, got {value!r}")
+
+
 def is_float_sum(operator: Operator) -> bool:
     """Whether it adds floats, and `clhist.operators.reproducible_add` can take its place."""
     return operator.operation == "add" and operator.accumulator == operator.dtype and operator.dtype in FORMATS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
@@ -26,7 +28,7 @@ def fault(code=cl.status_code.INVALID_COMMAND_QUEUE, kind=cl.LogicError, routine
 def forgotten(monkeypatch):
     """Let the device be there again after a test."""
     monkeypatch.setattr(lost, "_lost", {})
-    monkeypatch.setattr(lost, "last_call", None)
+    monkeypatch.setattr(lost, "last_calls", deque(maxlen=1))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import xarray
 
 import clhist
 from clhist import hist, ndimage, stats
-from clhist.engine.lazy import is_lazy
+from clhist.front import is_lazy
 
 boost_histogram = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
 

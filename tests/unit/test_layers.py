@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import pickle
 import pkgutil
+import runpy
 import subprocess
 import sys
 import types
@@ -38,6 +40,15 @@ def test_no_opencl_below_the_engine(layer):
 
 def test_a_call_is_prepared_without_opencl():
     check_alone([f"clhist.engine.{name}" for name in ("prepared", "prepare", "stages", "sweeps")])
+
+
+def test_no_module_depends_on_itself_and_no_import_runs_up():
+    root = Path(__file__).parents[2]
+    house = runpy.run_path(str(root / ".ci" / "house.py"))
+    with contextlib.chdir(root):
+        number, circles, up = house["floors"]()
+    assert (circles, up) == (0, [])
+    assert number <= 14
 
 
 def check_alone(names):

@@ -1,0 +1,97 @@
+"""The front door: what every public function begins with, whatever it computes.
+
+OpenCL must work in this process, ``reproducible`` must be a bool, a call with Dask collections goes to `clhist.dask`,
+one with ``devices=`` to `clhist.parts`. The functions below see neither. Both are imported only then: Dask need not be
+installed. The functions in `clhist` itself are those that `entry` returns.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeVar
+
+import numpy as np
+import pyopencl.array as cl_array
+
+from clhist.engine.labelled import unlabelled
+from clhist.engine.small import check_refused
+from clhist.opencl.fork_guard import check_process
+from clhist.operators.reproducible import check_reproducible
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ARRAYS = (np.ndarray, cl_array.Array)
+# The functions, each with the parameter that decides whether Dask computes a call; nothing where it never does.
+ENTRIES = {
+    "bincount": "x",
+    "digitize": "",
+    "group_by": "keys",
+    "histogram": "a",
+    "histogram2d": "x",
+    "histogram_bin_edges": "",
+    "histogramdd": "sample",
+    "reduce_by_index": "indices",
+}
+
+
+def is_lazy(value: object) -> bool:
+    """Whether `value` is a Dask collection, or a list with one.
+
+    A class may have Dask's methods and an instance no graph: an array of xarray is a collection only if it is chunked.
+    Dask itself knows, and is imported already if there is a collection.
+    """
+    if isinstance(value, list | tuple):
+        return any(hasattr(kind, "__dask_graph__") for kind in {*map(type, value)}) and any(map(is_lazy, value))
+    if not hasattr(type(value), "__dask_graph__"):
+        return False
+    dask: Any = sys.modules.get("dask.base")
+    return dask is not None and bool(dask.is_dask_collection(value))
+
+
+def entry(function: F) -> F:
+    """Return one of the `ENTRIES` behind the front door; `function` computes arrays of NumPy and PyOpenCL."""
+    parameters, data = signature(function).parameters, ENTRIES[function.__name__]
+    place = list(parameters).index(data) if data else 0
+
+    @wraps(function)
+    def begin(*args: Any, **options: Any) -> Any:
+        check_process()
+        if options:
+            if "reproducible" in options:
+                check_reproducible(options["reproducible"])
+            if options.keys() - parameters and "options" not in parameters:
+                return function(*args, **options)  # which says what it expects
+        if data:
+            value = args[place] if len(args) > place else options.get(data)
+            if type(value) not in _ARRAYS and is_lazy(value):
+                from clhist import dask as target
+
+                computed_by = getattr(target, function.__name__)
+                return _redirected(computed_by, function, args, options, "for Dask collections")
+        if options.get("devices") is not None:
+            from clhist import parts
+
+            return _redirected(getattr(parts, f"{function.__name__}_over"), function, args, options, "with devices=")
+        return function(*args, **options)
+
+    begin.__module__ = "clhist"  # where pickle finds it
+    return begin  # type: ignore[return-value]
+
+
+def _redirected(
+    target: Callable[..., Any], function: Callable[..., Any], args: Any, options: dict[str, Any], where: str
+) -> Any:
+    """Return what `target` makes of the arguments of `function`, or raise TypeError of one that it does not take.
+
+    It takes its own parameters that are not keywords only: those are of it alone.
+    """
+    given = signature(function).bind(*args, **options).arguments
+    given = {**given, **given.pop("options", {})}
+    own = signature(target).parameters.values()
+    names = [each.name for each in own if each.kind == each.POSITIONAL_OR_KEYWORD and each.name in given]
+    taken = {name: given.pop(name) for name in names}
+    check_refused(given, where)
+    return target(**{name: unlabelled(value) for name, value in taken.items()})
