@@ -113,55 +113,62 @@ def bincount(
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
     `reduce_by_index` this function waits for the device.
     """
-    given, masks = (x, weights), (mask_of(x), None if weights is None else mask_of(weights))
+    given = x, weights
     try:
-        if x is not None and not isinstance(x, cl_array.Array):
-            x = as_array("x", x)
-        if weights is not None and not isinstance(weights, cl_array.Array):
-            weights = as_array("weights", weights)
+        (x, of_x), (weights, of_weights) = _with_mask("x", x), _with_mask("weights", weights)
     except ValueError:  # rows of different lengths
         return np.bincount(*given, minlength)
-    on_device = isinstance(x, cl_array.Array)
     if weights is not None and x is not None:
         common_kind((("x", x), ("weights", weights)))
-    if masks[0] is not None or masks[1] is not None:
-        given = x, weights = without_masked(x, weights, masks)
-    if x is None or not _is_countable(x, weights, minlength) or not (on_device or x.size):
+    if of_x is not None or of_weights is not None:
+        given = x, weights = without_masked(x, weights, (of_x, of_weights))
+    if not _is_countable(x, weights, minlength):
         # NumPy itself raises what it raises, has nothing to count, or counts a list of floats, which is deprecated.
         counts = at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
         if not reproducible or x is None or weights is None or not x.size:
             return _into(out, counts)
         x = x.astype(np.intp)
-    if on_device:
-        check_array("x", x, x.dtype, written=False)
-        if weights is not None:
-            check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
-            check_context([("weights", weights)], x.context)
-    by_numpy = not on_device and np.can_cast(x.dtype, np.intp)
-    if by_numpy and is_small("bincount", x.size, queue, reproducible=bool(reproducible) and weights is not None):
-        return _into(out, np.bincount(x, weights, minlength))
-    minlength = python_operator.index(minlength)
-    queue = queue_for(queue, x.context, x.queue) if on_device else queue_for(queue)
-    values: Any
-    if weights is None:
-        operator, values = _COUNT if x.size < 2**32 else _LONG_COUNT, 1
+    if isinstance(x, cl_array.Array):
+        _check_device_arrays(x, weights)
+        queue = queue_for(queue, x.context, x.queue)
     else:
-        operator = _SUM
-        values = checked_values(weights, operator, x.shape, ())[0][0]
-        if reproducible and x.size:
-            operator = reproducible_form(operator, largest_magnitude([values], operator.dtype, queue), x.size)
-    if x.dtype.kind == "b":
-        x = x.view(np.uint8)
+        sums = reproducible and weights is not None
+        if np.can_cast(x.dtype, np.intp) and is_small("bincount", x.size, queue, reproducible=sums):
+            return _into(out, np.bincount(x, weights, minlength))
+        queue = queue_for(queue)
+    minlength = python_operator.index(minlength)
     if not x.size:  # NumPy's are integers then, with weights as well
         return _into(out, cl_array.zeros(queue, minlength, np.intp))
-    dtypes = None if weights is None else (native(values.dtype),)
-    used = _HAS_COUNTS if weights is None else "" if reproducible else _HAS_WEIGHTS
-    spec = partial(counting_spec, operator, x.dtype, dtypes)
+    x = x.view(np.uint8) if x.dtype.kind == "b" else x
+    if weights is None:
+        operator = _COUNT if x.size < 2**32 else _LONG_COUNT
+        return _into(out, _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS))
+    values = checked_values(weights, _SUM, x.shape, ())[0][0]
+    operator, used = _SUM, _HAS_WEIGHTS
+    if reproducible:
+        operator, used = reproducible_form(_SUM, largest_magnitude([values], _SUM.dtype, queue), x.size), ""
+    spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
     return _into(out, _count(spec, x, values, minlength, queue, used))
 
 
-def _is_countable(x: Array, weights: Array | None, minlength: Any) -> bool:
-    """Whether NumPy would count this."""
+def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
+    """Return `value` as an array, or None, and which of its elements are masked."""
+    if value is None or type(value) is np.ndarray or isinstance(value, cl_array.Array):
+        return value, None
+    return as_array(name, value), mask_of(value)
+
+
+def _check_device_arrays(x: Array, weights: Array | None) -> None:
+    check_array("x", x, x.dtype, written=False)
+    if weights is not None:
+        check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
+        check_context([("weights", weights)], x.context)
+
+
+def _is_countable(x: Any, weights: Array | None, minlength: Any) -> bool:
+    """Whether NumPy would count this, and there is something to count in an array of NumPy."""
+    if x is None or (not x.size and isinstance(x, np.ndarray)):
+        return False
     if x.ndim != 1 or x.dtype.kind not in "biu" or isinstance(minlength, bool | np.bool_):
         return False
     try:

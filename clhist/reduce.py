@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, Literal, NamedTuple, TypeVar, Unpack, overload
 
@@ -11,22 +11,18 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import ArrayLike, NDArray
 
-from clhist.codegen.arguments import integer
 from clhist.engine.engine import Engine
 from clhist.engine.few import combined_by_numpy
 from clhist.engine.given import Call, call_of, queue_for, queue_of
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.operator_check import check_once
+from clhist.engine.pairs import Pairs, checked_pairs
 from clhist.engine.plain import (
+    PairSpec,
     arguments_of,
     as_array,
-    as_indices,
-    checked_values,
     elements,
-    ones,
     pair_engine,
-    pair_spec,
-    row_shape,
 )
 from clhist.engine.ready import KnownCall
 from clhist.engine.row_means import RowMeans, are_row_means
@@ -34,10 +30,7 @@ from clhist.engine.samples import evenly_spread
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.signatures import shows
 from clhist.engine.small import is_small
-from clhist.opencl.arrays import Array, common_kind, is_device_array
-from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
-from clhist.operators.c_types import supported_dtype
-from clhist.operators.names import COUNT, PAIRS, operator_on_bins, operator_on_values
+from clhist.opencl.arrays import Array, is_device_array
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 from clhist.planning.problem import CHOICES
@@ -209,77 +202,68 @@ def reduce_by_index(  # noqa: C901, PLR0913  # NumPy's and Futhark's arguments
     key = signature_of(dest, op, indices, values, queue, out) if is_plain and is_device_array(indices) else None
     if (known := _known.get(key)) is not None:
         return known.run(dest, indices, values, out)
+    _check_options(options)
+    pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets)
+    few = _by_numpy(pairs, queue, options=not is_plain, out=out is not None, fields=pairs.fields)
+    if few is not None:
+        return few
+    queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
+    wait_for, with_event = options.get("wait_for") or (), options.pop("return_event", False)
+    if pairs.operator.is_custom and not wait_for:  # on which the values may depend
+        check_once(pairs.operator, lambda: _samples(pairs.values, pairs.operator, queue), queue)
+    if reproducible:
+        pairs = _reproducible(pairs, max_abs, queue, wait_for)
+    elif max_abs is not None:
+        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
+    spec = pairs.spec(queue.device)
+    call = _call(pairs, spec, options, offsets)
+    call.out, call.queue = out, queue
+    args = arguments_of(spec, pairs.indices, pairs.values, pairs.shape[1 if pairs.batched else 0])
+    if are_row_means(spec, call):
+        means = RowMeans(queue, spec, call, pairs.shape, (pairs.indices, *pairs.values))
+        result, event = means.finish(run(means.engine, args, means.call))
+    else:
+        engine = pair_engine(queue.context, spec)
+        outcome = run(engine, args, call)
+        (result,), event = outcome.results, outcome.event
+        if key is not None:
+            _known.put(key, _Known.of(engine, args, call, pairs, queue))
+    return (result, event) if with_event else result
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
-    of_indices, of_values = mask_of(indices), mask_of_values(values)
-    indices = as_indices(indices)
-    batched = batched or offsets is not None
-    given_shape = _shape_of(dest)
-    fields = isinstance(dest, tuple) and given_shape is None
-    dests: tuple[Array, ...] = ()
-    if given_shape is None:
-        if isinstance(dest, np.ufunc | str | Operator):
-            expected = "an array, a shape or a number of bins"
-            raise TypeError(f"dest: expected {expected}, got {dest!r}; the order is dest, op, indices, values")
-        for array in dest if fields else (dest,):
-            check_unmasked("dest", array)
-        dests = tuple(as_array("dest", array) for array in dest) if fields else (as_array("dest", dest),)
-        shape = _dest_shape([array.shape for array in dests], batched)
-        operator = _operator_of(op, dests, fields)
-    else:
-        shape = _dest_shape([given_shape], batched)
-        operator = _operator_of_values(op, values)
-    if batched:
-        _check_batched(shape, indices, offsets)
-    row = row_shape(shape, batched)
-    if isinstance(op, str) and op == COUNT:
-        values = ones(values, indices.shape + row)
-    values, with_position = checked_values(values, operator, indices.shape, row)
-    arrays = values if isinstance(values, tuple) else ()
-    named = [("dest", array) for array in dests] + [("indices", indices)] + [("values", array) for array in arrays]
-    on_device = common_kind(named)
-    if of_indices is not None or of_values is not None:
-        indices, values = leave_out(indices, values, of_indices, of_values)
-    if not on_device and is_small(
-        "reduce_by_index", max(indices.size, shape[0]), queue, options=not is_plain, out=out is not None, fields=fields
-    ):
-        few = combined_by_numpy(operator, shape, dests, indices, values)
-        if few is not None:
-            return few
-    context = indices.context if on_device else None
-    queue = queue_for(queue, context, queue_of(*(array for _, array in named)))
-    if operator.is_custom and not options.get("wait_for"):  # on which the values may depend
-        check_once(operator, lambda: _samples(values, operator, queue), queue)
-    if reproducible:
-        if is_float_sum(operator) and max_abs is None:
-            looked = [*(values if isinstance(values, tuple) else (values,)), *dests]
-            max_abs = largest_magnitude(looked, operator.dtype, queue, options.get("wait_for") or ())
-        operator = reproducible_form(operator, max_abs, int(prod(indices.shape)) + 1)
-    elif max_abs is not None:
-        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
-    spec = pair_spec(operator, indices, values, prod(row), queue.device, with_position)
-    with_event = options.pop("return_event", False)
-    call = call_of(shape[1:] if batched else shape, options)
-    call.size, call.out, call.queue = elements(spec, indices), out, queue
-    call.dest = dests if fields else dests[0] if dests else None
+
+
+def _by_numpy(pairs: Pairs, queue: cl.CommandQueue | None, **asked: bool) -> np.ndarray | None:
+    """Return what NumPy makes of few pairs; None if kernels compute the call, as with a `queue` or what is `asked`."""
+    size = max(pairs.indices.size, pairs.shape[0])
+    if pairs.on_device or not is_small("reduce_by_index", size, queue, **asked):
+        return None
+    return combined_by_numpy(pairs.operator, pairs.shape, pairs.dests, pairs.indices, pairs.values)
+
+
+def _call(pairs: Pairs, spec: PairSpec, options: Mapping[str, Any], offsets: Any) -> Call:
+    """Return the call of the engine of `spec`, but for its queue and where results go."""
+    call = call_of(pairs.shape[1:] if pairs.batched else pairs.shape, options)
+    call.size, call.dest = elements(spec, pairs.indices), pairs.dest
     if offsets is not None:
         call.offsets = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
-    elif batched:
-        call.num_histograms = shape[0]
-    args = arguments_of(spec, indices, values, shape[1] if batched else shape[0])
-    if are_row_means(spec, call):
-        means = RowMeans(queue, spec, call, shape, (indices, *values))
-        result, event = means.finish(run(means.engine, args, means.call))
-        return (result, event) if with_event else result
-    engine = pair_engine(queue.context, spec)
-    outcome = run(engine, args, call)
-    if on_device:
-        changing = KnownCall([None if is_device_array(value) else value for value in args])
-        _known.put(key, _Known(engine, changing, call.num_bins, call.size, call.queue, 1 + len(arrays), bool(dests)))
-    (result,) = outcome.results
-    return (result, outcome.event) if with_event else result
+    elif pairs.batched:
+        call.num_histograms = pairs.shape[0]
+    return call
+
+
+def _reproducible(pairs: Pairs, max_abs: float | None, queue: cl.CommandQueue, wait_for: Sequence[cl.Event]) -> Pairs:
+    """Return pairs that are combined to the same bits in any order."""
+    operator = pairs.operator
+    if is_float_sum(operator) and max_abs is None:
+        looked = [*(pairs.values if isinstance(pairs.values, tuple) else (pairs.values,)), *pairs.dests]
+        max_abs = largest_magnitude(looked, operator.dtype, queue, wait_for)
+    return replace(pairs, operator=reproducible_form(operator, max_abs, int(prod(pairs.indices.shape)) + 1))
 
 
 class _Known(NamedTuple):
@@ -292,6 +276,13 @@ class _Known(NamedTuple):
     queue: cl.CommandQueue
     arrays: int
     has_dest: bool
+
+    @classmethod
+    def of(cls, engine: Engine, args: Sequence[Any], call: Call, pairs: Pairs, queue: cl.CommandQueue) -> _Known:
+        """Return it for a call that was computed."""
+        changing = KnownCall([None if is_device_array(value) else value for value in args])
+        number = len(pairs.arrays) - len(pairs.dests)
+        return cls(engine, changing, call.num_bins, call.size, queue, number, bool(pairs.dests))
 
     def run(self, dest: Any, indices: Array, values: Any, out: Any) -> Any:
         arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
@@ -315,64 +306,3 @@ def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndar
     for name, part in zip(operator.dtype.names or (), parts, strict=True):
         found[name] = part
     return found
-
-
-@lru_cache(maxsize=256)
-def _named(make: Callable[..., Operator], op: np.ufunc | str, dtype: np.dtype) -> Operator:
-    return make(op, dtype)
-
-
-def _operator_of(op: Operator | np.ufunc | str, dests: tuple[Array, ...], fields: bool) -> Operator:
-    if not fields:
-        supported_dtype(dests[0].dtype, "dest")
-        hashable = isinstance(op, np.ufunc | str)
-        return _named(operator_on_bins, op, dests[0].dtype) if hashable else operator_on_bins(op, dests[0].dtype)
-    if not isinstance(op, Operator):
-        raise TypeError(f"op: expected a clhist.Operator on a structured dtype, since dest is a tuple, got {op!r}")
-    return op
-
-
-def _operator_of_values(op: Operator | np.ufunc | str, values: Any) -> Operator:
-    """Return the operator where there is no `dest` to say on which dtype."""
-    if isinstance(op, Operator):
-        return op
-    if isinstance(op, str) and op in PAIRS and isinstance(values, tuple) and len(values) == 2:
-        dtype, index = (as_array("values", array).dtype for array in values)
-        return operator_on_values(op, dtype, index=index)
-    dtype = supported_dtype(as_array("values", values).dtype, "values")
-    return _named(operator_on_values, op, dtype) if isinstance(op, np.ufunc | str) else operator_on_values(op, dtype)
-
-
-def _shape_of(dest: Any) -> tuple[int, ...] | None:
-    """Return the shape that `dest` is, if it is no array."""
-    if isinstance(dest, int | np.integer) and not isinstance(dest, bool | np.bool_):
-        return (integer("dest", dest, 1),)
-    if isinstance(dest, tuple) and dest and all(isinstance(n, int | np.integer) for n in dest):
-        return tuple(integer("dest", n, 1) for n in dest)
-    return None
-
-
-def _dest_shape(shapes: Sequence[tuple[int, ...]], batched: bool) -> tuple[int, ...]:
-    if not shapes:
-        raise ValueError("dest: expected at least one array, got an empty tuple")
-    shape = shapes[0]
-    for other in shapes[1:]:
-        if other != shape:
-            raise ValueError(f"dest: expected arrays of one shape, got {shape} and {other}")
-    least = 2 if batched else 1
-    if len(shape) < least or prod(shape) == 0:
-        expected = "two dimensions or more, of histograms and bins," if batched else "one dimension or more"
-        raise ValueError(f"dest: expected {expected} and at least one bin, got shape {shape}")
-    return shape
-
-
-def _check_batched(shape: tuple[int, ...], indices: Array, offsets: Any) -> None:
-    if offsets is None:
-        if indices.ndim != 2 or indices.shape[0] != shape[0]:
-            raise ValueError(f"indices: expected shape ({shape[0]}, n), a row for each of dest, got {indices.shape}")
-        return
-    if indices.ndim != 1:
-        raise ValueError(f"indices: expected one dimension, since offsets are given, got shape {indices.shape}")
-    rows = int(np.size(offsets)) if not is_device_array(offsets) else offsets.size
-    if rows != shape[0] + 1:
-        raise ValueError(f"offsets: expected {shape[0] + 1} entries, one more than rows of dest, got {rows}")

@@ -16,6 +16,8 @@ ZEROS, INDICES = np.zeros(3, np.int32), np.array([0, 1, 1])
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
+        ((None, np.add, INDICES, 1), TypeError, "dest: expected an array, a shape or a number of bins, got None"),
+        ((2.5, np.add, INDICES, 1), TypeError, "dest: expected an array, a shape or a number of bins, got 2.5"),
         ((np.array(0), np.add, INDICES, 1), ValueError, "dest: expected one dimension or more .* got shape \\(\\)"),
         ((np.zeros((3, 2)), np.add, INDICES, INDICES), ValueError, "values: expected shape .3, 2. as of indices, got"),
         ((np.zeros(0), np.add, INDICES, 1), ValueError, "dest: expected .* at least one bin, got shape .0,."),
