@@ -5,7 +5,7 @@ NumPy makes the edges and its own comparison decides to which bin a number belon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, overload
@@ -14,8 +14,17 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import ArrayLike
 
-from clhist.binning.bits import of_bits
-from clhist.binning.counts import are_real, can_sum, check_device_dtypes, counted, flat
+from clhist.binning.bits import are_few_kinds, of_bits
+from clhist.binning.counts import (
+    are_real,
+    can_sum,
+    check_device_dtypes,
+    checked_data,
+    counted,
+    flat,
+    may_round,
+    present,
+)
 from clhist.binning.extent import extent
 from clhist.binning.host import even_edges, histogram_on_host, histogramdd_on_host, numpy_edges, numpy_histogramdd
 from clhist.binning.inputs import (
@@ -34,7 +43,7 @@ from clhist.binning.inputs import (
 )
 from clhist.binning.prepared import KnownHistograms, Prepared, are_fixed, is_as_given, is_fixed
 from clhist.binning.rules import number_of_bins
-from clhist.binning.sample import edges_of, sample_of
+from clhist.binning.sample import Sample, edges_of, sample_of
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import has_names, histogram_along
 from clhist.engine.signature import Remembered, signature_of, signature_of_data
@@ -141,24 +150,16 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
-    a = as_array("a", a)
-    weights = None if weights is None else as_array("weights", weights)
-    if weights is not None and weights.shape != a.shape:
-        raise ValueError("weights should have the same shape as a.")
-    where = mask_array(where, a.shape)
-    if on_device := is_device_array(a):
-        check_device_dtypes("a", (a,), weights)
-    else:
-        options = {"axis": axis, "reproducible": reproducible and weights is not None}
-        taken_by_kernels = is_binnable(a.dtype) and can_sum(weights) and are_numbers(bins)
-        if not taken_by_kernels or is_small("1 dimension", a.size, queue, **options):
-            return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    named = {"a": a, "weights": weights, "where": where, "out": out}
-    queue = queue_for(queue, [each for each in named.items() if each[1] is not None])
-    if axis is None and where is None and weights is None and a.dtype.itemsize <= 2 and a.size:
+    a, weights, where = checked_data(a, weights, where)
+    on_device = is_device_array(a)
+    options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
+    if not on_device and _is_for_numpy(a, bins, weights, queue, options):
+        return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
+    queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
+    if axis is None and are_few_kinds(a, weights, where):
         bins = len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
         return of_bits(flat(a), bins, range, density, queue, out)
-    rest: tuple[int, ...] = ()
+    rest = None
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
     a, weights, where = flat(a), flat(weights), flat(where)
@@ -167,14 +168,27 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
         if on_device or rest:
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    ax = numpy_axis(edges, binned_dtype(a), fp64=has_fp64(queue.device), ends=ends)
-    binned = None if ax is None else Binned((ax,), (a,), where, a.size)
-    rows, shape = None if axis is None else prod(rest), (len(edges) - 1,)
-    hist, counting = counted(binned, shape, weights, queue, on_device=on_device, rows=rows, reproducible=reproducible)
-    prepared = Prepared(counting, (edges,), None if axis is None else rest)
+    prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
     if key is not None and (on_device or (axis is None and is_as_given(given, (a, weights)))):
         _known.keep(key, None if is_fixed(bins, range) else (found,), prepared, queue)
     return prepared.finished(hist, density, queue, out), edges
+
+
+def _counted(
+    a: Any, weights: Any, where: Any, edges: np.ndarray, ends: Any, rest: Any, queue: cl.CommandQueue, **options: bool
+) -> tuple[Prepared, Array]:
+    """Return the histogram by edges, before it is finished, and what computes and finishes it; arrays are flat."""
+    axis = numpy_axis(edges, binned_dtype(a), fp64=has_fp64(queue.device), ends=ends)
+    binned = None if axis is None else Binned((axis,), (a,), where, a.size)
+    rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
+    hist, counting = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
+    return Prepared(counting, (edges,), rest), hist
+
+
+def _is_for_numpy(a: Any, bins: Any, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+    """Whether NumPy counts its array: one that kernels cannot take, or a small one."""
+    taken_by_kernels = is_binnable(a.dtype) and can_sum(weights) and are_numbers(bins)
+    return not taken_by_kernels or is_small("1 dimension", a.size, queue, **options)
 
 
 @overload
@@ -241,24 +255,14 @@ def histogramdd(
         hist, every = numpy_histogramdd(sample, bins, range, density, weights)
         return hist, list(every)
     where = mask_array(where, (points.size,))
-    if points.on_device:
-        check_device_dtypes("sample", points.arrays, None)
-    else:
-        options = {"reproducible": reproducible and weights is not None}
-        call = "1 dimension" if points.dims == 1 else "2 dimensions"  # or more
-        if not (is_binnable(points.dtype) and are_real(weights)) or is_small(call, points.size, queue, **options):
-            return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
-    if weights is not None and weights.shape != (points.size,):
-        raise ValueError("The weights and list don't have the same length.")
-    if weights is not None and not are_real(weights):
-        raise TypeError(f"weights: expected a device array of integers or floats, got one of {weights.dtype}")
-    named = [*(("sample", array) for array in points.arrays), ("weights", weights), ("where", where), ("out", out)]
-    queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
+    options = {"reproducible": reproducible and may_round(weights)}
+    if _are_for_numpy(points, weights, queue, options):
+        return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
+    queue = queue_for(queue, present(sample=tuple(points.arrays), weights=weights, where=where, out=out))
     weights, where = flat(weights), flat(where)
     edges = edges_of(points, bins, range, where, queue)
-    mixed = {points.dtype.kind, *(each.dtype.kind for each in edges)} == {"i", "u"}  # which NumPy compares in two ways
     shape = tuple(len(each) - 1 for each in edges)
-    if not all(are_usable(each) for each in edges) or mixed or prod(shape) >= 2**31:
+    if not points.are_countable(edges):
         if points.on_device:
             raise ValueError(f"bins: expected fewer than 2**31 between edges without NaN, got shape {shape}")
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
@@ -269,6 +273,21 @@ def histogramdd(
     prepared = Prepared(counting, tuple(edges))
     _prepared.put(key, prepared.copy())
     return prepared.finished(hist, density, queue, out), edges
+
+
+def _are_for_numpy(points: Sample, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+    """Whether NumPy counts points of its arrays; raises an exception if kernels are to, and cannot."""
+    if points.on_device:
+        check_device_dtypes("sample", points.arrays, None)
+    else:
+        call = "1 dimension" if points.dims == 1 else "2 dimensions"  # or more
+        if not (is_binnable(points.dtype) and are_real(weights)) or is_small(call, points.size, queue, **options):
+            return True
+    if weights is not None and weights.shape != (points.size,):
+        raise ValueError("The weights and list don't have the same length.")
+    if weights is not None and not are_real(weights):
+        raise TypeError(f"weights: expected a device array of integers or floats, got one of {weights.dtype}")
+    return False
 
 
 @overload

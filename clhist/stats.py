@@ -18,7 +18,7 @@ import pyopencl.array as cl_array
 from clhist.axes.axis import axis_of
 from clhist.axes.thresholds import rounded_bins
 from clhist.binning.by_scipy import by_scipy, numbers_by_scipy, rounds, scipy_functions
-from clhist.binning.counts import flat
+from clhist.binning.counts import flat, present
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
 from clhist.binning.sample import Sample, sample_of
@@ -105,16 +105,15 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     points = sample_of(sample)
     values_array = None if names is not None and set(names) == {"count"} else as_array("values", values)
     options, again = {"reproducible": reproducible and rounds(names)}, binned_statistic_result
-    by_kernels = names is not None and again is None and points is not None
+    by_kernels = points is not None and names is not None and again is None
     if points is None or not by_kernels or not _is_taken(points, values_array, queue, options):
         by_kernels = False
         check_host_way("what SciPy computes", queue, **options)
     edges: list[np.ndarray] | None = None
     if points is not None and again is None and points.dims and is_binnable(points.dtype):
         where = mask_array(where, (points.size,))
-        named = [*(("sample", array) for array in points.arrays), ("values", values_array), ("where", where)]
         if by_kernels:
-            queue = queue_for(queue, [(name, array) for name, array in named if array is not None])
+            queue = queue_for(queue, present(sample=points.arrays, values=values_array, where=where))
         if values_array is not None and values_array.shape[-1:] != (points.size,):
             raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
         edges = _edges(points, sample, bins, range, flat(where), queue)
@@ -126,21 +125,34 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
         _axis(each.tobytes(), each.dtype, *dtypes, has_fp64(queue.device))
         for each, dtypes in zip(edges, _dtypes(points), strict=True)
     ]
-    shape = tuple(len(each) - 1 for each in edges)
     data = tuple(flat(column) for column in points.columns) if points.rows is None else (points.rows,)
-    found = None if None in axes else Binned(tuple(axes), data, flat(where), points.size)
-    rows = [None] if values_array is None else _rows(values_array, points.size)
-    each_row = [statistics_of(found, shape, row, names, queue, reproducible=reproducible) for row in rows]
+    binned = None if None in axes else Binned(tuple(axes), data, flat(where), points.size)
     kept = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
-    repeats = 1 if values_array is not None else prod(kept)
-    results: dict[str, Any] = {
-        name: np.array([row[name] for row in each_row] * repeats, float).reshape(*kept, *shape) for name in names
-    }
+    results = _results(binned, values_array, kept, names, edges, queue, points.size, reproducible=reproducible)
     if points.on_device:
         results = {name: cl_array.to_device(queue, result) for name, result in results.items()}
     numbers = _numbers(points, edges, data, axes, queue, expand_binnumbers) if binnumber else None
     chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
     return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
+
+
+def _results(
+    binned: Binned | None,
+    values: Array | None,
+    kept: tuple[int, ...],
+    names: tuple[str, ...],
+    edges: list[np.ndarray],
+    queue: cl.CommandQueue,
+    size: int,
+    *,
+    reproducible: bool,
+) -> dict[str, Any]:
+    """Return the statistics by name, on the host; `kept` are the dimensions of the values but for the last."""
+    shape = tuple(len(each) - 1 for each in edges)
+    rows = [None] if values is None else _rows(values, size)
+    each_row = [statistics_of(binned, shape, row, names, queue, reproducible=reproducible) for row in rows]
+    repeats = 1 if values is not None else prod(kept)
+    return {name: np.array([row[name] for row in each_row] * repeats, float).reshape(*kept, *shape) for name in names}
 
 
 def binned_statistic(
@@ -250,38 +262,48 @@ def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | Non
 def _edges(points: Sample, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> list[np.ndarray]:
     """Return SciPy's edges of each dimension; `queue` is that of device arrays."""
     dims, fp64 = points.dims, points.on_device and has_fp64(queue.device)
+    is_number, each_bins = _each_bins(bins, dims)
+    _check_range(range, dims)
+    real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
+    edges = []
+    for n, number in enumerate(each_bins):
+        ends = None
+        if is_number or (range is None and np.ndim(number) == 0):
+            ends = points.extent(n, where, queue, fp64=fp64)
+            if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
+                raise ValueError(f"{sample!r} contains non-finite values.")
+            if ends is None and where is not None and points.size:
+                ends = (0, 1)  # as of NumPy's histograms of no data
+        if np.ndim(number) > 0:
+            edges.append(np.asarray(number, real))
+        else:
+            low, high = _ends(ends, None if range is None else range[n])
+            edges.append(np.linspace(low, high, int(number) + 1, dtype=real))
+        if np.diff(edges[-1]).min() == 0:
+            raise ValueError("The smallest edge difference is numerically 0.")
+        if not np.diff(edges[-1]).min() > 0:
+            raise ValueError("bins must be monotonically increasing or decreasing")
+    return edges
+
+
+def _each_bins(bins: Any, dims: int) -> tuple[bool, list[Any]]:
+    """Return whether `bins` is one number, and the number of bins, or the edges, of each dimension."""
     try:
-        bins = index(bins)
+        return True, [index(bins)] * dims
     except TypeError:
-        bins = bins if hasattr(bins, "__len__") else [bins] * dims
-        if len(bins) != dims:
-            raise AttributeError("The dimension of bins must be equal to the dimension of the sample x.") from None
-    is_number = isinstance(bins, int)
-    each_bins = [bins] * dims if is_number else list(bins)
+        each = list(bins) if hasattr(bins, "__len__") else [bins] * dims
+    if len(each) != dims:
+        raise AttributeError("The dimension of bins must be equal to the dimension of the sample x.")
+    return False, each
+
+
+def _check_range(range: Any, dims: int) -> None:
     if range is not None and len(range) != dims:
         raise ValueError(f"range given for {len(range)} dimensions; {dims} required")
     for k, (low, high) in enumerate(range or ()):
         if high < low:
             place = f"dimension {k + 1} of " if dims > 1 else ""
             raise ValueError(f"In {place}range, start must be <= stop")
-    real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
-    edges = []
-    for n in np.arange(dims):
-        ends = None
-        if is_number or (range is None and np.ndim(each_bins[n]) == 0):
-            ends = points.extent(int(n), where, queue, fp64=fp64)
-            if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
-                raise ValueError(f"{sample!r} contains non-finite values.")
-        if np.ndim(each_bins[n]) > 0:
-            edges.append(np.asarray(each_bins[n], real))
-        else:
-            low, high = _ends(ends, None if range is None else range[n])
-            edges.append(np.linspace(low, high, int(each_bins[n]) + 1, dtype=real))
-        if np.diff(edges[-1]).min() == 0:
-            raise ValueError("The smallest edge difference is numerically 0.")
-        if not np.diff(edges[-1]).min() > 0:
-            raise ValueError("bins must be monotonically increasing or decreasing")
-    return edges
 
 
 def _ends(found: Any, given: Any) -> tuple[float, float]:

@@ -14,6 +14,11 @@ from clhist.binning.host import numpy_histogram
 from clhist.opencl.arrays import Array, is_device_array
 
 
+def are_few_kinds(a: Any, weights: Any, where: Any) -> bool:
+    """Whether values of so few kinds are counted that the kinds are."""
+    return where is None and weights is None and a.dtype.itemsize <= 2 and a.size > 0
+
+
 def of_bits(
     data: Any, bins: Any, range: Any, density: bool | None, queue: cl.CommandQueue, out: Array | None
 ) -> tuple[Array, np.ndarray]:

@@ -13,7 +13,7 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.axes.block_search import BLOCK
-from clhist.binning.inputs import has_fp64, is_binnable
+from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array
 from clhist.binning.sweep import Binned, PreparedSweep
 from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.operators.operator import Operator
@@ -37,6 +37,11 @@ def can_sum(weights: Array | None) -> bool:
     return dtype.itemsize <= widest and not (dtype == np.float16 and is_device_array(weights))
 
 
+def may_round(weights: Array | None) -> bool:
+    """Whether sums of weights may depend on their order; those of booleans are exact."""
+    return weights is not None and weights.dtype.kind != "b"
+
+
 def are_real(weights: Array | None) -> bool:
     """Whether weights are real numbers that kernels sum, as NumPy's histograms of several dimensions take."""
     return weights is None or (weights.dtype.kind in "iuf" and can_sum(weights))
@@ -49,6 +54,24 @@ def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | Non
             raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got {array.dtype}")
     if weights is not None and not can_sum(weights):
         raise TypeError(f"weights: expected a device array that OpenCL can add up, got {weights.dtype}")
+
+
+def checked_data(a: Any, weights: Any, where: Any) -> tuple[Any, Any, Any]:
+    """Return all as arrays of one shape, where they are not None."""
+    a = as_array("a", a)
+    weights = None if weights is None else as_array("weights", weights)
+    if weights is not None and weights.shape != a.shape:
+        raise ValueError("weights should have the same shape as a.")
+    where = mask_array(where, a.shape)
+    if is_device_array(a):
+        check_device_dtypes("a", (a,), weights)
+    return a, weights, where
+
+
+def present(**named: Any) -> list[tuple[str, Any]]:
+    """Return the arguments that are not None, with their names; of a tuple each."""
+    each = [(name, one) for name, value in named.items() for one in (value if isinstance(value, tuple) else (value,))]
+    return [(name, value) for name, value in each if value is not None]
 
 
 @dataclass(frozen=True)

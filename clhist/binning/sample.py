@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyopencl as cl
 
 from clhist.binning.counts import flat
 from clhist.binning.extent import extent
-from clhist.binning.inputs import as_array, has_fp64, numpy_axis, range_ends
+from clhist.binning.inputs import are_usable, as_array, has_fp64, numpy_axis, range_ends
 from clhist.binning.sweep import Binned
 from clhist.opencl.arrays import Array, is_device_array
 
@@ -51,6 +52,11 @@ class Sample:
     def arrays(self) -> tuple[Array, ...]:
         """The arrays that hold it."""
         return self.columns if self.rows is None else (self.rows,)
+
+    def are_countable(self, edges: Sequence[np.ndarray]) -> bool:
+        """Whether kernels count it by these edges; NumPy compares integers with and without sign in two ways."""
+        mixed = {self.dtype.kind, *(each.dtype.kind for each in edges)} == {"i", "u"}
+        return all(map(are_usable, edges)) and not mixed and prod(len(each) - 1 for each in edges) < 2**31
 
     def extent(self, n: int, where: Any, queue: cl.CommandQueue, *, fp64: bool) -> tuple[Any, Any] | None:
         """Return the least and the greatest of coordinate `n`, in the common dtype."""
