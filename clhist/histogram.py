@@ -5,7 +5,7 @@ NumPy makes the edges and its own comparison decides to which bin a number belon
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any, overload
@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike
 
 from clhist.binning.bits import are_few_kinds, of_bits
 from clhist.binning.counts import (
-    are_real,
-    can_sum,
     check_device_dtypes,
     checked_data,
     counted,
@@ -26,14 +24,20 @@ from clhist.binning.counts import (
     present,
 )
 from clhist.binning.extent import extent
-from clhist.binning.host import even_edges, histogram_on_host, histogramdd_on_host, numpy_edges, numpy_histogramdd
+from clhist.binning.host import (
+    are_for_numpy,
+    even_edges,
+    histogram_on_host,
+    histogramdd_on_host,
+    is_for_numpy,
+    numpy_edges,
+    numpy_histogramdd,
+)
 from clhist.binning.inputs import (
-    are_numbers,
     are_usable,
     as_array,
     binned_dtype,
     has_fp64,
-    is_binnable,
     last_axes,
     mask_array,
     numpy_axis,
@@ -43,11 +47,11 @@ from clhist.binning.inputs import (
 )
 from clhist.binning.prepared import KnownHistograms, Prepared, are_fixed, is_as_given, is_fixed
 from clhist.binning.rules import number_of_bins
-from clhist.binning.sample import Sample, edges_of, sample_of
+from clhist.binning.sample import edges_of, sample_of
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import has_names, histogram_along
 from clhist.engine.signature import Remembered, signature_of, signature_of_data
-from clhist.engine.small import check_host_way, is_small
+from clhist.engine.small import check_host_way
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.typing import Axes, DeviceArray, Devices, Ends, HostArray
 
@@ -153,7 +157,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     a, weights, where = checked_data(a, weights, where)
     on_device = is_device_array(a)
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
-    if not on_device and _is_for_numpy(a, bins, weights, queue, options):
+    if not on_device and is_for_numpy(a, bins, weights, queue, options):
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
     if axis is None and are_few_kinds(a, weights, where):
@@ -183,12 +187,6 @@ def _counted(
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
     hist, counting = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
     return Prepared(counting, (edges,), rest), hist
-
-
-def _is_for_numpy(a: Any, bins: Any, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
-    """Whether NumPy counts its array: one that kernels cannot take, or a small one."""
-    taken_by_kernels = is_binnable(a.dtype) and can_sum(weights) and are_numbers(bins)
-    return not taken_by_kernels or is_small("1 dimension", a.size, queue, **options)
 
 
 @overload
@@ -256,7 +254,7 @@ def histogramdd(
         return hist, list(every)
     where = mask_array(where, (points.size,))
     options = {"reproducible": reproducible and may_round(weights)}
-    if _are_for_numpy(points, weights, queue, options):
+    if are_for_numpy(points, weights, queue, options):
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     queue = queue_for(queue, present(sample=tuple(points.arrays), weights=weights, where=where, out=out))
     weights, where = flat(weights), flat(where)
@@ -273,21 +271,6 @@ def histogramdd(
     prepared = Prepared(counting, tuple(edges))
     _prepared.put(key, prepared.copy())
     return prepared.finished(hist, density, queue, out), edges
-
-
-def _are_for_numpy(points: Sample, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
-    """Whether NumPy counts points of its arrays; raises an exception if kernels are to, and cannot."""
-    if points.on_device:
-        check_device_dtypes("sample", points.arrays, None)
-    else:
-        call = "1 dimension" if points.dims == 1 else "2 dimensions"  # or more
-        if not (is_binnable(points.dtype) and are_real(weights)) or is_small(call, points.size, queue, **options):
-            return True
-    if weights is not None and weights.shape != (points.size,):
-        raise ValueError("The weights and list don't have the same length.")
-    if weights is not None and not are_real(weights):
-        raise TypeError(f"weights: expected a device array of integers or floats, got one of {weights.dtype}")
-    return False
 
 
 @overload

@@ -114,7 +114,7 @@ def reduce_by_index(
     return_event: Literal[True], **options: Unpack[CallOptions],
 ) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
 @shows(CallOptions, return_event=bool)
-def reduce_by_index(  # noqa: C901, PLR0913  # NumPy's and Futhark's arguments
+def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     dest: Any,
     op: AnyOperator,
     indices: Any,

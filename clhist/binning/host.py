@@ -7,13 +7,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from clhist.bincount import bincount
-from clhist.binning.counts import can_sum, densities, into
-from clhist.binning.inputs import are_usable, is_binnable, range_ends, taken
+from clhist.binning.counts import are_real, can_sum, check_device_dtypes, densities, into
+from clhist.binning.inputs import are_numbers, are_usable, is_binnable, range_ends, taken
 from clhist.binning.sample import Sample
 from clhist.engine.caution import at_caller
-from clhist.engine.small import check_host_way
+from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array
 
 # As they are now: if a program replaced them by ours, ours would call themselves.
@@ -44,6 +45,27 @@ def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
 def _even_edges(bins: int, ends: tuple[float, float], as_text: tuple[str, ...], dtype: np.dtype) -> np.ndarray:
     # The text tells zeros of both signs apart.
     return numpy_edges(np.empty(0, dtype), bins, ends)
+
+
+def is_for_numpy(a: Any, bins: Any, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+    """Whether NumPy counts its array: one that kernels cannot take, or a small one."""
+    taken_by_kernels = is_binnable(a.dtype) and can_sum(weights) and are_numbers(bins)
+    return not taken_by_kernels or is_small("1 dimension", a.size, queue, **options)
+
+
+def are_for_numpy(points: Sample, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+    """Whether NumPy counts points of its arrays; raises an exception if kernels are to, and cannot."""
+    if points.on_device:
+        check_device_dtypes("sample", points.arrays, None)
+    else:
+        call = "1 dimension" if points.dims == 1 else "2 dimensions"  # or more
+        if not (is_binnable(points.dtype) and are_real(weights)) or is_small(call, points.size, queue, **options):
+            return True
+    if weights is not None and weights.shape != (points.size,):
+        raise ValueError("The weights and list don't have the same length.")
+    if weights is not None and not are_real(weights):
+        raise TypeError(f"weights: expected a device array of integers or floats, got one of {weights.dtype}")
+    return False
 
 
 def histogram_on_host(
