@@ -14,6 +14,7 @@ import environment  # before PyOpenCL, whose first import reads it
 import numpy as np
 import pyopencl as cl
 import pytest
+from hypothesis import HealthCheck, settings
 
 import clhist
 from clhist.engine import small
@@ -23,6 +24,11 @@ from clhist.selftest.inputs import as_cpu, as_gpu
 pytest_plugins = ["budget", "repeats"]
 LONGEST_TEST = 300  # seconds: a lock that waits for itself never comes back
 _terminal = pytest.StashKey()
+# The same examples in every run, however long one takes.
+settings.register_profile(
+    "clhist", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("clhist")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

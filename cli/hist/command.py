@@ -246,7 +246,9 @@ def _counting(rows: Rows, devices: str | None, scheduler: str | None) -> dict[st
 
     if devices is not None:
         return {"count": partial(several.count_by_devices, queues_of(devices))}
-    workers = several.Workers(several.connect(scheduler or ""))
+    client = several.connect(scheduler or "")
+    click.get_current_context().call_on_close(client.close)
+    workers = several.Workers(client)
     return {"count": lambda counts, pieces: workers.count(rows, counts), "extents": workers.extents}
 
 

@@ -221,7 +221,7 @@ def test_scalars_of_user_structures(gpu_like, rng):
     np.testing.assert_array_equal(found, 3 * counts_of((x - 10) // 4, 500))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(-2, 130), max_size=3000),
     st.integers(1, 128),

@@ -27,7 +27,7 @@ from clhist.selftest.reference import groups_of
 
 GIVEN = os.environ.get("CLHIST_EXAMPLES")
 EXAMPLES = int(GIVEN or 500)  # of each test
-checked = settings(derandomize=GIVEN is None, database=None, deadline=None, max_examples=EXAMPLES)
+checked = settings(derandomize=GIVEN is None, max_examples=EXAMPLES)
 
 MASK = 2**32 - 1
 FAR = (-(2**31), -1, 2**31 - 1)  # and H: bins that there are not

@@ -68,7 +68,7 @@ def row_by_row(function, columns):
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(integers(), integers(), expressions(), st.sampled_from(list(COMPARISONS)), expressions(depth=1))
 def test_integers_are_pythons(a, b, left, symbol, right):
     columns = {"a": a, "b": b}
@@ -79,7 +79,7 @@ def test_integers_are_pythons(a, b, left, symbol, right):
         assert there is None or here == there
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     integers(),
     st.lists(st.sampled_from(SPECIAL_FLOATS) | st.floats(), min_size=SIZE, max_size=SIZE),

@@ -66,7 +66,7 @@ def same(found, expected):
     return repr(found) == repr(expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.sampled_from(NUMBERS), st.sampled_from(TEXTS), st.booleans()), max_size=30),
     st.sampled_from((",", ";", "\t")),
@@ -87,7 +87,7 @@ def test_fields_are_those_of_the_csv_module(tmp_path_factory, rows, delimiter, n
         assert same(read(path), as_python_reads(content, delimiter))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.tuples(st.sampled_from(NUMBERS + WRONG), st.sampled_from(TEXTS + STRAY), st.integers(1, 4)), max_size=12
@@ -116,7 +116,7 @@ def _not_simple(*args, **options):
     raise fields.NotSimple
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats() | st.decimals(allow_nan=False, places=6) | st.integers(-(10**25), 10**25), min_size=1))
 def test_numbers_are_pythons_to_the_last_bit(tmp_path_factory, values):
     texts = [str(value) for value in values]
