@@ -17,7 +17,7 @@ import pyopencl.array as cl_array
 
 from clhist.axes.axis import axis_of
 from clhist.axes.thresholds import rounded_bins
-from clhist.binning.by_scipy import by_scipy, numbers_by_scipy, rounds, scipy_functions
+from clhist.binning.by_scipy import are_counts, by_scipy, numbers_by_scipy, rounds, scipy_functions
 from clhist.binning.counts import flat, present
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
@@ -103,12 +103,10 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = sample_of(sample)
-    values_array = None if names is not None and set(names) == {"count"} else as_array("values", values)
-    options, again = {"reproducible": reproducible and rounds(names)}, binned_statistic_result
-    by_kernels = points is not None and names is not None and again is None
-    if points is None or not by_kernels or not _is_taken(points, values_array, queue, options):
-        by_kernels = False
-        check_host_way("what SciPy computes", queue, **options)
+    values_array = None if are_counts(names) else as_array("values", values)
+    again = binned_statistic_result
+    options = {"reproducible": reproducible and rounds(names)}
+    by_kernels = _are_for_kernels(points if again is None else None, values_array, names, queue, options)
     edges: list[np.ndarray] | None = None
     if points is not None and again is None and points.dims and is_binnable(points.dtype):
         where = mask_array(where, (points.size,))
@@ -121,38 +119,55 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
         forms = {"expand": expand_binnumbers, "again": again, "where": where, "binnumber": binnumber}
         return by_scipy(points, sample, values, statistic, names, bins, range, edges, **forms)
     assert queue is not None
+    kept = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
+    forms = {"expand": expand_binnumbers if binnumber else None, "reproducible": reproducible}
+    results, numbers = _by_kernels(points, values_array, kept, names, edges, flat(where), queue, **forms)
+    chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
+    return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
+
+
+def _are_for_kernels(
+    points: Sample | None, values: Array | None, names: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]
+) -> bool:
+    """Whether kernels compute statistics; raises TypeError of options that SciPy lacks if it does."""
+    if points is not None and names is not None and _is_taken(points, values, queue, options):
+        return True
+    check_host_way("what SciPy computes", queue, **options)
+    return False
+
+
+def _by_kernels(
+    points: Sample,
+    values: Array | None,
+    kept: tuple[int, ...],
+    names: tuple[str, ...],
+    edges: list[np.ndarray],
+    where: Array | None,
+    queue: cl.CommandQueue,
+    *,
+    expand: bool | None,
+    reproducible: bool,
+) -> tuple[dict[str, Any], Any]:
+    """Return the statistics by name, and SciPy's bin numbers unless `expand` is None.
+
+    `kept` are the dimensions of the values but for the last.
+    """
     axes = [
         _axis(each.tobytes(), each.dtype, *dtypes, has_fp64(queue.device))
         for each, dtypes in zip(edges, _dtypes(points), strict=True)
     ]
     data = tuple(flat(column) for column in points.columns) if points.rows is None else (points.rows,)
-    binned = None if None in axes else Binned(tuple(axes), data, flat(where), points.size)
-    kept = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
-    results = _results(binned, values_array, kept, names, edges, queue, points.size, reproducible=reproducible)
-    if points.on_device:
-        results = {name: cl_array.to_device(queue, result) for name, result in results.items()}
-    numbers = _numbers(points, edges, data, axes, queue, expand_binnumbers) if binnumber else None
-    chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
-    return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
-
-
-def _results(
-    binned: Binned | None,
-    values: Array | None,
-    kept: tuple[int, ...],
-    names: tuple[str, ...],
-    edges: list[np.ndarray],
-    queue: cl.CommandQueue,
-    size: int,
-    *,
-    reproducible: bool,
-) -> dict[str, Any]:
-    """Return the statistics by name, on the host; `kept` are the dimensions of the values but for the last."""
+    binned = None if None in axes else Binned(tuple(axes), data, where, points.size)
     shape = tuple(len(each) - 1 for each in edges)
-    rows = [None] if values is None else _rows(values, size)
+    rows = [None] if values is None else _rows(values, points.size)
     each_row = [statistics_of(binned, shape, row, names, queue, reproducible=reproducible) for row in rows]
     repeats = 1 if values is not None else prod(kept)
-    return {name: np.array([row[name] for row in each_row] * repeats, float).reshape(*kept, *shape) for name in names}
+    results: dict[str, Any] = {
+        name: np.array([row[name] for row in each_row] * repeats, float).reshape(*kept, *shape) for name in names
+    }
+    if points.on_device:
+        results = {name: cl_array.to_device(queue, result) for name, result in results.items()}
+    return results, None if expand is None else _numbers(points, edges, data, axes, queue, expand)
 
 
 def binned_statistic(

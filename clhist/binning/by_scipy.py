@@ -58,39 +58,43 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     edges : sequence of array, or None
         Of each dimension, for binnable points; else SciPy makes them of `bins` and `range`.
     """
-    given = sample if points is None else points.rows if points.rows is not None else list(points.columns)
-    counts_only = names is not None and set(names) == {"count"}
-    if counts_only:  # values only say the shape
-        kept = np.shape(values)[:-1]
-        values = np.zeros((*kept, 1))
-    else:
-        values = np.asarray(values)
-        kept = values.shape[:-1]
-        values = values if names is None else _as_kernels(values)
-    size = np.shape(given)[-1 if isinstance(given, list | tuple) else 0] if points is None else points.size
-    chosen, every = given, None if again is None else again.binnumber
-    where = mask_array(where, (size,))
+    given = sample if points is None else points.as_given
+    counts_only = are_counts(names)
+    values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)  # counts: a shape alone
+    kept = values.shape[:-1]
+    values = values if counts_only or names is None else _as_kernels(values)
+    every, where = None if again is None else again.binnumber, mask_array(where, (_size(points, given),))
+    chosen = given
     if where is not None:
-        chosen = [each[where] for each in given] if isinstance(given, list) else np.asarray(given)[where]
+        chosen = _chosen(given, where)
         values = values if counts_only else values[..., where]
-        if every is not None:
-            again = again._replace(binnumber=every[where])
+        again = again if every is None else again._replace(binnumber=every[where])
     rows = values.reshape(prod(kept), values.shape[-1]) if values.ndim > 2 else values
     if edges is not None:
         bins, range = list(edges), _ends(edges)
     each = statistic if isinstance(statistic, list | tuple) else [statistic]
     compute = scipy_functions().binned_statistic_dd
     results = [compute(chosen, rows, one, bins, range, expand, again) for one in each]
-    number = None
-    if binnumber:
-        number = results[0].binnumber
-        if where is not None:
-            number = numbers_by_scipy(given, results[0].bin_edges, expand) if every is None else every
+    number = results[0].binnumber if binnumber else None
+    if binnumber and where is not None:
+        number = numbers_by_scipy(given, results[0].bin_edges, expand) if every is None else every
     found = [each.statistic.reshape(*kept, *map(_bins, each.bin_edges)) for each in results]
-    one_or_all = found[0]
-    if isinstance(statistic, list | tuple):
-        one_or_all = dict(zip(names or (), found, strict=True))
+    several = isinstance(statistic, list | tuple)
+    one_or_all = dict(zip(names or (), found, strict=True)) if several else found[0]
     return results[0]._replace(statistic=one_or_all, binnumber=number)
+
+
+def are_counts(names: Sequence[str] | None) -> bool:
+    """Whether statistics need no values: all are counts."""
+    return names is not None and set(names) == {"count"}
+
+
+def _chosen(sample: Any, where: np.ndarray) -> Any:
+    return [each[where] for each in sample] if isinstance(sample, list) else np.asarray(sample)[where]
+
+
+def _size(points: Sample | None, sample: Any) -> int:
+    return int(np.shape(sample)[-1 if isinstance(sample, list | tuple) else 0]) if points is None else points.size
 
 
 def numbers_by_scipy(sample: Any, edges: Sequence[np.ndarray], expand: bool) -> np.ndarray:

@@ -116,7 +116,7 @@ def histogramdd_on_host(
 ) -> tuple[Array, list[np.ndarray]]:
     """Return NumPy's own histogram of several dimensions; raises as `histogram_on_host`."""
     check_host_way(_OF_NUMPY, queue, **options)
-    given: Any = list(points.columns) if points.rows is None else points.rows
+    given = points.as_given
     if where is not None:
         given = [column[where] for column in given] if points.rows is None else given[where]
     hist, edges = numpy_histogramdd(given, bins, range, density, taken(weights, where))

@@ -53,6 +53,11 @@ class Sample:
         """The arrays that hold it."""
         return self.columns if self.rows is None else (self.rows,)
 
+    @property
+    def as_given(self) -> Any:
+        """It as NumPy's and SciPy's functions take it."""
+        return list(self.columns) if self.rows is None else self.rows
+
     def are_countable(self, edges: Sequence[np.ndarray]) -> bool:
         """Whether kernels count it by these edges; NumPy compares integers with and without sign in two ways."""
         mixed = {self.dtype.kind, *(each.dtype.kind for each in edges)} == {"i", "u"}
@@ -93,14 +98,9 @@ def sample_of(given: Any) -> Sample | None:
         if given.ndim > 2:
             raise ValueError(f"sample: expected shape (N, D), got {given.shape}")
         return _sample_of_columns((given,)) if given.ndim == 1 else _sample_of_rows(given)
-    if isinstance(given, list | tuple) and any(is_device_array(each) for each in given):
-        for n, each in enumerate(given):
-            if not is_device_array(each):
-                raise TypeError(f"sample[{n}]: expected a PyOpenCL array as the others, got {type(each).__name__}")
-            if each.ndim != 1 or each.shape != given[0].shape:
-                raise ValueError(f"sample[{n}]: expected shape {given[0].shape[:1]}, got {each.shape}")
-        return _sample_of_columns(tuple(given))
     if isinstance(given, list | tuple):
+        if any(map(is_device_array, given)):
+            return _sample_of_device_columns(given)
         try:
             columns = tuple(as_array("sample", each) for each in given)
         except ValueError:  # rows of different lengths
@@ -111,6 +111,15 @@ def sample_of(given: Any) -> Sample | None:
         return _sample_of_rows(as_array("sample", given))
     points = np.atleast_2d(given).T
     return _sample_of_rows(as_array("sample", points)) if points.ndim == 2 else None
+
+
+def _sample_of_device_columns(given: Sequence[Any]) -> Sample:
+    for n, each in enumerate(given):
+        if not is_device_array(each):
+            raise TypeError(f"sample[{n}]: expected a PyOpenCL array as the others, got {type(each).__name__}")
+        if each.ndim != 1 or each.shape != given[0].shape:
+            raise ValueError(f"sample[{n}]: expected shape {given[0].shape[:1]}, got {each.shape}")
+    return _sample_of_columns(tuple(given))
 
 
 def _sample_of_columns(columns: tuple[Array, ...]) -> Sample:

@@ -169,19 +169,11 @@ def histogramdd(
     """
     sample, weights = unlabelled(sample), unlabelled(weights)
     is_array = isinstance(sample, da.Array)
-    if is_array and sample.ndim != 2:
-        raise ValueError(f"sample: expected shape (N, D), got {sample.shape}")
-    if is_array and len(sample.chunks[1]) > 1:
-        sample = sample.rechunk({1: -1})
-    points = {"sample": sample} if is_array else {f"sample[{k}]": each for k, each in enumerate(sample)}
+    points = _points(sample)
     dims = sample.shape[1] if is_array else len(points)
     of_points = _blocks_with_weights(points, weights)
-    dtypes = [np.dtype(getattr(each, "dtype", np.float64)) for each in points.values()]
-    dtype = np.result_type(*dtypes)
-    each = list(bins) if isinstance(bins, list | tuple) or np.ndim(bins) else [bins] * dims
-    if len(each) != dims:
-        raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
-    each = [np.asarray(one) if np.ndim(one) else int(one) for one in each]
+    dtype = np.result_type(*(np.dtype(getattr(each, "dtype", np.float64)) for each in points.values()))
+    each = _each_bins(bins, dims)
     numbers = [len(one) - 1 if isinstance(one, np.ndarray) else one for one in each]
     lazy = range is None and not all(isinstance(one, np.ndarray) for one in each)
     if lazy:
@@ -228,6 +220,23 @@ def histogram2d(
         bins = [np.asarray(bins)] * 2
     hist, edges = histogramdd((x, y), bins, range, density, weights, split_every=split_every)
     return hist, edges[0], edges[1]
+
+
+def _points(sample: Any) -> dict[str, Any]:
+    """Return the collections of points by what errors call them."""
+    if not isinstance(sample, da.Array):
+        return {f"sample[{k}]": each for k, each in enumerate(sample)}
+    if sample.ndim != 2:
+        raise ValueError(f"sample: expected shape (N, D), got {sample.shape}")
+    return {"sample": sample.rechunk({1: -1}) if len(sample.chunks[1]) > 1 else sample}
+
+
+def _each_bins(bins: Any, dims: int) -> list[Any]:
+    """Return the edges of each dimension, or how many bins it has."""
+    each = list(bins) if isinstance(bins, list | tuple) or np.ndim(bins) else [bins] * dims
+    if len(each) != dims:
+        raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
+    return [np.asarray(one) if np.ndim(one) else int(one) for one in each]
 
 
 def _blocks_with_weights(points: dict[str, Any], weights: Any) -> list[tuple[Any, ...]]:

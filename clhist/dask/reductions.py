@@ -92,20 +92,8 @@ def reduce_by_index(
         If an argument is wrong, if chunk sizes are unknown where positions count, or if the operator cannot be pickled;
         it is named, before any work starts.
     """
-    initial = None if isinstance(dest, int | np.integer | tuple) else np.asarray(dest)
-    shape = (dest,) if isinstance(dest, int | np.integer) else dest if initial is None else initial.shape
-    if len(shape) != 1:
-        raise ValueError(f"dest: expected one dimension for Dask collections, got shape {shape}")
-    if isinstance(values, Delayed | list):  # of which nothing is known before
-        if initial is None and not isinstance(op, Operator) and op != COUNT:
-            raise TypeError(
-                f"values: expected a collection of a known dtype, got {type(values).__name__}; "
-                "give an array as dest, or a clhist.Operator"
-            )
-        dtype: Any = np.dtype(np.int64) if initial is None else initial.dtype
-    else:
-        dtype = getattr(values, "dtype", None)
-        dtype = np.result_type(values) if dtype is None else dtype
+    initial, shape = _bins(dest)
+    dtype = _dtype_of(values, op, initial)
     if initial is not None:
         operator = operator_on_bins(op, initial.dtype)
     else:
@@ -117,19 +105,16 @@ def reduce_by_index(
             f"values: expected chunks of known sizes, since {operator.name} needs positions, got unknown ones; "
             "x.compute_chunk_sizes() finds them"
         )
+    is_sum = reproducible and is_float_sum(operator)
     if shards is not None:
-        if reproducible and max_abs is None and is_float_sum(operator):
+        if is_sum and max_abs is None:
             raise TypeError("max_abs: expected the largest |value|, for sums that are reproducible in shards; got none")
-        if reproducible:
-            operator = reproducible_form(operator, max_abs, 2**40 if blocks.size is None else blocks.size + 1)
+        operator = _form(operator, max_abs, blocks.size) if reproducible else operator
         return sharded(operator, shape[0], blocks, shards, split_every, initial)
-    if reproducible:
-        if max_abs is None and is_float_sum(operator):
-            sizes = [task(_magnitude)(values) for _, values in blocks.rows]
-            max_abs = tree([*sizes, 0.0 if initial is None else _magnitude(initial)], max, split_every)
-        spec = task(_reproducible)(operator, shape[0], max_abs, blocks.size)
-    else:
-        spec = Spec(operator, shape)
+    if is_sum and max_abs is None:
+        sizes = [task(_magnitude)(values) for _, values in blocks.rows]
+        max_abs = tree([*sizes, 0.0 if initial is None else _magnitude(initial)], max, split_every)
+    spec = task(_reproducible)(operator, shape[0], max_abs, blocks.size) if reproducible else Spec(operator, shape)
     whole = partial_of(spec, blocks, split_every)
     return as_array(task(result_of)(spec, whole, initial), shape, operator.dtype)
 
@@ -152,5 +137,31 @@ def _magnitude(values: Any) -> float:
     return float(np.max(values, initial=0, where=np.isfinite(values)))
 
 
+def _bins(dest: Any) -> tuple[np.ndarray | None, tuple[int, ...]]:
+    """Return the initial contents of the bins, if there are any, and their shape."""
+    initial = None if isinstance(dest, int | np.integer | tuple) else np.asarray(dest)
+    shape = (dest,) if isinstance(dest, int | np.integer) else dest if initial is None else initial.shape
+    if len(shape) != 1:
+        raise ValueError(f"dest: expected one dimension for Dask collections, got shape {shape}")
+    return initial, shape
+
+
+def _dtype_of(values: Any, op: Any, initial: np.ndarray | None) -> np.dtype:
+    """Return the dtype of values, if that is known; of `Delayed` only what `op` or the bins say."""
+    if not isinstance(values, Delayed | list):
+        dtype = getattr(values, "dtype", None)
+        return np.result_type(values) if dtype is None else dtype
+    if initial is None and not isinstance(op, Operator) and op != COUNT:
+        raise TypeError(
+            f"values: expected a collection of a known dtype, got {type(values).__name__}; "
+            "give an array as dest, or a clhist.Operator"
+        )
+    return np.dtype(np.int64) if initial is None else initial.dtype
+
+
+def _form(operator: Operator, max_abs: float | None, size: int | None) -> Operator:
+    return reproducible_form(operator, max_abs, 2**40 if size is None else size + 1)
+
+
 def _reproducible(operator: Operator, num_bins: int, max_abs: float | None, size: int | None) -> Spec:
-    return Spec(reproducible_form(operator, max_abs, 2**40 if size is None else size + 1), num_bins)
+    return Spec(_form(operator, max_abs, size), num_bins)

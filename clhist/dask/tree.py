@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,25 +55,7 @@ def blocks_of(**collections: Any) -> Blocks:
     for name, value in given.items():
         if isinstance(getattr(value, "_meta", None), np.ma.MaskedArray):
             raise ValueError(f"{name}: expected an array without masked elements; dask.array.ma.filled fills it")
-    lazy = next(((name, value) for name, value in given.items() if isinstance(value, da.Array)), None)
-    for name, value in given.items():
-        if _delayed(value) is None and np.ndim(value) > 0:  # NumPy's, which are cut as the others are
-            plain = np.asarray(value)
-            if lazy is None:
-                raise TypeError(f"{name}: expected a Dask collection as the others are, got an array of {plain.dtype}")
-            if not _same_shape(lazy[1].shape, plain.shape):
-                raise ValueError(f"{name}: expected shape {lazy[1].shape} as of {lazy[0]}, got {plain.shape}")
-            given[name] = da.from_array(plain, chunks=plain.shape)
-    arrays = {name: value for name, value in given.items() if isinstance(value, da.Array)}
-    if len(arrays) > 1:
-        first, (shape, *others) = next(iter(arrays)), [array.shape for array in arrays.values()]
-        for name, other in zip(list(arrays)[1:], others, strict=True):
-            if not _same_shape(shape, other):
-                raise ValueError(f"{name}: expected shape {shape} as of {first}, got {other}")
-        if not any(math.isnan(n) for array in arrays.values() for n in array.shape):
-            chunks = next(iter(arrays.values())).chunks
-            arrays = {name: array.rechunk(chunks) for name, array in arrays.items()}
-            given |= arrays
+    given |= _arrays(given)
     columns = {name: _delayed(value) for name, value in given.items()}
     numbers = {name: len(column) for name, column in columns.items() if column is not None}
     if not numbers:
@@ -83,14 +65,35 @@ def blocks_of(**collections: Any) -> Blocks:
         if other != number:
             raise ValueError(f"{name}: expected {number} blocks as of {first}, got {other}")
     each = [columns[name] or [given[name]] * number for name in given]
-    starts = size = None
-    if arrays:
-        array = next(iter(arrays.values()))
-        known = not any(math.isnan(n) for n in array.shape)
-        size = int(math.prod(array.shape)) if known else None
-        if known and array.ndim == 1:
-            starts = tuple(int(n) for n in np.cumsum([0, *array.chunks[0][:-1]]))
+    array = next((value for value in given.values() if isinstance(value, da.Array)), None)
+    starts, size = (None, None) if array is None else _starts_and_size(array)
     return Blocks(tuple(zip(*each, strict=True)), starts, size)
+
+
+def _arrays(given: Mapping[str, Any]) -> dict[str, da.Array]:
+    """Return the arrays among collections as Dask's, cut alike; raises ValueError if their shapes differ."""
+    arrays = {name: value for name, value in given.items() if isinstance(value, da.Array)}
+    first = next(iter(arrays), None)
+    for name, value in given.items():
+        if _delayed(value) is None and np.ndim(value) > 0:  # NumPy's
+            plain = np.asarray(value)
+            if first is None:
+                raise TypeError(f"{name}: expected a Dask collection as the others are, got an array of {plain.dtype}")
+            arrays[name] = da.from_array(plain, chunks=plain.shape)
+    for name, array in arrays.items():
+        if first is not None and not _same_shape(arrays[first].shape, array.shape):
+            raise ValueError(f"{name}: expected shape {arrays[first].shape} as of {first}, got {array.shape}")
+    if first is None or any(math.isnan(n) for array in arrays.values() for n in array.shape):
+        return arrays
+    return {name: array.rechunk(arrays[first].chunks) for name, array in arrays.items()}
+
+
+def _starts_and_size(array: da.Array) -> tuple[tuple[int, ...] | None, int | None]:
+    """Return where the blocks of an array begin, if it has one dimension, and its size; None of what is unknown."""
+    if any(math.isnan(n) for n in array.shape):
+        return None, None
+    starts = tuple(int(n) for n in np.cumsum([0, *array.chunks[0][:-1]])) if array.ndim == 1 else None
+    return starts, int(math.prod(array.shape))
 
 
 def tree(parts: Sequence[Any], join: Callable[[Sequence[Any]], Any], split_every: int | None = None) -> Any:

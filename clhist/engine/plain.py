@@ -139,15 +139,8 @@ def checked_values(
     """
     if type(values) is int or (not isinstance(values, tuple) and not is_array(values) and np.ndim(values) == 0):
         return values, False  # which `clhist.codegen.arguments.scalar` checks
-    names = operator.dtype.names or ()
     if isinstance(values, tuple):
-        if len(values) != len(names):
-            raise TypeError(
-                f"values: expected one array, or a tuple of one for each field of {operator.dtype}, got {len(values)}"
-            )
-        targets = tuple(operator.dtype[name] for name in names)
-        if any(dtype.names or dtype.subdtype for dtype in targets):
-            raise TypeError(f"values: expected one array of {operator.dtype}, whose fields are no scalars, got a tuple")
+        names, targets = operator.dtype.names or (), _fields_for(values, operator.dtype)
         labels = tuple(f"values[{name!r}]" for name in names)
         given = tuple(_values_as_array(*each) for each in zip(labels, values, targets, strict=True))
     else:
@@ -166,6 +159,17 @@ def checked_values(
             )
         converted.append(_converted(label, array, dtype))
     return tuple(converted), with_position
+
+
+def _fields_for(values: tuple[Any, ...], dtype: np.dtype) -> tuple[np.dtype, ...]:
+    """Return the types of the fields of `dtype`, one for each array of values, or raise TypeError."""
+    names = dtype.names or ()
+    if len(values) != len(names):
+        raise TypeError(f"values: expected one array, or a tuple of one for each field of {dtype}, got {len(values)}")
+    fields = tuple(dtype[name] for name in names)
+    if any(each.names or each.subdtype for each in fields):
+        raise TypeError(f"values: expected one array of {dtype}, whose fields are no scalars, got a tuple")
+    return fields
 
 
 def ones(values: Any, shape: tuple[int, ...]) -> int:

@@ -122,15 +122,13 @@ def columns_of(
     arrays = [(name, each) for name, each in named if is_column(each)]
     storage = h.storage_type
     size = _common_length([array for _, array in arrays], storage)
-    if size is None or len(args) != len(h.axes) or not any(is_column(each) for each in (*args, sample)):
+    if size is None or len(args) != len(h.axes) or not any(map(is_column, (*args, sample))):
         return None
     on_device = any(is_device_array(array) for _, array in arrays)
     sums = reproducible and adds_up(weight, sample)
     if not on_device and is_small("boost-histogram", size, queue, reproducible=sums):
         return None
-    if not all(_is_usual(ax, each) for ax, each in zip(h.axes, args, strict=True)):
-        return None
-    if not (_is_number(weight) and _is_number(sample)):
+    if not (all(map(_is_usual, h.axes, args)) and _is_number(weight) and _is_number(sample)):
         return None
     strings = {id(each) for ax, each in zip(h.axes, args, strict=True) if number_kind(ax) == "string"}
     queue = queue_for(queue, [(name, each) for name, each in arrays if not on_device or id(each) not in strings])
@@ -138,13 +136,20 @@ def columns_of(
         return None
     grown(h, args, queue)
     found = [_column(ax, each, queue, on_device) for ax, each in zip(h.axes, args, strict=True)]
-    axes, data = zip(*found, strict=True) if found else ((), ())
-    if all(each is None for each in data):  # samples alone
-        codes = cl_array.zeros(queue, size, np.int32) if on_device else np.zeros(size, np.int32)
-        extent_ = axes[0].extent
-        axes = Axis(codes_axis(1).kind, (), (0, 1, axes[0].scalars[0], -1, -1), extent_), *axes[1:]
-        data = codes, *data[1:]
+    axes, data = _with_data(found, size, queue, on_device)
     return Columns(storage, axes, data, size, _numbers(weight), _numbers(sample), queue, on_device)
+
+
+def _with_data(
+    found: Sequence[tuple[Axis, Any]], size: int, queue: cl.CommandQueue, on_device: bool
+) -> tuple[tuple[Axis, ...], tuple[Any, ...]]:
+    """Return the axes and their data: of samples alone, which have none, the first one gets codes."""
+    axes, data = tuple(axis for axis, _ in found), tuple(each for _, each in found)
+    if any(each is not None for each in data):
+        return axes, data
+    codes = cl_array.zeros(queue, size, np.int32) if on_device else np.zeros(size, np.int32)
+    first = Axis(codes_axis(1).kind, (), (0, 1, axes[0].scalars[0], -1, -1), axes[0].extent)
+    return (first, *axes[1:]), (codes, *data[1:])
 
 
 def _common_length(arrays: Iterable[Any], storage: type) -> int | None:

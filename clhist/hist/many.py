@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -209,33 +209,50 @@ def _fill_alone(
     fill(h, *map(chosen, args), queue=queue, reproducible=reproducible, **named, **options)
 
 
-def _fill_group(group: Sequence[tuple[Any, Columns, Any]]) -> None:
-    """Fill histograms in one sweep."""
-    arrays: dict[int, Any] = {}
-    axes: dict[tuple[int, int | None], tuple[Any, int | None]] = {}
+class _Group:
+    """The arrays and axes of one sweep over several histograms, each once."""
 
-    def number_of(array: Any) -> int:
-        arrays.setdefault(id(array), array)
-        return list(arrays).index(id(array))
+    def __init__(self, group: Sequence[tuple[Any, Columns, Any]]) -> None:
+        self._arrays: dict[int, Any] = {}
+        self._axes: dict[tuple[int, int | None], tuple[Any, int | None]] = {}
+        self.parts = tuple(self._part(*each) for each in group)
 
-    parts, first = [], group[0][1]
-    for h, columns, mask in group:
+    def _number_of(self, array: Any) -> int:
+        self._arrays.setdefault(id(array), array)
+        return list(self._arrays).index(id(array))
+
+    def _part(self, h: Any, columns: Columns, mask: Any) -> _Part:
         cells = num_cells(h, columns.storage)
         outputs, values = outputs_of(columns, cells)
-        given = [number_of(value) for value in values]
+        given = [self._number_of(value) for value in values]
         numbers = []
         for axis, data in zip(columns.axes[::-1], columns.data[::-1], strict=True):
-            key = id(axis), None if data is None else number_of(data)
-            axes.setdefault(key, (axis, key[1]))
-            numbers.append(list(axes).index(key))
-        mask = None if mask is None else number_of(mask)
+            key = id(axis), None if data is None else self._number_of(data)
+            self._axes.setdefault(key, (axis, key[1]))
+            numbers.append(list(self._axes).index(key))
         renamed = tuple((name, op, _renamed(value, given)) for name, op, value in outputs)
-        parts.append(_Part(tuple(numbers), mask, renamed, cells))
-    queue = first.queue
-    columns_given = [array.view(np.uint8) if array.dtype == np.bool_ else array for array in arrays.values()]
-    kinds = tuple((axis.kind, column) for axis, column in axes.values())
-    data = [_bits(array, [kind for kind, column in kinds if column == n]) for n, array in enumerate(columns_given)]
-    many = _Many(tuple(array.dtype for array in data), kinds, tuple(parts))
+        return _Part(tuple(numbers), None if mask is None else self._number_of(mask), renamed, cells)
+
+    @property
+    def kinds(self) -> tuple[tuple[Kind, int | None], ...]:
+        """Of each axis its kind, and the number of its data."""
+        return tuple((axis.kind, column) for axis, column in self._axes.values())
+
+    def data(self) -> list[Any]:
+        """Return the arrays in the types in which kernels take them."""
+        arrays = [each.view(np.uint8) if each.dtype == np.bool_ else each for each in self._arrays.values()]
+        return [_bits(array, [kind for kind, column in self.kinds if column == n]) for n, array in enumerate(arrays)]
+
+    def arguments(self, queue: cl.CommandQueue, on_device: bool) -> Iterator[Any]:
+        """Yield the arguments of the kernel that are of axes."""
+        for axis, _ in self._axes.values():
+            yield from (*(uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent)
+
+
+def _fill_group(group: Sequence[tuple[Any, Columns, Any]]) -> None:
+    """Fill histograms in one sweep."""
+    together, first = _Group(group), group[0][1]
+    queue, data, parts = first.queue, together.data(), together.parts
     shapes = {
         f"{name}_{j}": (*columns.shape, part.cells) if part.cells else columns.shape
         for j, ((_, columns, _), part) in enumerate(zip(group, parts, strict=True))
@@ -244,14 +261,12 @@ def _fill_group(group: Sequence[tuple[Any, Columns, Any]]) -> None:
     held = sum(
         prod(shapes[f"{name}_{j}"]) * op.bin_bytes for j, part in enumerate(parts) for name, op, _ in part.outputs
     )
-    is_cpu = device_kind(queue.device) == "cpu"
-    in_blocks = is_cpu and BLOCK <= first.size < 2**31 and held <= _MOST_HELD
-    given_axes: list[Any] = []
-    for axis, _ in axes.values():
-        given_axes += [*(uploaded(queue, axis) if first.on_device else axis.arrays), *axis.scalars, axis.extent]
+    in_blocks = device_kind(queue.device) == "cpu" and BLOCK <= first.size < 2**31 and held <= _MOST_HELD
+    many = _Many(tuple(array.dtype for array in data), together.kinds, parts)
     kernel = _kernel(queue.context, many, in_blocks)
     size = -(-first.size // BLOCK) if in_blocks else first.size
-    found = kernel(*data, *given_axes, first.size, num_bins=shapes, size=size, queue=queue)
+    of_axes = together.arguments(queue, first.on_device)
+    found = kernel(*data, *of_axes, first.size, num_bins=shapes, size=size, queue=queue)
     for j, ((h, columns, _), part) in enumerate(zip(group, parts, strict=True)):
         merge(h, columns.storage, columns.weight, {name: found[f"{name}_{j}"] for name, _, _ in part.outputs}, queue)
 
