@@ -20,7 +20,7 @@ from clhist.engine.given import Call, queue_for
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
 from clhist.engine.plain import arguments_of, as_indices, checked_values, ones, pair_engine, pair_spec, with_arrays
-from clhist.engine.progress import Progress, reporter
+from clhist.engine.progress import Progress, reported
 from clhist.engine.signature import Remembered, signature_of_arguments
 from clhist.engine.signatures import shows
 from clhist.engine.streams import checked_dests, first_argument, held_form, stream_operator
@@ -197,14 +197,11 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
             True shows a bar on the standard error. A callable gets the number of elements after each piece, and
             `total`.
         """
-        total = None if total is None else integer("total", total, 0)
-        if not isinstance(progress, bool) and not callable(progress):
-            raise TypeError(f"progress: expected a bool or a callable, got {progress!r}")
         before = self._size
-        with reporter(total, progress) as report:
-            for given in iterable:
-                self.add(*(given if isinstance(given, tuple) else (given,)))
-                report(self._size - before, total)
+        with reported(iterable, total, progress) as (chunks, report):
+            for given in chunks:
+                self.add(*given)
+                report(self._size - before)
         return self
 
     def result(self) -> Any:

@@ -9,10 +9,9 @@ from typing import Any, Self
 import pyopencl as cl
 
 from clhist.accumulator import CHUNK_BYTES, Accumulator
-from clhist.codegen.arguments import integer
 from clhist.engine.chunks import Piece
 from clhist.engine.pool import Pool
-from clhist.engine.progress import Progress, reporter
+from clhist.engine.progress import Progress, reported
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.on_device import OnDevice
@@ -128,23 +127,15 @@ class MultiAccumulator(OnDevice, instead="its partial() can be, and a clhist.Spe
         total, progress
             As of `Accumulator.extend`.
         """
-        total = None if total is None else integer("total", total, 0)
-        if not isinstance(progress, bool) and not callable(progress):
-            raise TypeError(f"progress: expected a bool or a callable, got {progress!r}")
         done = 0
-
-        def pieces() -> Iterator[Piece]:
-            for given in iterable:
-                yield from self._pieces(given if isinstance(given, tuple) else (given,), None)
-
-        with reporter(total, progress) as report:
+        with reported(iterable, total, progress) as (chunks, report):
 
             def taken(piece: Piece) -> None:
                 nonlocal done
                 done += piece.size
-                report(done, total)
+                report(done)
 
-            self._run(pieces(), taken)
+            self._run((piece for given in chunks for piece in self._pieces(given, None)), taken)
         return self
 
     def result(self) -> Any:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from clhist.codegen.arguments import integer
 
 _WIDTH = 36
 
@@ -12,16 +15,34 @@ Progress = Callable[[int, int | None], None]
 
 
 @contextmanager
-def reporter(total: int | None, progress: bool | Progress) -> Iterator[Progress]:
-    """Give a function to be called after each piece, with the number of elements so far and `total`."""
-    if not isinstance(progress, bool):
-        yield progress
-    elif not progress:
-        yield lambda done, total: None
-    else:
-        try:
-            yield _draw
-        finally:
+def reported(
+    iterable: Iterable[Any], total: int | None, progress: bool | Progress
+) -> Iterator[tuple[Iterator[tuple[Any, ...]], Callable[[int], None]]]:
+    """Give the arguments of each chunk, and a function to be called with the number of elements so far.
+
+    Parameters
+    ----------
+    iterable, total, progress
+        As of `clhist.Accumulator.extend`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one of these is wrong; it is named.
+    """
+    number = None if total is None else integer("total", total, 0)
+    if not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress: expected a bool or a callable, got {progress!r}")
+    try:
+        given = iter(iterable)
+    except TypeError:
+        raise TypeError(f"iterable: expected chunks, each what add takes, got {iterable!r}") from None
+    chunks = (each if isinstance(each, tuple) else (each,) for each in given)
+    report = _draw if progress is True else progress or (lambda done, total: None)
+    try:
+        yield chunks, lambda done: report(done, number)
+    finally:
+        if progress is True:
             sys.stderr.write("\n")
 
 

@@ -8,7 +8,7 @@ import pytest
 import streams
 from streams import SUM
 
-from clhist import Accumulator, HistogramKernel
+from clhist import Accumulator, HistogramKernel, MultiAccumulator
 
 path = streams.path
 
@@ -161,4 +161,12 @@ def test_bad_extend(options, error, message):
     accumulator = Accumulator(SUM, 3)
     with pytest.raises(error, match=f"^{message}"):
         accumulator.extend([(INDICES, VALUES)], **options)
+    assert accumulator.size == 0
+
+
+@pytest.mark.parametrize("kind", [Accumulator, MultiAccumulator])
+def test_extend_by_what_has_no_chunks(kind):
+    accumulator = kind(SUM, 3)
+    with pytest.raises(TypeError, match="^iterable: expected chunks, each what add takes, got 5"):
+        accumulator.extend(5)
     assert accumulator.size == 0

@@ -123,3 +123,14 @@ def test_digitize(dtype, right, queue, rng):
         if len(edges) > 1:
             found = clhist.digitize(cl_array.to_device(queue, data), edges, right).get()
             np.testing.assert_array_equal(found, np.digitize(data, edges, right), strict=True)
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_sums_of_booleans_are_reproducible_as_they_are(rng, size):
+    x, weights = rng.normal(size=size), rng.random(size) < 0.4
+    for reproducible in (False, True):
+        found, _ = clhist.histogram(x, 20, weights=weights, reproducible=reproducible)
+        assert found.dtype == np.bool_
+        np.testing.assert_array_equal(found, np.histogram(x, 20, weights=weights)[0])
+        found, _ = clhist.histogramdd([x, x], 5, weights=weights, reproducible=reproducible)
+        np.testing.assert_array_equal(found, np.histogramdd([x, x], 5, weights=weights)[0])

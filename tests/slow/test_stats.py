@@ -130,3 +130,14 @@ def test_other_callables_are_scipys(queue, rng):
     on_device = cl_array.to_device(queue, x)
     with pytest.raises(TypeError, match=r"statistic: expected one of mean, .* for device arrays"):
         binned_statistic_dd([on_device], on_device, np.ptp)
+
+
+@pytest.mark.parametrize("bins", [4, [4], [0.0, 0.5, 1.0]])
+def test_no_point_that_counts(bins):
+    x, none = np.linspace(3, 5, 1000), np.zeros(1000, bool)
+    means = binned_statistic(x, x, "mean", bins, where=none)
+    expected = [0.0, 0.5, 1.0] if np.ndim(bins) and len(bins) > 1 else [0, 0.25, 0.5, 0.75, 1]
+    np.testing.assert_array_equal(means.bin_edges, expected)
+    assert np.isnan(means.statistic).all()
+    counts = binned_statistic(x, x, "count", bins, where=none)
+    assert counts.statistic.tolist() == [0] * (len(expected) - 1)
