@@ -167,6 +167,6 @@ def test_bad_extend(options, error, message):
 @pytest.mark.parametrize("kind", [Accumulator, MultiAccumulator])
 def test_extend_by_what_has_no_chunks(kind):
     accumulator = kind(SUM, 3)
-    with pytest.raises(TypeError, match="^iterable: expected chunks, each what add takes, got 5"):
+    with pytest.raises(TypeError, match=r"^iterable: expected chunks, each what add takes, got 5"):
         accumulator.extend(5)
     assert accumulator.size == 0
