@@ -12,7 +12,6 @@ import pyopencl as cl
 from numpy.typing import ArrayLike, NDArray
 
 from clhist.engine.engine import Engine
-from clhist.engine.few import combined_by_numpy
 from clhist.engine.given import Call, call_of, queue_for, queue_of
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.operator_check import check_once
@@ -202,19 +201,19 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     key = signature_of(dest, op, indices, values, queue, out) if is_plain and is_device_array(indices) else None
     if (known := _known.get(key)) is not None:
         return known.run(dest, indices, values, out)
-    _check_options(options)
+    _check_options(options, None if reproducible else max_abs)
     pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets)
-    few = _by_numpy(pairs, queue, options=not is_plain, out=out is not None, fields=pairs.fields)
-    if few is not None:
-        return few
+    asked = {"options": not is_plain, "out": out is not None, "fields": pairs.fields}
+    if is_small("reduce_by_index", pairs.most, queue, on_device=pairs.on_device, **asked):
+        few = pairs.by_numpy()
+        if few is not None:
+            return few
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
     wait_for, with_event = options.get("wait_for") or (), options.pop("return_event", False)
     if pairs.operator.is_custom and not wait_for:  # on which the values may depend
         check_once(pairs.operator, lambda: _samples(pairs.values, pairs.operator, queue), queue)
     if reproducible:
         pairs = _reproducible(pairs, max_abs, queue, wait_for)
-    elif max_abs is not None:
-        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
     spec = pairs.spec(queue.device)
     call = _call(pairs, spec, options, offsets)
     call.out, call.queue = out, queue
@@ -231,19 +230,13 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     return (result, event) if with_event else result
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
+def _check_options(options: Mapping[str, Any], max_abs: float | None) -> None:
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
-
-
-def _by_numpy(pairs: Pairs, queue: cl.CommandQueue | None, **asked: bool) -> np.ndarray | None:
-    """Return what NumPy makes of few pairs; None if kernels compute the call, as with a `queue` or what is `asked`."""
-    size = max(pairs.indices.size, pairs.shape[0])
-    if pairs.on_device or not is_small("reduce_by_index", size, queue, **asked):
-        return None
-    return combined_by_numpy(pairs.operator, pairs.shape, pairs.dests, pairs.indices, pairs.values)
+    if max_abs is not None:
+        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
 
 
 def _call(pairs: Pairs, spec: PairSpec, options: Mapping[str, Any], offsets: Any) -> Call:

@@ -18,6 +18,9 @@ from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_valu
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.names import COUNT, PAIRS, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
+from clhist.operators.ufuncs import as_operator
+
+_UFUNCS = (np.add, np.multiply, np.minimum, np.maximum, np.fmin, np.fmax, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 
 
 @dataclass
@@ -71,9 +74,32 @@ class Pairs:
         """All arrays."""
         return [*self.dests, self.indices, *(self.values if isinstance(self.values, tuple) else ())]
 
+    @property
+    def most(self) -> int:
+        """How many elements there are, or bins if these are more."""
+        return max(self.indices.size, self.shape[0])
+
     def spec(self, device: cl.Device) -> PairSpec:
         """Return what their engine depends on."""
         return pair_spec(self.operator, self.indices, self.values, prod(self.row), device, self.with_position)
+
+    def by_numpy(self) -> np.ndarray | None:
+        """Return ``dest[i] = op(dest[i], v)`` for each pair, as kernels compute it; None where these are needed.
+
+        NumPy's are operators of ufuncs, on integers and floats of 4 or 8 bytes, and one array of values.
+        """
+        ufunc = _ufunc_of(self.operator)
+        if ufunc is None or len(self.shape) != 1 or not isinstance(self.values, tuple) or len(self.values) != 1:
+            return None
+        dtype = np.dtype(self.operator.dtype.type)  # NumPy's own object, for which `at` has a loop ten times as fast
+        given, bins = self.values[0].astype(dtype, copy=False).reshape(-1), self.indices.reshape(-1)
+        result = np.array(self.dests[0], dtype) if self.dests else np.full(self.shape, self.operator.neutral, dtype)
+        if bins.size and (bins.min() < 0 or bins.max() >= self.shape[0]):
+            inside = (bins >= 0) & (bins < self.shape[0])
+            bins, given = bins[inside], given[inside]
+        with np.errstate(all="ignore"):
+            ufunc.at(result, bins, given)
+        return result
 
 
 def checked_pairs(dest: Any, op: Any, indices: Any, values: Any, batched: bool, offsets: Any) -> Pairs:
@@ -176,3 +202,15 @@ def _check_batched(shape: tuple[int, ...], indices: Array, offsets: Any) -> None
     rows = int(np.size(offsets)) if not is_device_array(offsets) else offsets.size
     if rows != shape[0] + 1:
         raise ValueError(f"offsets: expected {shape[0] + 1} entries, one more than rows of dest, got {rows}")
+
+
+@lru_cache(maxsize=64)
+def _ufunc_of(operator: Operator) -> np.ufunc | None:
+    """Return the ufunc that `operator` stands for, if NumPy has the same result for each value of its dtype."""
+    ufunc = next((each for each in _UFUNCS if each.__name__ == operator.name), None)
+    if ufunc is None or operator.dtype.kind not in "iuf" or operator.dtype.itemsize not in (4, 8):
+        return None
+    try:
+        return ufunc if as_operator(ufunc, operator.dtype) == operator else None
+    except TypeError:  # no such operator on the dtype: one of the caller's has the name
+        return None

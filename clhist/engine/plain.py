@@ -115,6 +115,7 @@ def pair_spec(
 _spec = lru_cache(maxsize=1024)(PairSpec)
 
 
+@lru_cache(maxsize=1024)
 def counting_spec(
     operator: Operator, index: np.dtype, values: tuple[np.dtype, ...] | None, guarded: str = ""
 ) -> PairSpec:
