@@ -201,7 +201,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     key = signature_of(dest, op, indices, values, queue, out) if is_plain and is_device_array(indices) else None
     if (known := _known.get(key)) is not None:
         return known.run(dest, indices, values, out)
-    _check_options(options, None if reproducible else max_abs)
+    _check_options(options, reproducible, max_abs)
     pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets)
     asked = {"options": not is_plain, "out": out is not None, "fields": pairs.fields}
     if is_small("reduce_by_index", pairs.most, queue, on_device=pairs.on_device, **asked):
@@ -230,12 +230,12 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     return (result, event) if with_event else result
 
 
-def _check_options(options: Mapping[str, Any], max_abs: float | None) -> None:
+def _check_options(options: Mapping[str, Any], reproducible: bool, max_abs: float | None) -> None:
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
-    if max_abs is not None:
+    if max_abs is not None and not reproducible:
         raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
 
 

@@ -123,7 +123,17 @@ def parse_profile(text: str, path: str) -> ProfileFile:
         raise fail("kind", f"one of {', '.join(KINDS)}", kind)
     if level not in LEVELS:
         raise fail("level", f"one of {', '.join(LEVELS)}", level)
-    match = document.get("match", [])
+    match = _parse_match(document.get("match", []), level, fail)
+    values = _parse_values(document, level, path, fail)
+    measured = _parse_measured(document.get("measured", {}), fail)
+    features = document.get("features")
+    if features is not None and not (isinstance(features, list) and all(f in ALL_FEATURES for f in features)):
+        raise fail("features", f"a list of some of {', '.join(sorted(ALL_FEATURES))}", features)
+    usable = None if features is None else frozenset(features)
+    return ProfileFile(path, name, kind, level, tuple(match), MappingProxyType(values), measured, usable)
+
+
+def _parse_match(match: object, level: str, fail: Callable[[str, str, object], ProfileError]) -> list[str]:
     if not isinstance(match, list) or not all(isinstance(each, str) for each in match):
         raise fail("match", "a list of regular expressions", match)
     if len(match) > _MOST_PATTERNS:
@@ -135,6 +145,12 @@ def parse_profile(text: str, path: str) -> ProfileFile:
             pattern(each)
         except ValueError as error:
             raise fail("match", f"a regular expression ({error})", each[:_SHOWN]) from error
+    return match
+
+
+def _parse_values(
+    document: Mapping[str, Any], level: str, path: str, fail: Callable[[str, str, object], ProfileError]
+) -> dict[str, tuple[str, int, str]]:
     values = {}
     for key in PARAMETERS:
         if key not in document:
@@ -144,12 +160,7 @@ def parse_profile(text: str, path: str) -> ProfileFile:
         values[key] = _parse_parameter(document[key], key, fail)
         if level == "device" and values[key][0] != "value":
             raise fail(key, "value, since the profile is of one device", values[key][0])
-    measured = _parse_measured(document.get("measured", {}), fail)
-    features = document.get("features")
-    if features is not None and not (isinstance(features, list) and all(f in ALL_FEATURES for f in features)):
-        raise fail("features", f"a list of some of {', '.join(sorted(ALL_FEATURES))}", features)
-    usable = None if features is None else frozenset(features)
-    return ProfileFile(path, name, kind, level, tuple(match), MappingProxyType(values), measured, usable)
+    return values
 
 
 def _parse_measured(

@@ -107,7 +107,13 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
         return _local(load, local_update)
     if choices.update == "private" or (choices.update is None and choices.copies is None and load.on_cpu):
         return _private(load)
-    tried = Trace()
+    return _by_time(load, times)
+
+
+def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
+    """Return the plan of a GPU, or of shared copies, in whatever memory is faster unless one is forced."""
+    choices, tried = load.choices, Trace()
+    local_update, global_update = choices.update or load.local_update, choices.update or load.global_update
     if choices.memory is None:
         free = replace(choices, update=None, locks=None, counter_bits=None) == FREE and not load.on_cpu
         fastest = _fastest(load, local_update, global_update, times) if free else None
