@@ -33,7 +33,7 @@ LIMITS = {
     "floors": 14,
     "modules in circles": 0,
     "imports that run up": 0,
-    "most branches of a function": 32,
+    "most branches of a function": 27,
     "lines of golden text": 3_850,
     "lines of tests": 29_900,
 }
