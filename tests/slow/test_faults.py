@@ -13,7 +13,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 from allocators import Limited
-from processes import LONGEST, count_in_a_process, run_python
+from processes import LONGEST, begin_together, count_in_a_process, run_python
 
 import clhist
 from clhist import Accumulator, BuildError, HistogramKernel, Operator, operators
@@ -196,9 +196,10 @@ def test_eight_processes_at_once(monkeypatch, tmp_path):
     monkeypatch.delenv("PYOPENCL_NO_CACHE", raising=False)
     for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
-    with multiprocessing.get_context("spawn").Pool(8) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(8, begin_together, (spawn.Barrier(8),)) as pool:
         found = pool.map_async(count_in_a_process, range(8), chunksize=1).get(LONGEST)
-    assert len({process for process, _ in found}) > 1
+    assert len({process for process, _ in found}) == 8
     assert all(right for _, right in found)
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.synchronize import Barrier
 from textwrap import dedent
 
 import numpy as np
@@ -39,8 +40,15 @@ def run_python(code: str, *, before: str = "", through: Sequence[str] = (), **en
     return run.stdout
 
 
+def begin_together(barrier: Barrier) -> None:
+    """Let the first counts of processes of `multiprocessing`, as many as meet there, begin at the same time."""
+    global _all_there
+    _all_there = barrier
+
+
 def count_in_a_process(seed: int) -> tuple[int, bool]:
     """Return the number of this process, and whether what it counts is right; for `multiprocessing`."""
+    _all_there.wait(LONGEST)
     x = np.random.default_rng(seed).integers(0, 99, 5000)
     return os.getpid(), np.array_equal(clhist.bincount(x), np.bincount(x))
 
