@@ -25,14 +25,20 @@ if TYPE_CHECKING:
     from clhist import ndimage, operators, stats
     from clhist import typing as typing
     from clhist.accumulator import Accumulator
-    from clhist.bincount import bincount
-    from clhist.digitize import digitize
     from clhist.engine.bound import Bound
     from clhist.engine.operator_check import check_operator
     from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
+    from clhist.function_types import (
+        bincount,
+        digitize,
+        histogram,
+        histogram2d,
+        histogram_bin_edges,
+        histogramdd,
+        reduce_by_index,
+    )
     from clhist.groupby import GroupBy, group_by
     from clhist.hardware.profile import Profile, named_profile
-    from clhist.histogram import histogram, histogram2d, histogram_bin_edges, histogramdd
     from clhist.kernel import HistogramKernel
     from clhist.multi import MultiAccumulator
     from clhist.opencl.device import default_queue, device_profile
@@ -43,7 +49,6 @@ if TYPE_CHECKING:
     from clhist.planning.problem import Choices, Histogram, Problem
     from clhist.planning.sweeps import plan, plan_sweeps
     from clhist.race_factor import RaceFactor
-    from clhist.reduce import reduce_by_index
     from clhist.spec import Spec
 
 _SUBMODULES = ("dask", "errors", "flox", "hist", "ndimage", "operators", "stats", "typing")

@@ -6,12 +6,11 @@ import operator as python_operator
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from numpy.typing import ArrayLike, NDArray
 
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
@@ -30,7 +29,7 @@ from clhist.opencl.masks import mask_of, without_masked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import reproducible_form
-from clhist.typing import DeviceArray, Devices, HostArray
+from clhist.typing import Devices
 
 # Sums of weights. -0.0 is the identity of +, and no sum of lifted weights is -0.0: only bins without weights hold it.
 _SUM = Operator(np.float64, "a + b", -0.0, "add", lift="v + 0.0", finish="a + 0.0")
@@ -49,21 +48,6 @@ _MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words fol
 _TOO_BIG = "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
 
 
-@overload
-def bincount(
-    x: DeviceArray, weights: DeviceArray | None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
-    out: DeviceArray | None = ..., reproducible: bool = ..., devices: None = ...,
-) -> DeviceArray: ...  # fmt: skip
-@overload
-def bincount(
-    x: ArrayLike, weights: None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
-    out: HostArray | None = ..., reproducible: bool = ..., devices: Devices | None = ...,
-) -> NDArray[np.intp]: ...  # fmt: skip
-@overload
-def bincount(
-    x: ArrayLike, weights: ArrayLike, minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
-    out: HostArray | None = ..., reproducible: bool = ..., devices: Devices | None = ...,
-) -> NDArray[np.float64]: ...  # fmt: skip
 def bincount(
     x: Any,
     weights: Any = None,

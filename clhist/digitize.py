@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from numpy.typing import ArrayLike, NDArray
 
 from clhist.binning.counts import check_device_dtypes, flat
 from clhist.binning.host import numpy_digitize
@@ -18,17 +17,8 @@ from clhist.binning.sweep import Binned
 from clhist.engine.labelled import elementwise, is_labelled
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import is_device_array
-from clhist.typing import DeviceArray
 
 
-@overload
-def digitize(
-    x: DeviceArray, bins: ArrayLike, right: bool = ..., *, queue: cl.CommandQueue | None = ...
-) -> DeviceArray: ...
-@overload
-def digitize(
-    x: ArrayLike, bins: ArrayLike, right: bool = ..., *, queue: cl.CommandQueue | None = ...
-) -> NDArray[np.intp]: ...
 def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Any:
     """Return the number of the bin of each element: `numpy.digitize` on an OpenCL device.
 

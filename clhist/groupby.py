@@ -8,7 +8,7 @@ from typing import Any, Generic, Never, TypeAlias, TypeVar, overload
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 from clhist.codegen.arguments import integer
 from clhist.engine.labelled import unlabelled
@@ -29,7 +29,7 @@ from clhist.opencl.masks import check_unmasked
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.reproducible import check_reproducible
-from clhist.typing import DeviceArray, HostArray
+from clhist.typing import DeviceArray, HostArray, Values
 
 A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
 _Queue: TypeAlias = cl.CommandQueue | None
@@ -38,7 +38,7 @@ _Queue: TypeAlias = cl.CommandQueue | None
 @overload
 def group_by(keys: DeviceArray, num_groups: int | None = ..., *, queue: _Queue = ...) -> GroupBy[DeviceArray]: ...
 @overload
-def group_by(keys: ArrayLike, num_groups: int | None = ..., *, queue: _Queue = ...) -> GroupBy[HostArray]: ...
+def group_by(keys: Values, num_groups: int | None = ..., *, queue: _Queue = ...) -> GroupBy[HostArray]: ...
 @shows()
 def group_by(
     keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue | None = None, **wrong: Any

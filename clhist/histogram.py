@@ -5,14 +5,12 @@ NumPy makes the edges and its own comparison decides to which bin a number belon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from math import prod
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from numpy.typing import ArrayLike
 
 from clhist.binning.bits import are_few_kinds, of_bits
 from clhist.binning.counts import (
@@ -53,25 +51,12 @@ from clhist.engine.labelled import has_names, histogram_along
 from clhist.engine.signature import Remembered, signature_of, signature_of_data
 from clhist.engine.small import check_host_way
 from clhist.opencl.arrays import Array, is_device_array
-from clhist.typing import Axes, DeviceArray, Devices, Ends, HostArray
+from clhist.typing import Axes, Devices, HostArray
 
 _known = KnownHistograms()
 _prepared: Remembered[Prepared] = Remembered(16)  # of device arrays, in several dimensions
 
 
-@overload
-def histogram(
-    a: DeviceArray, bins: ArrayLike = ..., range: Ends | None = ..., density: bool | None = ...,
-    weights: DeviceArray | None = ..., *, where: Any = ..., axis: Axes | None = ...,
-    queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ..., devices: None = ...,
-) -> tuple[DeviceArray, HostArray]: ...  # fmt: skip
-@overload
-def histogram(
-    a: ArrayLike, bins: ArrayLike = ..., range: Ends | None = ..., density: bool | None = ...,
-    weights: ArrayLike | None = ..., *, where: Any = ..., axis: Axes | None = ...,
-    queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
-    devices: Devices | None = ...,
-) -> tuple[HostArray, HostArray]: ...  # fmt: skip
 def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     a: Any,
     bins: Any = 10,
@@ -189,18 +174,6 @@ def _counted(
     return Prepared(counting, (edges,), rest), hist
 
 
-@overload
-def histogramdd(
-    sample: DeviceArray | Sequence[DeviceArray], bins: Any = ..., range: Sequence[Ends | None] | None = ...,
-    density: bool | None = ..., weights: DeviceArray | None = ..., *, where: Any = ...,
-    queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
-) -> tuple[DeviceArray, list[HostArray]]: ...  # fmt: skip
-@overload
-def histogramdd(
-    sample: ArrayLike, bins: Any = ..., range: Sequence[Ends | None] | None = ...,
-    density: bool | None = ..., weights: ArrayLike | None = ..., *, where: Any = ...,
-    queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
-) -> tuple[HostArray, list[HostArray]]: ...  # fmt: skip
 def histogramdd(
     sample: Any,
     bins: Any = 10,
@@ -273,20 +246,18 @@ def histogramdd(
     return prepared.finished(hist, density, queue, out), edges
 
 
-@overload
 def histogram2d(
-    x: DeviceArray, y: DeviceArray, bins: Any = ..., range: Sequence[Ends | None] | None = ...,
-    density: bool | None = ..., weights: DeviceArray | None = ..., *, where: Any = ...,
-    queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
-) -> tuple[DeviceArray, HostArray, HostArray]: ...  # fmt: skip
-@overload
-def histogram2d(
-    x: ArrayLike, y: ArrayLike, bins: Any = ..., range: Sequence[Ends | None] | None = ...,
-    density: bool | None = ..., weights: ArrayLike | None = ..., *, where: Any = ...,
-    queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
-) -> tuple[HostArray, HostArray, HostArray]: ...  # fmt: skip
-def histogram2d(
-    x: Any, y: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None, **options: Any
+    x: Any,
+    y: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: Any = None,
+    *,
+    where: Any = None,
+    queue: cl.CommandQueue | None = None,
+    out: Array | None = None,
+    reproducible: bool = False,
 ) -> tuple[Any, np.ndarray, np.ndarray]:
     """Count points by bins of two dimensions: `numpy.histogram2d` on an OpenCL device.
 
@@ -298,10 +269,8 @@ def histogram2d(
         Number of bins or edges, of both dimensions or of each.
     range : pair of (float, float), optional
         Lower and upper ends of both dimensions.
-    density, weights
-        As of `histogram`.
-    **options
-        `where`, `queue`, `out` and `reproducible` of `histogramdd`.
+    density, weights, where, queue, out, reproducible
+        As of `histogramdd`.
 
     Returns
     -------
@@ -315,6 +284,7 @@ def histogram2d(
     TypeError, ValueError
         As NumPy's.
     """
+    options: Any = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
     x, y = as_array("x", x), as_array("y", y)
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
@@ -15,7 +15,7 @@ from clhist.engine.given import Call, Outcome, call_of, queue_for
 from clhist.engine.magnitude import reproducible as reproducible_engine
 from clhist.engine.plain import arguments_of_call
 from clhist.hardware.profile import Profile
-from clhist.kernel_types import K, KernelCalls, Named, One, Ordered
+from clhist.kernel_types import Given, K, KernelCalls
 from clhist.opencl.fork_guard import check_process
 from clhist.opencl.memory import Allocator
 from clhist.operators.names import with_names
@@ -23,7 +23,7 @@ from clhist.operators.reproducible import check_reproducible, is_float_sum
 from clhist.planning.plan import Plan
 from clhist.planning.problem import CHOICES, FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
-from clhist.typing import AnyOperator, KernelSpec, NumBins
+from clhist.typing import NumBins
 
 _NO_CHOICE = (None,) * len(CHOICES)
 
@@ -94,24 +94,10 @@ class HistogramKernel(KernelCalls[K]):
     The strings are code that runs on the device: do not take them from someone you do not trust.
     """
 
-    @overload
     def __init__(
-        self: HistogramKernel[One], context: cl.Context | None, operator: AnyOperator, **spec: Unpack[KernelSpec]
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: HistogramKernel[Named], context: cl.Context | None, operator: Mapping[str, AnyOperator],
-        **spec: Unpack[KernelSpec],
-    ) -> None: ...  # fmt: skip
-    @overload
-    def __init__(
-        self: HistogramKernel[Ordered], context: cl.Context | None, operator: Sequence[AnyOperator],
-        **spec: Unpack[KernelSpec],
-    ) -> None: ...  # fmt: skip
-    def __init__(
-        self,
+        self: HistogramKernel[Given],
         context: cl.Context | None,
-        operator: Any,
+        operator: Given,
         *,
         arguments: str,
         map: str,
@@ -123,8 +109,8 @@ class HistogramKernel(KernelCalls[K]):
         dtype: Any = None,
     ) -> None:
         more: dict[str, Any] = {"preamble": preamble, "structs": structs, "options": options, "emits": emits}
-        operator = with_names(operator, dtype)
-        self._set(operator, Engine.of(context, operator, arguments, map, profile=profile, **more))
+        found = with_names(operator, dtype)
+        self._set(found, Engine.of(context, found, arguments, map, profile=profile, **more))
 
     @classmethod
     def of(cls, operator: Any, engine: Engine) -> HistogramKernel[Any]:
@@ -133,7 +119,7 @@ class HistogramKernel(KernelCalls[K]):
         return found
 
     def _set(self, operator: Any, engine: Engine) -> None:
-        self.operator: K = operator
+        vars(self)["operator"] = operator  # whose type `KernelCalls` has
         self.engine, self.context, self.arguments = engine, engine.context, engine.arguments
 
     if not TYPE_CHECKING:  # which looks at the signatures of `KernelCalls`
@@ -318,31 +304,32 @@ class HistogramKernel(KernelCalls[K]):
                 engine, given = reproducible_engine(engine, given, call, max_abs)
             return Bound(engine, args, with_race_factor(engine, given, call), given)
 
-    def timed(
-        self, *args: Any, num_bins: NumBins, queue: cl.CommandQueue, **choices: Any
-    ) -> tuple[Any, dict[str, float]]:
-        """Compute once and return the result with the seconds that each stage took on the device.
+        def timed(
+            self, *args: Any, num_bins: NumBins, queue: cl.CommandQueue, **choices: Any
+        ) -> tuple[Any, dict[str, float]]:
+            """Compute once and return the result with the seconds that each stage took on the device.
 
-        Parameters
-        ----------
-        *args, num_bins, **choices
-            As in `__call__`, without `return_event`.
-        queue : pyopencl.CommandQueue
-            With ``PROFILING_ENABLE``.
+            Parameters
+            ----------
+            *args, num_bins, **choices
+                As in `__call__`, without `return_event`.
+            queue : pyopencl.CommandQueue
+                With ``PROFILING_ENABLE``.
 
-        Returns
-        -------
-        array, dict of str to float
-            The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between them,
-            or of "combine" alone if the plan is one launch; where pairs are sorted, with those between its launches.
-        """
-        if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
-            raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
-        args = arguments_of_call(self.arguments, args, num_bins)
-        call = call_of(num_bins, choices | {"queue": queue})
-        given, engine = self.engine.check(args, call), self.engine
-        outcome = engine.run_given(given, with_race_factor(engine, given, call))
-        return engine.outputs.collect(outcome.results), outcome.seconds(queue)
+            Returns
+            -------
+            array, dict of str to float
+                The result, and seconds of "clear" (where there is one), "sweep" and "combine", without gaps between
+                them, or of "combine" alone if the plan is one launch; where pairs are sorted, with those between its
+                launches.
+            """
+            if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
+                raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
+            args = arguments_of_call(self.arguments, args, num_bins)
+            call = call_of(num_bins, choices | {"queue": queue})
+            given, engine = self.engine.check(args, call), self.engine
+            outcome = engine.run_given(given, with_race_factor(engine, given, call))
+            return engine.outputs.collect(outcome.results), outcome.seconds(queue)
 
     def race_factor(
         self, *args: Any, num_bins: Any, size: int | None = None, queue: cl.CommandQueue | None = None

@@ -1,141 +1,115 @@
-"""The types of a `HistogramKernel`: what its calls return, by its operators and by where the arguments are."""
+"""The types of a `HistogramKernel`: what its calls return, by its operators and by where the arguments are.
 
-# The implementations are the class's own; calls with nothing but scalars could be of both kinds, and run as NumPy's.
+Of the signatures of a method, type checkers keep the one whose `self` fits, and print no other if a call is wrong.
+"""
+
+# The implementations are the class's own. A str is an operator, though it is a sequence of str as well.
 # mypy: disable-error-code="no-overload-impl, overload-overlap"
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import pyopencl as cl
 
 from clhist.opencl.on_device import OnDevice
-from clhist.operators.operator import Operator
+from clhist.typing import AnyOperator
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from clhist.engine.bound import Bound
+    from clhist.operators.operator import Operator
     from clhist.planning.plan import Plan
-    from clhist.typing import DeviceArray, HostArray, KernelOptions, NumBins, PlanChoices, Scalar
+    from clhist.typing import A, KernelOptions, NumBins, PlanChoices, Scalar, TimedOptions
 
-# One operator, several in order, or several by name: the type of `HistogramKernel.operator`.
-K = TypeVar("K")
-One = Operator
-Ordered = Sequence[Operator]
-Named = Mapping[str, Operator]
+# What a kernel was made of: one operator, several in order, or several by name. mypy finds no closer type of a list of
+# operators of several kinds.
+One: TypeAlias = AnyOperator
+Ordered: TypeAlias = Sequence[object]
+Named: TypeAlias = Mapping[str, object]
+K = TypeVar("K", covariant=True)
+Given = TypeVar("Given", One, Ordered, Named)
+
+
+class _OperatorOf:
+    """The attribute `operator` of a kernel, with operators in the place of names and ufuncs."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, kernel: KernelCalls[One], of: Any) -> Operator: ...
+        @overload
+        def __get__(self, kernel: KernelCalls[Ordered], of: Any) -> Sequence[Operator]: ...
+        @overload
+        def __get__(self, kernel: KernelCalls[Named], of: Any) -> Mapping[str, Operator]: ...
+        def __set__(self, kernel: Any, operator: Any) -> None: ...
 
 
 class KernelCalls(OnDevice, Generic[K], instead="a clhist.Spec of the same arguments can be: see its partial()"):
     """The signatures of the calls of a `HistogramKernel`; type checkers see these alone.
 
-    The two kinds of arguments stay apart: NumPy arrays give NumPy arrays, PyOpenCL arrays give PyOpenCL arrays.
+    The two kinds of arguments stay apart: NumPy arrays give NumPy arrays, PyOpenCL arrays give PyOpenCL arrays. They
+    know calls with ``return_event`` of a `Bound` alone; see `clhist.typing.CallOptions`.
     """
 
     if TYPE_CHECKING:
+        operator = _OperatorOf()
 
         @overload
         def __call__(
-            self: KernelCalls[One], *args: HostArray | Scalar, num_bins: NumBins,
+            self: KernelCalls[One], *args: A | Scalar | Sequence[float], num_bins: NumBins,
             return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
-        ) -> HostArray: ...  # fmt: skip
+        ) -> A: ...  # fmt: skip
 
         @overload
         def __call__(
-            self: KernelCalls[One], *args: HostArray | Scalar, num_bins: NumBins,
-            return_event: Literal[True], **options: Unpack[KernelOptions],
-        ) -> tuple[HostArray, cl.Event]: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[One], *args: DeviceArray | Scalar, num_bins: NumBins,
+            self: KernelCalls[Ordered], *args: A | Scalar | Sequence[float], num_bins: NumBins,
             return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
-        ) -> DeviceArray: ...  # fmt: skip
+        ) -> tuple[A, ...]: ...  # fmt: skip
 
         @overload
         def __call__(
-            self: KernelCalls[One], *args: DeviceArray | Scalar, num_bins: NumBins,
-            return_event: Literal[True], **options: Unpack[KernelOptions],
-        ) -> tuple[DeviceArray, cl.Event]: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[Ordered], *args: HostArray | Scalar, num_bins: NumBins,
+            self: KernelCalls[Named], *args: A | Scalar | Sequence[float], num_bins: NumBins,
             return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
-        ) -> tuple[HostArray, ...]: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[Ordered], *args: HostArray | Scalar, num_bins: NumBins,
-            return_event: Literal[True], **options: Unpack[KernelOptions],
-        ) -> tuple[tuple[HostArray, ...], cl.Event]: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[Ordered], *args: DeviceArray | Scalar, num_bins: NumBins,
-            return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
-        ) -> tuple[DeviceArray, ...]: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[Ordered], *args: DeviceArray | Scalar, num_bins: NumBins,
-            return_event: Literal[True], **options: Unpack[KernelOptions],
-        ) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[Named], *args: HostArray | Scalar, num_bins: NumBins,
-            return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
-        ) -> dict[str, HostArray]: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[Named], *args: HostArray | Scalar, num_bins: NumBins,
-            return_event: Literal[True], **options: Unpack[KernelOptions],
-        ) -> tuple[dict[str, HostArray], cl.Event]: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[Named], *args: DeviceArray | Scalar, num_bins: NumBins,
-            return_event: Literal[False] = ..., **options: Unpack[KernelOptions],
-        ) -> dict[str, DeviceArray]: ...  # fmt: skip
-
-        @overload
-        def __call__(
-            self: KernelCalls[Named], *args: DeviceArray | Scalar, num_bins: NumBins,
-            return_event: Literal[True], **options: Unpack[KernelOptions],
-        ) -> tuple[dict[str, DeviceArray], cl.Event]: ...  # fmt: skip
+        ) -> dict[str, A]: ...  # fmt: skip
 
         @overload
         def bind(
-            self: KernelCalls[One], *args: HostArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
-        ) -> Bound[HostArray]: ...
+            self: KernelCalls[One], *args: A | Scalar | Sequence[float], num_bins: NumBins,
+            **options: Unpack[KernelOptions],
+        ) -> Bound[A]: ...  # fmt: skip
 
         @overload
         def bind(
-            self: KernelCalls[One], *args: DeviceArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
-        ) -> Bound[DeviceArray]: ...
+            self: KernelCalls[Ordered], *args: A | Scalar | Sequence[float], num_bins: NumBins,
+            **options: Unpack[KernelOptions],
+        ) -> Bound[tuple[A, ...]]: ...  # fmt: skip
 
         @overload
         def bind(
-            self: KernelCalls[Ordered], *args: HostArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
-        ) -> Bound[tuple[HostArray, ...]]: ...
+            self: KernelCalls[Named], *args: A | Scalar | Sequence[float], num_bins: NumBins,
+            **options: Unpack[KernelOptions],
+        ) -> Bound[dict[str, A]]: ...  # fmt: skip
 
         @overload
-        def bind(
-            self: KernelCalls[Ordered], *args: DeviceArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
-        ) -> Bound[tuple[DeviceArray, ...]]: ...
+        def timed(
+            self: KernelCalls[One], *args: A | Scalar | Sequence[float], num_bins: NumBins, queue: cl.CommandQueue,
+            **options: Unpack[TimedOptions],
+        ) -> tuple[A, dict[str, float]]: ...  # fmt: skip
 
         @overload
-        def bind(
-            self: KernelCalls[Named], *args: HostArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
-        ) -> Bound[dict[str, HostArray]]: ...
+        def timed(
+            self: KernelCalls[Ordered], *args: A | Scalar | Sequence[float], num_bins: NumBins, queue: cl.CommandQueue,
+            **options: Unpack[TimedOptions],
+        ) -> tuple[tuple[A, ...], dict[str, float]]: ...  # fmt: skip
 
         @overload
-        def bind(
-            self: KernelCalls[Named], *args: DeviceArray | Scalar, num_bins: NumBins, **options: Unpack[KernelOptions]
-        ) -> Bound[dict[str, DeviceArray]]: ...
+        def timed(
+            self: KernelCalls[Named], *args: A | Scalar | Sequence[float], num_bins: NumBins, queue: cl.CommandQueue,
+            **options: Unpack[TimedOptions],
+        ) -> tuple[dict[str, A], dict[str, float]]: ...  # fmt: skip
 
         @overload
         def plan(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, Literal, NamedTuple, TypeVar, Unpack, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
-from numpy.typing import ArrayLike, NDArray
 
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, call_of, queue_for, queue_of
@@ -34,85 +33,13 @@ from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 from clhist.planning.problem import CHOICES
 from clhist.race_factor import run
-from clhist.typing import AnyOperator, CallOptions, DeviceArray, Devices, DeviceValues, HostArray, HostValues, Shape
-
-S = TypeVar("S", bound=np.generic)
+from clhist.typing import AnyOperator, CallOptions, Devices
 
 # Options of a call; see `HistogramKernel.__call__`.
 _OPTIONS = {*CHOICES, "allocator", "wait_for", "return_event", "race_factor", "memory_budget"}
 
 
-@overload
-def reduce_by_index(
-    dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
-) -> NDArray[S]: ...  # fmt: skip
-@overload
-def reduce_by_index(
-    dest: NDArray[S], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: NDArray[S] | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[True], **options: Unpack[CallOptions],
-) -> tuple[NDArray[S], cl.Event]: ...  # fmt: skip
-@overload
-def reduce_by_index(
-    dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
-) -> DeviceArray: ...  # fmt: skip
-@overload
-def reduce_by_index(
-    dest: DeviceArray | Shape, op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: DeviceArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[True], **options: Unpack[CallOptions],
-) -> tuple[DeviceArray, cl.Event]: ...  # fmt: skip
-@overload
-def reduce_by_index(
-    dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
-) -> HostArray: ...  # fmt: skip
-@overload
-def reduce_by_index(
-    dest: Shape, op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: HostArray | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[True], **options: Unpack[CallOptions],
-) -> tuple[HostArray, cl.Event]: ...  # fmt: skip
-@overload
-def reduce_by_index(
-    dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
-) -> tuple[HostArray, ...]: ...  # fmt: skip
-@overload
-def reduce_by_index(
-    dest: tuple[HostArray, ...], op: AnyOperator, indices: ArrayLike, values: HostValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[True], **options: Unpack[CallOptions],
-) -> tuple[tuple[HostArray, ...], cl.Event]: ...  # fmt: skip
-@overload
-def reduce_by_index(
-    dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[False] = ..., **options: Unpack[CallOptions],
-) -> tuple[DeviceArray, ...]: ...  # fmt: skip
-@overload
-def reduce_by_index(
-    dest: tuple[DeviceArray, ...], op: AnyOperator, indices: DeviceArray, values: DeviceValues, *, batched: bool = ...,
-    offsets: Any = ..., queue: cl.CommandQueue | None = ..., out: Any | None = ..., reproducible: bool = ...,
-    max_abs: float | None = ..., devices: Devices | None = ...,
-    return_event: Literal[True], **options: Unpack[CallOptions],
-) -> tuple[tuple[DeviceArray, ...], cl.Event]: ...  # fmt: skip
-@shows(CallOptions, return_event=bool)
+@shows(CallOptions)
 def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     dest: Any,
     op: AnyOperator,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyopencl as cl
 
-from clhist import HistogramKernel, Operator, operators
+from clhist import HistogramKernel, operators
 from clhist.cases.kmeans_assign import ON_CPU, ON_GPU, ROWS, VECTORS, Tile
 
 
@@ -263,7 +263,7 @@ PICK = operators.argmax(np.float32)
 class Kernels(NamedTuple):
     """The histograms of one shape, and the program of `assign` (of two sweeps), `move` and `distances`."""
 
-    centre: HistogramKernel[Mapping[str, Operator]]
+    centre: HistogramKernel[Mapping[str, object]]
     seed: HistogramKernel
     update: HistogramKernel
     program: cl.Program

@@ -131,6 +131,10 @@ def _by_its_library(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
     if hasattr(keys, "factorize") and not isinstance(keys.dtype, np.dtype):  # pandas
         if keys.dtype.kind in "iub":
             return None
+        if getattr(keys.dtype, "storage", "") == "pyarrow" or hasattr(keys.dtype, "pyarrow_dtype"):
+            found = _of_arrow(import_module("pyarrow").array(getattr(keys, "array", keys)))
+            if found is not None:
+                return found
         codes, labels = keys.factorize()
         labels, codes = _sorted(np.asarray(labels), codes)
         return codes, labels
@@ -139,8 +143,11 @@ def _by_its_library(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
         if not is_text or _library("pyarrow") is None:
             return None
         keys = keys.to_arrow()
-    if not hasattr(keys, "dictionary_encode"):
-        return None
+    return _of_arrow(keys) if hasattr(keys, "dictionary_encode") else None
+
+
+def _of_arrow(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the same of an array of PyArrow's, if it is of text."""
     arrow = import_module("pyarrow")
     if arrow.types.is_dictionary(keys.type):
         keys = keys.cast(keys.type.value_type)
@@ -151,9 +158,36 @@ def _by_its_library(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
     found = keys.dictionary_encode()
     if hasattr(found, "combine_chunks"):
         found = found.combine_chunks()
-    labels = found.dictionary.to_numpy(zero_copy_only=False)
-    labels, codes = _sorted(labels, found.indices.fill_null(-1).to_numpy(zero_copy_only=False))
-    return codes, labels
+    labels = found.dictionary
+    order = _order_of_texts(labels)
+    codes = _renumbered(order, found.indices.fill_null(-1).to_numpy(zero_copy_only=False))
+    return codes, labels.take(arrow.array(order)).to_numpy(zero_copy_only=False)
+
+
+def _order_of_texts(labels: Any) -> np.ndarray:
+    """Return what sorts an array of different texts of PyArrow's: by 8 bytes if these differ, else by PyArrow.
+
+    UTF-8 sorts as the characters do. Labels are often numbered, so the 8 bytes come after those that all share.
+    """
+    compute = import_module("pyarrow.compute")
+    if not len(labels):
+        return np.empty(0, np.intp)
+    least, most = (each.as_py().encode() for each in compute.min_max(labels).values())
+    shared = next((n for n, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), min(len(least), len(most)))
+    _, offsets, data = labels.buffers()
+    places = np.frombuffer(offsets, np.int64 if str(labels.type).startswith("large") else np.int32)
+    places = places[labels.offset : labels.offset + len(labels) + 1].astype(np.int64)
+    begin: Any = places[:-1] + shared
+    characters = np.zeros(places[-1] + 8, np.uint8)
+    characters[:-8] = np.frombuffer(data or b"", np.uint8)[: places[-1]]
+    words = np.ndarray(len(characters) - 7, ">u8", characters, strides=(1,))[begin].astype(np.uint64)
+    # Bits beyond the end of a text are those of the next one.
+    bits = 8 * np.clip(places[1:] - begin, 0, 8)
+    words &= ~np.where(bits == 64, np.uint64(0), np.uint64(2**64 - 1) >> np.minimum(bits, 63).astype(np.uint64))
+    order = np.argsort(words)
+    if (np.diff(words[order]) == 0).any():
+        return compute.sort_indices(labels).to_numpy()
+    return order
 
 
 def _without_missing(keys: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -245,13 +279,20 @@ def _sorted(labels: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarr
         order = np.array(sorted(kept.tolist(), key=labels.tolist().__getitem__), np.intp)
     else:
         order = kept[np.argsort(labels[kept], kind="stable")]
-    dtype = np.int32 if len(labels) < np.iinfo(np.int32).max else np.int64
-    places = np.full(len(labels) + 1, -1, dtype)  # the last is that of -1
-    places[order] = np.arange(len(order), dtype=dtype)
+    codes = _renumbered(order, codes, len(labels))
     labels = labels[order]
     if labels.dtype.kind in "fc":
         labels = labels + labels.dtype.type(0)  # one zero, whichever came first
-    return labels, places[codes]
+    return labels, codes
+
+
+def _renumbered(order: np.ndarray, codes: np.ndarray, number: int | None = None) -> np.ndarray:
+    """Return the numbers in sorted order of `number` labels, of which some may be missing; -1 stays."""
+    number = len(order) if number is None else number
+    dtype = np.int32 if number < np.iinfo(np.int32).max else np.int64
+    places = np.full(number + 1, -1, dtype)  # the last is that of -1
+    places[order] = np.arange(len(order), dtype=dtype)
+    return places.take(codes, mode="wrap")  # which checks no bounds
 
 
 def _missing(labels: np.ndarray) -> np.ndarray:

@@ -341,7 +341,7 @@ def _device_arrays(at: Setting) -> None:
     queues, properties = [at.queue], cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
     if at.queue.device.queue_properties & properties:
         queues.append(cl.CommandQueue(at.queue.context, at.queue.device, properties))
-    kernel = at.summing()
+    kernel: Any = at.summing()
     for queue in queues:
         given = [cl_array.to_device(queue, array)[1:] for array in (bins, values)]
         for _ in range(3):

@@ -17,7 +17,9 @@ clhist.reduce_by_index(dest, np.add, bins, values, memory="shared")  # error: no
 clhist.reduce_by_index(dest, np.add, bins, values, race_factor="guess")  # error: no such mode
 clhist.reduce_by_index(dest, np.add, bins, values, num_bins=2)  # error: no such keyword
 clhist.reduce_by_index(dest, np.add, bins)  # error: values are missing
-clhist.reduce_by_index(dest, np.add, on_device, values)  # error: NumPy and device arrays mixed
+clhist.reduce_by_index(dest, np.add, on_device, values)  # error of mypy: NumPy and device arrays mixed
+clhist.reduce_by_index(dest, np.add, bins, values, updat="cas")  # error: a typing mistake
+clhist.reduce_by_index(dest, np.add, bins, values, return_event=True)  # error: see clhist.typing.CallOptions
 clhist.reduce_by_index(2, 3, bins, values)  # error: an operator is expected
 clhist.bincount(bins, minlenght=3)  # error: a typing mistake
 clhist.bincount(on_device, weights=values)  # error: NumPy and device arrays mixed
@@ -26,12 +28,14 @@ also_wrong: NDArray[np.intp] = clhist.bincount(on_device)  # error: a device arr
 
 kernel = clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *b", map="EMIT(b[i], 1)")
 kernel(bins)  # error: num_bins is missing
+kernel(bins, num_bin=2)  # error: a typing mistake
 kernel(bins, num_bins="2")  # error: a number is expected
 kernel(bins, num_bins=2, copies="all")  # error: a number is expected
 kernel(bins, on_device, num_bins=2)  # error: NumPy and device arrays mixed
 kernel.plan(100)  # error: num_bins is missing
 kernel.bind(bins, num_bins=2, returns_event=True)  # error: no such keyword
 clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *b")  # error: map is missing
+clhist.HistogramKernel(None, "count", argument="const int *b", map="")  # error: a typing mistake
 clhist.HistogramKernel("GPU", clhist.operators.count(), arguments="", map="")  # error: a context is expected
 clhist.Accumulator(np.add, 2, memory="shared")  # error: no such memory
 clhist.Accumulator(np.add)  # error: num_bins is missing
@@ -42,9 +46,11 @@ clhist.histogram2d(values)  # error: y is missing
 clhist.histogram2d(values, on_device)  # error: NumPy and device arrays mixed
 clhist.histogramdd([values, values], axis=0)  # error: no such keyword
 still_wrong: NDArray[np.intp] = clhist.histogram(on_device)[0]  # error: a device array
+clhist.histogram(values, "autoo")  # right, since it is a str, which is a sequence
 clhist.digitize(values)  # error: bins are missing
 on_host: NDArray[np.intp] = clhist.digitize(on_device, [1, 2])  # error: a device array
 clhist.group_by(bins).agg(values, "mean")  # error: columns by name
+clhist.group_by(bins, sorted=True)  # error: no such keyword
 clhist.group_by(bins)["x"]  # error: no columns
 clhist.group_by(bins).avg(values)  # error: no such statistic
 clhist.group_by(bins).mean(values, skip_na=True)  # error: a typing mistake

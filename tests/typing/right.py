@@ -1,5 +1,6 @@
 """A user's program that type checkers accept, with the types that they must find."""
 
+from collections.abc import Sequence
 from typing import Any, assert_type
 
 import numpy as np
@@ -15,7 +16,7 @@ bins = np.array([0, 1, 1], np.int32)
 values: NDArray[np.float32] = np.ones(3, np.float32)
 on_device = cl_array.to_device(queue, bins)
 values_on_device = cl_array.to_device(queue, values)
-dest = np.zeros(2, np.float32)
+dest: NDArray[np.float32] = np.zeros(2, np.float32)
 
 # NumPy in, NumPy out, with its dtype; device in, device out.
 assert_type(clhist.bincount(bins), NDArray[np.intp])
@@ -27,18 +28,19 @@ assert_type(clhist.reduce_by_index((2, 3), np.add, bins, np.ones((3, 3))), HostA
 assert_type(clhist.reduce_by_index(2, np.add, on_device, values_on_device), DeviceArray)
 assert_type(clhist.reduce_by_index(on_device, np.add, on_device, 1), DeviceArray)
 
-# The event comes beside the result.
-result, event = clhist.reduce_by_index(
-    dest, np.add, bins, values, return_event=True, update="cas", race_factor="sample"
-)
-assert_type(result, NDArray[np.float32])
-assert_type(event, cl.Event)
+# Options; sequences, and tuples of arrays.
+assert_type(clhist.reduce_by_index(dest, np.add, bins, values, update="cas", race_factor="sample"), NDArray[np.float32])
+assert_type(clhist.reduce_by_index((2, 3), "sum", [0, 1, 1], 1), HostArray)
+assert_type(clhist.reduce_by_index((dest, dest), "argmax", bins, (values, bins))[0], NDArray[np.float32])
+assert_type(clhist.reduce_by_index(3, "count", on_device, 1), DeviceArray)
 
 # Kernels: one result, several in order, several by name.
 single = clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *b", map="EMIT(b[i], 1)")
 assert_type(single(bins, num_bins=2), HostArray)
 assert_type(single(on_device, num_bins=2, memory="local"), DeviceArray)
-assert_type(single(on_device, num_bins=2, return_event=True), tuple[DeviceArray, cl.Event])
+assert_type(single.bind(on_device, num_bins=2)(return_event=True), tuple[DeviceArray, cl.Event])
+assert_type(single.timed(bins, num_bins=2, queue=queue), tuple[HostArray, dict[str, float]])
+assert_type(single.operator, clhist.Operator)
 assert_type(single.plan(100, 2), clhist.Plan)
 assert_type(single.plan(100, 2).copies, int)
 
@@ -53,6 +55,7 @@ ordered = clhist.HistogramKernel(
     None, [clhist.operators.count(), np.add], arguments="const int *b", map="EMIT0(b[i], 1); EMIT1(b[i], 1)", dtype="i4"
 )
 assert_type(ordered(bins, num_bins=2), tuple[HostArray, ...])
+assert_type(ordered.operator, Sequence[clhist.Operator])
 
 bound = single.bind(on_device, num_bins=2)
 assert_type(bound, clhist.Bound[DeviceArray])

@@ -229,3 +229,31 @@ def test_memory_is_bounded_by_that_of_the_keys(library):
     finally:
         tracemalloc.stop()
     assert most < (2 if library == "pandas" else 0.5) * keys.nbytes  # pandas makes an object of each
+
+
+@pytest.mark.parametrize("shared", ["", "k0000", "é" * 5, "pre\0"])
+@pytest.mark.parametrize("longest", [1, 8, 20])
+def test_texts_of_arrow_are_sorted_by_their_characters(shared, longest):
+    rng = np.random.default_rng(longest)
+    letters = ["a", "b", "\0", "é", "z", "\U0001d11e", "A"]
+    texts = [shared + "".join(rng.choice(letters, rng.integers(0, longest + 1))) for _ in range(200)]
+    texts += [None, "", shared]
+    wanted = sorted({text for text in texts if text is not None})
+    for given in (
+        pandas.Series(texts, dtype="str"),
+        pandas.Index(texts, dtype="str"),
+        pandas.Series(texts, dtype=pandas.ArrowDtype(pyarrow.string())),
+        pyarrow.array(texts),
+        pyarrow.array(["x", *texts, "y"], pyarrow.large_string()).slice(1, len(texts)),
+        pyarrow.chunked_array([texts[:50], texts[50:]]),
+    ):
+        codes, labels = numbers_and_labels(given)
+        assert list(labels) == wanted
+        assert [None if code < 0 else labels[code] for code in codes] == texts
+
+
+def test_no_texts_of_arrow():
+    for given in (pyarrow.array([], pyarrow.string()), pyarrow.array([None, None], pyarrow.string())):
+        codes, labels = numbers_and_labels(given)
+        assert len(labels) == 0
+        assert codes.tolist() == [-1] * len(given)
