@@ -9,7 +9,6 @@ from arrays import read_only
 
 from clhist import Operator, bincount, operators, reduce_by_index
 
-SUM = operators.add(np.int32)
 ZEROS, INDICES = np.zeros(3, np.int32), np.array([0, 1, 1])
 
 

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scalars import INTEGERS
 
 from clhist import HistogramKernel, operators, reduce_by_index
 from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of
-
-C_NAMES = {
-    "int8": "char",
-    "uint8": "uchar",
-    "int16": "short",
-    "uint16": "ushort",
-    "int32": "int",
-    "uint32": "uint",
-    "int64": "long",
-    "uint64": "ulong",
-}
 
 
 def bins_at_limits(dtype: str, num_bins: int) -> np.ndarray:
@@ -41,7 +31,7 @@ def wide(monkeypatch):
 @pytest.mark.parametrize(
     ("dtype", "any_profile"),
     [
-        *((dtype, "own profile") for dtype in C_NAMES),
+        *((dtype, "own profile") for dtype in INTEGERS),
         *((dtype, "as a GPU") for dtype in ("int8", "uint16", "int32", "uint64")),
     ],
     indirect=["any_profile"],
@@ -57,12 +47,12 @@ def test_indices_of_each_integer_type(dtype, any_profile, rng):
 
 
 @pytest.mark.usefixtures("wide")
-@pytest.mark.parametrize("dtype", C_NAMES)
+@pytest.mark.parametrize("dtype", INTEGERS)
 def test_indices_of_each_integer_type_in_64_bits(dtype, gpu_like, rng):
     kernel = HistogramKernel(
         None,
         operators.add(np.int32),
-        arguments=f"const {C_NAMES[dtype]} *bins",
+        arguments=f"const {INTEGERS[dtype]} *bins",
         map="EMIT(bins[i], 1)",
         profile=gpu_like,
     )

@@ -16,11 +16,6 @@ from clhist.opencl.device import default_device
 from clhist.selftest.reference import counts_of
 
 
-@pytest.fixture
-def kernel():
-    return HistogramKernel(None, operators.add(np.int32), arguments="const int *x, int step", map="EMIT(x[i], step)")
-
-
 def test_kernels(kernel, rng, checks):
     """The arrays and the scalars are those of each call; it is checked once."""
     for step in (1, 1, 3, -2):
@@ -73,15 +68,6 @@ def test_dest_and_out(kernel, rng):
         np.testing.assert_array_equal(kernel(x, 1, num_bins=50, dest=fixed), want)
         with pytest.raises(TypeError, match="out: expected an array of int32"):
             kernel(x, 1, num_bins=50, out=np.zeros(50, np.int64))
-
-
-def test_zeros_have_signs():
-    kernel = HistogramKernel(
-        None, operators.add(np.float32), arguments="const int *x, float s", map="EMIT(x[i], copysign(1.0f, s))"
-    )
-    x = np.zeros(3, np.int32)
-    for s in (0.0, 0.0, -0.0, -0.0, np.float32(0), np.float32(-0.0), 0):
-        assert kernel(x, s, num_bins=1)[0] == np.copysign(3, s)
 
 
 def test_a_map_that_writes():

@@ -12,7 +12,6 @@ from clhist import ndimage
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of SciPy, which divides by nothing
 
 FUNCTIONS = [name for name in ndimage.__all__ if name != "histogram"]
-POSITIONS = ("minimum_position", "maximum_position")
 INPUTS = {
     "no dimension": (np.array(2.0), np.array(1)),
     "no dimension, label 0": (np.array(2), np.array(0)),

@@ -6,9 +6,16 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
+from clhist import HistogramKernel, operators
 from clhist.engine.engine import Engine
 
 N = 3001
+
+
+@pytest.fixture
+def kernel():
+    """A kernel with an array and a scalar."""
+    return HistogramKernel(None, operators.add(np.int32), arguments="const int *x, int step", map="EMIT(x[i], step)")
 
 
 @pytest.fixture

@@ -4,30 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scalars import SCALARS
 
-from clhist import Operator
 from clhist.operators.c_types import c_name, declare, dtype_of, literal, same_value, supported_dtype
-from clhist.selftest.cases import pair_kernel
-
-SCALARS = {
-    "bool": "uchar",
-    "int8": "char",
-    "uint8": "uchar",
-    "int16": "short",
-    "uint16": "ushort",
-    "int32": "int",
-    "uint32": "uint",
-    "int64": "long",
-    "uint64": "ulong",
-    "float32": "float",
-    "float64": "double",
-    "complex64": "float2",
-    "complex128": "double2",
-}
-NESTED = np.dtype(
-    [("a", np.int8), ("b", [("c", np.float32), ("d", np.uint16, (2, 3))]), ("e", np.int64), ("f", np.bool_)],
-    align=True,
-)
 
 
 @pytest.mark.parametrize("name", SCALARS)
@@ -77,40 +56,6 @@ def test_unknown_names(c_type):
 )
 def test_literals(value, dtype, expected):
     assert literal(value, np.dtype(dtype)) == expected
-
-
-def every_scalar(*values: float) -> tuple[np.dtype, tuple[object, ...]]:
-    """Return a struct of one field for each scalar, and `values` as far as each can hold them."""
-    names = [name for name in SCALARS if not name.startswith("complex")]
-    dtype = np.dtype([(f"{name}_{k}", name) for k in range(len(values)) for name in names], align=True)
-    return dtype, tuple(_clipped(value, np.dtype(name)) for value in values for name in names)
-
-
-def _clipped(value: float, dtype: np.dtype) -> object:
-    if dtype.kind == "f":
-        return value
-    if dtype.kind == "b":
-        return value > 0
-    limits = np.iinfo(dtype)
-    return limits.max if value > limits.max else limits.min if value < limits.min else int(value)
-
-
-def check_arrives(dtype: np.dtype, neutral: tuple[object, ...]) -> None:
-    """Check that a bin without values holds the neutral element bit for bit."""
-    first = dtype.names[0]
-    operator = Operator(dtype, f"a.{first} {'[0].x ' if dtype[first].subdtype else ''}== 77 ? b : a", neutral)
-    expected = np.array([neutral], dtype)
-    check_same_fields(pair_kernel(operator)(np.empty(0, np.int32), np.empty(0, dtype), num_bins=1), expected)
-
-
-def check_same_fields(result: np.ndarray, expected: np.ndarray) -> None:
-    """Compare all bytes but those between the fields."""
-    assert result.dtype == expected.dtype
-    if result.dtype.names is None:
-        assert result.tobytes() == expected.tobytes()
-        return
-    for name in result.dtype.names:
-        check_same_fields(result[name], expected[name])
 
 
 @pytest.mark.parametrize(
