@@ -17,7 +17,7 @@ from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.caution import at_caller
 from clhist.engine.given import Call, queue_for
 from clhist.engine.magnitude import largest_magnitude
-from clhist.engine.plain import PairSpec, as_array, checked_values, counting_spec, native, pair_engine
+from clhist.engine.plain import PairSpec, as_array, checked_values, counting_spec, into, native, pair_engine
 from clhist.engine.prepare import LargestBin
 from clhist.engine.samples import evenly_spread, found_words
 from clhist.engine.signature import Remembered
@@ -110,7 +110,7 @@ def bincount(
         # NumPy itself raises what it raises, has nothing to count, or counts a list of floats, which is deprecated.
         counts = at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
         if not reproducible or x is None or weights is None or not x.size:
-            return _into(out, counts)
+            return into(out, counts)
         x = x.astype(np.intp)
     if isinstance(x, cl_array.Array):
         _check_device_arrays(x, weights)
@@ -118,21 +118,21 @@ def bincount(
     else:
         sums = reproducible and weights is not None
         if np.can_cast(x.dtype, np.intp) and is_small("bincount", x.size, queue, reproducible=sums):
-            return _into(out, np.bincount(x, weights, minlength))
+            return into(out, np.bincount(x, weights, minlength))
         queue = queue_for(queue)
     minlength = python_operator.index(minlength)
     if not x.size:  # NumPy's are integers then, with weights as well
-        return _into(out, cl_array.zeros(queue, minlength, np.intp))
+        return into(out, cl_array.zeros(queue, minlength, np.intp))
     x = x.view(np.uint8) if x.dtype.kind == "b" else x
     if weights is None:
         operator = _COUNT if x.size < 2**32 else _LONG_COUNT
-        return _into(out, _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS))
+        return into(out, _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS))
     values = checked_values(weights, _SUM, x.shape, ())[0][0]
     operator, used = _SUM, _HAS_WEIGHTS
     if reproducible:
         operator, used = reproducible_form(_SUM, largest_magnitude([values], _SUM.dtype, queue), x.size), ""
     spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
-    return _into(out, _count(spec, x, values, minlength, queue, used))
+    return into(out, _count(spec, x, values, minlength, queue, used))
 
 
 def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
@@ -166,16 +166,6 @@ def _is_countable(x: Any, weights: Array | None, minlength: Any) -> bool:
 def _stand_in(given: Any) -> Any:
     """Return for a device array one of NumPy's that it takes for the same, and that takes no memory."""
     return np.broadcast_to(np.zeros((), given.dtype), given.shape) if is_device_array(given) else given
-
-
-def _into(out: Array | None, result: Array) -> Array:
-    """Return `result`, in `out` if there is one."""
-    if out is None:
-        return result
-    check_array("out", out, result.dtype, written=True, shape=result.shape)
-    common_kind([("x", result), ("out", out)])
-    out[...] = result
-    return out
 
 
 def _every(x: Array) -> int | None:

@@ -9,8 +9,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.bincount import bincount
-from clhist.binning.counts import into
 from clhist.binning.host import numpy_histogram
+from clhist.engine.plain import into
 from clhist.opencl.arrays import Array, is_device_array
 
 

@@ -15,7 +15,7 @@ from clhist import operators
 from clhist.axes.block_search import BLOCK
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array
 from clhist.binning.sweep import Binned, PreparedSweep
-from clhist.opencl.arrays import Array, check_array, is_device_array
+from clhist.opencl.arrays import Array, is_device_array
 from clhist.operators.operator import Operator
 
 _MOST_COUNTED = 2**32 - BLOCK  # in 32 bits
@@ -217,15 +217,3 @@ def densities(
         found = found / np.array(np.diff(each), float).reshape(shape)
     found = found / total
     return cl_array.to_device(queue or hist.queue, found) if is_device_array(hist) else found
-
-
-def into(out: Array | None, result: Array) -> Array:
-    """Return `result`, in `out` if there is one."""
-    if out is None:
-        return result
-    check_array("out", out, result.dtype, written=True, shape=result.shape)
-    if is_device_array(out) != is_device_array(result):
-        kind = "PyOpenCL" if is_device_array(result) else "NumPy"
-        raise TypeError(f"out: expected a {kind} array as the data is, got {type(out).__name__}")
-    out[...] = result
-    return out

@@ -10,10 +10,11 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.bincount import bincount
-from clhist.binning.counts import are_real, can_sum, check_device_dtypes, densities, into
+from clhist.binning.counts import are_real, can_sum, check_device_dtypes, densities
 from clhist.binning.inputs import are_numbers, are_usable, is_binnable, range_ends, taken
 from clhist.binning.sample import Sample
 from clhist.engine.caution import at_caller
+from clhist.engine.plain import into
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array
 

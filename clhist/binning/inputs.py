@@ -12,9 +12,10 @@ import pyopencl as cl
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.keys import has_keys
 from clhist.axes.thresholds import numpy_bins, within_range
+from clhist.engine.given import queue_for as queue_of_call
+from clhist.engine.given import queue_of
 from clhist.engine.plain import as_array as read
 from clhist.opencl.arrays import Array, check_context, common_kind, is_device_array
-from clhist.opencl.device import default_queue
 
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
 
@@ -46,19 +47,17 @@ def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
 
 
 def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -> cl.CommandQueue:
-    """Return the queue of a call: `queue`, that of a device array, or the default one.
+    """Return the queue of a call on these arrays: `queue`, that of one of them, or the default one.
 
     Raises
     ------
     TypeError, ValueError
-        If some arrays are NumPy's and some PyOpenCL's, or one is of another context.
+        As of `clhist.engine.given.queue_for`; if some arrays are NumPy's and some PyOpenCL's, or one is of another
+        context.
     """
-    if queue is not None and not isinstance(queue, cl.CommandQueue):
-        raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
-    if not common_kind(named):
-        return queue or default_queue()
-    found = queue or next((a.queue for _, a in named if a.queue is not None), None) or default_queue()
-    check_context(named, found.context)
+    found = queue_of_call(queue, None, queue_of(*(array for _, array in named)))
+    if common_kind(named):
+        check_context(named, found.context)
     return found
 
 

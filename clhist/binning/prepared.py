@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 
-from clhist.binning.counts import Counting, densities, into
+from clhist.binning.counts import Counting, densities
 from clhist.binning.extent import extent
 from clhist.binning.inputs import has_fp64
+from clhist.engine.plain import into
 from clhist.engine.signature import Remembered, signature_of
 from clhist.opencl.arrays import Array
 

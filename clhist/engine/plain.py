@@ -14,7 +14,7 @@ import pyopencl.array as cl_array
 
 from clhist.codegen.maps import Argument
 from clhist.engine.engine import Engine
-from clhist.opencl.arrays import Array, is_array, is_device_array
+from clhist.opencl.arrays import Array, check_array, is_array, is_device_array
 from clhist.opencl.device import planning_profile
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, supported_dtype
@@ -230,6 +230,18 @@ def as_array(name: str, value: Any) -> Array:
     except (TypeError, RuntimeError) as error:  # of tensors
         hint = tensor_hint(value) or f" ({error})"
         raise TypeError(f"{name}: expected what numpy.asarray takes, got {type(value).__name__}{hint}") from error
+
+
+def into(out: Array | None, result: Array) -> Array:
+    """Return `result`, in `out` if there is one."""
+    if out is None:
+        return result
+    check_array("out", out, result.dtype, written=True, shape=result.shape)
+    if is_device_array(out) != is_device_array(result):
+        kind = "PyOpenCL" if is_device_array(result) else "NumPy"
+        raise TypeError(f"out: expected a {kind} array as the data is, got {type(out).__name__}")
+    out[...] = result
+    return out
 
 
 def arguments_of_call(arguments: Sequence[Argument], args: Sequence[Any], num_bins: Any) -> tuple[Any, ...]:
