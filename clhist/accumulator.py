@@ -27,7 +27,7 @@ from clhist.engine.streams import checked_dests, first_argument, held_form, stre
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, common_kind, empty
 from clhist.opencl.device import device_profile
-from clhist.opencl.fork_guard import check_process
+from clhist.opencl.lost import check_process
 from clhist.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.fixed_point import check_range

@@ -24,7 +24,7 @@ from clhist.engine.signature import Remembered
 from clhist.engine.small import is_small
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, beginning, check_array, check_context, common_kind, is_device_array
-from clhist.opencl.device import device_kind
+from clhist.opencl.device import default_queue, device_kind
 from clhist.opencl.masks import mask_of, without_masked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
@@ -116,19 +116,19 @@ def bincount(
         _check_device_arrays(x, weights)
         queue = queue_for(queue, x.context, x.queue)
     else:
-        sums = reproducible and weights is not None
-        if np.can_cast(x.dtype, np.intp) and is_small("bincount", x.size, queue, reproducible=sums):
+        if _is_for_numpy(x, weights, queue, reproducible=reproducible):
             return into(out, np.bincount(x, weights, minlength))
-        queue = queue_for(queue)
+        queue = default_queue() if queue is None else queue_for(queue)
     minlength = python_operator.index(minlength)
     if not x.size:  # NumPy's are integers then, with weights as well
         return into(out, cl_array.zeros(queue, minlength, np.intp))
     x = x.view(np.uint8) if x.dtype.kind == "b" else x
     if weights is None:
         operator = _COUNT if x.size < 2**32 else _LONG_COUNT
-        return into(out, _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS))
-    values = checked_values(weights, _SUM, x.shape, ())[0][0]
+        counts = _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS)
+        return counts if out is None else into(out, counts)
     operator, used = _SUM, _HAS_WEIGHTS
+    values = checked_values(weights, operator, x.shape, ())[0][0]
     if reproducible:
         operator, used = reproducible_form(_SUM, largest_magnitude([values], _SUM.dtype, queue), x.size), ""
     spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
@@ -140,6 +140,12 @@ def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
     if value is None or type(value) is np.ndarray or isinstance(value, cl_array.Array):
         return value, None
     return as_array(name, value), mask_of(value)
+
+
+def _is_for_numpy(x: Array, weights: Any, queue: cl.CommandQueue | None, *, reproducible: bool) -> bool:
+    """Whether NumPy counts its array; it refuses numbers that may be too large."""
+    sums = reproducible and weights is not None
+    return bool(np.can_cast(x.dtype, np.intp)) and is_small("bincount", x.size, queue, reproducible=sums)
 
 
 def _check_device_arrays(x: Array, weights: Array | None) -> None:

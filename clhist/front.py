@@ -18,7 +18,7 @@ import pyopencl.array as cl_array
 
 from clhist.engine.labelled import unlabelled
 from clhist.engine.small import check_refused
-from clhist.opencl.fork_guard import check_process
+from clhist.opencl.lost import check_process
 from clhist.operators.reproducible import check_reproducible
 
 F = TypeVar("F", bound=Callable[..., Any])

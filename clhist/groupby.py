@@ -24,7 +24,7 @@ from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, in_place, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
-from clhist.opencl.fork_guard import check_process
+from clhist.opencl.lost import check_process
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.c_types import supported_dtype

@@ -16,7 +16,7 @@ from clhist.engine.magnitude import reproducible as reproducible_engine
 from clhist.engine.plain import arguments_of_call
 from clhist.hardware.profile import Profile
 from clhist.kernel_types import Given, K, KernelCalls
-from clhist.opencl.fork_guard import check_process
+from clhist.opencl.lost import check_process
 from clhist.opencl.memory import Allocator
 from clhist.operators.names import with_names
 from clhist.operators.reproducible import check_reproducible, is_float_sum
@@ -260,7 +260,11 @@ class HistogramKernel(KernelCalls[K]):
                 num_bins, size, dest, out, queue, allocator, wait_for or (), race_factor, forced, memory_budget, *batch
             )
             _check_max_abs(max_abs, reproducible)
-            outcome = self._reproducible(args, call, max_abs) if reproducible else run(self.engine, args, call)
+            if reproducible:
+                outcome = self._reproducible(args, call, max_abs)
+            else:
+                sampled = isinstance(race_factor, str)
+                outcome = run(self.engine, args, call) if sampled else self.engine.run(args, call)
             result = self.engine.outputs.collect(outcome.results)
             return (result, outcome.event) if return_event else result
 

@@ -13,7 +13,7 @@ from clhist.engine.chunks import Piece
 from clhist.engine.pool import Pool
 from clhist.engine.progress import Progress, reported
 from clhist.opencl.arrays import is_device_array
-from clhist.opencl.fork_guard import check_process
+from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 from clhist.opencl.several import device_name, queues_of
 from clhist.partial import Partial, bins_text, combined

@@ -11,7 +11,7 @@ from clhist.codegen.arguments import integer
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Given, Outcome
 from clhist.opencl.arrays import Array, is_array, is_device_array, is_taken
-from clhist.opencl.fork_guard import check_process
+from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 
 

@@ -31,7 +31,7 @@ from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, is_taken, survey
 from clhist.opencl.device import default_queue, profile_names
-from clhist.opencl.fork_guard import check_process
+from clhist.opencl.lost import check_process
 from clhist.opencl.program import kept_by_context
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan

@@ -97,7 +97,7 @@ def signature_of_call(
         else:
             return None
     if queue is None and not on_device:
-        queue = queue_for(None, context)
+        queue = _queue_in(context)
     try:
         if call.dest is not None or call.out is not None:
             parts += _target(call.dest, targets), _target(call.out, targets)
@@ -112,6 +112,11 @@ def signature_of_call(
     asked = None if largest is None else largest[:2]
     rest = bins, size, queue, call.race_factor, asked, call.partial, choices, histograms, budget
     return (*parts, *rest, *profile_names())
+
+
+def _queue_in(context: cl.Context) -> cl.CommandQueue:
+    queue = default_queue()
+    return queue if queue.context == context else queue_for(None, context)
 
 
 def signature_of_targets(key: Hashable, call: Call, targets: list[Array]) -> Hashable:

@@ -21,7 +21,7 @@ from clhist.engine.plain import as_array
 from clhist.groupby import GroupBy, group_by
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
 from clhist.opencl.arrays import Array, as_bytes, is_device_array
-from clhist.opencl.fork_guard import check_process
+from clhist.opencl.lost import check_process
 from clhist.operators.c_types import supported_dtype
 
 __all__ = [

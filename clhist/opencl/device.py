@@ -21,8 +21,8 @@ from clhist.hardware.profile_files import load_profiles
 from clhist.hardware.vendors import features_of
 from clhist.opencl import lost
 from clhist.opencl.caches import is_writable, pocl_cache
-from clhist.opencl.fork_guard import check_process
 from clhist.opencl.icd import register_installed_runtimes
+from clhist.opencl.lost import check_process
 from clhist.opencl.probe import proven_features
 
 register_installed_runtimes()  # here, so that contexts which the caller makes see them as well

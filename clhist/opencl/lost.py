@@ -1,10 +1,12 @@
-"""Devices lost to a fault: their driver refuses whatever comes next in this process, with errors that mislead.
+"""What a process lost: OpenCL, to a fork, after which calls would wait for ever; a device, to a fault.
 
-The first call that sees it says so, and every later one on that device.
+The driver of a lost device refuses whatever comes next in this process, with errors that mislead. The first call that
+sees it says so, and every later one on that device.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,25 @@ _FAULTS = (cl.status_code.INVALID_COMMAND_QUEUE, cl.status_code.DEVICE_NOT_AVAIL
 # The operators and the plans of the call that was enqueued last, of whatever device.
 last_calls: deque[tuple[str, tuple[Plan, ...]]] = deque(maxlen=1)
 
+_used = _forked = False
+
 _lost: dict[cl.Device, tuple[str, cl.Error]] = {}
+
+
+def check_process() -> None:
+    """Raise RuntimeError in a process that was forked after its parent had used OpenCL."""
+    global _used
+    if _forked:
+        raise RuntimeError(
+            "OpenCL was used before this process was forked, and does not work in it; start processes by "
+            'multiprocessing.get_context("spawn"), or use OpenCL only in the children'
+        )
+    _used = True
+
+
+def is_forked() -> bool:
+    """Whether this process was forked after its parent had used OpenCL: what is left of that is not to be touched."""
+    return _forked
 
 
 def check_queue(queue: cl.CommandQueue) -> None:
@@ -87,3 +107,12 @@ def _lose(device: cl.Device, cause: cl.Error) -> str:
     if device not in _lost:
         _lost[device] = message, type(cause)(*cause.args)  # another, since the traceback keeps arrays alive
     return message
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = _forked or _used
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_after_fork)

@@ -12,8 +12,7 @@ import pyopencl as cl
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
 from clhist.opencl.arrays import held_results
-from clhist.opencl.fork_guard import check_process
-from clhist.opencl.lost import settle
+from clhist.opencl.lost import check_process, settle
 from clhist.opencl.upload import uploads
 
 Allocator = Callable[[int], Any]

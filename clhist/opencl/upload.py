@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyopencl as cl
 
-from clhist.opencl.fork_guard import is_forked
+from clhist.opencl.lost import is_forked
 from clhist.opencl.program import kept_by_context
 
 _PART = 4 << 20  # bytes: with fewer the threads wait for Python's lock (docs/notebook/performance.md)
