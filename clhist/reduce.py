@@ -31,12 +31,11 @@ from clhist.engine.small import is_small
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
-from clhist.planning.problem import CHOICES
 from clhist.race_factor import run
 from clhist.typing import AnyOperator, CallOptions, Devices
 
 # Options of a call; see `HistogramKernel.__call__`.
-_OPTIONS = {*CHOICES, "allocator", "wait_for", "return_event", "race_factor", "memory_budget"}
+_OPTIONS = {*CallOptions.__annotations__, "return_event"}
 
 
 @shows(CallOptions)

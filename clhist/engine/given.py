@@ -6,7 +6,7 @@ The queue of a call is resolved here, for all functions and classes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyopencl as cl
@@ -48,11 +48,7 @@ class Call:
 
 
 # What the public classes let callers choose by keyword besides `num_bins`.
-_CHOICES = {
-    *CHOICES,
-    *("size", "dest", "out", "queue", "allocator", "wait_for", "race_factor", "memory_budget"),
-    *("num_histograms", "offsets"),
-}
+_CHOICES = {*CHOICES, *(each.name for each in fields(Call))} - {"num_bins", "choices", "largest", "partial"}
 
 
 def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
