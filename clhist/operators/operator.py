@@ -168,12 +168,8 @@ class Operator:
             _check_expression("combine", combine, "a", "b")
             held = _accumulator_of(dtype, combine, accumulator)
             _check_conversions(dtype, held, lift, finish)
-            if neutral is None:
-                raise ValueError(f"neutral: None does not fit {dtype}; expected the identity element of {combine!r}")
-            neutral = same_value(neutral, dtype if accumulator is None else held, "neutral")
             operation = recognise(combine, held)
-            if operation in _NEUTRAL and neutral != held.type(_NEUTRAL[operation]):
-                raise ValueError(f"neutral: expected {_NEUTRAL[operation]} for {combine!r}, got {neutral}")
+            neutral = _checked_neutral(neutral, dtype if accumulator is None else held, combine, held, operation)
             parts = _parts_of(held, combine, neutral, operation)
             finish = finish or ("a != 0" if dtype.kind == "b" else "a")
         else:
@@ -188,8 +184,7 @@ class Operator:
                 product.finish,
             )
             preamble = "\n".join(dict.fromkeys([*(o.preamble for o in combine.values() if o.preamble), preamble]))
-            limits = (o.most_values for o in combine.values() if o.most_values is not None)
-            most_values = min(limits, default=None) if most_values is None else most_values
+            most_values = product.most_values if most_values is None else most_values
             verified = verified or not any(o.is_custom for o in combine.values())
             operation = None
             combine = "; ".join(f"{part.accessor}: {part.combine}" for part in parts)
@@ -292,15 +287,7 @@ class _Product:
     """The accumulator, parts and conversions of a product: a structured accumulator with an operator for each field."""
 
     def __init__(self, dtype: np.dtype, operators: Mapping[str, Operator], lift: str, finish: str) -> None:
-        if not operators:
-            raise ValueError("combine: expected a C expression or a mapping of at least one field to its operator")
-        for name, operator in operators.items():
-            if not isinstance(operator, Operator):
-                raise TypeError(f"combine[{name!r}]: expected a clhist.Operator, got {operator!r}")
-            if not isinstance(name, str) or not IDENTIFIER.match(name):
-                raise ValueError(f"combine: expected C identifiers as names of fields, got {name!r}")
-            if operator.accumulator.names or re.search(r"\b(value_t|accumulator_t)\b", operator.preamble):
-                raise ValueError(f"combine[{name!r}]: expected an operator on numbers, got {operator!r}")
+        self._check(operators)
         fields = {name: operator.accumulator for name, operator in operators.items()}
         self.accumulator = supported_dtype(struct_of(fields, "combine"), "combine")
         self.parts = tuple(
@@ -322,12 +309,35 @@ class _Product:
             finish = finish or _fields("value_t", "a", {name: o.finish for name, o in operators.items()})
         _check_conversions(dtype, self.accumulator, lift, finish)
         self.lift, self.finish = lift, finish
+        limits = (operator.most_values for operator in operators.values() if operator.most_values is not None)
+        self.most_values = min(limits, default=None)
+
+    @staticmethod
+    def _check(operators: Mapping[str, Operator]) -> None:
+        if not operators:
+            raise ValueError("combine: expected a C expression or a mapping of at least one field to its operator")
+        for name, operator in operators.items():
+            if not isinstance(operator, Operator):
+                raise TypeError(f"combine[{name!r}]: expected a clhist.Operator, got {operator!r}")
+            if not isinstance(name, str) or not IDENTIFIER.match(name):
+                raise ValueError(f"combine: expected C identifiers as names of fields, got {name!r}")
+            if operator.accumulator.names or re.search(r"\b(value_t|accumulator_t)\b", operator.preamble):
+                raise ValueError(f"combine[{name!r}]: expected an operator on numbers, got {operator!r}")
 
 
 def _fields(c_type: str, operand: str, expressions: Mapping[str, str]) -> str:
     """Return C of a struct whose fields are `expressions` of the operand's own."""
     each = (re.sub(rf"\b{operand}\b", f"{operand}.{name}", text) for name, text in expressions.items())
     return f"({c_type}){{{', '.join(each)}}}"
+
+
+def _checked_neutral(neutral: object, dtype: np.dtype, combine: str, held: np.dtype, operation: str | None) -> Any:
+    if neutral is None:
+        raise ValueError(f"neutral: None does not fit {dtype}; expected the identity element of {combine!r}")
+    value = same_value(neutral, dtype, "neutral")
+    if operation in _NEUTRAL and value != held.type(_NEUTRAL[operation]):
+        raise ValueError(f"neutral: expected {_NEUTRAL[operation]} for {combine!r}, got {value}")
+    return value
 
 
 def _parts_of(held: np.dtype, combine: str, neutral: object, operation: str | None) -> tuple[Part, ...]:
