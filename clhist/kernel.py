@@ -255,16 +255,11 @@ class HistogramKernel(KernelCalls[K]):
             args = arguments_of_call(self.arguments, args, num_bins)
             choices = (update, memory, copies, passes, work_group_size, locks, pass_order, counter_bits)
             forced = FREE if choices == _NO_CHOICE else Choices(*choices)
-            batch = num_histograms, offsets
-            call = Call(
-                num_bins, size, dest, out, queue, allocator, wait_for or (), race_factor, forced, memory_budget, *batch
-            )
+            events, batch = wait_for or (), (num_histograms, offsets)
+            call = Call(num_bins, size, dest, out, queue, allocator, events, race_factor, forced, memory_budget, *batch)
             _check_max_abs(max_abs, reproducible)
-            if reproducible:
-                outcome = self._reproducible(args, call, max_abs)
-            else:
-                sampled = isinstance(race_factor, str)
-                outcome = run(self.engine, args, call) if sampled else self.engine.run(args, call)
+            compute = run if isinstance(race_factor, str) else Engine.run
+            outcome = self._reproducible(args, call, max_abs) if reproducible else compute(self.engine, args, call)
             result = self.engine.outputs.collect(outcome.results)
             return (result, outcome.event) if return_event else result
 

@@ -158,6 +158,8 @@ class MultiAccumulator(OnDevice, instead="its partial() can be, and a clhist.Spe
 
     def merge(self, other: Accumulator | MultiAccumulator | Partial) -> Self:
         """Add what another accumulator has been given, or what its `partial` returned; see `Accumulator.merge`."""
+        if not isinstance(other, Accumulator | MultiAccumulator | Partial):
+            raise TypeError(f"other: expected an Accumulator or a clhist.Partial, got {type(other).__name__}")
         part = other if isinstance(other, Partial) else other.partial()
         self._settle()
         self._whole = combined(self._whole, part, "other")

@@ -15,6 +15,7 @@ from clhist.binning.inputs import range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.engine.labelled import unlabelled
 from clhist.histogram import histogramdd as histogram_of_points
+from clhist.operators.reproducible import check_reproducible
 from clhist.partial import Partial, merge
 from clhist.parts import counts_part, histogram_part, merge_padded, of_edges, partial_of
 
@@ -57,6 +58,7 @@ def bincount(
         If an argument is wrong; it is named, before any work starts. When it is computed, as `numpy.bincount`, and if
         an element is beyond a `minlength` that is not 0.
     """
+    check_reproducible(reproducible)
     if getattr(x, "ndim", 1) != 1:
         raise ValueError(f"x: expected one dimension, got {x.ndim}")
     minlength = python_operator.index(minlength)

@@ -12,7 +12,7 @@ from clhist.dask.shards import result_of, sharded
 from clhist.dask.tree import Blocks, as_array, blocks_of, check_pickles, on_host, task, tree
 from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import is_float_sum, reproducible_form
+from clhist.operators.reproducible import check_reproducible, is_float_sum, reproducible_form
 from clhist.partial import Partial, merge
 from clhist.spec import Spec
 
@@ -92,6 +92,7 @@ def reduce_by_index(
         If an argument is wrong, if chunk sizes are unknown where positions count, or if the operator cannot be pickled;
         it is named, before any work starts.
     """
+    check_reproducible(reproducible)
     initial, shape = _bins(dest)
     dtype = _dtype_of(values, op, initial)
     if initial is not None:

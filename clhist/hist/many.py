@@ -25,6 +25,7 @@ from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
+from clhist.operators.reproducible import check_reproducible
 
 _MOST_TOGETHER = 10  # histograms of one sweep: more take longer to compile, and gain little
 _MOST_HELD = 2**20  # bytes of bins on a CPU, which its cache should hold
@@ -161,6 +162,7 @@ def fill_many(
     --------
     >>> fill_many([(h, (x,), {"weight": w, "where": cut}) for h, cut in zip(hists, cuts)])  # doctest: +SKIP
     """
+    check_reproducible(reproducible)
     group: list[tuple[Any, Columns, Any]] = []
     for h, args, *rest in fills:
         options = dict(rest[0]) if rest else {}

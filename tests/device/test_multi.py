@@ -186,6 +186,12 @@ def test_progress(queues, pairs):
         accumulator.extend([], progress=3)
 
 
+def test_merge_of_what_is_no_accumulator(queues):
+    accumulator = MultiAccumulator(SUM, 40, queues=queues)
+    with pytest.raises(TypeError, match=r"^other: expected an Accumulator or a clhist\.Partial, got int"):
+        accumulator.merge(5)
+
+
 @pytest.mark.slow
 def test_merge_and_devices(queues, pairs):
     indices, values, expected = pairs

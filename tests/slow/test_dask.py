@@ -327,3 +327,11 @@ def test_dataframes_and_delayed(arrays):
     ):
         with pytest.raises(error, match=f"^{message}"):
             given()
+
+
+def test_reproducible_is_a_bool(lazy):
+    dx, dw, _ = lazy
+    with pytest.raises(TypeError, match="reproducible: expected a bool, got 'yes'"):
+        on_dask.bincount(dx, dw, reproducible="yes")
+    with pytest.raises(TypeError, match="reproducible: expected a bool, got 1"):
+        on_dask.reduce_by_index(9, "sum", dx, dw, reproducible=1)
