@@ -21,7 +21,7 @@ _HOPELESS = 4  # times the best: more copies would be slower still
 
 
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
-    """Yield the cases of each operator on each input: one for each memory, with the race factor told to the model."""
+    """Yield the cases of each operator on each input: one for each memory, with the race factor given to the model."""
     for spec, found in request.problems():
         given = lab.input(spec, weighted=weighted(found))
         for benched in found:
@@ -71,7 +71,7 @@ def _case(lab: Lab, given: Input, benched: Benched, memory: str) -> Row | None:
 
 def summary(rows: list[Row]) -> list[str]:
     """Return how far the automatic plan is from the best fixed one at most."""
-    lines = ["*: the memory that the plan takes by itself"]
+    lines = ["*: the memory that the plan chooses"]
     for text, chosen in (("in the memory that the plan takes", True), ("in either memory", False)):
         compared = [row for row in rows if "behind" in row and (row["is_taken"] or not chosen)]
         if compared:

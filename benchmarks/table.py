@@ -11,7 +11,7 @@ from benchmarks.suite import Panels, Request, Suite, weighted
 
 
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
-    """Yield a row for each operator on each input, with the automatic plan, which is told the race factor, or all."""
+    """Yield a row for each operator on each input, with the automatic plan, which gets the race factor, or all."""
     for spec, found in request.problems(request.distributions):
         given = lab.input(spec, weighted=weighted(found))
         for benched in found:

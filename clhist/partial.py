@@ -206,7 +206,7 @@ def merge(partials: Iterable[Partial]) -> Partial:
     Notes
     -----
     Operations that NumPy has are done on the host, others on the default device. Which partial results are merged in
-    which order changes nothing but the rounding of floats.
+    which order affects only the rounding of floats.
     """
     if isinstance(partials, Partial):
         raise TypeError("partials: expected an iterable of Partial, got a single one")

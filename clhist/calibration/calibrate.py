@@ -123,7 +123,7 @@ def calibrate(
     quick : bool
         Fewer runs over smaller arrays.
     progress : callable
-        Is told the name of each of `stages_of` the device when it begins.
+        Called with the name of each of `stages_of` the device when it begins.
 
     Returns
     -------

@@ -180,15 +180,6 @@ def cache_sweep(bench: Bench, sizes: Iterable[int]) -> list[tuple[int, float]]:
     return found
 
 
-def read_sweep(bench: Bench, sizes: Iterable[int]) -> list[tuple[int, float]]:
-    """Return for each working set the rate of reading it again and again, in bytes a second."""
-    found = []
-    for size in sizes:
-        rounds = max(2, (256 if bench.quick else 1024) * MIB // size)
-        found.append((size, size * rounds / statistics.median(_read(bench, size, rounds, 3))))
-    return found
-
-
 def knee(sweep: Sequence[tuple[int, float]]) -> int:
     """Return the working set at which the rate falls half-way (in ratio) from that of a cache to that of memory.
 

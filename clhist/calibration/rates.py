@@ -45,7 +45,7 @@ _WITH_VALUES = {
 }
 
 _SIDE_BY_SIDE = {"memory": "local", "pass_order": SIDE_BY_SIDE}
-# Of which kinds passes are timed side by side, by operators that are one atomic, and with bins dealt out, since sums of
+# Of which kinds passes are timed side by side, by operators that are one atomic, and with cyclic passes, since sums of
 # floats and of 64 bits are loops. Passes of the others are in turn.
 _ASIDE = {
     COUNT: operators.add(np.int32),

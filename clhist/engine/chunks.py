@@ -77,7 +77,7 @@ class Piece:
 
 
 class KnownPiece(NamedTuple):
-    """A piece that passed all checks, but for its arrays: others with the same signature pass them too.
+    """A validated piece without its arrays: pieces with the same signature skip validation.
 
     Attributes
     ----------

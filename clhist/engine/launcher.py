@@ -219,7 +219,7 @@ class Loaded:
         with self._lock:
             if queue is not self._queue:
                 self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
-            last = self._last  # for which the queue waits by itself
+            last = self._last  # for which the queue waits anyway
             waiting, written, found = list(wait_for), [], list(arrays)
             for n, array in enumerate(arrays):
                 slot = slots[n]

@@ -41,7 +41,7 @@ def sweep_code(spec: SweepSpec, options: tuple[str, ...]) -> KernelCode:
 
 @lru_cache(maxsize=_MOST_CODES)
 def combine_source(spec: CombineSpec) -> str:
-    """Return the program of a second stage by itself."""
+    """Return the program of a second stage alone."""
     return render_combine(spec)
 
 

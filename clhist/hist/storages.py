@@ -267,7 +267,7 @@ def _cells_kernel(context: cl.Context, kind: BinnedKind, weight: np.dtype, num_c
 
 
 def _on_host(found: Mapping[str, Any], queue: cl.CommandQueue) -> Sums:
-    """Return sums as NumPy arrays, each by itself."""
+    """Return sums as separate NumPy arrays."""
     sums = {name: _fetched(part, queue) for name, part in found.items()}
     if "both" in sums:
         both = sums.pop("both")

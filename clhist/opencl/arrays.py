@@ -1,6 +1,6 @@
 """Arrays of NumPy and of PyOpenCL as a kernel takes them: checked, and as a buffer with an offset.
 
-On a CPU a NumPy array is used where it lies; on other devices it is copied there, and back if the kernel writes it.
+On a CPU a NumPy array is used in place; on other devices it is copied there, and back if the kernel writes it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def check_array(
 
 
 def is_taken(value: object, taken: object) -> bool:
-    """Whether a kernel takes an argument where it lies; `taken` is what `check_array` made of it, or a scalar."""
+    """Whether a kernel takes an argument in place; `taken` is what `check_array` made of it, or a scalar."""
     if not isinstance(value, np.ndarray) or not isinstance(taken, np.ndarray):
         return True
     return taken is value or np.may_share_memory(taken, value)
@@ -134,8 +134,8 @@ def check_context(named: Iterable[tuple[str, Array]], context: cl.Context) -> No
 
 
 class Survey(NamedTuple):
-    """What a call must know of all its arrays together: whether they are PyOpenCL's, all begin at multiples of so many
-    bytes, what to wait for before their content is there, and the queue of the first that has one."""
+    """Facts about a call's arrays as a group: whether they are PyOpenCL's, whether all are aligned, the events to wait
+    for before they are read, and the queue of the first that has one."""
 
     on_device: bool
     is_aligned: bool
@@ -179,7 +179,7 @@ def note_event(array: Array, event: cl.Event, waited: Collection[cl.Event]) -> N
 
 @lru_cache(maxsize=64)
 def shares_memory(device: cl.Device) -> bool:
-    """Whether kernels on `device` use NumPy arrays where they lie."""
+    """Whether kernels on `device` use NumPy arrays in place."""
     return bool(device.host_unified_memory and device.type & cl.device_type.CPU)
 
 

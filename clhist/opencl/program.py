@@ -87,7 +87,7 @@ class Kernel:
         self._convert = any(dtype is not None and dtype.names for dtype in dtypes)
         with _lock:  # PyOpenCL writes code for each kernel, and cannot for two at once
             self._kernel = cl.Kernel(program, name)
-            if not self._convert:  # of structs PyOpenCL cannot be told
+            if not self._convert:  # PyOpenCL cannot convert structs
                 self._kernel.set_scalar_arg_dtypes(dtypes)
 
     def ordered(self, arguments: Mapping[str, object]) -> list[object]:

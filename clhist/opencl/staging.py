@@ -1,7 +1,7 @@
 """NumPy arrays on their way to the device, chunk after chunk.
 
-On a CPU they are used where they lie. To other devices they are uploaded, to two places by turns, so that one chunk is
-on its way while the device computes with the one before.
+On a CPU they are used in place (zero-copy). To other devices they are uploaded, to two places by turns, so that one
+chunk is on its way while the device computes with the one before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clhist.opencl.upload import uploads
 
 
 class InPlace:
-    """NumPy arrays as PyOpenCL's: where they lie on a CPU, or else copied at once."""
+    """NumPy arrays as PyOpenCL's: in place on a CPU, or else copied at once."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue

@@ -1,6 +1,6 @@
 """NumPy arrays on their way to a device's own memory, through page-locked memory.
 
-From there a device fetches by itself, several times as fast as drivers copy from pageable memory. Threads copy an array
+From there a device fetches by DMA, several times as fast as drivers copy from pageable memory. Threads copy an array
 part by part into pieces that are kept; each part goes on to the device as soon as it is there.
 """
 

@@ -44,7 +44,7 @@ FORMATS = {
 
 
 def exponent_of(max_abs: float, dtype: np.dtype, bits: int) -> int:
-    """Return e such that values of at most `max_abs` are less than 2^e: a multiple of a step, or the least of use."""
+    """Return e such that values of at most `max_abs` are less than 2^e: a multiple of a step, at least the format's."""
     fmt = FORMATS[dtype]
     exponent = -(-frexp(max_abs)[1] // _EXPONENT_STEP) * _EXPONENT_STEP if max_abs else fmt.least
     return min(max(exponent, fmt.least + bits), fmt.beyond)  # no quantum is less than the least float

@@ -26,7 +26,7 @@ from clhist.operators.recognition import recognise
 
 @dataclass(frozen=True)
 class Part:
-    """What is updated by itself: a whole accumulator, or one field of a product of operators (SC'20, section IV-D).
+    """What one update changes: a whole accumulator, or one field of a product of operators (SC'20, section IV-D).
 
     Attributes
     ----------

@@ -187,7 +187,7 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
 def _by_passes(load: Workload, update: str, tried: Trace) -> Plan | None:
     """Return the plan in local memory unless that takes too many passes: the paper's rule, and one for partitioning.
 
-    What was tried in vain is noted in `tried`.
+    Strategies that do not fit are noted in `tried`.
     """
     try:
         local = _local(load, update)

@@ -28,7 +28,7 @@ SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what i
 CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it
 RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
 SPILLED_BINS = 16  # of a work-group, a power of two, before whole counters are taken in the place of narrow ones
-# Work-groups may spill as often as if this part of what each counts were of few bins: that takes about three times as
+# Work-groups may spill as if this part of what each counts were of few bins: that takes about three times as
 # long as spread input on an H200 (docs/notebook/performance.md).
 HOT_SHARE = 0.08
 SAMPLE = 2048  # elements that are looked at before the counters are taken
@@ -230,7 +230,7 @@ class PackedPlan(Plan):
 
     @property
     def most_alike(self) -> int:
-        """How often one bin may come again in the sample: half as often as would be too many spills."""
+        """How often one bin may come again in the sample: half of what would cause too many spills."""
         return int(HOT_SHARE * SAMPLE / 2)
 
 

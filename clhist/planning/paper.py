@@ -1,4 +1,4 @@
-"""The model exactly as SC'20 prints it: all copies that fit, where our own plans keep those that are of use."""
+"""The model exactly as SC'20 prints it: all copies that fit, where our own plans keep those that pay off."""
 
 from __future__ import annotations
 

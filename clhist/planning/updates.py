@@ -158,7 +158,7 @@ def choose_updates(
 def useful_copies(
     update: str, num_bins: int, *, loops: bool = False, read_bytes: int = 4, most: float = MOST_NATIVE_COPIES
 ) -> int:
-    """Return how many copies of `num_bins` bins in a work-group's local memory are of use.
+    """Return how many copies of `num_bins` bins in a work-group's local memory pay off.
 
     `loops` says that the hardware atomic is a loop itself, see `part_loops`. Where less than four bytes are read for an
     update, as from an image, the updates dominate, and a bank for each of 32 neighbouring work-items pays. `most` is

@@ -42,7 +42,7 @@ class Workload:
     arrays : int
         Number of arrays that an accumulator is laid out in: 1 for a scalar or an array of structs, q for q arrays.
     locked : tuple of int
-        Locks of a bin where the update is a lock: one for each part that is updated by itself.
+        Locks of a bin where the update is a lock: one for each part with its own update.
     race_factor : float
         RF, at least 1.
     choices : Choices
@@ -134,7 +134,7 @@ class Workload:
 
     @property
     def threads(self) -> int:
-        """T: work-items that are of use."""
+        """T: work-items that have work."""
         return min(self.profile.hardware_threads, max(1, self.size))
 
     @property
@@ -188,9 +188,9 @@ class Workload:
         return ALIGNMENT * (arrays - 1) + (LOCK_BYTES if odd else 0)
 
     def resident(self, blocks: int, used: int) -> int:
-        """Return how many of `blocks` work-groups, each with `used` bytes of local memory, are worth launching.
+        """Return how many of `blocks` work-groups, each with `used` bytes of local memory, can be resident at once.
 
-        Where a work-group may use nearly all local memory of a compute unit, those that use over half of it are alone.
+        Two for each compute unit, unless one uses more than half of its local memory.
         """
         alone = not self.on_cpu and self.profile.local_memory > SHARED_LOCAL_MEMORY
         if not alone or 2 * used <= self.profile.local_memory or self.choices.work_group_size is not None:

@@ -45,7 +45,7 @@ class Version:
         "auto", or how a bin is updated: a scenario of the paper's.
     kind : str
         FLAT, the straightforward one: every pair updates one array in global memory. UNIFORM and SAMPLED: the model's
-        plan, told that the race factor is 1, or what it is.
+        plan, given a race factor of 1, or its true value.
     options : dict
         Of `PairList.forces`.
     """

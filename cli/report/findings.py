@@ -71,7 +71,7 @@ def times(operation: str, *, quick: bool) -> dict[str, Any]:
             lines.setdefault(name, []).append((number, samples.median))
     floor = read_floor(Bench(queue.context, profiling), [device[0].base_data], keys.nbytes).median * len(host)
     lines["reading the input once"] = [(number, floor) for number in bins]
-    return {"operation": operation, "num_elements": size, "lines": lines, "notes": []}
+    return {"operation": operation, "num_elements": size, "lines": lines}
 
 
 def _calls(host: tuple[np.ndarray, ...], device: list[Any], bins: int, queue: cl.CommandQueue) -> dict[str, Any]:

@@ -114,8 +114,7 @@ def _checks(found: Mapping[str, Any]) -> str:
 def _times(found: Mapping[str, Any]) -> str:
     title = f"<h3>{escape(found['operation'])}, {found['num_elements']:,} elements: time per call</h3>"
     chart = line_chart(found["lines"], x_label="bins", y_label="time per call")
-    notes = "".join(f"<li>{escape(note)}</li>" for note in found["notes"])
-    return title + chart + (f"<ul>{notes}</ul>" if notes else "")
+    return title + chart
 
 
 def _plans(found: Mapping[str, Any]) -> str:

@@ -242,9 +242,7 @@ def test_nan_and_infinities(gpu_like):
         profile=gpu_like,
     )
     x, w = np.arange(4000, dtype=np.int32) % 200, np.tile(np.array([np.nan, np.inf, -np.inf, -0.0, 5], np.float32), 800)
-    want = np.array(
-        [max((v for b, v in zip(x, w, strict=True) if b == k), key=lambda v: (v != v, v)) for k in range(200)]
-    )
+    want = np.array([max(w[x == k], key=lambda v: (v != v, v)) for k in range(200)])
     np.testing.assert_array_equal(kernel(x, w, num_bins=200, passes=20, **PARTITIONED), want)
 
 
@@ -330,9 +328,8 @@ def test_partitions_take_no_more_local_memory_than_there_is(count, gpu_like):
     found = kernel.plan(10**5, 200_000, **PARTITIONED)
     assert 4 * found.bins_per_pass > gpu_like.local_memory * 3 // 4
     sweep = kernel.source(found).partition("void clhist_index(")[2].partition("typedef")[2]
-    assert re.findall(r"__local (?:u?int|uchar|ushort|uint4) (\w+)\[(\d+)\]", sweep) == [
-        ("clhist_pool", str(gpu_like.local_memory))
-    ]
+    pools = re.findall(r"__local (?:u?int|uchar|ushort|uint4) (\w+)\[(\d+)\]", sweep)
+    assert pools == [("clhist_pool", str(gpu_like.local_memory))]
 
 
 def test_the_command_line():
@@ -382,9 +379,8 @@ def test_no_room_for_the_pairs(count, queue, monkeypatch, rng):
         return clhist.opencl.memory.scratch_allocator(queue)(size)
 
     x = cl_array.to_device(queue, rng.integers(0, 900, 60_000, np.int32))
-    with pytest.raises(
-        MemoryError, match=r"no \d+ bytes more to partition 60000 \(bin, value\) pairs; memory='global'"
-    ):
+    message = r"no \d+ bytes more to partition 60000 \(bin, value\) pairs; memory='global'"
+    with pytest.raises(MemoryError, match=message):
         count(x, num_bins=900, allocator=none_left, out=cl_array.empty(queue, 900, np.int64), **PARTITIONED)
 
 

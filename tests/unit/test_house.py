@@ -16,8 +16,6 @@ LONGEST = 400  # lines
 LONG = {  # to be split
     "clhist/groupby.py",
     "clhist/ndimage/__init__.py",
-    "tests/device/test_cli_main.py",
-    "tests/device/test_partition.py",
     "tests/slow/test_group_by.py",
 }
 # Of what is imported when it is first used, in the package whose names these are.

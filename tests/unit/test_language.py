@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,56 @@ def test_public_docstrings():
             if callable(value) and (not member.startswith("_") or member == "__call__"):
                 text = inspect.getdoc(value) or ""
                 assert not problems(text), f"{name}.{member}"
+
+
+# What comments and docstrings may not say either: paraphrases that stood there, and what they say now.
+IN_COMMENTS = {
+    r"\bmended\b": "fixed",
+    r"\bbegins? with nothing\b": "is initialised to the identity element, is initially empty",
+    r"\bas often as\b": "once per",
+    r"\bin vain\b": "without effect",
+    r"\b(?:is|are|was|were|when) told\b(?! apart)": "gets, is given, is shown",
+    r"\bwhere (?:they|it) lies?\b": "in place",
+    r"\b(?:are|is) of use\b": "pays off, is useful",
+    r"\bare dealt(?: out)?\b": "are cyclic, are distributed",
+    r"\bmust know of all\b": "facts about",
+    r"\bstands for several\b": "name the commands",
+    r"\bhalf of what there was\b": "at most half the previous budget",
+    r"\bwhat is given alike\b": "with the same signature",
+    r"\bpassed all checks\b": "validated",
+    r"\bthat is emitted can be outside\b": "in range by construction",
+    r"\bworth launching\b": "resident at once",
+}
+SOURCES = [
+    path
+    for folder in ("clhist", "cli", "benchmarks", "soak", "kernels_cl")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in (".py", ".mako")
+]
+
+
+def prose(path: Path) -> str:
+    """Return the comments and docstrings of a file, a comment of several lines as one."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".mako":
+        return " ".join(re.findall(r"(?:##|//)(.*)", text))
+    kinds = tokenize.COMMENT, tokenize.STRING
+    tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type in kinds]
+    said = [token.string.lstrip("# ") for token in tokens if token.string.startswith(("#", '"""'))]
+    return re.sub(r"\s+", " ", " ".join(said))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_comments(path):
+    said = prose(path)
+    wrong = {pattern: better for pattern, better in IN_COMMENTS.items() if re.search(pattern, said, re.IGNORECASE)}
+    assert wrong == {}
+
+
+def test_comments_are_found():
+    said = prose(Path(__file__))
+    assert "a comment of several lines as one" in said
+    assert "What comments and docstrings may not say either" in said
 
 
 @pytest.mark.parametrize(
