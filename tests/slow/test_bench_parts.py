@@ -113,7 +113,7 @@ def test_the_number_of_runs_depends_on_how_long_one_takes(about, runs):
 
 
 def test_many_calls_are_enqueued_before_one_wait(monkeypatch):
-    monkeypatch.setattr("clhist.cli.bench.timing._LOOP_SECONDS", 1000)  # however long the first call takes
+    monkeypatch.setattr("clhist.cli.timing._LOOP_SECONDS", 1000)  # however long the first call takes
     log = []
     found = pipelined(lambda: log.append("call"), lambda last: log.append("finish"))
     first, *loops = " ".join(log).split("finish")[:-1]
