@@ -16,7 +16,7 @@ from clhist.engine.plain import as_array, native
 from clhist.engine.signatures import shows
 from clhist.grouping.dates import as_integers, dates_of
 from clhist.grouping.hints import Hints, check_by_name
-from clhist.grouping.keys import number_of_groups, numbers_and_labels
+from clhist.grouping.keys import number_of_groups, numbers_and_labels, without_na
 from clhist.grouping.median import group_medians
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.statistics import Column, Numbers, column_of, named_statistics
@@ -351,7 +351,7 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
     def _array(self, name: str, x: Any) -> Array:
         """Return an array of the caller's, checked."""
         check_unmasked(name, x)
-        array = as_array(name, x)
+        array = as_array(name, without_na(x))
         if is_device_array(array) != self._on_device:
             kinds = ("PyOpenCL", "NumPy") if self._on_device else ("NumPy", "PyOpenCL")
             raise TypeError(f"{name}: expected a {kinds[0]} array as the keys are, got a {kinds[1]} array")

@@ -90,7 +90,7 @@ class Spec:
         counts = not map and isinstance(operators, str) and operators == COUNT
         if map:
             outputs = Outputs.of(with_names(operators, dtype))
-            outputs.check_map(map)
+            outputs.check_map(map, preamble)
         elif arguments or preamble or structs or options or emits is not None or first_index is not None:
             raise TypeError("map: expected C that emits values, since other parts of a map are given; got none")
         else:

@@ -143,5 +143,53 @@ def _without_comments(code: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
 
 
+def unbalanced(code: str, preamble: str = "") -> str | None:
+    """Return what is wrong with the brackets and quotes of the map `code`; None if they match, or may do so by macros.
+
+    Directives, comments, strings and characters have no brackets. Of branches of the preprocessor each may have its
+    own, and so may macros: those of a map with ``#if``, or with a macro whose brackets do not match, are not looked at.
+    """
+    directives = re.compile(r"^[ \t]*#(?:.*\\\n)*.*", re.MULTILINE)
+    if re.search(r"^[ \t]*#[ \t]*(if|el|include)", code, re.MULTILINE):
+        return None
+    macros = directives.findall(preamble) + directives.findall(code)
+    if any(_mismatch(re.sub(r"^[ \t]*#[ \t]*define[ \t]+\w+", "", macro)) for macro in macros):
+        return None
+    return _mismatch(directives.sub(lambda found: "\n" * found[0].count("\n"), code))
+
+
+_TOKENS = re.compile(
+    r"""//[^\n]* | /\*.*?(?:\*/|\Z) | (?P<text>(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\\n])*(?P<end>["'])?)
+    | (?P<bracket>[][(){}])""",
+    re.VERBOSE | re.DOTALL,
+)
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+def _mismatch(code: str) -> str | None:
+    """Return which bracket or quote of C code lacks its other one, and where; None if none does."""
+    opened: list[tuple[str, int]] = []
+    for token in _TOKENS.finditer(code):
+        line = code.count("\n", 0, token.start()) + 1
+        if token["text"] and token["end"] != token["quote"]:
+            return f"line {line} has a {token['quote']} without an end"
+        if token[0].startswith("/*") and (len(token[0]) < 4 or not token[0].endswith("*/")):
+            return f"line {line} has a /* without */"
+        if not (bracket := token["bracket"]):
+            continue
+        if bracket in _CLOSING:
+            opened.append((bracket, line))
+        elif not opened:
+            return f"line {line} has a {bracket} too many"
+        else:
+            other, begin = opened.pop()
+            if _CLOSING[other] != bracket:
+                return f"line {line} has {bracket} where line {begin} has {other}"
+    if opened:
+        other, begin = opened[-1]
+        return f"line {begin} has {other} without {_CLOSING[other]}"
+    return None
+
+
 def _element(argument: Argument) -> str:
     return rf"(?<!\.)(?<!->)\b{argument.name}\s*\[\s*i\s*\]"

@@ -79,7 +79,7 @@ class Engine:
         check_process()
         if context is not None and not isinstance(context, cl.Context):
             raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
-        outputs.check_map(source.map)
+        outputs.check_map(source.map, source.preamble)
         self.context = default_queue().context if context is None else context
         lost.check_devices(self.context.devices)
         self.outputs, self.source, self.profile = outputs, source, profile

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clhist.codegen.arguments import integer
+from clhist.codegen.maps import unbalanced
 from clhist.engine.results import ResultArrays, check_disjoint, target
 from clhist.operators.c_types import IDENTIFIER
 from clhist.operators.names import name_hint
@@ -76,8 +77,8 @@ class Outputs:
             return ("",)
         return tuple(f"[{key!r}]" for key in (self.names or range(len(self.operators))))
 
-    def check_map(self, code: str) -> None:
-        """Raise ValueError if the map does not emit to each output, or emits to one that there is not."""
+    def check_map(self, code: str, preamble: str = "") -> None:
+        """Raise ValueError if the map does not emit to each output, emits to another, or lacks brackets."""
         known = [f"EMIT{suffix}" for suffix in self.suffixes]
         used = set(re.findall(r"\bEMIT\w*", code)) if isinstance(code, str) else set()
         missing = [name for name in known if name not in used]
@@ -90,6 +91,8 @@ class Outputs:
                 f"map: expected calls of {calls} for {len(known)} operator{'s'[: len(known) != 1]}, "
                 f"got {', '.join(extra)} as well"
             )
+        if wrong := unbalanced(code, preamble if isinstance(preamble, str) else ""):
+            raise ValueError(f"map: expected C whose brackets and quotes match, got {code!r}: {wrong}")
 
     def shapes(self, num_bins: Any) -> tuple[tuple[int, ...], ...]:
         """Return the shape of each result: `num_bins` as a call gives it, for each or one for all.

@@ -51,6 +51,8 @@ def numbers_and_labels(keys: Any) -> tuple[Array, np.ndarray | None]:
     TypeError
         If there is more than one column, or keys cannot be hashed or sorted.
     """
+    if keys is None:
+        raise TypeError("keys: expected an array, got None; numpy.zeros(n, int) puts n elements into one group")
     _check_one_column(keys)
     if is_device_array(keys):
         if keys.dtype.kind not in "iub":
@@ -94,6 +96,14 @@ def integers(keys: Any) -> np.ndarray:
     if missing is None or present.dtype.kind not in "iub":
         return present
     return _scattered(present.view(np.uint8) if present.dtype.kind == "b" else present, missing)
+
+
+def without_na(values: Any) -> Any:
+    """Return nullable booleans of pandas as NumPy has them: with NaN if some are missing; all else as it is."""
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, np.dtype | None) or getattr(dtype, "kind", "") != "b" or not hasattr(values, "to_numpy"):
+        return values
+    return values.to_numpy(np.float64, na_value=np.nan) if values.isna().any() else values.to_numpy(np.bool_)
 
 
 def number_of_groups(keys: Array, queue: cl.CommandQueue) -> int:

@@ -143,13 +143,16 @@ def labelled_bars(labels: Sequence[str], values: Array, *, unicode: bool) -> lis
     widths = [max(map(len, column), default=0) for column in (labels, numbers)]
     room = max(10, min(shutil.get_terminal_size().columns, 100) - sum(widths) - 4)
     finite = values[np.isfinite(values)]
-    # Bars of values that may be negative begin at the least.
+    # Bars of negative values end where those of others begin.
     least = min(0.0, float(finite.min())) if finite.size else 0.0
-    largest = float(finite.max()) - least if finite.size else 0.0
+    largest = max(0.0, float(finite.max())) - least if finite.size else 0.0
+    zero = round(-least * room / largest) if largest > 0 else 0
     lines = []
     for label, number, value in zip(labels, numbers, values, strict=True):
-        part = (float(value) - least) / largest if largest > 0 and np.isfinite(value) else 0.0
-        lines.append(f"{label:>{widths[0]}}  {number:>{widths[1]}}  {_bar(part * room, unicode)}".rstrip())
+        length = room * float(value) / largest if largest > 0 and np.isfinite(value) else 0.0
+        bar = ("█" if unicode else "#") * round(-length) if length < 0 else _bar(length, unicode)
+        begin = zero - len(bar) if length < 0 else zero
+        lines.append(f"{label:>{widths[0]}}  {number:>{widths[1]}}  {' ' * begin}{bar}".rstrip())
     return lines
 
 

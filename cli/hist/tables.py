@@ -240,10 +240,11 @@ def _arrow_keys(arrow: Any, column: Any) -> tuple[Array, list[str], Array]:
     indices, values = column.indices, column.dictionary
     valid = np.asarray(indices.is_valid().to_numpy(zero_copy_only=False))
     places = np.asarray(indices.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-    there = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
-    if not len(there):
+    texts = [None if value is None else str(value) for value in values.to_pylist()]
+    there = np.array([text not in (None, "") for text in texts], bool)  # as of an empty field in a .csv file
+    if not texts:
         return places, [""], valid
-    return places, [str(value) for value in values.to_pylist()], valid & there[places]
+    return places, [text or "" for text in texts], valid & there[places]
 
 
 def common_dtype(tables: Sequence[Table], name: str) -> np.dtype:

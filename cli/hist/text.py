@@ -74,6 +74,9 @@ def _header(path: Path) -> tuple[list[str], str, bool]:
     with _opened(path) as (_, raw), _text(raw, "utf-8-sig") as file:
         line = file.readline(1 << 20)
         delimiter = max(",;\t", key=line.count)
+        words = line.removeprefix("#").split()  # as numpy.savetxt writes them
+        if delimiter not in line and len(words) > 1 and (line.startswith("#") or all(map(is_number, words))):
+            delimiter, line = " ", " ".join(words)
         names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
     if not any(names):
         raise TableError(f"{path}: expected names of columns in the first line, got none")
