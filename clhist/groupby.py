@@ -248,8 +248,8 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
         key = (self._keys.dtype, column.dtype, native(w.dtype), result, skipna, self._numbers)
         kernel = weighted_kernel(self._queue.context, *key)
         bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
-        of = kernel.operator.dtype
-        out = tuple(empty(self._queue, (bins,), of[name], on_device) for name in of.names)
+        of = kernel.outputs.operators[0].dtype
+        out = tuple(empty(self._queue, (bins,), of[name], on_device) for name in of.names or ())
         kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
         return self._returned(out[0])
 

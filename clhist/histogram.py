@@ -43,18 +43,15 @@ from clhist.binning.inputs import (
     range_ends,
     taken,
 )
-from clhist.binning.prepared import KnownHistograms, Prepared, are_fixed, is_as_given, is_fixed
+from clhist.binning.prepared import Prepared, are_fixed, is_as_given, keep, recalled
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sample import edges_of, sample_of
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import has_names, histogram_along
-from clhist.engine.signature import Remembered, signature_of, signature_of_data
+from clhist.engine.signature import signature_of, signature_of_data
 from clhist.engine.small import check_host_way
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.typing import Axes, Devices, HostArray
-
-_known = KnownHistograms()
-_prepared: Remembered[Prepared] = Remembered(16)  # of device arrays, in several dimensions
 
 
 def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
@@ -129,13 +126,11 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     --------
     >>> counts, edges = clhist.histogram(x, bins=100, range=(0, 1))                         # doctest: +SKIP
     """
-    given, found = (a, weights, where, out), None
+    given = a, weights, where, out
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
-    if (known := _known.get(key)) is not None:
-        arrays = flat(a), flat(where), flat(weights)
-        same, found = known.prepared(*arrays[:2])
-        if same is not None:
-            return same(arrays, density, out), same.edges[0].copy()
+    known, found = recalled(key, a, where)
+    if known is not None:
+        return known((flat(a), flat(where), flat(weights)), density, out), known.edges[0].copy()
     if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
@@ -159,8 +154,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
     if key is not None and (on_device or (axis is None and is_as_given(given, (a, weights)))):
-        _known.keep(key, None if is_fixed(bins, range) else (found,), prepared, queue)
-    return prepared.finished(hist, density, queue, out), edges
+        keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None)
+    return prepared.finished(hist, density, out), edges
 
 
 def _counted(
@@ -170,8 +165,8 @@ def _counted(
     axis = numpy_axis(edges, binned_dtype(a), fp64=has_fp64(queue.device), ends=ends)
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
-    hist, counting = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
-    return Prepared(counting, (edges,), rest), hist
+    hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
+    return Prepared(queue, swept, hist.dtype, (edges,), rest), hist
 
 
 def histogramdd(
@@ -218,7 +213,8 @@ def histogramdd(
     points, key = sample_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
-        if (known := _prepared.get(key)) is not None:
+        known, _ = recalled(key, None, None)
+        if known is not None:
             return known((*points.arrays, where, weights), density, out), [each.copy() for each in known.edges]
     weights = None if weights is None else as_array("weights", weights)
     if points is None or points.dims == 0:
@@ -238,12 +234,12 @@ def histogramdd(
             raise ValueError(f"bins: expected fewer than 2**31 between edges without NaN, got shape {shape}")
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     binned = points.binned(edges, where, queue)
-    hist, counting = counted(
+    hist, swept = counted(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
     )
-    prepared = Prepared(counting, tuple(edges))
-    _prepared.put(key, prepared.copy())
-    return prepared.finished(hist, density, queue, out), edges
+    prepared = Prepared(queue, swept, hist.dtype, tuple(edges))
+    keep(key, prepared)
+    return prepared.finished(hist, density, out), edges
 
 
 def histogram2d(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.engine.engine import Engine
 from clhist.engine.given import Call, call_of, queue_for, queue_of
+from clhist.engine.known import KnownCall
 from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.operator_check import check_once
 from clhist.engine.pairs import Pairs, checked_pairs
@@ -22,13 +22,12 @@ from clhist.engine.plain import (
     elements,
     pair_engine,
 )
-from clhist.engine.ready import KnownCall
 from clhist.engine.row_means import RowMeans, are_row_means
 from clhist.engine.samples import evenly_spread
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.signatures import shows
 from clhist.engine.small import is_small
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import is_device_array
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 from clhist.race_factor import run
@@ -126,7 +125,9 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     is_plain = not (options or batched or reproducible) and offsets is None and max_abs is None
     key = signature_of(dest, op, indices, values, queue, out) if is_plain and is_device_array(indices) else None
     if (known := _known.get(key)) is not None:
-        return known.run(dest, indices, values, out)
+        repeated, count, has_dest = known
+        arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
+        return repeated.run(arrays[:count], dest if has_dest else None, out)[0]
     _check_options(options, reproducible, max_abs)
     pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets)
     asked = {"options": not is_plain, "out": out is not None, "fields": pairs.fields}
@@ -152,7 +153,9 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         outcome = run(engine, args, call)
         (result,), event = outcome.results, outcome.event
         if key is not None:
-            _known.put(key, _Known.of(engine, args, call, pairs, queue))
+            same = [None if is_device_array(value) else value for value in args]
+            repeated = KnownCall(engine, same, Call(call.num_bins, call.size, queue=queue))
+            _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
     return (result, event) if with_event else result
 
 
@@ -185,31 +188,8 @@ def _reproducible(pairs: Pairs, max_abs: float | None, queue: cl.CommandQueue, w
     return replace(pairs, operator=reproducible_form(operator, max_abs, int(prod(pairs.indices.shape)) + 1))
 
 
-class _Known(NamedTuple):
-    """A plain call on device arrays but for these: what took the host 40 us to check."""
-
-    engine: Engine
-    known: KnownCall
-    bins: Any
-    size: int | None
-    queue: cl.CommandQueue
-    arrays: int
-    has_dest: bool
-
-    @classmethod
-    def of(cls, engine: Engine, args: Sequence[Any], call: Call, pairs: Pairs, queue: cl.CommandQueue) -> _Known:
-        """Return it for a call that was computed."""
-        changing = KnownCall([None if is_device_array(value) else value for value in args])
-        number = len(pairs.arrays) - len(pairs.dests)
-        return cls(engine, changing, call.num_bins, call.size, queue, number, bool(pairs.dests))
-
-    def run(self, dest: Any, indices: Array, values: Any, out: Any) -> Any:
-        arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
-        call = Call(self.bins, self.size, dest if self.has_dest else None, out, self.queue)
-        return self.engine.run_known(self.known, arrays[: self.arrays], call).results[0]
-
-
-_known: Remembered[_Known] = Remembered(16)
+# Plain calls on device arrays: how many arrays they take, and whether `dest` is one.
+_known: Remembered[tuple[KnownCall, int, bool]] = Remembered(16)
 
 
 def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndarray | None:

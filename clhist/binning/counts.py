@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +13,7 @@ import pyopencl.array as cl_array
 from clhist import operators
 from clhist.axes.block_search import BLOCK
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array
-from clhist.binning.sweep import Binned, PreparedSweep
+from clhist.binning.sweep import Binned, Sweep
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.operators.operator import Operator
 
@@ -74,58 +73,6 @@ def present(**named: Any) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in each if value is not None]
 
 
-@dataclass(frozen=True)
-class Counting:
-    """Counts, or sums of weights, by bins but for the arrays of the caller.
-
-    Attributes
-    ----------
-    sweep : PreparedSweep
-        What computes them.
-    dtype : numpy.dtype
-        Of the result.
-    options : dict
-        Of the call of the kernel.
-    """
-
-    sweep: PreparedSweep
-    dtype: np.dtype
-    options: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls,
-        binned: Binned,
-        weights: Array | None,
-        dtype: np.dtype,
-        queue: cl.CommandQueue,
-        *,
-        rows: int | None,
-        reproducible: bool = False,
-        in_float64: bool = False,
-    ) -> Counting:
-        """Return it for results of `dtype`; the other parameters are those of `counted`."""
-        given = None if weights is None else weights.dtype
-        operator, value, exact = _summing(given, binned.size < _MOST_COUNTED, has_fp64(queue.device), in_float64)
-        options: dict[str, Any] = {} if rows is None else {"num_histograms": rows}
-        rounds = given is not None and (given.kind in "fc" or in_float64)
-        options["reproducible"] = rounds and (reproducible or exact)
-        sweep = PreparedSweep.of(
-            binned,
-            (("", operator, value),),
-            () if weights is None else (weights,),
-            queue=queue,
-            in_blocks=rows is None,
-            has_spare=not options["reproducible"],
-        )
-        return cls(sweep, dtype, options)
-
-    def __call__(self, arrays: Sequence[Array | None], *, is_known: bool = False) -> Array:
-        """Return the result for the data, `where` and the weights; None of what there is not."""
-        found = self.sweep(arrays, is_known=is_known, **self.options)
-        return found if found.dtype == self.dtype else as_dtype(found, self.dtype, self.sweep.queue)
-
-
 def counted(
     binned: Binned | None,
     shape: tuple[int, ...],
@@ -134,9 +81,10 @@ def counted(
     *,
     on_device: bool,
     rows: int | None = None,
-    **options: Any,
-) -> tuple[Array, Counting | None]:
-    """Return counts of int64, or sums of weights in their dtype, or either in float64; and what computed them, if any.
+    reproducible: bool = False,
+    in_float64: bool = False,
+) -> tuple[Array, Sweep | None]:
+    """Return counts of int64, or sums of weights in their dtype, or either in float64; and the sweep, if any.
 
     Parameters
     ----------
@@ -152,19 +100,29 @@ def counted(
         Whether the result is PyOpenCL's.
     rows : int, optional
         How many histograms the elements belong to in equal shares.
-    **options
-        `reproducible`, as of `HistogramKernel.__call__`, and `in_float64`: whether the result is float64, as of NumPy's
-        histograms of several dimensions.
+    reproducible : bool
+        Whether sums of weights are bitwise the same in any order.
+    in_float64 : bool
+        Whether the result is float64, as of NumPy's histograms of several dimensions.
     """
-    in_float64 = options.get("in_float64", False)
     dtype = np.dtype(np.float64 if in_float64 else np.intp if weights is None else weights.dtype)
     if binned is None or not binned.size or rows == 0:
         whole = shape if rows is None else (rows, *shape)
         return (cl_array.zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)), None
     if weights is not None and weights.dtype == np.float16:
         weights = weights.astype(np.float32)
-    counting = Counting.of(binned, weights, dtype, queue, rows=rows, **options)
-    return counting([*binned.arrays, weights]), counting
+    given = None if weights is None else weights.dtype
+    operator, value, exact = _summing(given, binned.size < _MOST_COUNTED, has_fp64(queue.device), in_float64)
+    rounds = given is not None and (given.kind in "fc" or in_float64)
+    sweep = Sweep.of(
+        binned,
+        (("", operator, value),),
+        () if weights is None else (weights,),
+        queue=queue,
+        rows=rows,
+        reproducible=rounds and (reproducible or exact),
+    )
+    return as_dtype(sweep([*binned.arrays, weights])[""], dtype, queue), sweep
 
 
 @lru_cache(maxsize=64)

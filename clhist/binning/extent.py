@@ -10,7 +10,7 @@ import pyopencl as cl
 from clhist import operators
 from clhist.axes.elements import bits_of, has_no_type, key_of_bits
 from clhist.axes.keys import bits_dtype, from_keys, key_dtype, key_range
-from clhist.kernel import HistogramKernel
+from clhist.engine.engine import Engine
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
@@ -116,7 +116,7 @@ def _host_extent(array: Any) -> tuple[Any, Any] | None:
 @kept_by_context
 def _extent_kernel(
     context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool, pitch: int, column: int
-) -> HistogramKernel:
+) -> Engine:
     key = key_dtype(dtype)
     data = bits_dtype(dtype) if as_bits else dtype
     info = np.iinfo(key)
@@ -135,4 +135,4 @@ def _extent_kernel(
     ends = f"{c_name(key)} least, {c_name(key)} greatest"
     arguments = f"const {c_name(data)} *x, {mask}{ends}, long count, long block, long span, long step"
     parts = {"low": operators.minimum(key), "high": operators.maximum(key), "count": operators.add(np.int64)}
-    return HistogramKernel(context, operators.product(parts), arguments=arguments, map=code, emits=1)
+    return Engine.of(context, operators.product(parts), arguments=arguments, map=code, emits=1)

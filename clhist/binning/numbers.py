@@ -17,7 +17,7 @@ from clhist.axes.elements import bits_of, has_no_type, key_of_bits
 from clhist.axes.keys import bits_dtype, key_dtype, key_range
 from clhist.axes.thresholds import Thresholds, first_keys
 from clhist.binning.sweep import Binned, BinnedKind
-from clhist.kernel import HistogramKernel
+from clhist.engine.engine import Engine
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, literal
@@ -80,7 +80,7 @@ def bin_numbers(
 
 
 @kept_by_context
-def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> HistogramKernel:
+def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
     steps = []
     for n, axis in enumerate(kind.axes):
         assert isinstance(axis, EdgesKind)
@@ -97,7 +97,7 @@ def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> HistogramKernel:
     edges = [f"int edges{n}" for n in range(len(kind.axes))]
     arguments = [*kind.arguments(), *edges, "int falling", "long *numbers"]
     code = "\n".join(["long number = 0;", *steps, "numbers[i] = falling ? edges0 - number : number;", "EMIT(-1, 1);"])
-    return HistogramKernel(
+    return Engine.of(
         context,
         operators.count(np.int32),
         arguments=", ".join(arguments),

@@ -3,98 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.binning.counts import Counting, densities
+from clhist.binning.counts import as_dtype, densities, flat
 from clhist.binning.extent import extent
 from clhist.binning.inputs import has_fp64
+from clhist.binning.sweep import Sweep
 from clhist.engine.plain import into
 from clhist.engine.signature import Remembered, signature_of
 from clhist.opencl.arrays import Array
 
-_MOST_KNOWN = 16
 
-
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A histogram but for its arrays.
 
     Attributes
     ----------
-    counting : Counting or None
+    queue : pyopencl.CommandQueue
+        Where it is computed.
+    sweep : Sweep or None
         What computes it; None of data that lies in no bin.
+    dtype : numpy.dtype
+        Of counts or sums.
     edges : tuple of array
         Of each dimension.
     rest : tuple of int, optional
         The shape of the dimensions that are not counted over.
     """
 
-    counting: Counting | None
-    edges: tuple[np.ndarray, ...]
+    queue: cl.CommandQueue
+    sweep: Sweep | None
+    dtype: np.dtype
+    edges: tuple[np.ndarray, ...] = ()
     rest: tuple[int, ...] | None = None
-
-    def copy(self) -> Prepared | None:
-        """Return what can be kept, with edges that no caller changes; None if there is nothing to compute."""
-        return None if self.counting is None else replace(self, edges=tuple(each.copy() for each in self.edges))
 
     def __call__(self, arrays: Sequence[Array | None], density: bool | None, out: Array | None) -> Array:
         """Return the histogram of other data, `where` and weights, alike."""
-        counting = self.counting
-        assert counting is not None
-        hist = counting(arrays, is_known=True)
+        assert self.sweep is not None
+        (hist,) = self.sweep(arrays).values()
+        if hist.dtype != self.dtype:
+            hist = as_dtype(hist, self.dtype, self.queue)
         if self.rest is None and not density and out is None:
             return hist
-        return self.finished(hist, density, counting.sweep.queue, out)
+        return self.finished(hist, density, out)
 
-    def finished(self, hist: Array, density: bool | None, queue: cl.CommandQueue, out: Array | None) -> Array:
+    def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
         """Return the result that counts or sums make."""
         if self.rest is not None:
             hist = hist.reshape(*self.rest, len(self.edges[0]) - 1)
         if density:
-            hist = densities(hist, self.edges, queue, over=None if self.rest is None else 1)
+            hist = densities(hist, self.edges, self.queue, over=None if self.rest is None else 1)
         return into(out, hist)
 
 
-class Known(NamedTuple):
-    """What is kept of calls of `clhist.histogram` with the same signature.
-
-    Attributes
-    ----------
-    queue : pyopencl.CommandQueue
-        Where they run.
-    has_extent : bool
-        Whether the edges depend on the extent of the data.
-    by_extent : Remembered
-        The histograms by the signature of that.
-    """
-
-    queue: cl.CommandQueue
-    has_extent: bool
-    by_extent: Remembered[Prepared]
-
-    def prepared(self, a: Array, where: Array | None) -> tuple[Prepared | None, tuple[Any, Any] | None]:
-        """Return what computes the histogram of flat data, if it is known, and the extent, if that is looked for."""
-        found = None
-        if self.has_extent:
-            found = extent(a, where, self.queue, fp64=has_fp64(self.queue.device))
-        return self.by_extent.get(signature_of(found)), found
+_kept: Remembered[Prepared] = Remembered(128)
 
 
-class KnownHistograms(Remembered[Known]):
-    """What is kept of the latest calls of `clhist.histogram`, by signature."""
+def recalled(key: Hashable, a: Any, where: Any) -> tuple[Prepared | None, tuple[Any, Any] | None]:
+    """Return the histogram that is kept by a signature, if any, and the extent of the data if edges depend on it."""
+    known = _kept.get(key)
+    if known is None or known.sweep is not None:
+        return known, None
+    found = extent(flat(a), flat(where), known.queue, fp64=has_fp64(known.queue.device))
+    return _kept.get((key, signature_of(found))), found
 
-    def __init__(self) -> None:
-        super().__init__(_MOST_KNOWN)
 
-    def keep(self, key: Hashable, looked_at: tuple[Any] | None, prepared: Prepared, queue: cl.CommandQueue) -> None:
-        """Keep what computed a call; `looked_at` holds the extent of its data if the edges depend on that."""
-        known = self.get(key) or Known(queue, looked_at is not None, Remembered(_MOST_KNOWN))
-        known.by_extent.put(signature_of(*(looked_at or (None,))), prepared.copy())
-        self.put(key, known)
+def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None) -> None:
+    """Keep a histogram by a signature; `looked_at` holds the extent of its data if its edges depend on that."""
+    if key is None or prepared.sweep is None:
+        return
+    if looked_at is not None:
+        _kept.put(key, Prepared(prepared.queue, None, prepared.dtype))
+        key = key, signature_of(*looked_at)
+    _kept.put(key, prepared._replace(edges=tuple(each.copy() for each in prepared.edges)))  # which no caller changes
 
 
 def is_as_given(given: Sequence[Any], arrays: Sequence[Any]) -> bool:
@@ -103,11 +87,6 @@ def is_as_given(given: Sequence[Any], arrays: Sequence[Any]) -> bool:
         one is None or (one.dtype == other.dtype and other.dtype != np.float16)
         for one, other in zip(given, arrays, strict=False)
     )
-
-
-def is_fixed(bins: Any, range: Any) -> bool:
-    """Whether the edges of one dimension do not depend on the data."""
-    return not isinstance(bins, str) and (range is not None or np.ndim(bins) > 0)
 
 
 def are_fixed(bins: Any, range: Any) -> bool:

@@ -19,7 +19,7 @@ from clhist.binning.extent import key_extent
 from clhist.binning.inputs import has_fp64
 from clhist.binning.selection import order_statistics
 from clhist.engine.caution import warn_caller
-from clhist.kernel import HistogramKernel
+from clhist.engine.engine import Engine
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -148,7 +148,7 @@ class _Sample:
 
 
 @kept_by_context
-def _power_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, fp64: bool, masked: bool) -> HistogramKernel:
+def _power_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, fp64: bool, masked: bool) -> Engine:
     real, key, data = "double" if fp64 else "float", key_dtype(dtype), bits_dtype(dtype) if as_bits else dtype
     if dtype == np.float16:
         value = "vload_half(i, (__global const half *)x)"
@@ -168,7 +168,7 @@ def _power_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, fp64: boo
     arguments = f"const {c_name(data)} *x, {'const uchar *where, ' if masked else ''}{c_name(key)} least, "
     arguments += f"{c_name(key)} greatest, {real} shift, {real} scale, int power"
     operator = operators.add(np.float64 if fp64 else np.float32)
-    return HistogramKernel(context, operator, arguments=arguments, map=code, emits=1)
+    return Engine.of(context, operator, arguments=arguments, map=code, emits=1)
 
 
 def _sqrt(x: _Sample) -> Any:

@@ -13,7 +13,7 @@ from clhist import operators
 from clhist.axes.elements import bits_of, has_no_type, key_of_bits
 from clhist.axes.keys import bits_dtype, from_keys, key_dtype
 from clhist.binning.sweep import Binned, BinnedKind
-from clhist.kernel import HistogramKernel
+from clhist.engine.engine import Engine
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -74,7 +74,7 @@ def order_statistics(
 
 
 @kept_by_context
-def _digits_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool) -> HistogramKernel:
+def _digits_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool) -> Engine:
     """Return the kernel that counts the next digit of keys, less the least one, that begin with one of the prefixes."""
     key, bits = key_dtype(dtype), bits_dtype(dtype)
     data = bits if as_bits else dtype
@@ -92,7 +92,7 @@ def _digits_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: 
     mask = "const uchar *where, " if masked else ""
     arguments = f"const {c_name(data)} *x, {mask}{c_name(key)} low, {c_name(key)} high, "
     arguments += ", ".join(f"ulong p{n}" for n in range(_PREFIXES)) + ", int rows, int shift"
-    return HistogramKernel(context, operators.count(np.intp), arguments=arguments, map=code, emits=1)
+    return Engine.of(context, operators.count(np.intp), arguments=arguments, map=code, emits=1)
 
 
 def bin_medians(binned: Binned, values: Any, counts: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
@@ -161,7 +161,7 @@ def _value_arguments(kind: BinnedKind, dtype: np.dtype) -> str:
 
 
 @kept_by_context
-def _bin_digits_kernel(context: cl.Context, kind: BinnedKind, dtype: np.dtype) -> HistogramKernel:
+def _bin_digits_kernel(context: cl.Context, kind: BinnedKind, dtype: np.dtype) -> Engine:
     """Return the kernel that counts the next digit of the values of each bin whose higher digits are its head."""
     width = 8 * key_dtype(dtype).itemsize
     code = f"""
@@ -173,11 +173,11 @@ def _bin_digits_kernel(context: cl.Context, kind: BinnedKind, dtype: np.dtype) -
     """
     arguments = _value_arguments(kind, dtype) + ", int shift, int digit"
     operator = operators.count(np.intp)
-    return HistogramKernel(context, operator, arguments=arguments, map=code, preamble=kind.functions(), emits=1)
+    return Engine.of(context, operator, arguments=arguments, map=code, preamble=kind.functions(), emits=1)
 
 
 @kept_by_context
-def _next_kernel(context: cl.Context, kind: BinnedKind, dtype: np.dtype) -> HistogramKernel:
+def _next_kernel(context: cl.Context, kind: BinnedKind, dtype: np.dtype) -> Engine:
     """Return the kernel that finds the least value of each bin above its head."""
     code = f"""
         {kind.code()}
@@ -187,4 +187,4 @@ def _next_kernel(context: cl.Context, kind: BinnedKind, dtype: np.dtype) -> Hist
     """
     arguments = _value_arguments(kind, dtype)
     operator = operators.minimum(np.uint64)
-    return HistogramKernel(context, operator, arguments=arguments, map=code, preamble=kind.functions(), emits=1)
+    return Engine.of(context, operator, arguments=arguments, map=code, preamble=kind.functions(), emits=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -18,8 +18,8 @@ from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.kinds import Kind
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call
-from clhist.engine.ready import KnownCall
-from clhist.kernel import HistogramKernel
+from clhist.engine.known import KnownCall
+from clhist.engine.magnitude import reproducibly
 from clhist.opencl.arrays import beginning, is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
@@ -216,13 +216,13 @@ def uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
 
 
 @kept_by_context
-def sweep_kernel(
+def sweep_engine(
     context: cl.Context,
     kind: BinnedKind,
     outputs: tuple[tuple[str, Operator, str], ...],
     values: tuple[np.dtype, ...] = (),
-) -> HistogramKernel:
-    """Return the kernel that combines values by bins.
+) -> Engine:
+    """Return the engine that combines values by bins.
 
     Parameters
     ----------
@@ -231,54 +231,48 @@ def sweep_kernel(
     kind : BinnedKind
         How bins are found.
     outputs : tuple of (str, Operator, str)
-        Name, operator and C of the value of element `i`; the only output has no name.
+        Name, operator and C of the value of element `i`; the name of a single one does not matter.
     values : tuple of numpy.dtype
         Of the arrays `v0`, `v1`, ... that the values are computed from.
     """
     arguments = kind.arguments() + [f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)]
-    emits = [f"EMIT{'_' if name else ''}{name}(bin, {value});" for name, _, value in outputs]
+    is_single = len(outputs) == 1
+    emits = [f"EMIT{'' if is_single else f'_{name}'}(bin, {value});" for name, _, value in outputs]
     operators = {name: operator for name, operator, _ in outputs}
-    engine = Engine.of(
+    return Engine.of(
         context,
-        operators.get("", operators),
+        outputs[0][1] if is_single else operators,
         ", ".join(arguments),
         kind.block(emits) if kind.in_blocks else "\n".join([kind.code(), *emits]),
         preamble=kind.functions(),
         emits=BLOCK if kind.in_blocks else 1,
         covered=kind.has_spare,
     )
-    return HistogramKernel.of(operators.get("", operators), engine)
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedSweep:
-    """A sweep but for the arrays of the caller: what calls on arrays alike need again.
+class Sweep:
+    """A sweep over binned data but for the arrays of the caller: what calls on arrays alike need again.
 
     Attributes
     ----------
-    kernel : HistogramKernel
-        Of `sweep_kernel`.
-    args : tuple
-        Of it; None in the place of the caller's arrays.
+    known : KnownCall
+        Of `sweep_engine`.
+    names : tuple of str
+        Of the outputs.
     dtypes : tuple of numpy.dtype or None
-        As what the kernel takes each of these, if that is another than its own.
-    size : int
-        For how many `i` the kernel runs.
-    bins : int or tuple of int
-        Of each result of the kernel.
+        As what the engine takes each of the caller's arrays, if that is another dtype than its own.
     shape : tuple of int
-        Of each result of the sweep, which begins as that of the kernel.
-    queue : pyopencl.CommandQueue
-        Where it runs.
+        Of each result, which begins as that of the engine.
+    reproducible : bool
+        Whether sums are bitwise the same in any order.
     """
 
-    kernel: HistogramKernel
-    args: tuple[Any, ...]
+    known: KnownCall
+    names: tuple[str, ...]
     dtypes: tuple[np.dtype | None, ...]
-    size: int
-    bins: int | tuple[int, ...]
     shape: tuple[int, ...]
-    queue: cl.CommandQueue
+    reproducible: bool
 
     @classmethod
     def of(
@@ -288,70 +282,62 @@ class PreparedSweep:
         values: Sequence[Any] = (),
         *,
         queue: cl.CommandQueue,
-        in_blocks: bool = True,
-        has_spare: bool = True,
-    ) -> PreparedSweep:
-        """Return it for data with its axes and values as those of `sweep`.
-
-        `in_blocks` and `has_spare` say whether elements may be taken in blocks, and whether those without a bin may be
-        counted behind the last one.
-        """
+        rows: int | None = None,
+        reproducible: bool = False,
+    ) -> Sweep:
+        """Return it for data with its axes and values; `rows` histograms have equal shares of the elements."""
         kind, size, shape = binned.kind, binned.size, binned.shape
         count: tuple[int, ...] = ()
-        in_blocks = in_blocks and device_kind(queue.device) == "cpu" and size >= BLOCK and kind.has_blocks
-        has_spare = has_spare and in_blocks
+        in_blocks = rows is None and device_kind(queue.device) == "cpu" and size >= BLOCK and kind.has_blocks
+        has_spare = in_blocks and not reproducible  # the scale of reproducible sums is that of all bins
         if in_blocks:
             binned = replace(binned, axes=tuple(axis.packed for axis in binned.axes))
             kind = replace(binned.kind, in_blocks=True, has_spare=has_spare)
             size, count = -(-size // BLOCK), (size,)
         args, dtypes = binned.template(queue)
         args = [*args, *count, *(None for _ in values)]
-        kernel = sweep_kernel(queue.context, kind, outputs, tuple(array.dtype for array in values))
+        engine = sweep_engine(queue.context, kind, outputs, tuple(array.dtype for array in values))
         bins = prod(shape) + 1 if has_spare else shape
-        return cls(kernel, tuple(args), (*dtypes, *(None for _ in values)), size, bins, shape, queue)
+        known = KnownCall(engine, args, Call(bins, size, queue=queue, num_histograms=rows))
+        return cls(known, tuple(name for name, *_ in outputs), (*dtypes, *(None for _ in values)), shape, reproducible)
 
-    def run(self, arrays: Iterable[Any], *, is_known: bool = False, **options: Any) -> Any:
-        """Return what the kernel does for the data, the mask and the values; see `HistogramKernel.__call__`.
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """Where it runs."""
+        assert self.known.call.queue is not None
+        return self.known.call.queue
 
-        None among `arrays` stands for none. `is_known` says that this object is kept for calls on arrays alike, which
-        need no checks then.
+    @property
+    def may_combine(self) -> bool:
+        """Whether results can be combined with others of their dtypes."""
+        return not any(operator.narrows for operator in self.known.engine.outputs.operators)
+
+    def run(self, arrays: Iterable[Any], dest: Any = None, out: Any = None) -> list[Any]:
+        """Return each result for the data, the mask and the values; None among `arrays` stands for none.
+
+        If an element without a bin is counted in one behind the last, the results have that. So have `dest` and `out`,
+        which are as the engine takes them.
         """
         given: list[Any] = []
         for array in arrays:
             if array is not None:
                 dtype = self.dtypes[len(given)]
                 given.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
-        if not is_known or options.get("reproducible"):
-            args = self._known.with_arrays(given)
-            return self.kernel(*args, num_bins=self.bins, size=self.size, queue=self.queue, **options)
-        options.pop("reproducible", None)
-        engine, call = self.kernel.engine, Call(self.bins, self.size, queue=self.queue, **options)
-        return engine.outputs.collect(engine.run_known(self._known, given, call).results)
+        known = self.known
+        if self.reproducible:
+            return reproducibly(known.engine, known.arguments.with_arrays(given), known.call).results
+        return known.run(given, dest, out)
 
-    @cached_property
-    def _known(self) -> KnownCall:
-        return KnownCall(self.args)
-
-    def __call__(self, arrays: Iterable[Any], **options: Any) -> Any:
-        """Return the results: one, or those of several outputs by name."""
-        found = self.run(arrays, **options)
-        if self.bins == self.shape:
-            return found
-        if type(found) is dict:
-            return {name: shaped(each, self.shape) for name, each in found.items()}
-        return shaped(found, self.shape)
+    def __call__(self, arrays: Iterable[Any]) -> dict[str, Any]:
+        """Return the results by name."""
+        found = self.run(arrays)
+        if self.known.call.num_bins != self.shape:
+            found = [shaped(each, self.shape) for each in found]
+        return dict(zip(self.names, found, strict=True))
 
 
 def sweep(
-    binned: Binned,
-    outputs: tuple[tuple[str, Operator, str], ...],
-    values: Sequence[Any] = (),
-    *,
-    queue: cl.CommandQueue,
-    **options: Any,
-) -> Any:
-    """Combine values by bins; see `sweep_kernel`, and `clhist.HistogramKernel.__call__` of the options."""
-    in_blocks = "num_histograms" not in options
-    has_spare = not options.get("reproducible")  # the scale of whose sums is that of all bins
-    prepared = PreparedSweep.of(binned, outputs, values, queue=queue, in_blocks=in_blocks, has_spare=has_spare)
-    return prepared([*binned.arrays, *values], **options)
+    binned: Binned, outputs: tuple[tuple[str, Operator, str], ...], values: Sequence[Any] = (), **options: Any
+) -> dict[str, Any]:
+    """Combine values by bins, and return the results by name; see `sweep_engine`, and `Sweep.of` of the options."""
+    return Sweep.of(binned, outputs, values, **options)([*binned.arrays, *values])

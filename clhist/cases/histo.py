@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist import Bound, default_queue, operators
-from clhist.binning import Binned, sweep_kernel
+from clhist import Bound, HistogramKernel, default_queue, operators
+from clhist.binning import Binned, sweep_engine
 from clhist.binning.inputs import has_fp64, numpy_axis
 from clhist.cases.arrays import Range, pair_of, ranges_of
 from clhist.cases.bindable import Bindable
@@ -90,7 +90,7 @@ def histo(
     edges = tuple(_edges(ends, n, given_dtype) for ends, n in zip(ranges, shape, strict=True))
     binned = _binned(x, y, edges, queue)
     outputs = (("", operators.saturating_add(np.min_scalar_type(ceiling), int(ceiling)), "1"),)
-    kernel = sweep_kernel(queue.context, binned.kind, outputs)
+    kernel = HistogramKernel.of(outputs[0][1], sweep_engine(queue.context, binned.kind, outputs))
     bound = kernel.bind(*binned.arguments(queue), num_bins=shape, size=binned.size, queue=queue)
     return bound, (edges[0], edges[1])
 

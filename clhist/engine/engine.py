@@ -15,13 +15,13 @@ from clhist.codegen.arguments import integer, same_scalar, scalar
 from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, check_batch
 from clhist.engine.build import Builder
-from clhist.engine.given import Call, Given, Outcome, named_arrays, queue_for
+from clhist.engine.given import Call, Given, Outcome, call_of, named_arrays, queue_for
 from clhist.engine.launcher import Loaded
 from clhist.engine.offsets import batch_of
 from clhist.engine.outputs import Outputs
 from clhist.engine.prepare import Preparation
 from clhist.engine.prepared import Part
-from clhist.engine.ready import KnownCall, Operands, Ready
+from clhist.engine.ready import KnownArguments, Operands, Ready
 from clhist.engine.results import forms_of, numbered
 from clhist.engine.sample import Sampler
 from clhist.engine.signature import Remembered, itself, signature_of_call, signature_of_targets
@@ -229,6 +229,10 @@ class Engine:
         events = [*call.wait_for, *arrays.events]
         return Given(values, size, shapes, batch, targets, arrays.on_device, arrays.is_aligned, queue, events)
 
+    def __call__(self, *args: Any, num_bins: Any, **options: Any) -> Any:
+        """Return the results of a call with these keywords of `clhist.HistogramKernel.__call__`, but the last three."""
+        return self.outputs.collect(self.run(args, call_of(num_bins, options)).results)
+
     def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue; a call with the signature of an earlier one is only enqueued."""
         check_process()
@@ -252,7 +256,7 @@ class Engine:
             scalars = [*scalars, call.largest.known]
         return ready.run(arrays, scalars, call)
 
-    def run_known(self, known: KnownCall, arrays: Sequence[Array], call: Call) -> Outcome:
+    def run_known(self, known: KnownArguments, arrays: Sequence[Array], call: Call) -> Outcome:
         """Enqueue a call that its caller recognised, on these arrays in the places that change.
 
         They are as those of all calls with `known`, so that only the first is checked; which of `dest` and `out` is

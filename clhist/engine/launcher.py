@@ -121,6 +121,7 @@ class Loaded:
         self.prepared = prepared
         self._context, self._smaller = queue.context, smaller
         self._slots = [slot for slot in prepared.arrays if slot.name not in same]
+        self._written = [n for n, slot in enumerate(self._slots) if slot.is_written]
         scalars = [name for name in prepared.scalars if name not in same]
         first = len(prepared.arrays) - len(self._slots)  # those of the map come first
         self._results = [
@@ -213,16 +214,15 @@ class Loaded:
         wait_for: Sequence[cl.Event],
         allocator: Allocator | None,
     ) -> Outcome:
-        slots = self._slots
         memory: list[Any] = []
         offsets: list[int] = []
         with self._lock:
             if queue is not self._queue:
                 self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
             last = self._last  # for which the queue waits anyway
-            waiting, written, found = list(wait_for), [], list(arrays)
+            waiting: list[cl.Event] = list(wait_for)
+            found: list[Any] = list(arrays)
             for n, array in enumerate(arrays):
-                slot = slots[n]
                 if array is None:
                     found[n] = array = self._new(n, queue, allocator)
                 else:
@@ -231,18 +231,17 @@ class Loaded:
                             waiting.append(event)
                 buffer = array.base_data
                 memory.append(buffer)
-                offsets.append(array.offset if buffer is not None else 0)
-                if slot.is_written:
-                    written.append(array)
+                offsets.append(0 if buffer is None else array.offset)
             events, after = self._enqueue(queue, memory, offsets, scalars, waiting, allocator)
             event = events["combine"][-1]
             if self._in_order:
                 self._last = event
-        for array in written:
-            if not array.events or array.events == [last]:
-                array.events[:] = [event]
+        for n in self._written:
+            before = found[n].events
+            if not before or (len(before) == 1 and before[0] is last):
+                before[:] = [event]
             else:
-                note_event(array, event, [*waiting, last] if last else waiting)
+                note_event(found[n], event, [*waiting, last] if last else waiting)
         return Outcome(self._collected(found), events, after)
 
     def _on_host(
@@ -315,21 +314,18 @@ class Loaded:
         waited: Sequence[cl.Event] | None = wait_for
         numbers = None if scalars is self._scalars and offsets == self._offsets else [*offsets, *scalars]
         self._scalars, is_whole = None, True  # until all have been enqueued
-        waiting: list[tuple[_Part, int | None]] = []
-        for each in self._parts:
-            waiting.append((each, None))
-        while waiting:
-            part, budget = waiting.pop(0)
+        for part in self._parts:
             try:
                 waited = self._run_part(part, queue, memory, numbers, waited, allocate, events, after)
-                continue
             except OutOfMemoryError as error:
-                failed, is_whole, numbers = error, False, [*offsets, *scalars]
-            # Also at most half the previous budget: the refused allocation includes locks and padding.
-            least = part.part.least_bytes
-            before = min(failed.size, failed.size if budget is None else budget)
-            less = least if before // 2 < least < before else before // 2
-            waiting[:0] = [(each, less) for each in self._with_less(part.part, less, failed)]
+                is_whole, numbers = False, [*offsets, *scalars]
+                less = self._less(part.part, None, error)
+                while less:
+                    each, budget = less.pop(0)
+                    try:
+                        waited = self._run_part(each, queue, memory, numbers, waited, allocate, events, after)
+                    except OutOfMemoryError as failed:
+                        less[:0] = self._less(each.part, budget, failed)
         if is_whole:
             self._offsets, self._scalars = offsets, scalars
         return events, after
@@ -349,7 +345,9 @@ class Loaded:
         blocks = []
         for size, purpose in part.blocks:
             blocks.append(allocated(allocate, size, purpose))
-        memory, is_in_order = [*memory, *blocks], self._in_order
+        if blocks:
+            memory = [*memory, *blocks]
+        is_in_order = self._in_order
         for command in part.commands:
             if isinstance(command, _Command):
                 if numbers is not None:
@@ -372,11 +370,14 @@ class Loaded:
             wait_for = None if is_in_order else (stage[-1],)
         return wait_for
 
-    def _with_less(self, part: Part, budget: int, failed: OutOfMemoryError) -> list[_Part]:
-        """Return what takes the place of a part for which there was no memory: the same in `budget` bytes."""
+    def _less(self, part: Part, budget: int | None, failed: OutOfMemoryError) -> list[tuple[_Part, int]]:
+        """Return what takes the place of a part for which there was no memory, and in how many bytes it does so."""
+        # Also at most half the previous budget: the refused allocation includes locks and padding.
+        before = min(failed.size, failed.size if budget is None else budget)
+        less = part.least_bytes if before // 2 < part.least_bytes < before else before // 2
         try:
-            if self._smaller is not None and budget:
-                return [self._loaded(each) for each in self._smaller(part, budget)]
+            if self._smaller is not None and less:
+                return [(self._loaded(each), less) for each in self._smaller(part, less)]
         except (MemoryError, ValueError):  # not even one copy, or not with what is forced
             pass
         raise failed

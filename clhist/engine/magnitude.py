@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from clhist import operators
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call, Given, fresh_targets
+from clhist.engine.given import Call, Given, Outcome, fresh_targets
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.lost import fetched
 from clhist.opencl.program import kept_by_context
@@ -51,6 +51,12 @@ def reproducible(engine: Engine, given: Given, call: Call, max_abs: float | None
     form.check_counts(given.longest)
     targets = [target.with_operator(o) for target, o in zip(given.targets, forms, strict=True)]
     return form, replace(given, targets=targets)
+
+
+def reproducibly(engine: Engine, args: Sequence[Any], call: Call, max_abs: float | None = None) -> Outcome:
+    """Run a call whose results depend on nothing but the values; the parameters are those of `reproducible`."""
+    engine, given = reproducible(engine, engine.check(args, call), call, max_abs)
+    return engine.run_given(given, call)
 
 
 def _largest_values(engine: Engine, given: Given, call: Call) -> list[float | None]:

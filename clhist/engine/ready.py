@@ -44,7 +44,7 @@ class Ready:
         return self.loaded.run(self.queue, arrays, scalars, self.on_device, call.wait_for, call.allocator)
 
 
-class KnownCall:
+class KnownArguments:
     """The arguments of a map but for arrays of the caller, who recognises calls with arrays that are alike.
 
     Parameters

@@ -14,8 +14,8 @@ import pyopencl as cl
 from pyopencl.elementwise import ElementwiseKernel
 
 from clhist import operators
+from clhist.engine.engine import Engine
 from clhist.grouping.median_texts import CPU, GPU, Recipe, key_type, texts
-from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array, empty, zeros
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import building, kept_by_context
@@ -73,9 +73,9 @@ class _Kernels:
     """The kernels of one kind of keys and values; `key` is the unsigned integer in the order of the values."""
 
     key: np.dtype
-    digits: HistogramKernel
+    digits: Engine
     choose: ElementwiseKernel
-    above: HistogramKernel
+    above: Engine
     finish: ElementwiseKernel
 
 
@@ -85,10 +85,8 @@ def _kernels(
 ) -> _Kernels:
     key, text = key_type(dtype), texts(group, dtype, result, recipe, nan=nan)
     above: Any = [recipe.next_above(key), *([operators.maximum(key)] if nan else [])]
-    digits = HistogramKernel(
-        context, operators.count(np.uint32), arguments=text.digits_arguments, map=text.digits, emits=1
-    )
-    following = HistogramKernel(context, above, arguments=text.following_arguments, map=text.following, emits=1)
+    digits = Engine.of(context, operators.count(np.uint32), arguments=text.digits_arguments, map=text.digits, emits=1)
+    following = Engine.of(context, above, arguments=text.following_arguments, map=text.following, emits=1)
     with building():
         choose = ElementwiseKernel(context, text.choose_arguments, text.choose, "clhist_choose")
         finish = ElementwiseKernel(context, text.finish_arguments, text.finish, "clhist_finish")

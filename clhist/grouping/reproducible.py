@@ -6,15 +6,15 @@ on the host.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
+from clhist.engine.engine import Engine
+from clhist.engine.given import Call
+from clhist.engine.magnitude import reproducibly
 from clhist.grouping.statistics import Column, Numbers
-from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -41,9 +41,9 @@ def reproducible_statistics(
 ) -> dict[str, np.ndarray]:
     """Return sums, means, variances and standard deviations of one column by their names, on the host."""
     names, real = names_of(column), numbers.real.type
-    where: dict[str, Any] = {"num_bins": num_groups, "queue": queue, "reproducible": True}
+    call = Call(num_groups, queue=queue)
     sums = _sums(queue.context, keys.dtype, column.dtype, column.skipna, numbers)
-    total, size = (_on_host(each, queue) for each in sums(keys, array, **where))
+    total, size = (_on_host(each, queue) for each in reproducibly(sums, (keys, array), call).results)
     count = size.astype(real)
     found: dict[str, np.ndarray] = {}
     with np.errstate(all="ignore"):
@@ -52,7 +52,8 @@ def reproducible_statistics(
         if column.spreads:
             given = cl_array.to_device(queue, mean) if is_device_array(keys) else mean
             squares = _squares(queue.context, keys.dtype, column.dtype, column.skipna, numbers)
-            shift, square = (_on_host(each, queue) for each in squares(keys, array, given, num_groups, **where))
+            results = reproducibly(squares, (keys, array, given, num_groups), call).results
+            shift, square = (_on_host(each, queue) for each in results)
             deviations = np.maximum(square - shift * shift / count, real(0))
             variance = np.where(count > column.ddof, deviations / (count - real(column.ddof)), real(np.nan))
             found |= {"var": variance.astype(column.result), "std": np.sqrt(variance).astype(column.result)}
@@ -64,8 +65,8 @@ def reproducible_mean(
 ) -> np.ndarray:
     """Return the means of `x` by their weights, on the host."""
     kernel = _weighted(queue.context, keys.dtype, x.dtype, weights.dtype, skipna, numbers)
-    found = kernel(keys, x, weights, num_bins=num_groups, queue=queue, reproducible=True)
-    total, weight = (_on_host(each, queue) for each in found)
+    results = reproducibly(kernel, (keys, x, weights), Call(num_groups, queue=queue)).results
+    total, weight = (_on_host(each, queue) for each in results)
     with np.errstate(all="ignore"):
         return total / weight
 
@@ -75,9 +76,9 @@ def _on_host(array: Array, queue: cl.CommandQueue) -> np.ndarray:
 
 
 @kept_by_context
-def _sums(context: cl.Context, keys: np.dtype, values: np.dtype, skipna: bool, numbers: Numbers) -> HistogramKernel:
+def _sums(context: cl.Context, keys: np.dtype, values: np.dtype, skipna: bool, numbers: Numbers) -> Engine:
     condition = Column(values, (), skipna, 0, values, values).condition
-    return HistogramKernel(
+    return Engine.of(
         context,
         [operators.add(numbers.real), operators.add(numbers.count)],
         arguments=f"const {c_name(keys)} *keys, const {c_name(values)} *values",
@@ -88,9 +89,9 @@ def _sums(context: cl.Context, keys: np.dtype, values: np.dtype, skipna: bool, n
 
 
 @kept_by_context
-def _squares(context: cl.Context, keys: np.dtype, values: np.dtype, skipna: bool, numbers: Numbers) -> HistogramKernel:
+def _squares(context: cl.Context, keys: np.dtype, values: np.dtype, skipna: bool, numbers: Numbers) -> Engine:
     condition, real = Column(values, (), skipna, 0, values, values).condition, c_name(numbers.real)
-    return HistogramKernel(
+    return Engine.of(
         context,
         [operators.add(numbers.real)] * 2,
         arguments=f"const {c_name(keys)} *keys, const {c_name(values)} *values, const {real} *means, const long groups",
@@ -103,10 +104,10 @@ def _squares(context: cl.Context, keys: np.dtype, values: np.dtype, skipna: bool
 @kept_by_context
 def _weighted(
     context: cl.Context, keys: np.dtype, values: np.dtype, weights: np.dtype, skipna: bool, numbers: Numbers
-) -> HistogramKernel:
+) -> Engine:
     condition, real = Column(values, (), skipna, 0, values, values).condition, c_name(numbers.real)
     condition += "if (w == w) " if skipna and weights.kind == "f" else ""
-    return HistogramKernel(
+    return Engine.of(
         context,
         [operators.add(numbers.real)] * 2,
         arguments=f"const {c_name(keys)} *keys, const {c_name(values)} *values, const {c_name(weights)} *weights",

@@ -10,8 +10,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
+from clhist.engine.engine import Engine
 from clhist.grouping.statistics import Column, Numbers, Output, outputs_of, spread_of, weighted_mean
-from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array, empty
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -21,7 +21,7 @@ from clhist.operators.c_types import c_name
 class Sweep:
     """A kernel with several histograms; `outputs` are those of each column."""
 
-    kernel: HistogramKernel
+    kernel: Engine
     outputs: tuple[tuple[Output, ...], ...]
 
     def __call__(self, *args: Any, num_groups: int, queue: cl.CommandQueue, on_device: bool) -> list[dict[str, Array]]:
@@ -96,12 +96,12 @@ def weighted_kernel(
     result: np.dtype,
     skipna: bool,
     numbers: Numbers,
-) -> HistogramKernel:
+) -> Engine:
     """Return the kernel of weighted means, which are the first field of its results."""
     column = Column(values, (), skipna, 0, result, result)
     converted = "v" if values == result or result.kind != "c" else f"convert_{c_name(result)}(v)"
     condition = f"{column.condition}{'if (w == w) ' if skipna and weights.kind == 'f' else ''}"
-    return HistogramKernel(
+    return Engine.of(
         context,
         weighted_mean(result, numbers.real),
         arguments=", ".join([_array(keys, "keys"), _array(values, "values"), _array(weights, "weights")]),
@@ -112,18 +112,16 @@ def weighted_kernel(
 
 
 @kept_by_context
-def size_kernel(context: cl.Context, keys: np.dtype) -> HistogramKernel:
+def size_kernel(context: cl.Context, keys: np.dtype) -> Engine:
     """Return the kernel that counts elements."""
-    return HistogramKernel(
+    return Engine.of(
         context, operators.count(np.int64), arguments=_array(keys, "keys"), map="EMIT(keys[i], 1)", emits=1
     )
 
 
-def _kernel(
-    context: cl.Context, outputs: Sequence[Sequence[Output]], arguments: Sequence[str], code: str
-) -> HistogramKernel:
+def _kernel(context: cl.Context, outputs: Sequence[Sequence[Output]], arguments: Sequence[str], code: str) -> Engine:
     by_name = {_suffix(c, k): output.operator for c, each in enumerate(outputs) for k, output in enumerate(each)}
-    return HistogramKernel(context, by_name, arguments=", ".join(arguments), map=code, emits=1)
+    return Engine.of(context, by_name, arguments=", ".join(arguments), map=code, emits=1)
 
 
 def _emitted(c: int, column: Column, outputs: Sequence[Output]) -> str:

@@ -11,13 +11,14 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.accumulator import CHUNK_BYTES
+from clhist.binning.sweep import Sweep
 from clhist.codegen.arguments import integer
 from clhist.engine.signature import Remembered, signature_of
 from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column
 from clhist.hist.filling import by_boost_histogram, check_room, positions
 from clhist.hist.held import HeldSums, KnownFill, same_context
-from clhist.hist.storages import MEANS, SumsSweep, merge, num_cells, plan_of, sums_of, takes
+from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import default_queue, device_kind
 from clhist.operators.reproducible import check_reproducible
@@ -100,7 +101,7 @@ class Filler:
         key = signature_of(*given) if may_repeat else None
         known = self._known.get(key)
         if known is not None:
-            self._sweep(known.sums, known.scale, known.arrays(given), is_known=True)
+            self._sweep(known.sweep, known.scale, known.arrays(given))
             return self
         values = [as_column(value) for value in (*args, *rest)]
         weight, sample = as_column(weight), as_column(sample)
@@ -114,7 +115,7 @@ class Filler:
         check_room(self._added, columns)
         stays = storage not in MEANS and (columns.on_device or self._in_pieces(columns))
         for piece in self._pieces(columns):
-            swept = SumsSweep.of(piece, reproducible=self._reproducible) if stays else None
+            swept = sums_sweep(piece, reproducible=self._reproducible) if stays else None
             if swept is not None:
                 scale = _scale(weight)
                 self._known.put(key, KnownFill.of(self._added, given, columns, swept, scale))
@@ -201,10 +202,9 @@ class Filler:
                 on_device=True,
             )
 
-    def _sweep(self, sums: SumsSweep, scale: Any, arrays: Sequence[Any], *, is_known: bool = False) -> None:
+    def _sweep(self, sweep: Sweep, scale: Any, arrays: Sequence[Any]) -> None:
         """Add the sums of arrays to those on the device."""
-        holder = self._holder((scale, sums.names, sums.sweep.bins), sums.sweep.queue)
-        holder.sweep(sums, arrays, is_known=is_known)
+        self._holder((scale, sweep.names, sweep.known.call.num_bins), sweep.queue).sweep(sweep, arrays)
 
     def _holder(self, key: tuple[Any, ...], queue: cl.CommandQueue) -> HeldSums:
         """Return what holds sums of this scale and of these names and sizes on the device of `queue`."""

@@ -15,8 +15,8 @@ from boost_histogram import Histogram as BoostHistogram  # as it is now, should 
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import check_host_way
 from clhist.hist.columns import Columns, adds_up, as_column, columns_of
-from clhist.hist.held import KnownFill, in_shape
-from clhist.hist.storages import SumsSweep, merge, num_cells, sums_of, takes
+from clhist.hist.held import KnownFill
+from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array
 from clhist.operators.reproducible import check_reproducible
 
@@ -88,9 +88,9 @@ def fill(
         key = signature_of(id(h._hist), queue, *given)
         known = _known.get(key)
         if known is not None and known[0]() is h._hist:
-            _, storage, shape, known_fill = known
-            sums, swept = known_fill.sums(known_fill.arrays(given), is_known=True), known_fill.sums.sweep
-            merge(h, storage, weight, in_shape(sums, shape), swept.queue)
+            _, storage, known_fill = known
+            sweep = known_fill.sweep
+            merge(h, storage, weight, sweep(known_fill.arrays(given)), sweep.queue)
             return h
     values = [as_column(value) for value in args]
     weight, sample = as_column(weight), as_column(sample)
@@ -130,15 +130,15 @@ def by_boost_histogram(
 _OF_BOOST_HISTOGRAM = "axes, weights or samples that only boost-histogram takes"
 
 # Fills of device arrays, with what has the axes and bins of the histogram, which is not kept.
-_known: Remembered[tuple[Callable[[], Any], type, tuple[int, ...], KnownFill]] = Remembered(16)
+_known: Remembered[tuple[Callable[[], Any], type, KnownFill]] = Remembered(16)
 
 
 def _remember(key: Hashable, h: Any, given: Sequence[Any], columns: Columns) -> None:
     """Keep what a fill of the same histogram with arrays alike needs again."""
-    sums = SumsSweep.of(columns, reproducible=False)
-    known = None if sums is None else KnownFill.of(h, given, columns, sums, None)
+    sweep = sums_sweep(columns, reproducible=False)
+    known = None if sweep is None else KnownFill.of(h, given, columns, sweep, None)
     if known is not None:
-        _known.put(key, (weakref.ref(h._hist), columns.storage, columns.shape, known))
+        _known.put(key, (weakref.ref(h._hist), columns.storage, known))
 
 
 def check_room(h: Any, columns: Columns) -> None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.binning.sweep import shaped
+from clhist.binning.sweep import Sweep, shaped
 from clhist.hist.columns import Columns, is_column, looks_at_content
-from clhist.hist.storages import Sums, SumsSweep
+from clhist.hist.storages import Sums
 
 
-@dataclass(frozen=True)
-class KnownFill:
+class KnownFill(NamedTuple):
     """A fill but for its arrays.
 
     Attributes
     ----------
-    sums : SumsSweep
+    sweep : Sweep
         What computes its sums.
     scale : float, str or None
         What these are multiplied with in the end; "each" of weights that are an array.
@@ -28,12 +26,12 @@ class KnownFill:
         Which of the arguments of the fill the sweep takes, in its order.
     """
 
-    sums: SumsSweep
+    sweep: Sweep
     scale: Any
     places: tuple[int, ...]
 
     @classmethod
-    def of(cls, h: Any, given: Sequence[Any], columns: Columns, sums: SumsSweep, scale: Any) -> KnownFill | None:
+    def of(cls, h: Any, given: Sequence[Any], columns: Columns, sweep: Sweep, scale: Any) -> KnownFill | None:
         """Return it, or None if a fill with arrays alike may differ; `given` ends in weight and sample."""
         dims = len(given) - 2
         places = [n for n in (*reversed(range(dims)), dims, dims + 1) if is_column(given[n])]
@@ -41,7 +39,7 @@ class KnownFill:
         as_given = len(arrays) == len(places) and all(a is given[n] for a, n in zip(arrays, places, strict=True))
         if not as_given or any(looks_at_content(ax, each) for ax, each in zip(h.axes, given, strict=False)):
             return None
-        return cls(sums, scale, tuple(places))
+        return cls(sweep, scale, tuple(places))
 
     def arrays(self, given: Sequence[Any]) -> list[Any]:
         """Return the arrays of another fill that the sweep takes."""
@@ -60,24 +58,20 @@ class HeldSums:
         held = self._sums
         self._sums = {name: held[name] + part for name, part in sums.items()} if held else sums
 
-    def sweep(self, sums: SumsSweep, arrays: Sequence[Any], *, is_known: bool) -> None:
+    def sweep(self, sweep: Sweep, arrays: Sequence[Any]) -> None:
         """Add those of arrays: all of them, or none if anything is raised."""
-        if not (self._sums and sums.has_dest):
-            self.add(sums(arrays, is_known=is_known))
+        if not (self._sums and sweep.may_combine):
+            self.add(dict(zip(sweep.names, sweep.run(arrays), strict=True)))
             return
         if not self._spare:
             self._spare = {name: cl_array.empty_like(array) for name, array in self._sums.items()}
-        sums(arrays, is_known=is_known, dest=self._sums, out=self._spare)
+        like = sweep.known.engine.outputs.like
+        sweep.run(arrays, like(list(self._sums.values())), like(list(self._spare.values())))
         self._sums, self._spare = self._spare, self._sums
 
     def shaped(self, shape: tuple[int, ...]) -> Sums:
-        """Return them in the shape of the bins."""
-        return in_shape(self._sums, shape)
-
-
-def in_shape(sums: Sums, shape: tuple[int, ...]) -> Sums:
-    """Return sums in the shape of the bins, without those of what has no bin."""
-    return {name: shaped(each, shape) if each.ndim == 1 else each for name, each in sums.items()}
+        """Return them in the shape of the bins, without those of what has no bin."""
+        return {name: shaped(each, shape) if each.ndim == 1 else each for name, each in self._sums.items()}
 
 
 def same_context(one: cl.CommandQueue, other: cl.CommandQueue) -> bool:

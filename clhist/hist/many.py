@@ -16,10 +16,10 @@ from clhist.axes.block_search import ABSENT, BLOCK, ahead_of
 from clhist.axes.kinds import Kind
 from clhist.binning.inputs import mask_array
 from clhist.binning.sweep import BLOCK_OF_ELEMENTS, uploaded
+from clhist.engine.engine import Engine
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
 from clhist.hist.filling import check_room, fill, on_host, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
-from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
@@ -42,7 +42,7 @@ class _Part:
     mask : int or None
         Number of the array that says which entries count.
     outputs : tuple of (str, Operator, str)
-        As of `clhist.binning.sweep.sweep_kernel`.
+        As of `clhist.binning.sweep.sweep_engine`.
     cells : int
         Sums that a bin has, each of the value of `cell`; 0 of storages but MultiCell.
     """
@@ -117,12 +117,12 @@ class _Many:
 
 
 @kept_by_context
-def _kernel(context: cl.Context, many: _Many, in_blocks: bool) -> HistogramKernel:
+def _kernel(context: cl.Context, many: _Many, in_blocks: bool) -> Engine:
     functions = [function for kind, _ in many.axes for function in kind.functions()]
     if in_blocks:
         functions += [function for kind, _ in many.axes for function in kind.block_functions()]
     operators = {f"{name}_{j}": op for j, part in enumerate(many.parts) for name, op, _ in part.outputs}
-    return HistogramKernel(
+    return Engine.of(
         context,
         operators,
         arguments=many.arguments(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,11 +18,14 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.binning.inputs import has_fp64
-from clhist.binning.sweep import BinnedKind, PreparedSweep, sweep, sweep_kernel
+from clhist.binning.sweep import BinnedKind, Sweep, sweep, sweep_engine
+from clhist.codegen.arguments import integer
+from clhist.engine.engine import Engine
+from clhist.engine.given import Call
+from clhist.engine.magnitude import reproducibly
 from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
-from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
@@ -87,51 +90,18 @@ def sums_of(columns: Columns, num_cells: int, *, reproducible: bool) -> Sums:
     outputs, values = outputs_of(columns, separate=reproducible)
     if columns.storage in MEANS:
         return _moments(columns, outputs, values, reproducible)
-    exact = any(operator.dtype == np.float32 for _, operator, _ in outputs)  # which float32 sums are not
-    return _swept(columns, outputs, values, reproducible or exact)
+    return _swept(columns, outputs, values, reproducible or _is_exact(outputs))
 
 
-@dataclass(frozen=True)
-class SumsSweep:
-    """The sweep that computes all sums of a fill, but for its arrays.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Of the sums.
-    sweep : PreparedSweep
-        Of the columns, the last axis first, then weights and samples.
-    has_dest : bool
-        Whether it can combine them with others of their dtypes.
-    """
-
-    names: tuple[str, ...]
-    sweep: PreparedSweep
-    has_dest: bool
-
-    @classmethod
-    def of(cls, columns: Columns, *, reproducible: bool) -> SumsSweep | None:
-        """Return it, or None where sums take several sweeps, or others than of plain values."""
-        if columns.storage in (*MEANS, bh.storage.MultiCell) or reproducible:
-            return None
-        outputs, values = outputs_of(columns)
-        operators_ = [operator for _, operator, _ in outputs]
-        if any(operator.dtype == np.float32 for operator in operators_):  # which are the reproducible ones
-            return None
-        _check_precision(columns, outputs)
-        names = tuple(name for name, _, _ in outputs)
-        if len(outputs) == 1:
-            outputs = (("", *outputs[0][1:]),)
-        sweep = PreparedSweep.of(columns.binned, outputs, values, queue=columns.queue)
-        return cls(names, sweep, not any(operator.narrows for operator in operators_))
-
-    def __call__(self, arrays: Sequence[Any], **options: Any) -> Sums:
-        """Return the sums by name, flat, with or without one more of what has no bin; `dest` and `out` are such."""
-        is_single = len(self.names) == 1
-        if is_single:
-            options = {key: each[self.names[0]] if key in ("dest", "out") else each for key, each in options.items()}
-        found = self.sweep.run(arrays, **options)
-        return {self.names[0]: found} if is_single else found
+def sums_sweep(columns: Columns, *, reproducible: bool) -> Sweep | None:
+    """Return the sweep over the columns that computes all sums, or None where it takes several, or no plain values."""
+    if columns.storage in (*MEANS, bh.storage.MultiCell) or reproducible:
+        return None
+    outputs, values = outputs_of(columns)
+    if _is_exact(outputs):
+        return None
+    _check_precision(columns, outputs)
+    return Sweep.of(columns.binned, outputs, values, queue=columns.queue)
 
 
 def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue) -> Any:
@@ -144,8 +114,8 @@ def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, 
     if columns is None or not takes(h, columns) or columns.storage is bh.storage.MultiCell:
         raise ValueError(f"plan: expected columns that a kernel takes, got {[str(np.dtype(each)) for each in found]}")
     outputs, values = outputs_of(replace(columns, size=size))
-    kernel = sweep_kernel(queue.context, columns.binned.kind, outputs, tuple(array.dtype for array in values))
-    return kernel.plan(size, {name: columns.shape for name, _, _ in outputs}, queue=queue)
+    engine = sweep_engine(queue.context, columns.binned.kind, outputs, tuple(array.dtype for array in values))
+    return engine.plan(queue.device, integer("size", size, 0), [columns.shape] * len(outputs))
 
 
 def outputs_of(
@@ -200,13 +170,16 @@ def _pair() -> Operator:
 def _swept(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:
     """Return the outputs of one sweep by name; reproducible ones of one sweep each."""
     _check_precision(columns, outputs)
-    if len(outputs) == 1:
-        name, operator, value = outputs[0]
-        found = sweep(columns.binned, (("", operator, value),), values, queue=columns.queue, reproducible=reproducible)
-        return {name: found}
-    if reproducible:
-        return {each[0]: _swept(columns, (each,), values, True)[each[0]] for each in outputs}
-    return sweep(columns.binned, outputs, values, queue=columns.queue)
+    groups = [(each,) for each in outputs] if reproducible else [outputs]
+    found: Sums = {}
+    for group in groups:
+        found |= sweep(columns.binned, group, values, queue=columns.queue, reproducible=reproducible)
+    return found
+
+
+def _is_exact(outputs: tuple[_Output, ...]) -> bool:
+    """Whether sums are of float32, without double precision: then they are the reproducible ones."""
+    return any(operator.dtype == np.float32 for _, operator, _ in outputs)
 
 
 def _check_precision(columns: Columns, outputs: tuple[_Output, ...]) -> None:
@@ -245,18 +218,19 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
 def _cells(columns: Columns, num_cells: int, reproducible: bool) -> Any:
     weight = columns.weight
     _check_precision(columns, (("cells", _sum(), "v"),))
-    kernel = _cells_kernel(columns.queue.context, columns.binned.kind, weight.dtype, num_cells)
-    given = (*columns.binned.arguments(columns.queue), weight)
-    shape = (*columns.shape, num_cells)
-    return kernel(*given, num_bins=shape, size=columns.size, queue=columns.queue, reproducible=reproducible)
+    engine = _cells_engine(columns.queue.context, columns.binned.kind, weight.dtype, num_cells)
+    given = [*columns.binned.arguments(columns.queue), weight]
+    call = Call((*columns.shape, num_cells), columns.size, queue=columns.queue)
+    (found,) = (reproducibly(engine, given, call) if reproducible else engine.run(given, call)).results
+    return found
 
 
 @kept_by_context
-def _cells_kernel(context: cl.Context, kind: BinnedKind, weight: np.dtype, num_cells: int) -> HistogramKernel:
+def _cells_engine(context: cl.Context, kind: BinnedKind, weight: np.dtype, num_cells: int) -> Engine:
     emits = f"""if (bin >= 0)
     for (int cell = 0; cell < {num_cells}; ++cell)
         EMIT((long)bin * {num_cells} + cell, (double)weights[(long)i * {num_cells} + cell]);"""
-    return HistogramKernel(
+    return Engine.of(
         context,
         _sum(),
         arguments=", ".join([*kind.arguments(), f"const {c_name(weight)} *weights"]),

@@ -12,8 +12,8 @@ import pyopencl.array as cl_array
 from clhist import operators
 from clhist.binning import Binned, BinnedKind
 from clhist.binning.inputs import has_fp64, numpy_axis
+from clhist.engine.engine import Engine
 from clhist.groupby import GroupBy
-from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -47,12 +47,12 @@ def _dtype(values: Array) -> np.dtype:
 
 
 @kept_by_context
-def _centers(context: cl.Context, keys: np.dtype, values: np.dtype, dimensions: int) -> HistogramKernel:
+def _centers(context: cl.Context, keys: np.dtype, values: np.dtype, dimensions: int) -> Engine:
     real = np.dtype(np.float64)
     names = ["mass", *(f"x{d}" for d in range(dimensions))]
     coordinates = "".join(f", (double)v * (i / s{d} % n{d})" for d in range(dimensions))
     sizes = "".join(f", const long {name}{d}" for name in "sn" for d in range(dimensions))
-    return HistogramKernel(
+    return Engine.of(
         context,
         operators.product({name: operators.add(real) for name in names}),
         arguments=f"const {c_name(keys)} *keys, const {c_name(values)} *values{sizes}",
@@ -62,8 +62,8 @@ def _centers(context: cl.Context, keys: np.dtype, values: np.dtype, dimensions: 
 
 
 @kept_by_context
-def _histograms(context: cl.Context, keys: np.dtype, kind: BinnedKind) -> HistogramKernel:
-    return HistogramKernel(
+def _histograms(context: cl.Context, keys: np.dtype, kind: BinnedKind) -> Engine:
+    return Engine.of(
         context,
         operators.count(np.int64),
         arguments=f"const {c_name(keys)} *keys, const long groups, {', '.join(kind.arguments())}",

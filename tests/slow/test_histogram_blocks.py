@@ -79,13 +79,13 @@ def test_axes_with_flow_together(dtype, flow, rng):
 
 def test_which_kernels_have_blocks(monkeypatch, queue, rng):
     kinds = []
-    kernel = binning_sweep.sweep_kernel
+    kernel = binning_sweep.sweep_engine
 
     def noted(context, kind, *rest):
         kinds.append(kind.in_blocks)
         return kernel(context, kind, *rest)
 
-    monkeypatch.setattr(binning_sweep, "sweep_kernel", noted)
+    monkeypatch.setattr(binning_sweep, "sweep_engine", noted)
     is_cpu = binning_sweep.device_kind(queue.device) == "cpu"
     x = rng.random((6, 50)).astype(np.float32)
     clhist.histogram(x, 5)
