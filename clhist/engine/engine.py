@@ -240,12 +240,7 @@ class Engine:
         key = signature_of_call(self.arguments, args, call, self.context, targets)
         ready = self._calls.get(key)
         if ready is None:
-            given = self.check(args, call)
-            ready, operands = self.prepare(given, call)
-            outcome = ready.run(*operands, call)
-            if key is not None:
-                self._keep(key, ready, args, given, operands[0][len(self._arrays) :], targets)
-            return outcome
+            return self._first(key, args, call, targets)
         arrays: list[Any] = []
         for n in self._arrays:
             arrays.append(args[n])
@@ -267,41 +262,31 @@ class Engine:
         key = signature_of_targets(known, call, targets)
         ready = self._calls.get(key)
         if ready is None:
-            args = known.with_arrays(arrays)
-            given = self.check(args, call)
-            ready, operands = self.prepare(given, call, known.fixed)
-            outcome = ready.run(*operands, call)
-            if key is not None:
-                self._keep(key, ready, args, given, operands[0][len(arrays) :], targets)
-            return outcome
+            return self._first(key, known.with_arrays(arrays), call, targets, known.fixed)
         every = list(arrays)
         for k in ready.targets:
             every.append(None if k is None else targets[k])
         return ready.run(every, (), call)
 
-    def _keep(
-        self,
-        key: Hashable,
-        ready: Ready,
-        args: Sequence[Any],
-        given: Given,
-        arrays: Sequence[Array | None],
-        targets: Sequence[Array],
-    ) -> None:
-        """Keep what calls of the same signature need, unless arrays had to be copied.
+    def _first(
+        self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array], fixed: Sequence[int] = ()
+    ) -> Outcome:
+        """Run a call, and keep what those of the same signature need, unless arrays had to be copied.
 
-        `arrays` are those that it combined with and wrote, None of new ones; `targets` what it was given for them.
+        `targets` are the arrays that it was given for `dest` and `out`; `fixed` is of `prepare`.
         """
-        if not all(map(is_taken, args, given.values)):
-            return
-        numbers: list[int | None] = []
-        for array in arrays:
-            number = None if array is None else next((n for n, each in enumerate(targets) if each is array), -1)
-            if number == -1:
-                return
-            numbers.append(number)
-        ready.targets = tuple(numbers)
-        self._calls.put(key, ready)
+        given = self.check(args, call)
+        ready, operands = self.prepare(given, call, fixed)
+        outcome = ready.run(*operands, call)
+        if key is not None and all(map(is_taken, args, given.values)):
+            numbers: list[int | None] = []
+            for array in numbered(given.targets)[1]:
+                number = None if array is None else next((n for n, each in enumerate(targets) if each is array), -1)
+                numbers.append(number)
+            if -1 not in numbers:
+                ready.targets = tuple(numbers)
+                self._calls.put(key, ready)
+        return outcome
 
     def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
         """Return the scalars as kernels take them; raises as `scalar` if one is wrong."""
