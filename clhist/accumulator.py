@@ -11,7 +11,6 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.codegen.arguments import integer
 from clhist.engine.chunks import Chunks, KnownPiece, Piece
@@ -25,7 +24,7 @@ from clhist.engine.signature import Remembered, signature_of_arguments
 from clhist.engine.signatures import shows
 from clhist.engine.streams import checked_dests, first_argument, held_form, stream_operator
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, common_kind, empty
+from clhist.opencl.arrays import Array, common_kind, empty, to_device
 from clhist.opencl.device import device_profile
 from clhist.opencl.lost import check_process
 from clhist.opencl.masks import leave_out, mask_of, mask_of_values
@@ -216,7 +215,7 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         self._check_device()
         if self._added is not None:
             results = self.partial().results(self.queue)
-            placed = (cl_array.to_device(self.queue, each) if self._on_device else each for each in results)
+            placed = (to_device(self.queue, each) if self._on_device else each for each in results)
             return self._outputs.collect(list(placed))
         found = self._finished()
         for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):

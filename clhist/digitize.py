@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.binning.counts import check_device_dtypes, flat
 from clhist.binning.host import numpy_digitize
@@ -16,7 +15,7 @@ from clhist.binning.numbers import bin_numbers, steps_axis
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import elementwise, is_labelled
 from clhist.engine.small import check_host_way, is_small
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import is_device_array, to_device
 
 
 def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Any:
@@ -66,6 +65,6 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     if axis is None:  # no edges, or every integer is below them
         number = len(edges) if falling else 0
         whole = np.full(x.shape, number, np.intp)
-        return cl_array.to_device(queue, whole) if is_device_array(x) else whole
+        return to_device(queue, whole) if is_device_array(x) else whole
     numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
     return numbers.reshape(x.shape)

@@ -1,8 +1,8 @@
 """The front door: what every public function begins with, whatever it computes.
 
 OpenCL must work in this process, ``reproducible`` must be a bool, a call with Dask collections goes to `clhist.dask`,
-one with ``devices=`` to `clhist.parts`. The functions below see neither. Both are imported only then: Dask need not be
-installed. The functions in `clhist` itself are those that `entry` returns.
+one with ``devices=`` to `clhist.parts`, both imported only then: Dask need not be installed. Arrays of CUDA are
+described as device arrays are. The functions below see none of these. Those in `clhist` are what `entry` returns.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyopencl.array as cl_array
 
+from clhist.cuda.libraries import may_be_cuda
+from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.labelled import unlabelled
 from clhist.engine.small import check_refused
 from clhist.opencl.lost import check_process
@@ -55,6 +57,7 @@ def entry(function: F) -> F:
     """Return one of the `ENTRIES` behind the front door; `function` computes arrays of NumPy and PyOpenCL."""
     parameters, data = signature(function).parameters, ENTRIES[function.__name__]
     place = list(parameters).index(data) if data else 0
+    function = takes_cuda(function)
 
     @wraps(function)
     def begin(*args: Any, **options: Any) -> Any:
@@ -71,7 +74,7 @@ def entry(function: F) -> F:
 
                 computed_by = getattr(target, function.__name__)
                 return _redirected(computed_by, function, args, options, "for Dask collections")
-        if options.get("devices") is not None:
+        if options.get("devices") is not None and not any(map(may_be_cuda, (*args, *options.values()))):
             from clhist import parts
 
             return _redirected(getattr(parts, f"{function.__name__}_over"), function, args, options, "with devices=")
@@ -88,10 +91,14 @@ def _redirected(
 
     It takes its own parameters that are not keywords only: those are of it alone.
     """
-    given = signature(function).bind(*args, **options).arguments
+    known = signature(function)
+    given = known.bind(*args, **options).arguments
     given = {**given, **given.pop("options", {})}
     own = signature(target).parameters.values()
     names = [each.name for each in own if each.kind == each.POSITIONAL_OR_KEYWORD and each.name in given]
-    taken = {name: given.pop(name) for name in names}
+    taken = {name: given.pop(name) for name in names}  # and defaults of what the target must be given
+    for each in own:
+        if each.name not in taken and each.default is each.empty and each.name in known.parameters:
+            taken[each.name] = known.parameters[each.name].default
     check_refused(given, where)
     return target(**{name: unlabelled(value) for name, value in taken.items()})

@@ -22,7 +22,16 @@ from clhist.grouping.reproducible import names_of, reproducible_mean, reproducib
 from clhist.grouping.statistics import Column, Numbers, column_of, named_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
-from clhist.opencl.arrays import Array, as_bytes, check_context, empty, in_place, is_device_array, shares_memory
+from clhist.opencl.arrays import (
+    Array,
+    as_bytes,
+    check_context,
+    empty,
+    in_place,
+    is_device_array,
+    shares_memory,
+    to_device,
+)
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.masks import check_unmasked
@@ -373,14 +382,14 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
         flat = np.require(array.reshape(-1), native(array.dtype), ["C_CONTIGUOUS", "ALIGNED"])
         if shares_memory(self._queue.device) or not flat.size:
             return flat
-        return cl_array.to_device(self._queue, flat)
+        return to_device(self._queue, flat)
 
     def _median(self, array: Array, column: Column) -> Array:
         keys, bins = self._keys, max(1, self.num_groups)
         dtype = np.dtype(np.uint8) if column.dtype.kind == "b" else column.dtype
         if not array.size:
             nothing = np.full(bins, np.nan, column.result)
-            return cl_array.to_device(self._queue, nothing) if self._on_device else nothing
+            return to_device(self._queue, nothing) if self._on_device else nothing
         if not is_device_array(array):
             keys, array = (in_place(each, self._queue) for each in (keys, array))
         array = as_bytes(array) if column.dtype.kind == "b" else array
@@ -392,7 +401,7 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
         return {name: self._like_keys(each) for name, each in reproducible_statistics(*given).items()}
 
     def _like_keys(self, result: np.ndarray) -> Array:
-        return cl_array.to_device(self._queue, result) if is_device_array(self._keys) else result
+        return to_device(self._queue, result) if is_device_array(self._keys) else result
 
     def _returned(self, result: Array) -> Any:
         """Return a result where the caller's arrays are, without the group that is made where there are none."""

@@ -10,6 +10,7 @@ import pyopencl as cl
 from clhist.accumulator import Accumulator
 from clhist.codegen.arguments import integer
 from clhist.engine.bound import Bound
+from clhist.engine.cuda_calls import takes_cuda, takes_cuda_only
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Outcome, call_of, queue_for
 from clhist.engine.magnitude import reproducible as reproducible_engine
@@ -70,9 +71,7 @@ class HistogramKernel(KernelCalls[K]):
     Attributes
     ----------
     operator : Operator, or sequence or mapping of it
-        As given, with operators in the place of names and ufuncs.
-    context : pyopencl.Context
-        Of the kernel.
+        As given, with operators in the place of names and ufuncs; `context` is that of the kernel.
 
     Examples
     --------
@@ -147,6 +146,7 @@ class HistogramKernel(KernelCalls[K]):
             plans = engine.plan(device, size, shapes, num_histograms, race_factor, forced, memory_budget)
             return plans[0] if engine.outputs.is_single else plans
 
+        @takes_cuda
         def __call__(  # noqa: PLR0913  # an option each
             self,
             *args: Any,
@@ -178,14 +178,14 @@ class HistogramKernel(KernelCalls[K]):
             Parameters
             ----------
             *args : array or scalar
-                One per declaration in `arguments`. Arrays are all NumPy's or all PyOpenCL's, contiguous, of the
-                declared dtype; lists of numbers that fit it are converted.
+                One per declaration in `arguments`. Arrays are all of one library (NumPy, PyOpenCL, or one of CUDA),
+                contiguous, of the declared dtype; lists of numbers that fit it are converted.
             num_bins : int, or tuple of int
-                H, the number of bins. A tuple is the shape of the result; bins are numbered as by
-                `numpy.ravel_multi_index`. With several operators one for all, or a sequence or mapping.
+                H, or the shape of the result, whose bins are numbered as by `numpy.ravel_multi_index`. With several
+                operators one for all, or a sequence or mapping.
             size : int, optional
-                N: the map runs for `i` in [0, size). Defaults to the size of the first array that the map uses only at
-                ``[i]``, or else of the first array.
+                N: the map runs for `i` in [0, size). Defaults to the size of the first array used only at ``[i]``, or
+                else of the first array.
             dest : array of shape (num_bins,), optional
                 Initial contents of the bins. For a structured dtype also a tuple of arrays, one per field. With several
                 operators a sequence or mapping.
@@ -201,8 +201,7 @@ class HistogramKernel(KernelCalls[K]):
                 Whether to return ``(result, event)``; the event covers the whole call.
             race_factor : float, "sample" or "sample once"
                 RF: H consecutive elements touch H / RF distinct bins (SC'20, III-D). "sample" measures it before
-                planning, see `race_factor`; "sample once" only at the first call of this kernel with this number of
-                bins.
+                planning, see `race_factor`; "sample once" only at the first call with this number of bins.
             update : {"private", "native", "cas", "lock", "sort"}, optional
                 Force the update; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4).
             memory : {"local", "global", "partitioned"}, optional
@@ -234,17 +233,16 @@ class HistogramKernel(KernelCalls[K]):
             Returns
             -------
             array of shape (num_bins,)
-                Of the operator's dtype; NumPy for NumPy arguments, PyOpenCL for PyOpenCL ones. A tuple of arrays if
-                `dest` or `out` was one. With several operators a tuple, or a dict for a mapping. With `return_event` a
-                pair with the event.
+                Of the operator's dtype, of the library of the arguments. A tuple of arrays if `dest` or `out` was one.
+                With several operators a tuple, or a dict for a mapping. With `return_event` a pair with the event.
 
             Raises
             ------
             TypeError, ValueError
                 If an argument is wrong; it is named, and nothing is enqueued.
             OverflowError
-                If values exceed `max_abs` (with PyOpenCL arrays their bins are NaN instead), or if a bin may get more
-                values than its operator can take, before anything is enqueued.
+                If values exceed `max_abs` (on a device their bins are NaN instead), or a bin may get more values than
+                its operator can take, before anything is enqueued.
             MemoryError
                 If not even one copy fits the budget or the device.
             BuildError
@@ -263,6 +261,7 @@ class HistogramKernel(KernelCalls[K]):
             result = self.engine.outputs.collect(outcome.results)
             return (result, outcome.event) if return_event else result
 
+        @takes_cuda_only
         def bind(
             self,
             *args: Any,

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.axes.axis import axis_of
 from clhist.axes.thresholds import rounded_bins
@@ -24,8 +23,9 @@ from clhist.binning.numbers import bin_numbers
 from clhist.binning.sample import Sample, sample_of
 from clhist.binning.statistics import STATISTICS, statistics_of
 from clhist.binning.sweep import Binned
+from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.small import check_host_way, is_small
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, empty, is_device_array, to_device
 from clhist.operators.reproducible import check_reproducible
 
 __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
@@ -33,6 +33,7 @@ __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
 _BY_FUNCTION = {np.mean: "mean", np.std: "std", np.sum: "sum", np.median: "median", np.min: "min", np.max: "max"}
 
 
+@takes_cuda
 def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     sample: Any,
     values: Any,
@@ -166,10 +167,11 @@ def _by_kernels(
         name: np.array([row[name] for row in each_row] * repeats, float).reshape(*kept, *shape) for name in names
     }
     if points.on_device:
-        results = {name: cl_array.to_device(queue, result) for name, result in results.items()}
+        results = {name: to_device(queue, result) for name, result in results.items()}
     return results, None if expand is None else _numbers(points, edges, data, axes, queue, expand)
 
 
+@takes_cuda
 def binned_statistic(
     x: Any, values: Any, statistic: Any = "mean", bins: Any = 10, range: Any = None, **options: Any
 ) -> Any:
@@ -201,6 +203,7 @@ def binned_statistic(
     return scipy_functions().BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
 
 
+@takes_cuda
 def binned_statistic_2d(
     x: Any,
     y: Any,
@@ -367,9 +370,9 @@ def _numbers(
     if None in axes:  # no number of the sample's dtype lies between the edges
         host = [each.get(queue) if points.on_device else each for each in points.arrays]
         found = numbers_by_scipy(host if points.rows is None else host[0], edges, expand)
-        return cl_array.to_device(queue, found) if points.on_device else found
+        return to_device(queue, found) if points.on_device else found
     if expand and points.dims > 1 and points.on_device:
-        out = cl_array.empty(queue, (points.dims, points.size), np.int64)
+        out = empty(queue, (points.dims, points.size), np.dtype(np.int64), True)
         if points.rows is not None:
             raise ValueError("expand_binnumbers: expected D device arrays of shape (N,), got one of shape (N, D)")
         for n, axis in enumerate(axes):

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.bincount import bincount
 from clhist.binning.host import numpy_histogram
 from clhist.engine.plain import into
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, is_device_array, to_device
 
 
 def are_few_kinds(a: Any, weights: Any, where: Any) -> bool:
@@ -30,4 +29,4 @@ def of_bits(
     counts = counts.get(queue) if is_device_array(counts) else counts
     there = np.flatnonzero(counts)
     hist, edges = numpy_histogram(there.astype(bits).view(data.dtype), bins, range, density, counts[there])
-    return into(out, cl_array.to_device(queue, hist) if is_device_array(data) else hist), edges
+    return into(out, to_device(queue, hist) if is_device_array(data) else hist), edges

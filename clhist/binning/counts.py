@@ -14,7 +14,7 @@ from clhist import operators
 from clhist.axes.block_search import BLOCK
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array
 from clhist.binning.sweep import Binned, Sweep
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, is_device_array, to_device, zeros
 from clhist.operators.operator import Operator
 
 _MOST_COUNTED = 2**32 - BLOCK  # in 32 bits
@@ -108,7 +108,7 @@ def counted(
     dtype = np.dtype(np.float64 if in_float64 else np.intp if weights is None else weights.dtype)
     if binned is None or not binned.size or rows == 0:
         whole = shape if rows is None else (rows, *shape)
-        return (cl_array.zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)), None
+        return (zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)), None
     if weights is not None and weights.dtype == np.float16:
         weights = weights.astype(np.float32)
     given = None if weights is None else weights.dtype
@@ -144,7 +144,7 @@ def as_dtype(array: Array, dtype: np.dtype, queue: cl.CommandQueue) -> Array:
     if array.dtype == dtype:
         return array
     if is_device_array(array) and not (has_fp64(queue.device) or dtype.itemsize < 8):
-        return cl_array.to_device(queue, array.get(queue).astype(dtype))
+        return to_device(queue, array.get(queue).astype(dtype))
     with np.errstate(over="ignore"):
         return array.astype(dtype)
 
@@ -174,4 +174,4 @@ def densities(
         shape[n] = len(each) - 1
         found = found / np.array(np.diff(each), float).reshape(shape)
     found = found / total
-    return cl_array.to_device(queue or hist.queue, found) if is_device_array(hist) else found
+    return to_device(queue or hist.queue, found) if is_device_array(hist) else found

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.axes.axis import Axis, axis_of
@@ -18,7 +17,7 @@ from clhist.axes.keys import bits_dtype, key_dtype, key_range
 from clhist.axes.thresholds import Thresholds, first_keys
 from clhist.binning.sweep import Binned, BinnedKind
 from clhist.engine.engine import Engine
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import empty, is_device_array
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, literal
 
@@ -72,7 +71,7 @@ def bin_numbers(
     """
     on_device = is_device_array(binned.data[0])
     if out is None:
-        out = cl_array.empty(queue, binned.size, np.int64) if on_device else np.empty(binned.size, np.int64)
+        out = empty(queue, (binned.size,), np.dtype(np.int64), True) if on_device else np.empty(binned.size, np.int64)
     if binned.size:
         kernel = _numbers_kernel(queue.context, binned.kind)
         kernel(*binned.arguments(queue), *num_edges, int(falling), out, size=binned.size, num_bins=1, queue=queue)

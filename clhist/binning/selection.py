@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.axes.elements import bits_of, has_no_type, key_of_bits
 from clhist.axes.keys import bits_dtype, from_keys, key_dtype
 from clhist.binning.sweep import Binned, BinnedKind
 from clhist.engine.engine import Engine
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import is_device_array, to_device
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -120,7 +119,7 @@ def bin_medians(binned: Binned, values: Any, counts: np.ndarray, queue: cl.Comma
     group = np.zeros(total, np.int64)
 
     def arguments() -> list[Any]:
-        given = cl_array.to_device(queue, heads) if on_device else heads
+        given = to_device(queue, heads) if on_device else heads
         return [*binned.arguments(queue), values, given]
 
     for shift in range(width - digit, -1, -digit):

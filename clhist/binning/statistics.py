@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.axes.block_search import BLOCK
 from clhist.binning.selection import bin_medians
 from clhist.binning.sweep import Binned, sweep
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import is_device_array, to_device
 from clhist.operators.operator import Operator
 
 STATISTICS = ("mean", "median", "count", "sum", "std", "min", "max")
@@ -94,7 +93,7 @@ def _variances(
 ) -> np.ndarray:
     count = parts["count"].astype(np.float64)
     means = np.append(parts["sum"] / count, 0.0)  # one more of what has no bin
-    given: Any = cl_array.to_device(queue, means) if is_device_array(values) else means
+    given: Any = to_device(queue, means) if is_device_array(values) else means
     apart, add = "((double)v0[i] - v1[max(bin, 0)])", operators.add(np.float64)
     # `shift` would be 0 but for the rounding of the mean.
     outputs = (("shift", add, apart), ("squares", add, f"({apart} * {apart})"))

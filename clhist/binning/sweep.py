@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
@@ -20,7 +19,7 @@ from clhist.engine.engine import Engine
 from clhist.engine.given import Call
 from clhist.engine.known import KnownCall
 from clhist.engine.magnitude import reproducibly
-from clhist.opencl.arrays import beginning, is_device_array
+from clhist.opencl.arrays import beginning, is_device_array, kept_on_device
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -212,7 +211,7 @@ def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
 
 @lru_cache(maxsize=64)
 def uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
-    return tuple(cl_array.to_device(queue, array) for array in axis.arrays)
+    return tuple(kept_on_device(queue, array) for array in axis.arrays)
 
 
 @kept_by_context

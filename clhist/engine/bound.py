@@ -8,9 +8,11 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
+from clhist.engine.cuda_calls import returned
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Given, Outcome
 from clhist.opencl.arrays import Array, is_array, is_device_array, is_taken
+from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 
@@ -50,6 +52,8 @@ class _Held:
     def check(self) -> None:
         """Raise ValueError if the array is not what it was."""
         array, seen = self.array, self._seen
+        if is_cuda(array):  # which describes what it was
+            array = array.now(self.name)
         if seen is None or not seen.is_same(array):
             now = _like(array, self._written)
             for what, before in self._like.items():
@@ -57,7 +61,7 @@ class _Held:
                     raise ValueError(
                         f"{self.name}: expected the array as it was bound, with {what} {before}; got {what} {now[what]}"
                     )
-        if seen is not None and array.base_data is not self._buffer:
+        if seen is not None and array.base_data is not self._buffer and not is_cuda(array):
             raise ValueError(f"{self.name}: expected the array as it was bound, got it with other memory")
         if self._own is not None and self._own.reference_count == 1:
             raise ValueError(f"{self.name}: expected the array as it was bound, but its memory was released")
@@ -93,6 +97,7 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
     def __init__(self, engine: Engine, args: Sequence[Any], call: Call, given: Given) -> None:
         self._engine, self._args, self._call, self._queue = engine, tuple(args), call, given.queue
         self._ready, operands = engine.prepare(given, call)
+        self._ready.loaded.load(operands[0])
         pairs = [(a, value) for a, value in zip(engine.arguments, args, strict=True) if a.is_array]
         self._held = [_Held(a.name, value, written=not a.is_const) for a, value in pairs]
         self._held += [_Held(name, array, written=False) for name, array in _arrays("dest", call.dest)]
@@ -127,7 +132,7 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         """
         self._checked()
         outcome = self._run(self._queue, wait_for)
-        result = self._engine.outputs.collect(outcome.results)
+        result = returned(self._engine.outputs.collect(outcome.results))
         return (result, outcome.event) if return_event else result
 
     @property

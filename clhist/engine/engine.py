@@ -15,13 +15,14 @@ from clhist.codegen.arguments import integer, same_scalar, scalar
 from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, check_batch
 from clhist.engine.build import Builder
+from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.given import Call, Given, Outcome, call_of, named_arrays, queue_for
 from clhist.engine.launcher import Loaded
 from clhist.engine.offsets import batch_of
 from clhist.engine.outputs import Outputs
 from clhist.engine.prepare import Preparation
 from clhist.engine.prepared import Part
-from clhist.engine.ready import KnownArguments, Operands, Ready
+from clhist.engine.ready import KnownArguments, Operands, Ready, loaded_call
 from clhist.engine.results import forms_of, numbered
 from clhist.engine.sample import Sampler
 from clhist.engine.signature import Remembered, itself, signature_of_call, signature_of_targets
@@ -30,6 +31,7 @@ from clhist.errors import BuildError
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, is_taken, survey
+from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue, profile_names
 from clhist.opencl.lost import check_process
 from clhist.opencl.program import kept_by_context
@@ -90,7 +92,7 @@ class Engine:
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
         self._calls: Remembered[Ready] = Remembered(_MOST_CALLS)
-        self._loaded: Remembered[Loaded] = Remembered(_MOST_LOADED)
+        self._loaded: Remembered[Loaded | CudaLoaded] = Remembered(_MOST_LOADED)
         self._others: dict[tuple[Operator, ...], Engine] = {}
         self._preparation.check_fp64()
 
@@ -314,7 +316,7 @@ class Engine:
         if batch is None or batch.begins is None:
             same = tuple([(n, itself(given.values[n])) for n in fixed])
             asked = call.race_factor, call.choices, call.memory_budget, call.partial, largest
-            shape = given.queue.device, given.size, given.shapes, batch, given.is_aligned
+            shape = given.queue.device, cuda_device_of(given.queue), given.size, given.shapes, batch, given.is_aligned
             key = (numbers, asked, shape, same, *profile_names())
         loaded = self._loaded.get(key)
         if loaded is None:
@@ -322,7 +324,7 @@ class Engine:
             self._loaded.put(key, loaded)
         return Ready(loaded, given.queue, given.on_device), self._operands(given, call, targets, fixed)
 
-    def _load(self, given: Given, call: Call, fixed: Sequence[int]) -> Loaded:
+    def _load(self, given: Given, call: Call, fixed: Sequence[int]) -> Loaded | CudaLoaded:
         """Plan, build and prepare a call."""
         batch, device = given.batch, given.queue.device
         try:
@@ -349,7 +351,7 @@ class Engine:
 
             same = {self.arguments[n].name: given.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
-            return Loaded(given.queue, prepared, smaller, same)
+            return loaded_call(given.queue, prepared, smaller, same)
         except (cl.Error, BuildError) as error:  # what a lost device answers as well
             lost.settle(given.queue, error)
             raise

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyopencl as cl
 
+from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.given import Call, Outcome
 from clhist.engine.launcher import Loaded
+from clhist.engine.prepared import Part, Prepared
 from clhist.opencl.arrays import Array
+from clhist.opencl.cuda_arrays import cuda_device_of
 
 Operands = tuple[list[Array | None], list[Any]]  # arrays and scalars of a call, as `Loaded.run` takes them
+
+
+def loaded_call(
+    queue: cl.CommandQueue,
+    prepared: Prepared,
+    smaller: Callable[[Part, int], Sequence[Part]],
+    same: Mapping[str, Any] = MappingProxyType({}),
+) -> Loaded | CudaLoaded:
+    """Return what runs a prepared call on a queue: by OpenCL, or by CUDA if the queue stands for a device of that."""
+    return (Loaded if cuda_device_of(queue) is None else CudaLoaded)(queue, prepared, smaller, same)
 
 
 @dataclass(slots=True)
@@ -21,7 +35,7 @@ class Ready:
 
     Attributes
     ----------
-    loaded : Loaded
+    loaded : Loaded or CudaLoaded
         What runs it.
     queue : pyopencl.CommandQueue
         Where.
@@ -33,7 +47,7 @@ class Ready:
         The scalars of the call before as they were given, and as kernels take them.
     """
 
-    loaded: Loaded
+    loaded: Loaded | CudaLoaded
     queue: cl.CommandQueue
     on_device: bool
     targets: tuple[int | None, ...] = ()

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, is_device_array, zeros
+from clhist.opencl.cuda_arrays import cuda_device_of, is_cuda
 from clhist.opencl.program import kept_by_context
 
 _MOST = 2048
@@ -22,6 +22,8 @@ def evenly_spread(x: Array, queue: cl.CommandQueue) -> np.ndarray:
     step = max(1, x.size // _MOST)
     if not is_device_array(x):
         return x[::step]
+    if is_cuda(x):
+        return x.every(step)
     found = np.empty(x.size // step, x.dtype)
     cl.enqueue_copy(
         queue,
@@ -44,18 +46,16 @@ class Words:
     """A device array of two uint32, 0 at first; they are read when the queue has come to the end."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
-        self.array: Array = cl_array.zeros(queue, 2, np.uint32)
+        self.array: Array = zeros(queue, (2,), _ZEROS.dtype)
         self._queue, self._are_zero = queue, True
 
     def read(self) -> tuple[int, int]:
         """Return both, once all is done that writes them."""
-        found = np.empty(2, np.uint32)
         try:
-            cl.enqueue_copy(self._queue, found, self.array.base_data, wait_for=self.array.events)
+            first, second = self.array.get(self._queue).tolist()
         except cl.Error as error:
             lost.settle(self._queue, error)
             raise
-        first, second = found.tolist()
         self._are_zero = first == second == 0
         return first, second
 
@@ -69,6 +69,9 @@ class Words:
 @contextmanager
 def found_words(queue: cl.CommandQueue) -> Iterator[Words]:
     """Give words for `clhist.engine.prepare.LargestBin`; they are kept, since to make them takes 150 us."""
+    if cuda_device_of(queue) is not None:  # memory of the library whose stream is used, which has some at hand
+        yield Words(queue)
+        return
     kept = _kept(queue.context)
     words = kept.__dict__.pop("words", None) or Words(queue)
     words.clear(queue)

@@ -16,7 +16,8 @@ import pyopencl.array as cl_array
 
 from clhist.codegen.maps import Argument
 from clhist.engine.given import Call, queue_for
-from clhist.opencl.arrays import Array
+from clhist.opencl.arrays import Array, overlap
+from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import default_queue, profile_names
 from clhist.operators.operator import Operator
 from clhist.planning.problem import FREE
@@ -288,10 +289,11 @@ def _may_overlap(targets: Sequence[Array]) -> bool:
     """Whether two arrays may share memory: then one of them may have to be copied."""
     for n, one in enumerate(targets):
         for other in targets[:n]:
-            if isinstance(one, cl_array.Array) and isinstance(other, cl_array.Array):
+            is_opencl = isinstance(one, cl_array.Array) and not is_cuda(one)
+            if is_opencl and isinstance(other, cl_array.Array):
                 if one.base_data is not None and one.base_data == other.base_data:
                     return True
-            elif isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and np.may_share_memory(one, other):
+            elif overlap(one, other):
                 return True
     return False
 

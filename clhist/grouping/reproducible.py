@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call
 from clhist.engine.magnitude import reproducibly
 from clhist.grouping.statistics import Column, Numbers
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, is_device_array, to_device
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -50,7 +49,7 @@ def reproducible_statistics(
         mean = total / count
         found |= {"sum": total.astype(column.total), "mean": mean.astype(column.result)}
         if column.spreads:
-            given = cl_array.to_device(queue, mean) if is_device_array(keys) else mean
+            given = to_device(queue, mean) if is_device_array(keys) else mean
             squares = _squares(queue.context, keys.dtype, column.dtype, column.skipna, numbers)
             results = reproducibly(squares, (keys, array, given, num_groups), call).results
             shift, square = (_on_host(each, queue) for each in results)

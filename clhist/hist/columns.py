@@ -12,7 +12,6 @@ from typing import Any
 import boost_histogram as bh
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.axes.axis import Axis
 from clhist.binning.extent import extent
@@ -21,7 +20,7 @@ from clhist.binning.sweep import Binned
 from clhist.engine.small import is_small
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, is_device_array, to_device, zeros
 
 _INT32 = np.iinfo(np.int32)
 
@@ -147,7 +146,7 @@ def _with_data(
     axes, data = tuple(axis for axis, _ in found), tuple(each for _, each in found)
     if any(each is not None for each in data):
         return axes, data
-    codes = cl_array.zeros(queue, size, np.int32) if on_device else np.zeros(size, np.int32)
+    codes = zeros(queue, (size,), np.dtype(np.int32)) if on_device else np.zeros(size, np.int32)
     first = Axis(codes_axis(1).kind, (), (0, 1, axes[0].scalars[0], -1, -1), axes[0].extent)
     return (first, *axes[1:]), (codes, *data[1:])
 
@@ -247,4 +246,4 @@ def _numbers(value: Any) -> Any:
 
 
 def _placed(array: Array, queue: cl.CommandQueue, on_device: bool) -> Any:
-    return cl_array.to_device(queue, array) if on_device else array
+    return to_device(queue, array) if on_device else array

@@ -14,7 +14,6 @@ from typing import Any
 import boost_histogram as bh
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.binning.inputs import has_fp64
@@ -26,7 +25,7 @@ from clhist.engine.magnitude import reproducibly
 from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, is_device_array, to_device
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -202,7 +201,7 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
         means = np.append(found["mean"], 0.0)  # one more of what has no bin
         x = f"((double)v{len(values) - 1}[i] - v{len(values)}[max(bin, 0)])"
         squared = f"(double)v0[i] * {x} * {x}" if is_column(weight) else f"{x} * {x}"
-        given = *values, cl_array.to_device(queue, means) if columns.on_device else means
+        given = *values, to_device(queue, means) if columns.on_device else means
         found |= _swept(columns, (("deviations", _sum(), squared),), given, reproducible)
         found["deviations"] = _fetched(found["deviations"], queue)
     else:

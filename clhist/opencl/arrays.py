@@ -5,7 +5,6 @@ On a CPU a NumPy array is used in place; on other devices it is copied there, an
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -17,6 +16,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
+from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, empty_cuda, is_cuda, kept_on_cuda
+from clhist.opencl.held_results import held_results
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.upload import FEWEST_BYTES, uploads
 
@@ -115,15 +116,23 @@ def common_kind(named: Iterable[tuple[str, Array]]) -> bool:
     TypeError
         If some are NumPy's and some PyOpenCL's; both are named.
     """
-    kinds: dict[bool, str] = {}
+    kinds: dict[str, str] = {}
     for name, array in named:
-        kinds.setdefault(is_device_array(array), name)
-    if len(kinds) == 2:
+        kinds.setdefault(_kind(array), name)
+    if len(kinds) > 1:
+        (expected, like), (got, name) = sorted(kinds.items(), key=lambda kind: _KINDS.index(kind[0]))[:2]
         raise TypeError(
-            f"{kinds[False]}: expected a PyOpenCL array as {kinds[True]} is, got a NumPy array; "
+            f"{name}: expected a {expected} array as {like} is, got a {got} array; "
             "clhist copies nothing between host and device unasked"
         )
-    return kinds.popitem()[0] if kinds else False
+    return bool(kinds) and "NumPy" not in kinds
+
+
+_KINDS = ("CUDA", "PyOpenCL", "NumPy")
+
+
+def _kind(array: Array) -> str:
+    return "CUDA" if is_cuda(array) else "PyOpenCL" if is_device_array(array) else "NumPy"
 
 
 def check_context(named: Iterable[tuple[str, Array]], context: cl.Context) -> None:
@@ -152,10 +161,10 @@ def survey(named: Iterable[tuple[str, Array]], context: cl.Context, alignment: i
         As `common_kind` and `check_context`.
     """
     named = list(named)
-    kinds = {isinstance(array, cl_array.Array) for _, array in named}
-    if len(kinds) == 2:
+    kinds = {type(array) for _, array in named}
+    if len(kinds) > 1:
         common_kind(named)
-    if True not in kinds:
+    if not any(issubclass(kind, cl_array.Array) for kind in kinds):
         return Survey(False, all(is_aligned(array, alignment) for _, array in named), [], None)
     aligned, events, queue = True, [], None
     for _, array in named:
@@ -205,6 +214,8 @@ class Operand:
 def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool = True) -> Operand:
     """Return `array` as a kernel on `queue` takes it; `read` says whether its present content matters."""
     if isinstance(array, cl_array.Array):
+        if is_cuda(array):
+            raise NotDirectError("a kernel that only OpenCL launches")
         return Operand(array.base_data, array.offset if array.base_data is not None else 0, _nothing)
     size = array.nbytes
     if size == 0:
@@ -299,6 +310,9 @@ def empty(
         start = -room.ctypes.data % _HOST_ALIGNMENT
         return room[start : start + size].view(dtype).reshape(shape)
 
+    if cuda_device_of(queue) is not None:
+        return empty_cuda(queue, shape, dtype)
+
     def make() -> Array:
         if like is not None:
             size = like.nbytes
@@ -312,8 +326,22 @@ def empty(
     return array
 
 
+def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
+    """Return a copy of an array on the device."""
+    if cuda_device_of(queue) is not None:
+        return empty_cuda(queue, array.shape, array.dtype).filled(array)
+    return cl_array.to_device(queue, array)
+
+
+def kept_on_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
+    """Return a copy of an array on the device that later calls use as well."""
+    return cl_array.to_device(queue, array) if cuda_device_of(queue) is None else kept_on_cuda(queue, array)
+
+
 def zeros(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """Return a new array of PyOpenCL, of zeros; raise MemoryError if the device has no room for it."""
+    """Return a new array of the device, of zeros; raise MemoryError if it has no room for it."""
+    if cuda_device_of(queue) is not None:
+        return empty_cuda(queue, shape, dtype).clear()
     return _with_room(queue.device, lambda: cl_array.zeros(queue, shape, dtype), shape, dtype)
 
 
@@ -342,39 +370,6 @@ def _with_room(device: cl.Device, make: Callable[[], Array], shape: tuple[int, .
 def _no_room(where: str, shape: tuple[int, ...], dtype: np.dtype, error: object) -> MemoryError:
     kind = f"elements of {dtype.itemsize} bytes" if dtype.names else dtype
     return MemoryError(f"the {where} has no room for a result of shape {shape} and {kind}: {error}")
-
-
-class _Held:
-    """Buffers of results, held a while after their arrays are gone and let go many at a time.
-
-    To free memory on a GPU is to wait for all that it has to do: 60 us a call that otherwise waits for nothing.
-    """
-
-    most, most_bytes = 64, 256 * 2**20
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._buffers: list[Any] = []
-        self._bytes = 0
-
-    def add(self, buffer: Any, size: int) -> None:
-        if size > self.most_bytes // 4:
-            return
-        with self._lock:
-            self._buffers.append(buffer)
-            self._bytes += size
-            full = len(self._buffers) >= self.most or self._bytes > self.most_bytes
-        if full:
-            self.release()
-
-    def release(self) -> bool:
-        """Let go of all; return whether there were any."""
-        with self._lock:
-            found, self._buffers, self._bytes = self._buffers, [], 0
-        return bool(found)
-
-
-held_results = _Held()
 
 
 def read_only_buffer(context: cl.Context, array: np.ndarray) -> cl.Buffer:

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
-from clhist.opencl.arrays import held_results
+from clhist.opencl.held_results import held_results
 from clhist.opencl.lost import check_process, settle
 from clhist.opencl.upload import uploads
 

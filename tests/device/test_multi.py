@@ -10,6 +10,7 @@ import pyopencl.array as cl_array
 import pytest
 from streams import SUM
 
+import clhist
 from clhist import Accumulator, HistogramKernel, MultiAccumulator, operators
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import groups_of
@@ -216,3 +217,9 @@ def test_merge_and_devices(queues, pairs):
     with pytest.raises(TypeError, match=r"^devices: expected none beside queues, got 'all'$"):
         MultiAccumulator(SUM, 40, devices="all", queues=queues)
     assert repr(accumulator).startswith("<MultiAccumulator <Operator add on int64")
+
+
+def test_several_devices_take_what_a_function_has_for_defaults(rng):
+    x = rng.integers(0, 40, 5000)
+    np.testing.assert_array_equal(clhist.bincount(x, devices="all"), np.bincount(x))
+    np.testing.assert_array_equal(clhist.histogram(x, devices="all")[0], np.histogram(x)[0])

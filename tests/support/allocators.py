@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyopencl as cl
 
-from clhist.opencl.arrays import held_results
+from clhist.opencl.held_results import held_results
 from clhist.opencl.memory import immediate_allocator
 
 

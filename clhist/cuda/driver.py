@@ -1,0 +1,291 @@
+"""CUDA's driver, by ctypes: the few calls that are needed, with errors.
+
+Its interface in C is stable across versions, and it is there wherever a library of CUDA works. Memory is a number of
+bytes at an address, a stream a handle.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+_NO_MEMORY = 2
+_DYNAMIC_SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+_PCI = (33, 34)  # CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, _DEVICE_ID
+_LOG, _LOG_SIZE, _LOG_BYTES = 5, 6, 8192  # CU_JIT_ERROR_LOG_BUFFER, its size in bytes
+_HOST, _DEVICE = 1, 2  # CUmemorytype
+
+_number, _size, _handle = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
+
+
+class CudaError(RuntimeError):
+    """Raised where CUDA's driver refuses."""
+
+
+class CudaMemoryError(CudaError, MemoryError):
+    """Raised where it has no memory."""
+
+
+class CaptureError(RuntimeError):
+    """Raised before something is done that would break a capture of the caller's stream into a graph."""
+
+
+class _Copy2D(ctypes.Structure):
+    """CUDA_MEMCPY2D."""
+
+    _fields_ = [
+        field
+        for side in ("src", "dst")
+        for field in (
+            (f"{side}XInBytes", _size),
+            (f"{side}Y", _size),
+            (f"{side}MemoryType", ctypes.c_int),
+            (f"{side}Host", _handle),
+            (f"{side}Device", _number),
+            (f"{side}Array", _handle),
+            (f"{side}Pitch", _size),
+        )
+    ] + [("WidthInBytes", _size), ("Height", _size)]
+
+
+class Driver:
+    """The driver's calls.
+
+    Parameters
+    ----------
+    library : object
+        What has CUDA's functions as attributes: the library, or what stands for it in tests.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library, self._contexts, self._lock = library, dict[int, int](), threading.Lock()
+        self._call("cuInit", 0)
+        # What each call of a kernel needs, found once.
+        self._launch = library.cuLaunchKernel
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        result = getattr(self._library, name)(*arguments)
+        if result:
+            self._raise(result, name)
+
+    def _raise(self, result: int, name: str) -> None:
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorName(result, ctypes.byref(text))
+        shown = (text.value or b"an unknown error").decode()
+        raise (CudaMemoryError if result == _NO_MEMORY else CudaError)(f"{name} of CUDA's driver: {shown} ({result})")
+
+    @property
+    def version(self) -> int:
+        """Of CUDA, 13000 for 13.0."""
+        found = ctypes.c_int()
+        self._call("cuDriverGetVersion", ctypes.byref(found))
+        return found.value
+
+    def count(self) -> int:
+        """Return how many devices there are."""
+        found = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(found))
+        return found.value
+
+    def name(self, device: int) -> str:
+        """Return what a device is called."""
+        text = ctypes.create_string_buffer(256)
+        self._call("cuDeviceGetName", text, 256, self._device(device))
+        return text.value.decode()
+
+    def place(self, device: int) -> tuple[int, int]:
+        """Return the PCI bus and slot of a device."""
+        found = []
+        for attribute in _PCI:
+            value = ctypes.c_int()
+            self._call("cuDeviceGetAttribute", ctypes.byref(value), attribute, self._device(device))
+            found.append(value.value)
+        return found[0], found[1]
+
+    def _device(self, number: int) -> int:
+        found = ctypes.c_int()
+        self._call("cuDeviceGet", ctypes.byref(found), number)
+        return found.value
+
+    def device_of(self, address: int) -> int:
+        """Return the number of the device that memory at an address belongs to."""
+        found = ctypes.c_int()
+        self._call("cuPointerGetAttribute", ctypes.byref(found), _ORDINAL, _number(address))
+        return found.value
+
+    def _primary(self, device: int) -> int:
+        """Return the context that all libraries use on a device; kept as long as the process."""
+        with self._lock:
+            if device not in self._contexts:
+                found = _handle()
+                self._call("cuDevicePrimaryCtxRetain", ctypes.byref(found), self._device(device))
+                self._contexts[device] = found.value or 0
+            return self._contexts[device]
+
+    @contextmanager
+    def on(self, device: int) -> Iterator[None]:
+        """Let calls go to a device."""
+        current = _handle()
+        self._call("cuCtxGetCurrent", ctypes.byref(current))
+        context = self._contexts.get(device) or self._primary(device)
+        if current.value == context:
+            yield
+            return
+        self._call("cuCtxPushCurrent_v2", _handle(context))
+        try:
+            yield
+        finally:
+            self._call("cuCtxPopCurrent_v2", ctypes.byref(current))
+
+    def load(self, text: str) -> int:
+        """Return a module of PTX, for the device that calls go to."""
+        log, found = ctypes.create_string_buffer(_LOG_BYTES), _handle()
+        options = (ctypes.c_int * 2)(_LOG, _LOG_SIZE)
+        values = (_handle * 2)(ctypes.addressof(log), _LOG_BYTES)
+        try:
+            self._call("cuModuleLoadDataEx", ctypes.byref(found), text.encode() + b"\0", 2, options, values)
+        except CudaError as error:
+            said = log.value.decode(errors="replace").strip()
+            raise CudaError(f"{error}{': ' if said else ''}{said}") from error
+        return found.value or 0
+
+    def function(self, module: int, name: str, dynamic: int) -> int:
+        """Return a kernel of a module, which may have so many bytes of dynamic shared memory."""
+        found = _handle()
+        self._call("cuModuleGetFunction", ctypes.byref(found), _handle(module), name.encode())
+        if dynamic:
+            self._call("cuFuncSetAttribute", found, _DYNAMIC_SHARED_BYTES, dynamic)
+        return found.value or 0
+
+    def launch(self, prepared: tuple[Any, ...], stream: Any, parameters: Any) -> None:
+        """Enqueue a kernel.
+
+        Parameters
+        ----------
+        prepared : tuple
+            The function, three numbers of groups, three sizes of a group, bytes of dynamic shared memory.
+        stream : ctypes.c_void_p
+            Where.
+        parameters : ctypes array of pointers
+            To the value of each parameter, which are copied.
+        """
+        result = self._launch(*prepared, stream, parameters, None)
+        if result:
+            self._raise(result, "cuLaunchKernel")
+
+    def allocate(self, size: int) -> int:
+        """Return the address of so many bytes on the device that calls go to."""
+        found = _number()
+        self._call("cuMemAlloc_v2", ctypes.byref(found), _size(size))
+        return found.value
+
+    def free(self, address: int) -> None:
+        """Free what was allocated, after all that the device has to do."""
+        self._call("cuMemFree_v2", _number(address))
+
+    def allocate_in_order(self, size: int, stream: int) -> int:
+        """Return the address of so many bytes for what is enqueued on a stream from now on."""
+        found = _number()
+        self._call("cuMemAllocAsync", ctypes.byref(found), _size(size), _handle(stream))
+        return found.value
+
+    def free_in_order(self, address: int, stream: int) -> None:
+        """Free them after what was enqueued there before."""
+        self._call("cuMemFreeAsync", _number(address), _handle(stream))
+
+    def upload(self, address: int, array: np.ndarray, stream: int) -> None:
+        """Copy a contiguous array of the host; when this returns it may be changed."""
+        self._call(
+            "cuMemcpyHtoDAsync_v2", _number(address), _handle(array.ctypes.data), _size(array.nbytes), stream_of(stream)
+        )
+
+    def download(self, array: np.ndarray, address: int, stream: int) -> None:
+        """Copy to a contiguous array of the host, which is waited for."""
+        self.check_not_captured(stream)
+        self._call(
+            "cuMemcpyDtoHAsync_v2", _handle(array.ctypes.data), _number(address), _size(array.nbytes), stream_of(stream)
+        )
+        self.wait(stream)
+
+    def download_every(self, array: np.ndarray, address: int, step: int, stream: int) -> None:
+        """Copy one element of each `step` bytes to a contiguous array of the host, which is waited for."""
+        self.check_not_captured(stream)
+        item = array.dtype.itemsize
+        asked = _Copy2D(
+            srcMemoryType=_DEVICE, srcDevice=address, srcPitch=step,
+            dstMemoryType=_HOST, dstHost=array.ctypes.data, dstPitch=item,
+            WidthInBytes=item, Height=array.size,
+        )  # fmt: skip
+        self._call("cuMemcpy2DAsync_v2", ctypes.byref(asked), stream_of(stream))
+        self.wait(stream)
+
+    def copy(self, to: int, address: int, size: int, stream: int) -> None:
+        """Copy on the device."""
+        self._call("cuMemcpyDtoDAsync_v2", _number(to), _number(address), _size(size), stream_of(stream))
+
+    def fill(self, address: int, byte: int, size: int, stream: int) -> None:
+        """Set all bytes to one."""
+        self._call("cuMemsetD8Async", _number(address), ctypes.c_ubyte(byte), _size(size), stream_of(stream))
+
+    def wait(self, stream: int) -> None:
+        """Wait for all that was enqueued on a stream."""
+        self._call("cuStreamSynchronize", stream_of(stream))
+
+    def is_captured(self, stream: int) -> bool:
+        """Whether what is enqueued on a stream goes into a graph."""
+        found = ctypes.c_int()
+        self._call("cuStreamIsCapturing", stream_of(stream), ctypes.byref(found))
+        return found.value != 0
+
+    def check_not_captured(self, stream: int) -> None:
+        """Raise CaptureError if what is enqueued on a stream goes into a graph."""
+        if self.is_captured(stream):
+            raise CaptureError(
+                "this call reads from the device or compiles, which cannot be captured into a graph: make the same "
+                "call once before the capture, and capture only functions that read nothing on the host"
+            )
+
+
+class Allocation:
+    """Memory of the driver's own on a device, at least one byte; freed with this object."""
+
+    def __init__(self, device: int, size: int) -> None:
+        with driver().on(device):
+            self.address = driver().allocate(max(1, size))
+        weakref.finalize(self, _freed, device, self.address)
+
+
+def _freed(device: int, address: int) -> None:
+    with suppress(CudaError), driver().on(device):  # at the end of the process it may be gone
+        driver().free(address)
+
+
+def stream_of(handle: int) -> Any:
+    """Return a stream as the driver takes it."""
+    return _handle(handle)
+
+
+@lru_cache(maxsize=1)
+def driver() -> Driver:
+    """Return the driver of this machine.
+
+    Raises
+    ------
+    CudaError
+        If there is none, or it does not start.
+    """
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+    except OSError as error:
+        raise CudaError(f"CUDA's driver {_LIBRARY} was not found") from error
+    return Driver(library)

@@ -1,0 +1,319 @@
+"""Libraries whose arrays lie in CUDA's memory: what an array is, new ones by their own allocator, the current stream.
+
+PyTorch's and CuPy's are known. Arrays of others (JAX, Numba, RMM, cuDF), which have `__cuda_array_interface__` or
+`__dlpack__`, are seen by one of these two, without a copy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clhist.cuda.driver import CudaMemoryError
+
+_CUDA_DEVICES = (2, 13)  # of DLPack: memory of CUDA, and managed memory
+
+
+class Described(NamedTuple):
+    """An array of CUDA's memory: its first address, type and shape, strides in bytes, and the number of its device."""
+
+    address: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: int
+
+
+class Library:
+    """What is asked of a library; `name` is that of its module."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.module: Any = importlib.import_module(self.name)
+
+    def described(self, name: str, array: Any) -> Described:
+        """Return what an array is; raises TypeError, with the `name` of the argument, if no kernel can take it."""
+        raise NotImplementedError
+
+    def stream(self, device: int) -> int:
+        """Return the current stream of a device."""
+        raise NotImplementedError
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
+        """Return a new array, of bytes for a dtype that the library lacks."""
+        raise NotImplementedError
+
+    def address(self, array: Any) -> int:
+        """Return where an array begins."""
+        raise NotImplementedError
+
+    def has(self, dtype: np.dtype) -> bool:
+        """Whether the library has a dtype."""
+        raise NotImplementedError
+
+    def viewed(self, array: Any, dtype: np.dtype) -> Any:
+        """Return a contiguous array of one dimension as one of another dtype."""
+        raise NotImplementedError
+
+    def converted(self, array: Any, dtype: np.dtype) -> Any:
+        """Return a contiguous copy of another dtype."""
+        raise NotImplementedError
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """Return a copy in pinned memory of the host, once all is done that the stream has to do."""
+        raise NotImplementedError
+
+    def from_host(self, array: np.ndarray, into: Any, like: Any = None) -> Any:
+        """Copy an array of the host `into` one, or into a new one on the device of `like`, which is returned."""
+        raise NotImplementedError
+
+    def new(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
+        """Return `empty`; raises CudaMemoryError if there is no memory."""
+        try:
+            return self.empty(shape, dtype, device)
+        except (RuntimeError, MemoryError) as error:
+            if type(error).__name__ != "OutOfMemoryError":
+                raise
+            raise CudaMemoryError(f"{self.name} has no {prod(shape) * dtype.itemsize} bytes") from error
+
+
+_TORCH_DTYPES = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128", "bool"),
+)
+
+
+class _Torch(Library):
+    name = "torch"
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch = self.module
+        # Those that NumPy has as well; older versions lack some.
+        self._dtypes = {np.dtype(name): getattr(torch, name) for name in _TORCH_DTYPES if hasattr(torch, name)}
+        self._numpy = {of_torch: dtype for dtype, of_torch in self._dtypes.items()}
+        private = getattr(torch, "_C", None)  # where what takes a tenth of the time of the public function is
+        self._raw_stream: Callable[[int], int] | None = getattr(private, "_cuda_getCurrentRawStream", None)
+
+    def described(self, name: str, array: Any) -> Described:
+        if array.requires_grad and self.module.is_grad_enabled():
+            raise TypeError(f"{name}: expected a tensor without a gradient, got one that requires it; pass .detach()")
+        dtype = self._numpy.get(array.dtype)
+        if dtype is None:
+            hint = "; pass .float()" if "bfloat16" in str(array.dtype) else ""
+            raise TypeError(f"{name}: expected a tensor of a dtype that NumPy has, got {array.dtype}{hint}")
+        if (dtype.kind == "c" and (array.is_conj() or array.is_neg())) or array.layout is not self.module.strided:
+            raise TypeError(f"{name}: expected a tensor with its values in memory; pass .resolve_conj() or .to_dense()")
+        item = dtype.itemsize
+        strides = tuple([item * step for step in array.stride()])
+        return Described(array.data_ptr(), dtype, tuple(array.shape), strides, array.device.index)
+
+    def stream(self, device: int) -> int:
+        if self._raw_stream is not None:
+            return self._raw_stream(device)
+        return int(self.module.cuda.current_stream(device).cuda_stream)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
+        found = self._dtypes.get(dtype)
+        if found is None:
+            shape, found = (prod(shape) * dtype.itemsize,), self.module.uint8
+        return self.module.empty(shape, dtype=found, device=self._device(device))
+
+    @cache  # noqa: B019 - there is one of this class
+    def _device(self, device: int) -> Any:
+        return self.module.device("cuda", device)
+
+    def address(self, array: Any) -> int:
+        return int(array.data_ptr())
+
+    def has(self, dtype: np.dtype) -> bool:
+        return dtype in self._dtypes
+
+    def viewed(self, array: Any, dtype: np.dtype) -> Any:
+        return array.view(self._dtypes[dtype])
+
+    def converted(self, array: Any, dtype: np.dtype) -> Any:
+        return array.to(self._dtypes[dtype], copy=True).contiguous()
+
+    def to_host(self, array: Any) -> np.ndarray:
+        found = self.module.empty(array.shape, dtype=array.dtype, pin_memory=True)
+        found.copy_(array)
+        host: np.ndarray = found.numpy()
+        return host
+
+    def from_host(self, array: np.ndarray, into: Any, like: Any = None) -> Any:
+        found = self.module.from_numpy(np.ascontiguousarray(array))
+        return found.to(like.device) if into is None else into.copy_(found)
+
+
+class _CuPy(Library):
+    name = "cupy"
+
+    def described(self, name: str, array: Any) -> Described:
+        return Described(array.data.ptr, array.dtype, array.shape, array.strides, array.device.id)
+
+    def stream(self, device: int) -> int:
+        return int(self.module.cuda.get_current_stream(device).ptr)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
+        if not self.has(dtype):
+            shape, dtype = (prod(shape) * dtype.itemsize,), np.dtype(np.uint8)
+        cuda = self.module.cuda
+        if cuda.runtime.getDevice() == device:
+            return self.module.empty(shape, dtype)
+        with cuda.Device(device):
+            return self.module.empty(shape, dtype)
+
+    def address(self, array: Any) -> int:
+        return int(array.data.ptr)
+
+    def has(self, dtype: np.dtype) -> bool:
+        return dtype.kind in "biufc" and dtype.itemsize <= (16 if dtype.kind == "c" else 8)
+
+    def viewed(self, array: Any, dtype: np.dtype) -> Any:
+        return array.view(dtype)
+
+    def converted(self, array: Any, dtype: np.dtype) -> Any:
+        return array.astype(dtype, order="C")
+
+    def to_host(self, array: Any) -> np.ndarray:
+        found = importlib.import_module("cupyx").empty_pinned(array.shape, array.dtype)
+        array.get(out=found)
+        host: np.ndarray = found
+        return host
+
+    def from_host(self, array: np.ndarray, into: Any, like: Any = None) -> Any:
+        if into is None:
+            with like.device:
+                return self.module.asarray(array)
+        into.set(np.ascontiguousarray(array))
+        return into
+
+
+_LIBRARIES: dict[str, type[Library]] = {"cupy": _CuPy, "torch": _Torch}
+_loaded: dict[str, Library] = {}
+
+
+def library(name: str) -> Library:
+    """Return the library of this name; raises ImportError if it is not installed."""
+    if name not in _loaded:
+        _loaded[name] = _LIBRARIES[name]()
+    return _loaded[name]
+
+
+class Recognised(NamedTuple):
+    """An array of CUDA's memory.
+
+    Attributes
+    ----------
+    library : Library
+        What knows it.
+    array : object
+        It, as an array of that library.
+    back : callable or None
+        What makes of the library's arrays those of the caller's, where that is another.
+    """
+
+    library: Library
+    array: Any
+    back: Callable[[Any], Any] | None = None
+
+
+# Types whose objects are no arrays of CUDA; most arguments are of these.
+_OTHERS: set[type] = {type(None), bool, int, float, complex, str, bytes, np.ndarray, np.ufunc, np.dtype, range, slice}
+
+
+def may_be_cuda(value: Any) -> bool:
+    """Whether an argument may be, or hold, arrays of CUDA's memory; soon told of those that cannot."""
+    kind = type(value)
+    if kind in _OTHERS:
+        return False
+    if kind is tuple or kind is list:
+        return len(value) <= 64 and any(map(may_be_cuda, value))
+    if kind is dict:
+        return any(map(may_be_cuda, value.values()))
+    return recognised_kind(value) is not None
+
+
+def _type(module: str, name: str) -> Any:
+    """Return the type of a library's arrays; None of one that is not imported, or not entirely."""
+    return getattr(sys.modules.get(module), name, None)
+
+
+def recognised_kind(value: Any) -> str | None:
+    """Return "torch", "cupy" or "other" for an array of CUDA's memory."""
+    kind = type(value)
+    if kind in _OTHERS:
+        return None
+    torch, cupy = _type("torch", "Tensor"), _type("cupy", "ndarray")
+    if torch is not None and isinstance(value, torch):
+        return "torch" if value.is_cuda else None
+    if cupy is not None and isinstance(value, cupy):
+        return "cupy"
+    if isinstance(value, np.generic):
+        return None
+    if hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack_device__"):
+        try:
+            if hasattr(value, "__cuda_array_interface__"):
+                return "other"
+            return "other" if value.__dlpack_device__()[0] in _CUDA_DEVICES else None
+        except (TypeError, RuntimeError, ValueError, BufferError, NotImplementedError):
+            return None
+    _OTHERS.add(kind)  # classes get no such attributes later on
+    return None
+
+
+def recognised(name: str, value: Any) -> Recognised | None:
+    """Return an array of CUDA's memory as a library knows it; None of another value.
+
+    Raises
+    ------
+    TypeError
+        If no library is there that can take it; it has the `name` of the argument.
+    """
+    kind = recognised_kind(value)
+    if kind is None:
+        return None
+    if kind != "other":
+        return Recognised(library(kind), value)
+    for each in ("cupy", "torch"):
+        try:
+            found = library(each)
+        except ImportError:
+            continue
+        return Recognised(found, _seen_by(found, value), _way_back(value))
+    raise TypeError(
+        f"{name}: expected an array that CuPy or PyTorch can take without a copy, got {type(value).__name__} and "
+        "neither of them is installed"
+    )
+
+
+def _seen_by(found: Library, value: Any) -> Any:
+    module = found.module
+    if hasattr(value, "__dlpack__"):
+        return module.from_dlpack(value)
+    return module.asarray(value) if found.name == "cupy" else module.as_tensor(value, device="cuda")
+
+
+def _way_back(value: Any) -> Callable[[Any], Any] | None:
+    root = type(value).__module__.partition(".")[0]
+    if root in ("jax", "jaxlib"):
+        return _to_jax
+    if root == "numba":
+        return _to_numba
+    return None
+
+
+def _to_jax(array: Any) -> Any:
+    return importlib.import_module("jax.dlpack").from_dlpack(array)
+
+
+def _to_numba(array: Any) -> Any:
+    return importlib.import_module("numba.cuda").as_cuda_array(array)

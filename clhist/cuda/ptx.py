@@ -1,0 +1,148 @@
+"""From the PTX that NVIDIA's OpenCL compiles a program to, to the PTX that CUDA loads: the text alone.
+
+Two things differ. OpenCL's driver sets registers of its own: `%envreg0` to `2` are the first group and `%envreg3` to
+`5` the first work-item of a launch, always 0 here, and `%envreg6` to `8` the numbers of groups. And local memory of
+more than 48 KB must be dynamic: its size is an argument of the launch. What is not known here is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+STATIC_BYTES = 48 * 1024  # of shared memory whose size a program may declare
+
+_NEWEST = 9  # major version of PTX
+_REGISTERS = dict.fromkeys(range(6), "0") | {6: "%nctaid.x", 7: "%nctaid.y", 8: "%nctaid.z"}
+# Directives that mean the same to CUDA. Others may be bound by OpenCL's driver: textures, samplers, functions.
+_KNOWN = {
+    *("version", "target", "address_size", "entry", "func", "visible", "weak", "param", "reg", "local", "shared"),
+    *("global", "const", "maxntid", "reqntid", "minnctapersm", "maxnreg", "noreturn", "pragma", "branchtargets"),
+    *("callprototype", "file", "loc", "section", "b8", "b16", "b32", "b64", "align"),
+    *("metadata_section", "metadata"),  # what OpenCL's driver tells of arguments, which CUDA's passes over
+}
+_DIRECTIVE = re.compile(r"^[ \t]*\.(\w+)", re.MULTILINE)
+_BODY = re.compile(r"^(?:\.(?:visible|weak)[ \t]+)?\.(entry|func)\b(.*?)^\}", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r"([\w$]+)[ \t]*\(")
+_SHARED = re.compile(
+    r"^[ \t]*(?:\.(?:visible|weak)[ \t]+)?\.shared[ \t]+(?:\.align[ \t]+(\d+)[ \t]+)?\.[a-z](\d+)[ \t]+([\w$]+)"
+    r"(?:\[(\d+)\])?;[^\n]*\n",
+    re.MULTILINE,
+)
+
+
+class UnknownPtxError(Exception):
+    """Raised for PTX that has what is not known here."""
+
+
+class CudaProgram(NamedTuple):
+    """PTX that CUDA loads.
+
+    Attributes
+    ----------
+    text : str
+        The PTX.
+    dynamic : dict of str to int
+        The kernels, and the bytes of dynamic shared memory that a launch of each needs.
+    """
+
+    text: str
+    dynamic: dict[str, int]
+
+
+class _Array(NamedTuple):
+    name: str
+    align: int
+    size: int
+    line: str
+
+
+def for_cuda(binary: bytes) -> CudaProgram:
+    """Return what CUDA loads in the place of an OpenCL program.
+
+    Parameters
+    ----------
+    binary : bytes
+        As NVIDIA's OpenCL returns it: PTX, ended by zeros.
+
+    Raises
+    ------
+    UnknownPtxError
+        If it is no PTX of a known version, or has what is not known to mean the same to CUDA.
+    """
+    text = _checked(binary)
+    text = re.sub(r"%envreg(\d+)\b", _register, text)
+    of_module = {each.name: each for each in _arrays(_BODY.sub("", text))}
+    functions = "".join(match[2] for match in _BODY.finditer(text) if match[1] == "func")
+    dynamic: dict[str, int] = {}
+    moved: dict[str, _Array] = {}
+    for match in _BODY.finditer(text):
+        if match[1] == "entry":
+            name = _NAME.search(match[2])
+            if name is None:
+                raise UnknownPtxError("an entry without a name")
+            found = _largest(name[1], match[2], of_module)
+            dynamic[name[1]] = 0 if found is None else found.size
+            if found is not None:
+                moved[found.name] = found
+    for each in moved.values():
+        if _uses(functions, each.name):
+            raise UnknownPtxError(f"a function that uses {each.name}, which must be dynamic")
+        for match in _BODY.finditer(text):
+            name = _NAME.search(match[2])
+            if name is not None and _uses(match[2], each.name) and dynamic.get(name[1], 0) != each.size:
+                raise UnknownPtxError(f"{name[1]}: {each.name} and another array in dynamic shared memory")
+        text = text.replace(each.line, "", 1)
+    declared = "".join(f".extern .shared .align {each.align} .b8 {each.name}[];\n" for each in moved.values())
+    head = re.compile(r"^[ \t]*\.address_size[ \t]+64[^\n]*\n", re.MULTILINE)
+    return CudaProgram(head.sub(lambda line: line[0] + declared, text, count=1), dynamic)
+
+
+def _checked(binary: bytes) -> str:
+    try:
+        text = binary.rstrip(b"\0").decode("ascii") + "\n"
+    except UnicodeDecodeError:
+        raise UnknownPtxError("a binary that is no text") from None
+    text = re.sub(r"//[^\n]*", "", text)  # words in comments mean nothing
+    version = re.search(r"^[ \t]*\.version[ \t]+(\d+)\.(\d+)", text, re.MULTILINE)
+    if version is None or int(version[1]) > _NEWEST:
+        raise UnknownPtxError(f"version {version[1] if version else 'unknown'} of PTX")
+    if not re.search(r"^[ \t]*\.address_size[ \t]+64\b", text, re.MULTILINE):
+        raise UnknownPtxError("addresses of other than 64 bits")
+    unknown = sorted(set(_DIRECTIVE.findall(text)) - _KNOWN)
+    if unknown:
+        raise UnknownPtxError(f"the directives {', '.join(f'.{each}' for each in unknown)}")
+    space = re.search(r"\.ptr[ \t]+\.(?!global\b)(\w+)", text)
+    if space:
+        raise UnknownPtxError(f"an argument in {space[1]} memory")
+    if "%envreg" in re.sub(r"%envreg[0-8]\b", "", text):
+        raise UnknownPtxError("a register that OpenCL's driver sets")
+    return text
+
+
+def _register(match: re.Match[str]) -> str:
+    return _REGISTERS[int(match[1])]
+
+
+def _arrays(text: str) -> list[_Array]:
+    found = []
+    for match in _SHARED.finditer(text):
+        item = int(match[2]) // 8
+        found.append(_Array(match[3], int(match[1] or item), item * int(match[4] or 1), match[0]))
+    return found
+
+
+def _uses(body: str, name: str) -> bool:
+    return re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", body) is not None
+
+
+def _largest(entry: str, body: str, of_module: dict[str, _Array]) -> _Array | None:
+    """Return the array that must be dynamic, the largest of an entry, if there is too much for static ones."""
+    arrays = [*_arrays(body), *(each for name, each in of_module.items() if _uses(body, name))]
+    total = sum(each.size for each in arrays)
+    if total <= STATIC_BYTES:
+        return None
+    largest = max(arrays, key=lambda each: each.size)
+    if total - largest.size > STATIC_BYTES:
+        raise UnknownPtxError(f"{entry}: two arrays in shared memory that must be dynamic")
+    return largest

@@ -1,0 +1,179 @@
+"""Public functions on arrays of CUDA's memory: taken as they are, and results given back in the caller's library.
+
+What CUDA cannot do goes through the host, with one warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from inspect import signature
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from clhist.cuda.libraries import Recognised, may_be_cuda, recognised
+from clhist.engine.cuda_check import prove
+from clhist.errors import UnsupportedError
+from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, of_caller, results_like
+from clhist.opencl.cuda_queues import cuda_array
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OF_OPENCL = ("queue", "wait_for", "allocator", "return_event", "devices")
+_warned: set[str] = set()
+
+
+def takes_cuda(function: F) -> F:
+    """Let a public function take arrays of CUDA's memory, in the places of device arrays.
+
+    It gets each as a `CudaArray`, and its results, where they are such, are given back in the caller's library. Where
+    it raises `NotDirectError` it gets copies on the host instead.
+    """
+    return _taking(function, _through_the_host)
+
+
+def takes_cuda_only(function: F) -> F:
+    """Do the same for a function that copies would be of no use to: it raises UnsupportedError then."""
+    return _taking(function, _refused)
+
+
+def _taking(function: F, otherwise: Callable[..., Any]) -> F:
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        for value in args:
+            if may_be_cuda(value):
+                return _call(function, args, options, otherwise)
+        for value in options.values():
+            if may_be_cuda(value):
+                return _call(function, args, options, otherwise)
+        return function(*args, **options)
+
+    return cast(F, call)
+
+
+def _refused(function: Callable[..., Any], *_: Any) -> Any:
+    raise UnsupportedError(f"{function.__qualname__}: expected a call that CUDA can do, which it cannot: {_[-1]}")
+
+
+def _call(
+    function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], otherwise: Callable[..., Any]
+) -> Any:
+    for name in _OF_OPENCL:
+        if options.get(name):
+            raise TypeError(f"{name}: expected none with arrays of CUDA, whose stream orders what is done")
+    names = _names(function, len(args))
+    try:
+        taken = _Taken()
+        given = [taken.value(name, value) for name, value in zip(names, args, strict=True)]
+        named = {name: taken.value(name, value) for name, value in options.items()}
+        with results_like(taken.arrays[0].memory):
+            prove(taken.arrays[0])
+            return returned(function(*given, **named))
+    except NotDirectError as error:
+        reason = str(error)
+    return otherwise(function, names, args, options, reason)
+
+
+class _Taken:
+    """The arguments of a call with arrays as kernels take them; an array that is there twice is one object."""
+
+    def __init__(self) -> None:
+        self.arrays: list[CudaArray] = []
+        self._known: dict[int, CudaArray] = {}
+
+    def value(self, name: str, value: Any) -> Any:
+        kind = type(value)
+        if kind is tuple or kind is list:
+            return kind([self.value(name, each) for each in value]) if may_be_cuda(value) else value
+        if kind is dict:
+            return {key: self.value(f"{name}[{key!r}]", each) for key, each in value.items()}
+        if id(value) in self._known:
+            return self._known[id(value)]
+        found = recognised(name, value)
+        if found is None:
+            return value
+        array = cuda_array(name, found, value)
+        self.arrays.append(array)
+        self._known[id(value)] = array
+        return array
+
+
+def returned(value: Any) -> Any:
+    """Return a result with the caller's arrays in the place of those of kernels."""
+    if isinstance(value, CudaArray):
+        return of_caller(value)
+    if isinstance(value, tuple):
+        each = [returned(one) for one in value]
+        return type(value)(*each) if hasattr(value, "_fields") else tuple(each)
+    if type(value) is list:
+        return [returned(one) for one in value]
+    if type(value) is dict:
+        return {key: returned(one) for key, one in value.items()}
+    return value
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
+    found = signature(function).parameters.values()
+    return tuple(each.name for each in found), any(each.kind is each.VAR_POSITIONAL for each in found)
+
+
+def _names(function: Callable[..., Any], number: int) -> list[str]:
+    known, _ = _parameters(function)
+    return [known[n] if n < len(known) else known[-1] for n in range(number)]
+
+
+class _Copied(NamedTuple):
+    host: np.ndarray
+    found: Recognised
+    given: Any
+
+
+def _through_the_host(
+    function: Callable[..., Any], names: list[str], args: tuple[Any, ...], options: Mapping[str, Any], reason: str
+) -> Any:
+    name = getattr(function, "__qualname__", "this function")
+    if name not in _warned:
+        _warned.add(name)
+        warnings.warn(
+            f"{name}: the data of CUDA goes through the host, since CUDA cannot do this directly: {reason}",
+            UserWarning,
+            stacklevel=4,
+        )
+    copied: dict[int, _Copied] = {}
+
+    def value(name: str, given: Any) -> Any:
+        kind = type(given)
+        if kind is tuple or kind is list:
+            return kind([value(name, each) for each in given]) if may_be_cuda(given) else given
+        if kind is dict:
+            return {key: value(name, each) for key, each in given.items()}
+        if id(given) not in copied:
+            found = recognised(name, given)
+            if found is None:
+                return given
+            copied[id(given)] = _Copied(found.library.to_host(found.array), found, given)
+        return copied[id(given)].host
+
+    given = [value(name, each) for name, each in zip(names, args, strict=True)]
+    named = {name: value(name, each) for name, each in options.items()}
+    like = next(iter(copied.values()))
+
+    def back(result: Any) -> Any:
+        for each in copied.values():
+            if result is each.host:
+                each.found.library.from_host(result, each.found.array)
+                return each.given
+        if isinstance(result, np.ndarray) and result.dtype.names is not None:
+            return {name: back(np.ascontiguousarray(result[name])) for name in result.dtype.names}
+        if isinstance(result, np.ndarray):
+            new = like.found.library.from_host(result, None, like.found.array)
+            return new if like.found.back is None else like.found.back(new)
+        if isinstance(result, tuple):
+            parts = [back(one) for one in result]
+            return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+        return {key: back(one) for key, one in result.items()} if type(result) is dict else result
+
+    return back(function(*given, **named))

@@ -1,0 +1,274 @@
+"""Runs a `Prepared` by CUDA, on arrays of its libraries: programs that OpenCL compiled, on the caller's stream."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.codegen.kernel_code import KernelCode
+from clhist.cuda.driver import Allocation, CudaError, CudaMemoryError, driver, stream_of
+from clhist.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
+from clhist.engine.given import Outcome
+from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
+from clhist.engine.signature import Remembered
+from clhist.opencl.cuda_arrays import CudaArray, CudaMemory, NotDirectError, cuda_device_of, new_array
+from clhist.opencl.memory import Allocator, OutOfMemoryError
+from clhist.opencl.program import Kernel, kept_by_context, kernel_of
+
+_ALIGNMENT = 256  # of blocks of scratch memory
+_MOST_MODULES = 1024
+
+
+class _Module(NamedTuple):
+    """A program that CUDA has loaded on a device: its kernels, and the dynamic shared memory that each needs."""
+
+    functions: dict[str, int]
+    dynamic: dict[str, int]
+
+
+@kept_by_context
+def _modules(context: cl.Context, device: int) -> Remembered[_Module]:
+    return Remembered(_MOST_MODULES)
+
+
+def _module(program: cl.Program, device: int, stream: int) -> _Module:
+    """Return a program, loaded by CUDA.
+
+    Raises
+    ------
+    NotDirectError
+        If its PTX is not what is known.
+    CaptureError
+        If it is not loaded yet and the stream is being captured.
+    """
+    known = _modules(program.context, device)
+    found = known.get(program)
+    if found is None:
+        driver().check_not_captured(stream)
+        try:
+            changed = cuda_program(program)
+            module = driver().load(changed.text)
+            functions = {name: driver().function(module, name, size) for name, size in changed.dynamic.items()}
+        except (UnknownPtxError, CudaError) as error:
+            raise NotDirectError(f"a program of this driver: {error}") from error
+        found = _Module(functions, changed.dynamic)
+        known.put(program, found)
+    return found
+
+
+def cuda_program(program: cl.Program) -> CudaProgram:
+    """Return what CUDA loads in the place of a program of one device."""
+    binaries: Any = program.get_info(cl.program_info.BINARIES)
+    return for_cuda(binaries[0])
+
+
+class _Command:
+    """A launch with its kernel; `memory` and `numbers` are arguments that change, each with its place in a call."""
+
+    def __init__(self, launch: Launch, module: _Module, places: dict[Any, int], same: dict[Any, Any]) -> None:
+        name, dynamic = launch.kernel.name, module.dynamic[launch.kernel.name]
+        groups = [n // m for n, m in zip(launch.global_size, launch.local_size, strict=True)]
+        ones = [1] * (3 - len(groups))
+        self._prepared = (ctypes.c_void_p(module.functions[name]), *groups, *ones, *launch.local_size, *ones, dynamic)
+        self.changes: list[tuple[int, int]] = []  # number of the parameter, place in a call
+        self._dtypes = [parameter.dtype for parameter in launch.kernel.parameters]
+        self._values: list[Any] = []
+        for n, (value, dtype) in enumerate(zip(launch.arguments, self._dtypes, strict=True)):
+            self._values.append((ctypes.c_ubyte * max(8, 8 if dtype is None else dtype.itemsize))())
+            if isinstance(value, Table | Slot) and value in same:
+                self.set(n, same[value])
+            elif isinstance(value, Slot) and value.what == MEMORY:
+                pass  # address 0: the offset is the address
+            elif isinstance(value, Slot | Scratch):
+                self.changes.append((n, places[value]))
+            elif value is not None:
+                self.set(n, value)
+        pointers = [ctypes.addressof(value) for value in self._values]
+        self._parameters = (ctypes.c_void_p * len(pointers))(*pointers)
+        self._known: list[Any] = [None] * len(pointers)
+
+    def set(self, n: int, value: Any) -> None:
+        """Let a parameter have this value: an address, or a number as its type takes it."""
+        dtype = self._dtypes[n]
+        content = np.asarray(value, np.uint64 if dtype is None else dtype).tobytes()
+        self._values[n][: len(content)] = content
+
+    def run(self, stream: Any, call: Sequence[Any]) -> None:
+        known = self._known
+        for n, k in self.changes:
+            value = call[k]
+            if value is not known[n]:
+                self.set(n, value)
+                known[n] = value
+        driver().launch(self._prepared, stream, self._parameters)
+
+
+class _Part(NamedTuple):
+    """A part with its commands, and where in one block of scratch memory each of its blocks begins."""
+
+    part: Part
+    commands: list[_Command]
+    begins: tuple[int, ...]
+    size: int
+
+
+class CudaLoaded:
+    """A prepared call with its kernels, loaded by CUDA; one thread at a time enqueues it.
+
+    Parameters are those of `clhist.engine.launcher.Loaded`; `queue` stands for the CUDA device.
+
+    Raises
+    ------
+    NotDirectError
+        If it has what only OpenCL can do.
+    """
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        prepared: Prepared,
+        smaller: Callable[[Part, int], Sequence[Part]] | None = None,
+        same: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        device = cuda_device_of(queue)
+        assert device is not None
+        self.prepared, self._queue, self._device, self._smaller = prepared, queue, device, smaller
+        self._slots = [slot for slot in prepared.arrays if slot.name not in same]
+        first = len(prepared.arrays) - len(self._slots)  # those of the map come first
+        self._results = [(tuple(n - first for n in each.slots), each.has_fields) for each in prepared.results]
+        scalars = [name for name in prepared.scalars if name not in same]
+        self._places: dict[Any, int] = {Slot(slot.name, OFFSET): n for n, slot in enumerate(self._slots)}
+        self._places |= {Slot(name, VALUE): n for n, name in enumerate(scalars, len(self._slots))}
+        self._numbers = len(self._places)
+        self._given, self._lock = dict(same), threading.Lock()
+        for command in prepared.commands:
+            if isinstance(command, SortPairs):
+                raise NotDirectError("to sort pairs")
+            self._kernel(command.kernel)  # what the compiler refuses is said now
+        self._same: dict[Any, int] = {}
+        self._blocks: list[Allocation] = []  # of tables
+        self._parts: list[_Part] | None = None
+
+    def _kernel(self, code: KernelCode) -> Kernel:
+        return kernel_of(self._queue.context, code)
+
+    def load(self, arrays: Sequence[Any]) -> None:
+        """Load the programs, for a call on these arrays; raises as `run`."""
+        with driver().on(self._device), self._lock:
+            if self._parts is None:
+                self._parts = self._load(self._memory(arrays).stream)
+
+    def _load(self, stream: int) -> list[_Part]:
+        for name, value in self._given.items():
+            if isinstance(value, CudaArray):
+                self._same[Slot(name, OFFSET)] = value.offset
+            else:
+                self._same[Slot(name, VALUE)] = value
+        return [self._loaded(part, stream) for part in self.prepared.parts]
+
+    def _loaded(self, part: Part, stream: int) -> _Part:
+        begins, size = [], 0
+        for room in part.scratch:
+            begins.append(size)
+            size += -(-room.size // _ALIGNMENT) * _ALIGNMENT
+        places = {Scratch(n): self._numbers + n for n in range(len(part.scratch))} | self._places
+        commands = []
+        for command in part.commands:
+            assert isinstance(command, Launch)
+            for value in command.arguments:
+                if isinstance(value, Table) and value not in self._same:
+                    driver().check_not_captured(stream)
+                    block = Allocation(self._device, value.array.nbytes)
+                    self._blocks.append(block)
+                    driver().upload(block.address, np.ascontiguousarray(value.array), 0)
+                    driver().wait(0)
+                    self._same[value] = block.address
+            module = _module(self._kernel(command.kernel).program, self._device, stream)
+            commands.append(_Command(command, module, places, self._same))
+        return _Part(part, commands, tuple(begins), size)
+
+    def run(
+        self,
+        queue: cl.CommandQueue,
+        arrays: Sequence[Any],
+        scalars: Sequence[Any],
+        on_device: bool,
+        wait_for: Sequence[cl.Event] = (),
+        allocator: Allocator | None = None,
+    ) -> Outcome:
+        """Enqueue all on the current stream of the library whose the first array is; see `Loaded.run`.
+
+        Raises
+        ------
+        TypeError
+            If there are events to wait for, or an allocator, which are OpenCL's.
+        CaptureError
+            If that stream is being captured, and the programs are not loaded yet.
+        """
+        if wait_for or allocator is not None:
+            raise TypeError("wait_for, allocator: expected none with arrays of CUDA, whose stream orders what is done")
+        memory = self._memory(arrays)
+        stream = memory.stream
+        with driver().on(self._device), self._lock:
+            if self._parts is None:
+                self._parts = self._load(stream)
+            found = [self._new(n, memory) if array is None else array for n, array in enumerate(arrays)]
+            numbers = [*(array.offset for array in found), *scalars]
+            waiting: list[tuple[_Part, int | None]] = [(each, None) for each in self._parts]
+            while waiting:
+                part, budget = waiting.pop(0)
+                try:
+                    self._run_part(part, memory, stream, numbers)
+                except CudaMemoryError as error:
+                    least, before = part.part.least_bytes, part.size if budget is None else min(part.size, budget)
+                    less = least if before // 2 < least < before else before // 2
+                    waiting[:0] = [(each, less) for each in self._with_less(part.part, less, stream, error)]
+        none: Any = None  # of OpenCL's events
+        return Outcome(self._collected(found), {"combine": [none]}, {})
+
+    def _new(self, n: int, memory: CudaMemory) -> CudaArray:
+        """Return a new array for the slot of this number."""
+        new = self._slots[n].new
+        assert new is not None
+        return new_array(memory, *new, self._queue)
+
+    def _memory(self, arrays: Sequence[Any]) -> CudaMemory:
+        """Return the memory of the first array; all are of one library."""
+        every = [array.memory for array in arrays if isinstance(array, CudaArray)]
+        every = [each for each in every if each.library is not None]  # or it belongs to no caller
+        for each in every[1:]:
+            if each.library is not every[0].library:
+                raise TypeError(
+                    f"expected arrays of one library, got one of {each.library.name} and one of {every[0].library.name}"
+                )
+        return every[0]
+
+    def _run_part(self, part: _Part, memory: CudaMemory, stream: int, numbers: list[Any]) -> None:
+        scratch = memory.library.new((part.size,), _BYTE, self._device) if part.size else None
+        begin = 0 if scratch is None else memory.library.address(scratch)
+        call, where = [*numbers, *(begin + n for n in part.begins)], stream_of(stream)
+        for command in part.commands:
+            command.run(where, call)
+
+    def _with_less(self, part: Part, budget: int, stream: int, failed: CudaMemoryError) -> list[_Part]:
+        """Return what takes the place of a part for which there was no memory: the same in `budget` bytes."""
+        try:
+            if self._smaller is not None and budget:
+                return [self._loaded(each, stream) for each in self._smaller(part, budget)]
+        except (MemoryError, ValueError):  # not even one copy, or not with what is forced
+            pass
+        raise OutOfMemoryError(str(failed), sum(block.size for block in part.scratch)) from failed
+
+    def _collected(self, arrays: Sequence[Any]) -> list[Any]:
+        return [
+            tuple(arrays[n] for n in slots) if has_fields else arrays[slots[0]] for slots, has_fields in self._results
+        ]
+
+
+_BYTE = np.dtype(np.uint8)

@@ -1,0 +1,273 @@
+"""Arrays of CUDA's memory as arrays of PyOpenCL are described: what checks, plans and recognises calls takes both.
+
+All memory of a device is one buffer that begins at address 0, so the offset of an array is its address. Its queue runs
+nothing: it stands for the CUDA device, as a queue of the same device by OpenCL, for which programs are compiled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.cuda.driver import Allocation, driver
+from clhist.cuda.libraries import Described, Library
+
+
+class NotDirectError(Exception):
+    """Raised, before anything is enqueued, where CUDA cannot do what OpenCL can; the message says what."""
+
+
+class CudaMemory:
+    """Memory of a CUDA device that belongs to an array of a library, which is kept.
+
+    Attributes
+    ----------
+    library : Library
+        Whose.
+    device : int
+        The number of the CUDA device.
+    owner : object
+        The library's array.
+    given : object
+        What the caller gave, if `owner` was made of it.
+    """
+
+    __slots__ = ("back", "device", "given", "library", "owner")
+
+    def __init__(self, library: Library, device: int, owner: Any, given: Any = None, back: Any = None) -> None:
+        self.library, self.device, self.owner, self.given, self.back = library, device, owner, given, back
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CudaMemory) and other.device == self.device
+
+    def __hash__(self) -> int:
+        return hash((CudaMemory, self.device))
+
+    @property
+    def stream(self) -> int:
+        """The library's current stream."""
+        return self.library.stream(self.device)
+
+
+class CudaArray(cl_array.Array):
+    """An array of CUDA's memory; `made` makes it. What PyOpenCL would do by kernels of its own is refused."""
+
+    @property
+    def memory(self) -> CudaMemory:
+        """What it lies in."""
+        found: Any = self.base_data
+        return found
+
+    @property
+    def _stands_for(self) -> cl.CommandQueue:
+        assert self.queue is not None
+        return self.queue
+
+    @classmethod
+    def made(cls, memory: CudaMemory, found: Described, queue: cl.CommandQueue) -> CudaArray:
+        """Return the array of this description."""
+        array = object.__new__(cls)
+        size = prod(found.shape)
+        array.__dict__.update(
+            queue=queue, context=queue.context, shape=found.shape, dtype=found.dtype, strides=found.strides,
+            events=[], nbytes=found.dtype.itemsize * size, size=size, allocator=None, base_data=memory,
+            offset=found.address, _flags=None,
+        )  # fmt: skip
+        return array
+
+    def now(self, name: str) -> CudaArray:
+        """Return the library's array as it is now; raises TypeError, with the `name`, if no kernel can take it."""
+        memory = self.memory
+        return CudaArray.made(memory, memory.library.described(name, memory.owner), self._stands_for)
+
+    def get(self, queue: Any = None, ary: Any = None, async_: bool = False, **options: Any) -> np.ndarray:
+        """Return a copy on the host, once all is done that the stream has to do."""
+        found = np.empty(self.shape, self.dtype)
+        if self.size:
+            if not self.flags.c_contiguous:
+                raise NotDirectError("to read an array with gaps")
+            memory = self.memory
+            with driver().on(memory.device):
+                driver().download(found, self.offset, memory.stream)
+        return found
+
+    def every(self, step: int) -> np.ndarray:
+        """Return one of each `step` elements of one dimension, copied to the host."""
+        found = np.empty(self.size // step, self.dtype)
+        memory = self.memory
+        with driver().on(memory.device):
+            driver().download_every(found, self.offset, step * self.dtype.itemsize, memory.stream)
+        return found
+
+    def copy(self, queue: Any = None) -> CudaArray:
+        """Return a copy on the device."""
+        found = new_array(self.memory, self.shape, self.dtype, self._stands_for)
+        found[...] = self
+        return found
+
+    def __setitem__(self, key: Any, value: Any, **_: Any) -> None:
+        if (
+            key is not Ellipsis
+            or not isinstance(value, CudaArray)
+            or (value.shape, value.dtype) != (self.shape, self.dtype)
+        ):
+            raise NotDirectError("to change a part of an array")
+        if not (value.flags.c_contiguous and self.flags.c_contiguous):
+            raise NotDirectError("to copy an array with gaps")
+        if self.nbytes:
+            memory = self.memory
+            with driver().on(memory.device):
+                driver().copy(self.offset, value.offset, self.nbytes, memory.stream)
+
+    def filled(self, array: np.ndarray) -> CudaArray:
+        """Copy an array of the host of the same type and shape, and return this one."""
+        if self.nbytes:
+            memory, array = self.memory, np.ascontiguousarray(array)
+            with driver().on(memory.device):
+                driver().check_not_captured(memory.stream)  # a graph would read the host's memory later on
+                driver().upload(self.offset, array, memory.stream)
+        return self
+
+    def astype(self, dtype: Any, queue: Any = None) -> CudaArray:
+        """Return a copy of another dtype, converted by the library."""
+        memory, dtype = self.memory, np.dtype(dtype)
+        if not memory.library.has(dtype) or self.dtype.names is not None:
+            raise NotDirectError(f"to convert to {dtype}")
+        owner = memory.library.converted(_part(self), dtype)
+        found = memory.library.described("result", owner)
+        return CudaArray.made(
+            CudaMemory(memory.library, memory.device, owner, None, memory.back), found, self._stands_for
+        )
+
+    def clear(self) -> CudaArray:
+        """Set all bytes to 0, and return it."""
+        if self.nbytes:
+            memory = self.memory
+            with driver().on(memory.device):
+                driver().fill(self.offset, 0, self.nbytes, memory.stream)
+        return self
+
+    def _refused(self, *_: Any, **__: Any) -> Any:
+        raise NotDirectError("arithmetic on whole arrays")
+
+    fill = set = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refused
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __neg__ = __abs__ = any = all = map_to_host = _refused
+
+
+def is_cuda(value: object) -> bool:
+    """Whether `value` is an array of CUDA's memory."""
+    return isinstance(value, CudaArray)
+
+
+def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: cl.CommandQueue) -> CudaArray:
+    """Return a new array by the allocator of a library."""
+    library = like.library
+    owner = library.new(shape, dtype, like.device)
+    strides = _strides(shape, dtype.itemsize)
+    memory = CudaMemory(library, like.device, owner, None, like.back)
+    return CudaArray.made(memory, Described(library.address(owner), dtype, shape, strides, like.device), queue)
+
+
+def of_caller(array: CudaArray) -> Any:
+    """Return an array of the caller's library: what was given, or a result; a dict of fields for a structured dtype."""
+    memory = array.memory
+    if memory.given is not None:
+        return memory.given
+    back = memory.back or _as_it_is
+    if array.dtype.names is None:
+        return back(_part(array))
+    library, flat = memory.library, _flat(array)
+    fields = {}
+    for field, (dtype, place, *_) in (array.dtype.fields or {}).items():
+        step, rest = divmod(array.dtype.itemsize, dtype.itemsize)
+        first, gap = divmod(place, dtype.itemsize)
+        if rest or gap or not library.has(dtype):
+            raise TypeError(f"{memory.library.name} has no array of the field {field!r} of {array.dtype}")
+        fields[field] = back(library.viewed(flat, dtype)[first::step].reshape(array.shape))
+    return fields
+
+
+def _part(array: CudaArray) -> Any:
+    """Return a contiguous array as one of its library, of the same memory."""
+    library, owner = array.memory.library, array.memory.owner
+    found = library.described("result", owner)
+    if (found.address, found.dtype, found.shape) == (array.offset, array.dtype, array.shape):
+        return owner
+    flat = _flat(array)
+    return (flat if found.dtype == array.dtype else library.viewed(flat, array.dtype)).reshape(array.shape)
+
+
+def _flat(array: CudaArray) -> Any:
+    """Return the memory of an array, in one dimension, as one of the dtype of what it is a part of."""
+    library, owner = array.memory.library, array.memory.owner
+    found, flat = library.described("result", owner), owner.reshape(-1)
+    item = found.dtype.itemsize
+    begin = (array.offset - found.address) // item
+    return flat[begin : begin + array.nbytes // item]
+
+
+def _as_it_is(array: Any) -> Any:
+    return array
+
+
+def _strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
+    found = [item]
+    for n in shape[:0:-1]:
+        found.append(found[-1] * max(1, n))
+    return tuple(found[::-1]) if shape else ()
+
+
+_devices: dict[int, int] = {}  # by the pointers of queues, which are kept
+
+
+def cuda_device_of(queue: cl.CommandQueue) -> int | None:
+    """Return the number of the CUDA device that a queue stands for; None of other queues."""
+    return _devices.get(queue.int_ptr) if _devices else None
+
+
+def stands_for(queue: cl.CommandQueue, device: int) -> None:
+    """Note that a queue, which must be kept, stands for a CUDA device."""
+    _devices[queue.int_ptr] = device
+
+
+class _Ambient(threading.local):
+    memory: CudaMemory | None = None
+
+
+_ambient = _Ambient()
+
+
+@contextmanager
+def results_like(memory: CudaMemory) -> Iterator[None]:
+    """Let new arrays of CUDA's memory, of this thread, be of the library of `memory`."""
+    before, _ambient.memory = _ambient.memory, memory
+    try:
+        yield
+    finally:
+        _ambient.memory = before
+
+
+def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> CudaArray:
+    """Return a new array for a call in `results_like`."""
+    assert _ambient.memory is not None
+    return new_array(_ambient.memory, shape, np.dtype(dtype), queue)
+
+
+def kept_on_cuda(queue: cl.CommandQueue, array: np.ndarray) -> CudaArray:
+    """Return a copy of an array of the host that later calls use as well, whatever library they are of."""
+    assert _ambient.memory is not None
+    device, array = _ambient.memory.device, np.ascontiguousarray(array)
+    with driver().on(device):
+        driver().check_not_captured(_ambient.memory.stream)
+        block = Allocation(device, array.nbytes)
+        driver().upload(block.address, array, 0)
+        driver().wait(0)
+    memory = CudaMemory(None, device, block)  # type: ignore[arg-type]
+    return CudaArray.made(memory, Described(block.address, array.dtype, array.shape, array.strides, device), queue)

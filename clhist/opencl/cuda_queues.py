@@ -1,0 +1,66 @@
+"""CUDA's devices as OpenCL has them, and arrays of CUDA's memory with the queue that stands for their device."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Any
+
+import pyopencl as cl
+
+from clhist.cuda.driver import driver
+from clhist.cuda.libraries import Recognised
+from clhist.opencl.cuda_arrays import CudaArray, CudaMemory, NotDirectError, stands_for
+from clhist.opencl.device import default_queue, platforms
+
+_lock = threading.Lock()
+
+
+def cuda_array(name: str, found: Recognised, given: Any) -> CudaArray:
+    """Return the array that was recognised.
+
+    Raises
+    ------
+    TypeError
+        If no kernel can take it; it has the `name` of the argument.
+    NotDirectError
+        If no OpenCL device is its device.
+    """
+    described = found.library.described(name, found.array)
+    memory = CudaMemory(found.library, described.device, found.array, given, found.back)
+    return CudaArray.made(memory, described, queue_of_cuda(described.device))
+
+
+@cache
+def queue_of_cuda(device: int) -> cl.CommandQueue:
+    """Return the queue that stands for a CUDA device.
+
+    Raises
+    ------
+    NotDirectError
+        If OpenCL does not have that device.
+    """
+    with _lock:
+        default = default_queue()
+        known = [each for platform in platforms() for each in platform.get_devices() if _place(each) is not None]
+        asked = driver().place(device)
+        found = [each for each in known if _place(each) == asked]
+        if not found and len(known) == driver().count() == 1:  # of a virtual machine, perhaps, with places of its own
+            found = known
+        if not found:
+            raise NotDirectError(
+                f"NVIDIA's OpenCL does not have the CUDA device {device}, {driver().name(device)}: see `clhist info`"
+            )
+        is_default = default.device in found
+        context = default.context if is_default else cl.Context(found[:1])
+        queue = cl.CommandQueue(context, default.device if is_default else found[0])
+        stands_for(queue, device)
+        return queue
+
+
+def _place(device: cl.Device) -> tuple[int, int] | None:
+    """Return the PCI bus and slot of an OpenCL device of NVIDIA; None of others."""
+    try:
+        return int(device.pci_bus_id_nv), int(device.pci_slot_id_nv) >> 3  # whose lowest bits are a function
+    except (cl.Error, AttributeError):
+        return None

@@ -1,0 +1,299 @@
+"""Calls on arrays of CUDA: what is launched where, whose memory results are in, what is refused before anything is."""
+
+from __future__ import annotations
+
+import gc
+
+import cuda_fake
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+
+import clhist
+from clhist.cuda.driver import CaptureError, CudaError
+from clhist.engine import cuda_calls, cuda_check
+
+BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
+EXPECTED = np.bincount(BINS, minlength=77)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    return cuda_fake.install(monkeypatch)
+
+
+@pytest.fixture
+def kernel():
+    return clhist.HistogramKernel(
+        None, clhist.operators.add(np.int64), arguments="const int *x, int step", map="EMIT(x[i], step)"
+    )
+
+
+def test_launches_are_those_of_the_prepared_call(fake, kernel):
+    """Kernels, groups and arguments by name; an array is at address 0 with its address for an offset."""
+    cuda, cupy = fake
+    x, out = cupy.asarray(BINS), cupy.asarray(np.zeros(77, np.int64))
+    bound = kernel.bind(x, 3, num_bins=77, out=out)
+    assert not cuda.launched
+    assert bound() is out
+    (part,) = bound._ready.loaded.prepared.parts
+    assert [launch.name for launch in cuda.launched] == [command.kernel.name for command in part.commands]
+    for launch, command in zip(cuda.launched, part.commands, strict=True):
+        sizes = tuple(n * m for n, m in zip(launch.groups, launch.group, strict=True))
+        assert sizes == (*command.global_size, 1, 1)[:3]
+        assert launch.group == (*command.local_size, 1, 1)[:3]
+        assert launch.stream == cuda_fake.STREAM
+        values = launch.values
+        if "x__base" in values:
+            assert (values["x__base"], values["x__offset"], values["step"]) == (0, x.data.ptr, 3)
+    written = {name.removeprefix("clhist_"): value for name, value in values.items()}
+    assert (written["out_base"], written["out_offset"]) == (0, out.data.ptr)
+    np.testing.assert_array_equal(out.get(), 3 * EXPECTED)
+
+
+def test_scalars_arrays_and_offsets_change(fake, kernel):
+    _, cupy = fake
+    for step, begin in ((1, 0), (-4, 3), (-4, 17), (9, 1)):
+        got = kernel(cupy.asarray(BINS)[begin:], step, num_bins=77)
+        np.testing.assert_array_equal(got.get(), step * np.bincount(BINS[begin:], minlength=77))
+
+
+def test_programs_are_loaded_once(fake):
+    cuda, cupy = fake
+    kernel = clhist.HistogramKernel(
+        None, clhist.operators.add(np.int64), arguments="const int *x, short s", map="EMIT(x[i], s)"
+    )
+    for _ in range(3):
+        kernel(cupy.asarray(BINS), 1, num_bins=77)
+    loads = cuda.calls.count("cuModuleLoadDataEx")
+    assert 0 < loads <= 2
+    kernel(cupy.asarray(BINS[:4000]), 1, num_bins=77)
+    assert cuda.calls.count("cuModuleLoadDataEx") == loads
+
+
+def test_dynamic_shared_memory_is_asked_for(fake, kernel):
+    cuda, cupy = fake
+    cuda.dynamic["clhist_sweep"] = 99_000
+    kernel(cupy.asarray(BINS), 1, num_bins=77, memory="global", copies=3)
+    assert cuda.attributes == {"clhist_sweep": 99_000}
+    dynamic = {launch.name: launch.dynamic for launch in cuda.launched}
+    assert dynamic == dict.fromkeys(dynamic, 0) | {"clhist_sweep": 99_000}
+
+
+def test_a_repeated_call_does_nothing_but_launch(fake):
+    """No memory but the library's, no copies, nothing that is waited for."""
+    cuda, cupy = fake
+    x, out = cupy.asarray(BINS), cupy.asarray(np.zeros(77, np.int64))
+    for _ in range(3):
+        cuda.calls.clear()
+        clhist.reduce_by_index(77, "sum", x, 1, out=out)
+    assert {call.split()[0] for call in cuda.calls} <= {"cuCtxGetCurrent", "cuLaunchKernel", "empty"}
+    np.testing.assert_array_equal(out.get(), EXPECTED)
+
+
+def test_a_call_of_a_known_plan_is_captured(fake):
+    cuda, cupy = fake
+    x, out = cupy.asarray(BINS), cupy.asarray(np.zeros(77, np.int64))
+    clhist.reduce_by_index(77, "sum", x, 1, out=out)
+    before, cuda.is_captured = len(cuda.launched), True
+    clhist.reduce_by_index(77, "sum", x, 1, out=out)
+    assert len(cuda.launched) > before
+
+
+@pytest.mark.parametrize("call", ["bincount", "new"])
+def test_what_cannot_be_captured_says_so(call, fake):
+    """Before anything is enqueued."""
+    cuda, cupy = fake
+    x = cupy.asarray(BINS)
+    cuda.is_captured = True
+    calls = {"bincount": lambda: clhist.bincount(x), "new": lambda: clhist.reduce_by_index(78, "min", x, x)}
+    with pytest.raises(CaptureError, match="cannot be captured into a graph: make the same call once before"):
+        calls[call]()
+    assert not cuda.launched
+
+
+def test_out_is_given_back_itself(fake):
+    _, cupy = fake
+    x, out = cupy.asarray(BINS), cupy.asarray(np.zeros(77, np.intp))
+    assert clhist.bincount(x, out=out) is out
+    np.testing.assert_array_equal(out.get(), EXPECTED)
+    dest = cupy.asarray(np.ones(77, np.int64))
+    assert clhist.reduce_by_index(dest, "sum", x, 1, out=dest) is dest
+    np.testing.assert_array_equal(dest.get(), EXPECTED + 1)
+
+
+def test_a_copy_where_dest_and_out_overlap(fake):
+    _, cupy = fake
+    both = cupy.asarray(np.arange(100))
+    got = clhist.reduce_by_index(both[:77], "sum", cupy.asarray(BINS), 1, out=both[23:])
+    np.testing.assert_array_equal(got.get(), EXPECTED + np.arange(77))
+
+
+def test_a_result_is_an_array_of_the_library(fake):
+    _, cupy = fake
+    got = clhist.bincount(cupy.asarray(BINS))
+    assert type(got) is cupy.ndarray
+    assert got.dtype == np.intp
+
+
+class Foreign:
+    """An array of another library."""
+
+    def __init__(self, array):
+        self.array = array
+        self.__cuda_array_interface__ = {}
+
+
+def test_an_array_of_another_library_is_seen_by_cupy(fake, monkeypatch):
+    _, cupy = fake
+    own = cupy.asarray
+    monkeypatch.setattr(cupy, "asarray", lambda value: value.array if isinstance(value, Foreign) else own(value))
+    monkeypatch.setattr(Foreign, "__cuda_array_interface__", None, raising=False)
+    got = clhist.bincount(Foreign(own(BINS)))
+    np.testing.assert_array_equal(got.get(), EXPECTED)
+
+
+REFUSED = {
+    "events": (lambda c, x: clhist.reduce_by_index(7, "sum", x, 1, wait_for=[1]), TypeError, "wait_for: expected none"),
+    "a queue": (lambda c, x: clhist.bincount(x, queue=clhist.default_queue()), TypeError, "queue: expected none"),
+    "return_event": (
+        lambda c, x: clhist.reduce_by_index(7, "sum", x, 1, return_event=True),
+        TypeError,
+        "return_event: expected none",
+    ),
+    "devices": (
+        lambda c, x: clhist.bincount(x, devices="all"),
+        TypeError,
+        "devices: expected none with arrays of CUDA",
+    ),
+    "NumPy beside it": (
+        lambda c, x: clhist.reduce_by_index(7, "sum", x, BINS),
+        TypeError,
+        "values: expected a CUDA array as indices is, got a NumPy array",
+    ),
+    "PyOpenCL beside it": (
+        lambda c, x: clhist.reduce_by_index(7, "sum", x, cl_array.to_device(clhist.default_queue(), BINS)),
+        TypeError,
+        "values: expected a CUDA array as indices is, got a PyOpenCL array",
+    ),
+    "NumPy for out": (
+        lambda c, x: clhist.reduce_by_index(7, "sum", x, 1, out=np.zeros(7, np.int64)),
+        TypeError,
+        "out: expected a CUDA array as indices is, got a NumPy array",
+    ),
+    "gaps": (lambda c, x: clhist.bincount(x[::2]), ValueError, "x: expected a contiguous array, got one with strides"),
+    "a dtype": (
+        lambda c, x: clhist.reduce_by_index(7, "sum", x, c.asarray(BINS.astype(np.float16))),
+        TypeError,
+        "values.*float16",
+    ),
+    "another length": (
+        lambda c, x: clhist.reduce_by_index(7, "sum", x, x[1:]),
+        ValueError,
+        "values: expected shape .5000,. as of indices",
+    ),
+    "negative entries": (lambda c, x: clhist.bincount(c.asarray(BINS - 1)), ValueError, "negative"),
+    "no bins": (lambda c, x: clhist.reduce_by_index(0, "sum", x, 1), ValueError, "dest"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_calls(name, fake):
+    cuda, cupy = fake
+    call, error, words = REFUSED[name]
+    with pytest.raises(error, match=words):
+        call(cupy, cupy.asarray(BINS))
+    assert not cuda.launched or name == "negative entries"  # which are seen while counting
+    np.testing.assert_array_equal(clhist.bincount(cupy.asarray(BINS)).get(), EXPECTED)
+
+
+def test_a_bound_call_sees_its_arrays_as_they_are(fake, kernel):
+    _, cupy = fake
+    x = cupy.asarray(BINS)
+    bound = kernel.bind(x, 1, num_bins=77)
+    np.testing.assert_array_equal(bound().get(), EXPECTED)
+    x.array[...] = 5
+    assert bound().get()[5] == BINS.size
+    x.shape = (10,)
+    with pytest.raises(ValueError, match=r"x: expected the array as it was bound, with shape \(5000,\); got shape"):
+        bound()
+    x.shape, x.data.ptr = (5000,), x.data.ptr + 4
+    with pytest.raises(ValueError, match="x: expected the array as it was bound, with offset"):
+        bound()
+
+
+def test_fewer_copies_where_memory_is_short(fake, kernel):
+    """As by OpenCL: another plan that needs less; the result is the same."""
+    cuda, cupy = fake
+    x = cupy.asarray(BINS)
+    cuda.calls.clear()
+    expected = kernel(x, 1, num_bins=50_000, race_factor=50.0).get()
+    most = max(int(call.split()[1]) for call in cuda.calls if call.startswith("empty"))
+    assert most > 8 * 50_000, "several copies"
+    cuda.fails["empty"] = most
+    np.testing.assert_array_equal(kernel(x, 1, num_bins=50_000, race_factor=50.0).get(), expected)
+    cuda.fails["empty"] = 1
+    with pytest.raises(MemoryError):
+        kernel(x, 1, num_bins=50_000)
+
+
+def test_what_only_opencl_does_goes_through_the_host(fake, kernel, monkeypatch):
+    """With one warning, and `out` written."""
+    _, cupy = fake
+    x, out = cupy.asarray(BINS), cupy.asarray(np.zeros(77, np.int64))
+    monkeypatch.setattr(cuda_calls, "_warned", set())
+    with pytest.warns(UserWarning, match=r"HistogramKernel.__call__: .* goes through the host.* to sort pairs"):
+        got = kernel(x, 2, num_bins=77, update="sort", out=out)
+    assert got is out
+    np.testing.assert_array_equal(out.get(), 2 * EXPECTED)
+    assert type(kernel(x, 2, num_bins=77, update="sort")) is cupy.ndarray
+
+
+def test_ptx_that_is_not_known_goes_through_the_host(fake, monkeypatch):
+    cuda, cupy = fake
+    own = clhist.HistogramKernel(
+        None, clhist.operators.add(np.int64), arguments="const int *x, float one", map="EMIT(x[i], (long)one)"
+    )
+    cuda.fails["cuModuleLoadDataEx"] = 218
+    monkeypatch.setattr(cuda_calls, "_warned", set())
+    with pytest.warns(UserWarning, match=r"__call__: .* a program of this driver: cuModuleLoadDataEx .*FAKE_ERROR"):
+        got = own(cupy.asarray(BINS), 1.0, num_bins=77)
+    np.testing.assert_array_equal(got.get(), EXPECTED)
+
+
+def test_an_error_of_a_launch_is_raised(fake):
+    cuda, cupy = fake
+    x = cupy.asarray(BINS)
+    clhist.bincount(x)
+    cuda.fails["cuLaunchKernel"] = 700
+    with pytest.raises(CudaError, match=r"cuLaunchKernel of CUDA's driver: FAKE_ERROR \(700\)"):
+        clhist.bincount(x)
+
+
+def test_memory_of_tables_is_freed(fake, kernel):
+    """With the kernel that they belong to."""
+    cuda, cupy = fake
+    own = clhist.HistogramKernel(
+        None, clhist.operators.add(np.int64), arguments="const int *x, long step", map="EMIT(x[i], step)"
+    )
+    own(cupy.asarray(BINS), 1, num_bins=77, offsets=[0, 10, 5000])
+    allocated = cuda.calls.count("cuMemAlloc_v2")
+    assert allocated
+    del own
+    gc.collect()
+    assert cuda.calls.count("cuMemFree_v2") == allocated
+
+
+def test_a_device_is_proven_once(fake, monkeypatch):
+    """A known input is counted before the first call; what counts wrong is not used."""
+    cuda, cupy = fake
+    monkeypatch.setattr(cuda_check, "_reasons", {})
+    x = cupy.asarray(BINS)
+    clhist.bincount(x)
+    assert cuda_check._reasons == {0: ""}
+    monkeypatch.setattr(cuda_check, "_reasons", {})
+    monkeypatch.setattr(cuda_calls, "_warned", set())
+    cuda.is_broken = True
+    with pytest.warns(UserWarning, match="bincount: .* known values were counted wrong on this device"):
+        got = clhist.bincount(x)
+    np.testing.assert_array_equal(got.get(), EXPECTED)
