@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator as python_operator
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
@@ -188,13 +188,21 @@ def _every(x: Array) -> int | None:
     return every if x.size >= _ELEMENTS_PER_BIN * every else None
 
 
-# The largest entries of device arrays that were counted lately; these are not kept.
+# The largest entries of device arrays that were counted lately; these are not kept. Of CUDA's, which are described anew
+# for each call, the place in memory says which is meant.
 _largest: Remembered[tuple[Callable[[], Any], int]] = Remembered(16)
+_largest_at: Remembered[int] = Remembered(16)
 
 
 def _note(x: Array, largest: int) -> None:
-    if is_device_array(x):
+    if is_cuda(x):
+        _largest_at.put(_place(x), largest)
+    elif is_device_array(x):
         _largest.put(id(x), (weakref.ref(x), largest))
+
+
+def _place(x: Array) -> Hashable:
+    return x.memory.device, x.offset, x.size, x.dtype
 
 
 def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
@@ -205,6 +213,9 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     if isinstance(x, np.ndarray):
         largest = int(evenly_spread(x, queue).max())
         return largest, largest
+    if is_cuda(x) and (there := _largest_at.get(_place(x))) is not None:
+        x.check_not_captured()  # what is found is read
+        return there, 0
     known = _largest.get(id(x))
     if known is not None and known[0]() is x:
         return known[1], 0

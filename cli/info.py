@@ -21,6 +21,7 @@ from clhist.hardware.profile import Profile, matching, named_profile
 from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, user_directory
 from clhist.hardware.vendors import FEATURES, MEMORIES, VENDOR_PATHS
 from clhist.opencl import device
+from clhist.opencl.cuda_queues import cuda_words
 from clhist.opencl.icd import library_of, registered_by
 from clhist.operators.operator import Operator
 from clhist.planning.updates import available_updates
@@ -132,6 +133,7 @@ def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
         "platform_version": dev.platform.version.strip(),
         "library": None if library is None else str(library),
         "registered_by": None if library is None else registered_by(library),
+        "cuda_arrays": cuda_words(dev),
         "version": dev.version.strip(),
         "driver_version": dev.driver_version.strip(),
         "kind": device.device_kind(dev),
@@ -187,6 +189,7 @@ def summary(record: Mapping[str, Any]) -> str:
     rows = [
         ("platform", f"{record['platform']}, driver {record['driver_version']}"),
         ("kind", f"{record['kind'].upper()}, {record['compute_units']} compute units, {memory}"),
+        *([("arrays of CUDA", record["cuda_arrays"])] if record["cuda_arrays"] else []),
     ]
     if record["problem"]:
         return head + table([("does not work", record["problem"]), *rows])
@@ -212,6 +215,7 @@ def show(record: Mapping[str, Any]) -> str:
         *([("library", f"{record['library']} ({record['registered_by']})")] if record["library"] else []),
         ("version", record["version"]),
         ("driver", record["driver_version"]),
+        *([("arrays of CUDA", record["cuda_arrays"])] if record["cuda_arrays"] else []),
         ("kind", record["kind"]),
         ("compute units", str(record["compute_units"])),
         ("global memory", f"{bytes_text(record['global_memory'])}; for copies {bytes_text(record['memory_budget'])}"),

@@ -80,7 +80,10 @@ class _Command:
         self._dtypes = [parameter.dtype for parameter in launch.kernel.parameters]
         self._values: list[Any] = []
         for n, (value, dtype) in enumerate(zip(launch.arguments, self._dtypes, strict=True)):
-            self._values.append((ctypes.c_ubyte * max(8, 8 if dtype is None else dtype.itemsize))())
+            if dtype is None or dtype == np.uint64:
+                self._values.append(ctypes.c_uint64())
+            else:
+                self._values.append((ctypes.c_ubyte * max(8, dtype.itemsize))())
             if isinstance(value, Table | Slot) and value in same:
                 self.set(n, same[value])
             elif isinstance(value, Slot) and value.what == MEMORY:
@@ -95,17 +98,19 @@ class _Command:
 
     def set(self, n: int, value: Any) -> None:
         """Let a parameter have this value: an address, or a number as its type takes it."""
-        dtype = self._dtypes[n]
-        content = np.asarray(value, np.uint64 if dtype is None else dtype).tobytes()
-        self._values[n][: len(content)] = content
+        place = self._values[n]
+        if isinstance(place, ctypes.c_uint64):
+            place.value = int(value)
+        else:
+            content = np.asarray(value, self._dtypes[n]).tobytes()
+            place[: len(content)] = content
 
     def run(self, stream: Any, call: Sequence[Any]) -> None:
-        known = self._known
         for n, k in self.changes:
             value = call[k]
-            if value is not known[n]:
+            if value is not self._known[n]:
                 self.set(n, value)
-                known[n] = value
+                self._known[n] = value
         driver().launch(self._prepared, stream, self._parameters)
 
 

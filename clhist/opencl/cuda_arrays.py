@@ -37,12 +37,17 @@ class CudaMemory:
         The library's array.
     given : object
         What the caller gave, if `owner` was made of it.
+    back : callable or None
+        What makes of the library's arrays those of the caller's, where that is another.
+    whole : tuple of address, shape and dtype, or None
+        Of `owner`, where that is known.
     """
 
-    __slots__ = ("back", "device", "given", "library", "owner")
+    __slots__ = ("back", "device", "given", "library", "owner", "whole")
 
     def __init__(self, library: Library, device: int, owner: Any, given: Any = None, back: Any = None) -> None:
         self.library, self.device, self.owner, self.given, self.back = library, device, owner, given, back
+        self.whole: tuple[int, tuple[int, ...], np.dtype] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CudaMemory) and other.device == self.device
@@ -86,6 +91,10 @@ class CudaArray(cl_array.Array):
         """Return the library's array as it is now; raises TypeError, with the `name`, if no kernel can take it."""
         memory = self.memory
         return CudaArray.made(memory, memory.library.described(name, memory.owner), self._stands_for)
+
+    def check_not_captured(self) -> None:
+        """Raise CaptureError if what is enqueued on the stream goes into a graph."""
+        driver().check_not_captured(self.memory.stream)
 
     def get(self, queue: Any = None, ary: Any = None, async_: bool = False, **options: Any) -> np.ndarray:
         """Return a copy on the host, once all is done that the stream has to do."""
@@ -172,7 +181,10 @@ def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: 
     owner = library.new(shape, dtype, like.device)
     strides = _strides(shape, dtype.itemsize)
     memory = CudaMemory(library, like.device, owner, None, like.back)
-    return CudaArray.made(memory, Described(library.address(owner), dtype, shape, strides, like.device), queue)
+    address = library.address(owner)
+    if library.has(dtype):
+        memory.whole = address, shape, dtype
+    return CudaArray.made(memory, Described(address, dtype, shape, strides, like.device), queue)
 
 
 def of_caller(array: CudaArray) -> Any:
@@ -196,6 +208,8 @@ def of_caller(array: CudaArray) -> Any:
 
 def _part(array: CudaArray) -> Any:
     """Return a contiguous array as one of its library, of the same memory."""
+    if array.memory.whole == (array.offset, array.shape, array.dtype):
+        return array.memory.owner
     library, owner = array.memory.library, array.memory.owner
     found = library.described("result", owner)
     if (found.address, found.dtype, found.shape) == (array.offset, array.dtype, array.shape):

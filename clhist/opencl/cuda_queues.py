@@ -8,7 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist.cuda.driver import driver
+from clhist.cuda.driver import CudaError, driver
 from clhist.cuda.libraries import Recognised
 from clhist.opencl.cuda_arrays import CudaArray, CudaMemory, NotDirectError, stands_for
 from clhist.opencl.device import default_queue, platforms
@@ -64,3 +64,18 @@ def _place(device: cl.Device) -> tuple[int, int] | None:
         return int(device.pci_bus_id_nv), int(device.pci_slot_id_nv) >> 3  # whose lowest bits are a function
     except (cl.Error, AttributeError):
         return None
+
+
+def cuda_words(device: cl.Device) -> str | None:
+    """Return whether arrays of CUDA go directly to an OpenCL device, in words; None of one that is not NVIDIA's."""
+    place = _place(device)
+    if place is None:
+        return None
+    try:
+        version = driver().version
+        numbers = [n for n in range(driver().count()) if driver().place(n) == place]
+    except CudaError as error:
+        return f"not taken: {error}"
+    if not numbers:
+        return "not taken: no CUDA device is at the same place on the bus"
+    return f"taken without a copy, as CUDA device {numbers[0]} of CUDA {version // 1000}.{version % 1000 // 10}"

@@ -24,6 +24,7 @@ KEYS = {
     "platform_version",
     "library",
     "registered_by",
+    "cuda_arrays",
     "version",
     "driver_version",
     "kind",

@@ -12,6 +12,7 @@ import pytest
 import clhist
 from clhist.cuda.driver import CaptureError, CudaError
 from clhist.engine import cuda_calls, cuda_check
+from clhist.opencl import cuda_queues
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 EXPECTED = np.bincount(BINS, minlength=77)
@@ -297,3 +298,34 @@ def test_a_device_is_proven_once(fake, monkeypatch):
     with pytest.warns(UserWarning, match="bincount: .* known values were counted wrong on this device"):
         got = clhist.bincount(x)
     np.testing.assert_array_equal(got.get(), EXPECTED)
+
+
+def test_the_largest_entry_is_looked_for_once(fake):
+    """Of an array at the same place; what it holds may be another, and counts are right for it."""
+    cuda, cupy = fake
+    x = cupy.asarray(BINS)
+    clhist.bincount(x)
+    cuda.calls.clear()
+    np.testing.assert_array_equal(clhist.bincount(x).get(), EXPECTED)
+    assert "cuMemcpy2DAsync_v2" not in cuda.calls
+    for largest in (5, 3000):
+        x.array[...] = np.random.default_rng(1).integers(0, largest + 1, BINS.size)
+        np.testing.assert_array_equal(clhist.bincount(x).get(), np.bincount(x.array))
+    cuda.is_captured, before = True, len(cuda.launched)
+    with pytest.raises(CaptureError):
+        clhist.bincount(x)
+    assert len(cuda.launched) == before
+
+
+def test_what_is_said_of_a_device(fake):
+    cuda, _ = fake
+    device = clhist.default_queue().device
+    assert cuda_queues.cuda_words(device) == "taken without a copy, as CUDA device 0 of CUDA 13.0"
+    cuda.fails["cuDriverGetVersion"] = 999
+    assert "not taken: cuDriverGetVersion of CUDA's driver" in str(cuda_queues.cuda_words(device))
+
+
+def test_a_device_that_is_not_nvidias_says_nothing_of_cuda():
+    assert cuda_queues.cuda_words(clhist.default_queue().device) is None or "NVIDIA" in str(
+        clhist.default_queue().device.platform.name
+    )
