@@ -7,7 +7,6 @@ from typing import Any, Generic, Never, TypeAlias, TypeVar, overload
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 from numpy.typing import DTypeLike
 
 from clhist.codegen.arguments import integer
