@@ -45,7 +45,8 @@ def test_templates_and_profiles_are_found_as_resources():
 
 
 def test_the_description_on_package_indexes_has_absolute_links():
-    description = metadata.metadata("clhist").get_payload()
+    found = metadata.metadata("clhist")
+    description = found.get_payload() or found["Description"]  # of `importlib_metadata`, where that was imported
     links = re.findall(r"\]\(([^)\s]+)\)", description)
     assert len(links) >= 10
     assert [link for link in links if not link.startswith("https://")] == []
