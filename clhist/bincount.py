@@ -17,7 +17,6 @@ from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.caution import at_caller
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, queue_for
-from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.plain import PairSpec, as_array, checked_values, counting_spec, into, native, pair_engine
 from clhist.engine.prepare import LargestBin
 from clhist.engine.samples import evenly_spread, found_words
@@ -133,7 +132,7 @@ def bincount(
     operator, used = _SUM, _HAS_WEIGHTS
     values = checked_values(weights, operator, x.shape, ())[0][0]
     if reproducible:
-        operator, used = reproducible_form(_SUM, largest_magnitude([values], _SUM.dtype, queue), x.size), ""
+        operator, used = reproducible_form(_SUM, None, x.size), ""
     spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
     return into(out, _count(spec, x, values, minlength, queue, used))
 

@@ -13,14 +13,14 @@ from clhist.engine.bound import Bound
 from clhist.engine.cuda_calls import takes_cuda, takes_cuda_only
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Outcome, call_of, queue_for
-from clhist.engine.magnitude import reproducible as reproducible_engine
 from clhist.engine.plain import arguments_of_call
+from clhist.engine.reproducible import reproducible as reproducible_engine
 from clhist.hardware.profile import Profile
 from clhist.kernel_types import Given, K, KernelCalls
 from clhist.opencl.lost import check_process
 from clhist.opencl.memory import Allocator
 from clhist.operators.names import with_names
-from clhist.operators.reproducible import check_reproducible, is_float_sum
+from clhist.operators.reproducible import check_max_abs
 from clhist.planning.plan import Plan
 from clhist.planning.problem import CHOICES, FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
@@ -202,7 +202,7 @@ class HistogramKernel(KernelCalls[K]):
             race_factor : float, "sample" or "sample once"
                 RF: H consecutive elements touch H / RF distinct bins (SC'20, III-D). "sample" measures it before
                 planning, see `race_factor`; "sample once" only at the first call with this number of bins.
-            update : {"private", "native", "cas", "lock", "sort"}, optional
+            update : {"private", "native", "carry", "cas", "lock", "sort"}, optional
                 Force the update; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4).
             memory : {"local", "global", "partitioned"}, optional
                 Force the memory of the copies; "partitioned" groups the pairs by ranges of bins that fit local memory
@@ -225,10 +225,11 @@ class HistogramKernel(KernelCalls[K]):
                 A batch of unequal shares: histogram k has the elements [offsets[k], offsets[k + 1]). Read on the host.
             reproducible : bool
                 Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device,
-                by `clhist.operators.reproducible_add`. Also defines zeros and NaN of minima and maxima. Without
-                `max_abs` the map runs twice, with a synchronisation in between.
+                by `clhist.operators.reproducible_add`: they are the exact ones, rounded once. Also defines zeros and NaN
+                of minima and maxima.
             max_abs : float, optional
-                Upper bound of ``abs(value)`` over all finite values, `dest` included. Only with `reproducible`.
+                Upper bound of ``abs(value)`` over all finite values, `dest` included, by which accumulators have fewer
+                words and sums the error of `clhist.operators.reproducible_add`. Only with `reproducible`.
 
             Returns
             -------
@@ -255,7 +256,7 @@ class HistogramKernel(KernelCalls[K]):
             forced = FREE if choices == _NO_CHOICE else Choices(*choices)
             events, batch = wait_for or (), (num_histograms, offsets)
             call = Call(num_bins, size, dest, out, queue, allocator, events, race_factor, forced, memory_budget, *batch)
-            _check_max_abs(max_abs, reproducible)
+            check_max_abs(max_abs, reproducible)
             compute = run if isinstance(race_factor, str) else Engine.run
             outcome = self._reproducible(args, call, max_abs) if reproducible else compute(self.engine, args, call)
             result = self.engine.outputs.collect(outcome.results)
@@ -275,7 +276,7 @@ class HistogramKernel(KernelCalls[K]):
             Parameters
             ----------
             *args, num_bins, reproducible, max_abs
-                As in `__call__`; sums of floats that are reproducible need `max_abs`.
+                As in `__call__`.
             **choices
                 Others of `__call__`, but for `return_event`. A race factor to be sampled is measured now.
 
@@ -292,14 +293,10 @@ class HistogramKernel(KernelCalls[K]):
             check_process()
             args = arguments_of_call(self.arguments, args, num_bins)
             call, engine = call_of(num_bins, choices), self.engine
-            _check_max_abs(max_abs, reproducible)
+            check_max_abs(max_abs, reproducible)
             given = engine.check(args, call)
             if reproducible:
-                if max_abs is None and any(map(is_float_sum, engine.outputs.operators)):
-                    raise TypeError(
-                        "max_abs: expected the largest |value|, since a bound call does not look for it; got none"
-                    )
-                engine, given = reproducible_engine(engine, given, call, max_abs)
+                engine, given = reproducible_engine(engine, given, max_abs)
             return Bound(engine, args, with_race_factor(engine, given, call), given)
 
         def timed(
@@ -374,12 +371,5 @@ class HistogramKernel(KernelCalls[K]):
     def _reproducible(self, args: Sequence[Any], call: Call, max_abs: float | None) -> Outcome:
         """Run a call whose results depend on nothing but the values."""
         check_process()
-        engine, given = reproducible_engine(self.engine, self.engine.check(args, call), call, max_abs)
+        engine, given = reproducible_engine(self.engine, self.engine.check(args, call), max_abs)
         return engine.run_given(given, with_race_factor(engine, given, call))
-
-
-def _check_max_abs(max_abs: float | None, reproducible: bool) -> None:
-    if reproducible is not False:
-        check_reproducible(reproducible)
-    if max_abs is not None and not reproducible:
-        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")

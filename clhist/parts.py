@@ -37,17 +37,16 @@ def counts_part(
     x: np.ndarray,
     weights: np.ndarray | None,
     minlength: int = 0,
-    max_abs: float | None = None,
+    sums: Operator | None = None,
     *,
     queue: cl.CommandQueue | None = None,
 ) -> Partial:
-    """Return what `clhist.bincount` does; with `max_abs` the sums are reproducible."""
-    if max_abs is not None:
+    """Return what `clhist.bincount` does; weights may be added by another operator, `sums`."""
+    if sums is not None:
         if x.min(initial=0) < 0:
             raise ValueError("'list' argument must have no negative elements")
         number = max(minlength, int(x.max(initial=0)) + 1)
-        spec = Spec(operators.reproducible_add(np.float64, max_abs, count=2**40), number)
-        return spec.partial(x, weights, queue=queue)
+        return Spec(sums, number).partial(x, weights, queue=queue)
     found = bincount(x, weights, minlength, queue=queue)
     return partial_of(_COUNT if weights is None else operators.add(np.float64), found, x.size)
 

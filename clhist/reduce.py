@@ -12,7 +12,6 @@ import pyopencl as cl
 
 from clhist.engine.given import Call, call_of, queue_for, queue_of
 from clhist.engine.known import KnownCall
-from clhist.engine.magnitude import largest_magnitude
 from clhist.engine.operator_check import check_once
 from clhist.engine.pairs import Pairs, checked_pairs
 from clhist.engine.plain import (
@@ -29,7 +28,7 @@ from clhist.engine.signatures import shows
 from clhist.engine.small import is_small
 from clhist.opencl.arrays import is_device_array
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import is_float_sum, reproducible_form
+from clhist.operators.reproducible import check_max_abs, reproducible_form
 from clhist.race_factor import run
 from clhist.typing import AnyOperator, CallOptions, Devices
 
@@ -86,11 +85,12 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     queue : pyopencl.CommandQueue, optional
         Defaults to that of `dest`, or the default one.
     reproducible : bool
-        Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device; see
-        `clhist.operators.reproducible_add` for the error. Also defines zeros and NaN of minima and maxima. Without
-        `max_abs` the values are read twice, with a synchronisation in between.
+        Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device, by
+        `clhist.operators.reproducible_add`: they are the exact ones, rounded once. Also defines zeros and NaN of minima
+        and maxima.
     max_abs : float, optional
-        Upper bound of ``abs(value)`` over all finite values, `dest` included. Only with `reproducible`.
+        Upper bound of ``abs(value)`` over all finite values, `dest` included, by which accumulators have fewer words and
+        sums the error of `clhist.operators.reproducible_add`. Only with `reproducible`.
     devices : "all" or sequence of pyopencl.Device, optional
         Several devices that compute parts of NumPy arrays at the same time; see `MultiAccumulator`.
     **options
@@ -140,7 +140,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     if pairs.operator.is_custom and not wait_for:  # on which the values may depend
         check_once(pairs.operator, lambda: _samples(pairs.values, pairs.operator, queue), queue)
     if reproducible:
-        pairs = _reproducible(pairs, max_abs, queue, wait_for)
+        form = reproducible_form(pairs.operator, max_abs, int(prod(pairs.indices.shape)) + 1)
+        pairs = replace(pairs, operator=form)
     spec = pairs.spec(queue.device)
     call = _call(pairs, spec, options, offsets)
     call.out, call.queue = out, queue
@@ -164,8 +165,7 @@ def _check_options(options: Mapping[str, Any], reproducible: bool, max_abs: floa
     if unknown:
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
-    if max_abs is not None and not reproducible:
-        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
+    check_max_abs(max_abs, reproducible)
 
 
 def _call(pairs: Pairs, spec: PairSpec, options: Mapping[str, Any], offsets: Any) -> Call:
@@ -177,15 +177,6 @@ def _call(pairs: Pairs, spec: PairSpec, options: Mapping[str, Any], offsets: Any
     elif pairs.batched:
         call.num_histograms = pairs.shape[0]
     return call
-
-
-def _reproducible(pairs: Pairs, max_abs: float | None, queue: cl.CommandQueue, wait_for: Sequence[cl.Event]) -> Pairs:
-    """Return pairs that are combined to the same bits in any order."""
-    operator = pairs.operator
-    if is_float_sum(operator) and max_abs is None:
-        looked = [*(pairs.values if isinstance(pairs.values, tuple) else (pairs.values,)), *pairs.dests]
-        max_abs = largest_magnitude(looked, operator.dtype, queue, wait_for)
-    return replace(pairs, operator=reproducible_form(operator, max_abs, int(prod(pairs.indices.shape)) + 1))
 
 
 # Plain calls on device arrays: how many arrays they take, and whether `dest` is one.

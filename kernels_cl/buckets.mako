@@ -1,7 +1,7 @@
 ## Pairs wait in buckets, by ranges of bins, until their work-item updates its copy: see clhist/planning/bucketed.py.
 
 <%def name="functions(feature, s)">
-<% own = feature.value is None %>\
+<% own, output = feature.value is None, spec.outputs[0] %>\
 // Empties a bucket: its pairs update a range of bins that fits the second-level cache.
 void clhist_empty${s}(const uint bucket, const uint filled, ${"" if own else f"const value{s}_t value, "}CLHIST_STATE_PARAMETERS)
 {
@@ -9,7 +9,7 @@ void clhist_empty${s}(const uint bucket, const uint filled, ${"" if own else f"c
     const clhist_bin_t range = (clhist_bin_t)bucket << clhist_bucket_bits;
     #pragma unroll 8
     for (uint k = 0; k < filled; ++k) {
-        const accumulator${s}_t lifted = clhist_lift${s}(${"clhist_bucket_values[first + k]" if own else "value"});
+        const ${state.taken_type(output)} lifted = ${state.lifted(output, "clhist_bucket_values[first + k]" if own else "value")};
         clhist_update_bin${s}(range + clhist_bucket_places[first + k], lifted, CLHIST_STATE);
     }
 }

@@ -149,7 +149,7 @@ ${copies.flush()}
 ## The functions that one output needs: an update of a bin, and what an EMIT calls.
 <%def name="functions(output, s)">
 // Combines a value into a bin of ${state.copy_in_words}.
-void clhist_update_bin${s}(const clhist_bin_t bin, const accumulator${s}_t lifted, CLHIST_STATE_PARAMETERS)
+void clhist_update_bin${s}(const clhist_bin_t bin, const ${state.taken_type(output)} lifted, CLHIST_STATE_PARAMETERS)
 {
 % for part in parts:
 % if part.output is output:
@@ -163,7 +163,7 @@ ${section.fill("functions", s)}
 void clhist_emit${"" if spec.in_range else "_inside"}${s}(
     const clhist_bin_t bin, const value${s}_t value, CLHIST_STATE_PARAMETERS)
 {
-${take(s)}
+${take(output, s)}
 }
 % endif
 % if not spec.in_range:
@@ -176,17 +176,17 @@ ${section.fill("bin_of", s)}
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
 % endif
     if (bin < clhist_count${s}) {
-${indent(capture(take, s), "    ")}
+${indent(capture(take, output, s), "    ")}
     }
 }
 % endif
 </%def>
 
 ## What is done with a pair whose bin is in the pass.
-<%def name="take(s)">
+<%def name="take(output, s)">
 % if state.taken("take"):
 ${section.fill("take", s)}
 % else:
-    clhist_update_bin${s}(bin, clhist_lift${s}(value), CLHIST_STATE);
+    clhist_update_bin${s}(bin, ${state.lifted(output, "value")}, CLHIST_STATE);
 % endif
 </%def>

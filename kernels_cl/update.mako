@@ -1,6 +1,9 @@
 ## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
 <%def name="of(part, space, fence, bins_are_computed)">
-<% {"private": private, "native": native, "cas": cas, "lock": lock}[part.update](part, space, fence, bins_are_computed) %>\
+<%
+    kinds = {"private": private_words if part.part.words else private, "native": native, "carry": carry, "cas": cas, "lock": lock}
+    kinds[part.update](part, space, fence, bins_are_computed)
+%>\
 </%def>
 
 ## `clhist_try<n>` attempts the same once and returns whether it succeeded. Of an addition that is a loop, by exchange.
@@ -47,6 +50,71 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 {
     volatile ${space} ${atomic.word} *p = (volatile ${space} ${atomic.word} *)cell;
     ${atomic.code}
+}
+</%def>
+
+## Exactness: digits in memory, each times its power of 2^32, and the carries that work-items have yet to pass on are
+## together the sum of all terms so far. An addition to a digit x leaves x + d modulo 2^32; x, which that addition itself
+## returned, says whether x + d left the range of a signed word. Then it is off by 2^32, and the work-item that saw this x,
+## and no other, passes on 1. The highest digit wraps modulo 2^(32 words), which is more than twice any sum: what is lost
+## on the way comes back. So the words are the sum when all have passed on their carries, in any order. Signs are no
+## branch: `(d ^ minus) - minus` is d or -d.
+<%def name="carry(part, space, fence, bins_are_computed)">
+<% n = part.n %>\
+// Adds a digit of a term by an atomic of the hardware, and returns the carry that the word it returned shows.
+uint clhist_carry${n}(volatile ${space} uint *word, const uint digit, const uint minus)
+{
+    const uint old = atomic_add(word, (digit ^ minus) - minus) ^ 0x80000000u;  // digits are signed
+    return minus ? old < digit : old + digit < digit;
+}
+
+void clhist_update${n}(${space} cell${n}_t *cell, const ${state.term_type(part)} term)
+{
+    volatile ${space} uint *word = (volatile ${space} uint *)cell + term.at;
+    if (term.flags) {
+        atomic_or((volatile ${space} uint *)cell + ${part.part.words}, term.flags);
+        return;
+    }
+    uint digit = (uint)term.low, left = term.high;
+    const uint carry = digit ? clhist_carry${n}(word, digit, term.minus) : 0;
+    digit = (uint)(term.low >> 32) + carry;
+    left += digit < carry;
+    if (digit)
+        left += clhist_carry${n}(word + 1, digit, term.minus);
+    volatile ${space} uint *const end = (volatile ${space} uint *)cell + ${part.part.words};
+    for (word += 2; left && word < end; ++word)
+        left = clhist_carry${n}(word, left, term.minus);
+}
+</%def>
+
+## The same without atomics, by two digits at a time. Where a compiler might make vectors of updates, and so lose those of
+## one bin, its accesses are volatile.
+<%def name="private_words(part, space, fence, bins_are_computed)">
+<% n = part.n %>\
+// The work-item owns the words, and adds two digits of a term at a time.
+void clhist_update${n}(${space} cell${n}_t *cell, const ${state.term_type(part)} term)
+{
+    ${"volatile " if bins_are_computed else ""}${space} uint *word = (${space} uint *)cell + term.at;
+    if (term.flags) {
+        ((volatile ${space} uint *)cell)[${part.part.words}] |= term.flags;
+        return;
+    }
+    const ulong minus = (ulong)(long)(int)term.minus, signs = 0x8000000080000000ul;  // digits are signed
+% if bins_are_computed:
+    const ulong old = ((ulong)word[1] << 32 | word[0]) ^ signs, next = (old + ((term.low ^ minus) - minus)) ^ signs;
+    word[0] = (uint)next;
+    word[1] = (uint)(next >> 32);
+% else:
+    const ulong old = as_ulong(vload2(0, word)) ^ signs;
+    vstore2(as_uint2((old + ((term.low ^ minus) - minus)) ^ signs), 0, word);
+% endif
+    uint left = term.high + (uint)(minus ? old < term.low : old + term.low < term.low);
+    volatile ${space} uint *const end = (volatile ${space} uint *)cell + ${part.part.words};
+    for (volatile ${space} uint *further = (volatile ${space} uint *)word + 2; left && further < end; ++further) {
+        const uint seen = *further ^ 0x80000000u;
+        *further += (left ^ term.minus) - term.minus;
+        left = term.minus ? seen < left : seen + left < left;
+    }
 }
 </%def>
 

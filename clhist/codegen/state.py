@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from clhist.planning.batch import Chunks, FlatBatch
 from clhist.planning.feature import Variable
 from clhist.planning.partition import PartitionedPairs
 from clhist.planning.private import InterleavedCopies, PaddedCopies
+from clhist.planning.updates import takes_term
 
 # A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while the one before it is read.
 _AHEAD_BYTES = 4096
@@ -257,10 +259,30 @@ class SweepState:
             bin = f"clhist_flat({bin}, clhist_bins_each{s}, clhist_histogram)"
         return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({bin}, (value), {self.map_passed})"
 
+    def taken_type(self, output: Output) -> str:
+        """Return the C type that an update of a bin takes: the value where its parts add terms of that."""
+        return f"{'value' if self._takes_terms(output) else 'accumulator'}{output.suffix}_t"
+
+    def lifted(self, output: Output, value: str) -> str:
+        """Return C of what an update of a bin takes for a value."""
+        return value if self._takes_terms(output) else f"clhist_lift{output.suffix}({value})"
+
+    def term_type(self, part: SweepPart) -> str:
+        """Return the C type of what an update of a long integer adds."""
+        return f"{part.part.term.partition('(')[0]}_t"
+
+    def _takes_terms(self, output: Output) -> bool:
+        return all(takes_term(part.part, part.update) for part in self.spec.parts if part.output is output)
+
     def update_call(self, part: SweepPart) -> str:
         """Return the statement that updates the cell of `bin` of a part."""
         lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []
-        arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, f"lifted{part.part.accessor}"]
+        given = (
+            re.sub(r"\bv\b", "lifted", part.part.term)
+            if takes_term(part.part, part.update)
+            else f"lifted{part.part.accessor}"
+        )
+        arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, given]
         return statement(f"{self.condition(part)}clhist_update{part.n}", arguments, 1)
 
     def wrapped(self, items: Sequence[str], indent: str = "    ") -> str:

@@ -15,7 +15,8 @@ from clhist.binning.inputs import range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.engine.labelled import unlabelled
 from clhist.histogram import histogramdd as histogram_of_points
-from clhist.operators.reproducible import check_reproducible
+from clhist.operators.operator import Operator
+from clhist.operators.reproducible import check_max_abs
 from clhist.partial import Partial, merge
 from clhist.parts import counts_part, histogram_part, merge_padded, of_edges, partial_of
 
@@ -41,9 +42,9 @@ def bincount(
         Number of bins. With 0, which takes as many as there must be, the length of the result is unknown until it is
         computed.
     reproducible : bool
-        Whether sums are bitwise the same for any chunks, workers and devices. Needs `max_abs`.
+        Whether sums are bitwise the same for any chunks, workers and devices: the exact ones, rounded once.
     max_abs : float, optional
-        Upper bound of ``abs(weights)``.
+        Upper bound of ``abs(weights)``, as of `clhist.operators.reproducible_add`. Only with `reproducible`.
     split_every : int, optional
         How many partial results one task merges.
 
@@ -58,17 +59,16 @@ def bincount(
         If an argument is wrong; it is named, before any work starts. When it is computed, as `numpy.bincount`, and if
         an element is beyond a `minlength` that is not 0.
     """
-    check_reproducible(reproducible)
+    check_max_abs(max_abs, reproducible)
     if getattr(x, "ndim", 1) != 1:
         raise ValueError(f"x: expected one dimension, got {x.ndim}")
     minlength = python_operator.index(minlength)
     if minlength < 0:
         raise ValueError("'minlength' must not be negative")
-    if reproducible and weights is not None and max_abs is None:
-        raise TypeError("max_abs: expected the largest |weight|, for sums that are reproducible; got none")
     blocks = blocks_of(x=x, weights=weights)
-    limit = max_abs if reproducible and weights is not None else None
-    whole = tree([task(_counts)(*row, minlength, limit) for row in blocks.rows], merge_padded, split_every)
+    form = operators.reproducible_add(np.float64, max_abs, count=None if max_abs is None else 2**40)
+    sums = form if reproducible and weights is not None else None
+    whole = tree([task(_counts)(*row, minlength, sums) for row in blocks.rows], merge_padded, split_every)
     dtype = np.dtype(np.int64 if weights is None else np.float64)
     return as_array(task(_first)(whole, minlength), (minlength or np.nan,), dtype)
 
@@ -255,8 +255,8 @@ def _blocks_with_weights(points: dict[str, Any], weights: Any) -> list[tuple[Any
     return [(*row, *weight) for row, weight in zip(rows, of_weights, strict=True)]
 
 
-def _counts(x: Any, weights: Any, minlength: int, max_abs: float | None) -> Partial:
-    return counts_part(on_host(x), on_host(weights), minlength, max_abs)
+def _counts(x: Any, weights: Any, minlength: int, sums: Operator | None) -> Partial:
+    return counts_part(on_host(x), on_host(weights), minlength, sums)
 
 
 def _binned(a: Any, weights: Any, bins: Any, ends: Any) -> Partial:

@@ -12,7 +12,7 @@ from clhist.dask.shards import result_of, sharded
 from clhist.dask.tree import Blocks, as_array, blocks_of, check_pickles, on_host, task, tree
 from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import check_reproducible, is_float_sum, reproducible_form
+from clhist.operators.reproducible import check_max_abs, reproducible_form
 from clhist.partial import Partial, merge
 from clhist.spec import Spec
 
@@ -74,7 +74,7 @@ def reduce_by_index(
     reproducible : bool
         Make sums of floats bitwise the same for any chunks, workers and devices.
     max_abs : float, optional
-        As of `clhist.reduce_by_index`. Without it a pass over the values finds it.
+        As of `clhist.reduce_by_index`. Only with `reproducible`.
     split_every : int, optional
         How many partial results one task merges.
     shards : int, optional
@@ -92,7 +92,7 @@ def reduce_by_index(
         If an argument is wrong, if chunk sizes are unknown where positions count, or if the operator cannot be pickled;
         it is named, before any work starts.
     """
-    check_reproducible(reproducible)
+    check_max_abs(max_abs, reproducible)
     initial, shape = _bins(dest)
     dtype = _dtype_of(values, op, initial)
     if initial is not None:
@@ -106,16 +106,11 @@ def reduce_by_index(
             f"values: expected chunks of known sizes, since {operator.name} needs positions, got unknown ones; "
             "x.compute_chunk_sizes() finds them"
         )
-    is_sum = reproducible and is_float_sum(operator)
+    if reproducible:
+        operator = reproducible_form(operator, max_abs, 2**40 if blocks.size is None else blocks.size + 1)
     if shards is not None:
-        if is_sum and max_abs is None:
-            raise TypeError("max_abs: expected the largest |value|, for sums that are reproducible in shards; got none")
-        operator = _form(operator, max_abs, blocks.size) if reproducible else operator
         return sharded(operator, shape[0], blocks, shards, split_every, initial)
-    if is_sum and max_abs is None:
-        sizes = [task(_magnitude)(values) for _, values in blocks.rows]
-        max_abs = tree([*sizes, 0.0 if initial is None else _magnitude(initial)], max, split_every)
-    spec = task(_reproducible)(operator, shape[0], max_abs, blocks.size) if reproducible else Spec(operator, shape)
+    spec = Spec(operator, shape)
     whole = partial_of(spec, blocks, split_every)
     return as_array(task(result_of)(spec, whole, initial), shape, operator.dtype)
 
@@ -131,11 +126,6 @@ def partial_of(spec: Any, blocks: Blocks, split_every: int | None) -> Any:
 
 def _partial(spec: Spec, start: int | None, *arrays: Any) -> Partial:
     return spec.partial(*(on_host(array) for array in arrays), start=start)
-
-
-def _magnitude(values: Any) -> float:
-    values = np.abs(np.asarray(values))
-    return float(np.max(values, initial=0, where=np.isfinite(values)))
 
 
 def _bins(dest: Any) -> tuple[np.ndarray | None, tuple[int, ...]]:
@@ -158,11 +148,3 @@ def _dtype_of(values: Any, op: Any, initial: np.ndarray | None) -> np.dtype:
             "give an array as dest, or a clhist.Operator"
         )
     return np.dtype(np.int64) if initial is None else initial.dtype
-
-
-def _form(operator: Operator, max_abs: float | None, size: int | None) -> Operator:
-    return reproducible_form(operator, max_abs, 2**40 if size is None else size + 1)
-
-
-def _reproducible(operator: Operator, num_bins: int, max_abs: float | None, size: int | None) -> Spec:
-    return Spec(_form(operator, max_abs, size), num_bins)

@@ -74,24 +74,38 @@ def count(dtype: DTypeLike = np.int64) -> Operator:
     return Operator(integer_dtype(dtype), "a + b", 0, "count", accumulator=np.uint32, most_values=2**32 - 1)
 
 
-def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = None, count: int = 2**31 - 1) -> Operator:
+def reproducible_add(
+    dtype: DTypeLike, max_abs: float | None = None, *, bits: int | None = None, count: int | None = None
+) -> Operator:
     """Sums of floats that are bitwise the same in any order, by any plan and on any device.
 
-    Values are added as integers: multiples of 2^(e - bits), where 2^e is the least power of 16 above `max_abs`. With n
-    values (and `dest` as one more) the error is at most ``n * 2^(e - bits - 1)``, which is at most
-    ``n * max_abs * 2^(3 - bits)``, and that of rounding the sum once to `dtype`.
+    Without `max_abs` they are exact: each is the sum of its values as `math.fsum` has it, rounded once to `dtype`,
+    whatever the other bins hold. Values are added to long integers that are as wide as the range of `dtype`, subnormal
+    numbers included: 10 words of 32 bits for float32 and 67 for float64.
+
+    With `max_abs` a bin takes two to four words. Values are then added as multiples of 2^(e - bits), where 2^e is the
+    least power of 16 above `max_abs`. With n values (and `dest` as one more) the error is at most
+    ``n * 2^(e - bits - 1)``, which is at most ``n * max_abs * 2^(3 - bits)``, and that of rounding the sum once.
 
     Parameters
     ----------
     dtype : dtype-like
         float32 or float64.
-    max_abs : float
+    max_abs : float, optional
         Upper bound of ``abs(value)`` over all finite values, `dest` included. A larger one
         makes its bin NaN; with NumPy arrays the call raises OverflowError.
     bits : int, optional
-        32 or 64; defaults to those of `dtype`.
-    count : int
-        Upper bound of the values per bin, with `dest`: less than 2^47. Beyond the default a value takes more words.
+        32 or 64; defaults to those of `dtype`. Only with `max_abs`.
+    count : int, optional
+        Upper bound of the values per bin, with `dest`: less than 2^47, by default 2^31 - 1. Only with `max_abs`; exact
+        sums take 2^42 - 2 values.
+
+    Raises
+    ------
+    TypeError
+        If `dtype` is no float, or `bits` or `count` is given without `max_abs`.
+    ValueError
+        If `max_abs`, `bits` or `count` is out of range.
 
     Notes
     -----
@@ -99,10 +113,16 @@ def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = Non
     +0. A sum is infinite if and only if it is so when rounded: no part of it overflows before. Subnormal numbers are as
     good as others, also on devices that take them for zero.
 
-    A program is compiled for each power of 16 that occurs: mostly one or two, at most 64 for float32.
+    With `max_abs` a program is compiled for each power of 16 that occurs: mostly one or two, at most 64 for float32.
     """
     found = float_dtype(dtype)
+    if max_abs is None:
+        if bits is not None or count is not None:
+            name, given = ("bits", bits) if bits is not None else ("count", count)
+            raise TypeError(f"{name}: expected none without max_abs, since the sums are exact; got {given!r}")
+        return fixed_point.exact(found)
     bits = 8 * found.itemsize if bits is None else bits
+    count = 2**31 - 1 if count is None else count
     if bits not in (32, 64):
         raise ValueError(f"bits: expected 32 or 64, got {bits!r}")
     limit = same_value(max_abs, np.dtype(np.float64), "max_abs")
@@ -112,7 +132,7 @@ def reproducible_add(dtype: DTypeLike, max_abs: float, *, bits: int | None = Non
         raise ValueError(f"count: expected an integer in [1, {fixed_point.MOST_VALUES}], got {count!r}")
     count = max(2**31 - 1, 2 ** int(count).bit_length() - 1)
     exponent = fixed_point.exponent_of(float(limit), found, bits)  # type: ignore[arg-type]
-    return fixed_point.operator_on(found, exponent, bits, count)
+    return fixed_point.window(found, exponent, bits, count)
 
 
 def multiply(dtype: DTypeLike) -> Operator:

@@ -1,8 +1,10 @@
-"""Sums of floats whose result does not depend on the order of their terms: values as integers, which add exactly.
+"""Sums of floats that are exact: long integers, to which each value is added as the multiple of a quantum that it is.
 
-A value is rounded once, to a multiple of a quantum 2^q that suits the largest |value|, and this multiple is kept in
-limbs: 64-bit integers which each take so few bits of a value that no sum of `count` values can overflow. The total is
-rounded once more, to a float. Conversions are of bits alone, so that no device's rounding or flushing takes part.
+The accumulator is that of Kulisch ("Computer Arithmetic and Validity", 2008), a superaccumulator: a fixed-point number
+as wide as the dtype's range and a number of values need. It is kept in words of 32 bits, each a signed digit of base
+2^32, so that sums near zero change few of them and 0 is all zeros. Native integer additions update it, and each passes
+on the carry that its own returned word shows (kernels_cl/update.mako). Nothing is rounded but the result, once.
+Conversions are of bits alone, so that no device's rounding or flushing takes part.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import numpy as np
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
-# A program is compiled for each exponent: steps leave few of them, and cost at most so many bits less one.
+# A program is compiled for each exponent of a window: steps leave few of them, and cost at most so many bits less one.
 _EXPONENT_STEP = 4
-MOST_VALUES = 2**47 - 1  # then a limb takes 16 bits, and a total of four limbs fits 128
+MOST_VALUES = 2**47 - 1  # of a window
+MOST_EXACT_VALUES = 2**42 - 1  # of the whole range: float32 then has ten words
+_WORD_BITS = 32
 
 _NAN, _INFINITY, _NEGATIVE_INFINITY, _TOO_LARGE = 1, 2, 4, 8
 
@@ -36,6 +40,11 @@ class _Format(NamedTuple):
         """Where the exponent lies."""
         return self.precision - 1
 
+    @property
+    def specials(self) -> int:
+        """The biased exponent of infinities and NaN."""
+        return 2 * self.beyond - 1
+
 
 FORMATS = {
     np.dtype(np.float32): _Format(24, -149, 128, 0x7FC00F10),
@@ -50,7 +59,15 @@ def exponent_of(max_abs: float, dtype: np.dtype, bits: int) -> int:
     return min(max(exponent, fmt.least + bits), fmt.beyond)  # no quantum is less than the least float
 
 
-def operator_on(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
+def exact(dtype: np.dtype) -> Operator:
+    """Return the operator that adds all values of `dtype`, float32 or float64, exactly."""
+    fmt = FORMATS[dtype]
+    name, bits = f"{dtype.name}_exact", fmt.beyond - fmt.least
+    words = _words(bits, MOST_EXACT_VALUES)
+    return _operator(dtype, name, _exact_term(dtype, name), fmt.least, words, most_values=MOST_EXACT_VALUES - 1)
+
+
+def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     """Return the operator that adds values of less than 2^exponent as multiples of 2^(exponent - bits).
 
     Parameters
@@ -64,114 +81,182 @@ def operator_on(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operat
     count : int
         How many values a bin may get.
     """
-    width = min(32, 63 - count.bit_length())
-    limbs = -(-bits // width)
-    sums = Operator(np.int64, "a + b", 0)
-    flags = Operator(np.uint32, "a | b", 0)
-    name = f"{dtype.name}_{'m' * (exponent < 0)}{abs(exponent)}_{bits}_{width}"
+    words = _words(bits, count)
+    name = f"{dtype.name}_{'m' * (exponent < 0)}{abs(exponent)}_{bits}_{words}"
     largest = np.nextafter(dtype.type(np.inf), dtype.type(0)) if exponent == FORMATS[dtype].beyond else None
     if largest is None:
         largest = np.nextafter(np.ldexp(dtype.type(1), exponent), dtype.type(0))
+    term = _window_term(dtype, name, exponent, bits)
+    return _operator(dtype, name, term, exponent - bits, words, most_values=count - 1, largest=float(largest))
+
+
+def _words(bits: int, count: int) -> int:
+    """Return the words of a sum of so many integers of so many bits, and of its sign."""
+    return -(-(bits + count.bit_length() + 1) // _WORD_BITS)
+
+
+def _operator(
+    dtype: np.dtype,
+    name: str,
+    term: str,
+    quantum: int,
+    words: int,
+    *,
+    most_values: int,  # one more is for dest
+    largest: float | None = None,
+) -> Operator:
+    # An odd number of words: where bins are updated side by side, their first words are then in all banks.
+    fields: list[tuple[str, object]] = [("words", np.dtype((np.int32, (words,)))), ("flags", np.uint32)]
+    held = np.dtype(fields if words % 2 == 0 else [*fields, ("unused", np.uint32)])
     return Operator(
         dtype,
-        {f"limb{k}": sums for k in range(limbs)} | {"flags": flags},
-        name="reproducible_add",
-        lift=f"clhist_to_limbs_{name}(v)",
-        finish=f"clhist_from_limbs_{name}(a)",
-        preamble=_to_limbs(dtype, name, exponent, bits, width, limbs)
-        + _from_limbs(dtype, name, exponent - bits, width, limbs),
-        most_values=count - 1,  # one is for dest
-        largest=float(largest),
-    )
+        f"clhist_added_{name}(a, b)",
+        np.zeros((), held)[()],
+        "reproducible_add",
+        accumulator=held,
+        lift=f"clhist_lifted_{name}(clhist_term_{name}(v))",
+        finish=f"clhist_rounded_{name}(a)",
+        preamble=_TERM.replace("NAME", name)
+        + term
+        + _ACCUMULATORS.replace("NAME", name).replace("WORDS", str(words))
+        + _rounded(dtype, name, quantum, words),
+        most_values=most_values,
+        largest=largest,
+        verified=True,
+    ).with_words(words, f"clhist_term_{name}")
 
 
-def _to_limbs(dtype: np.dtype, name: str, exponent: int, bits: int, width: int, limbs: int) -> str:
-    fmt = FORMATS[dtype]
-    specials = 2 * fmt.beyond - 1  # biased exponent of infinities and NaN
-    parts = [f"whole >> {k * width}" for k in range(limbs)]
-    mask = f" & 0x{(1 << width) - 1:x}ul"
-    lines = "\n    ".join(
-        f"limbs.limb{k} = (long)({part}{mask if k < limbs - 1 else ''}) * sign;" for k, part in enumerate(parts)
-    )
-    return f"""accumulator_t clhist_to_limbs_{name}(const value_t v)
-{{
-    const ulong bits = as_{"uint" if dtype.itemsize == 4 else "ulong"}(v);
-    const int exponent = (int)(bits >> {fmt.shift} & {specials});
-    const ulong fraction = bits & 0x{(1 << fmt.shift) - 1:x}ul;
-    const bool is_negative = bits >> {8 * dtype.itemsize - 1};
-    accumulator_t limbs = {{{", ".join(["0"] * (limbs + 1))}}};
-    if (exponent >= {exponent + fmt.beyond - 1}) {{
-        const uint infinity = is_negative ? {_NEGATIVE_INFINITY}u : {_INFINITY}u;
-        limbs.flags = exponent < {specials} ? {_TOO_LARGE}u : fraction ? {_NAN}u : infinity;
-        return limbs;
-    }}
-    const ulong significand = exponent > 0 ? fraction | 0x{1 << fmt.shift:x}ul : fraction;
-    const int shift = max(exponent, 1) + ({fmt.least - 1 - (exponent - bits)});  // in quanta: significand * 2^shift
-    const int drop = clamp(-shift, 1, {fmt.precision + 1});  // bits to round away, half to even
-    const ulong rounded = (significand + (1ul << (drop - 1)) - 1 + (significand >> drop & 1)) >> drop;
-    const ulong whole = shift < 0 ? rounded : significand << shift;
-    const long sign = is_negative ? -1 : 1;
-    {lines}
-    return limbs;
-}}
+# What a value adds: an integer of 96 bits, `low` and `high`, from the word `at` on; `minus` is all ones if it is
+# negative. Flags instead, if it is no number.
+_TERM = """typedef struct { ulong low; uint high, minus, at, flags; } clhist_term_NAME_t;
+
+"""
+
+# Digits are signed: the least of them that is congruent to a sum modulo 2^32 leaves a carry of -1, 0 or 1.
+_ACCUMULATORS = """accumulator_t clhist_lifted_NAME(const clhist_term_NAME_t term)
+{
+    accumulator_t held;
+    long carry = 0;
+    for (int k = 0; k < WORDS; ++k) {
+        const int n = k - (int)term.at;
+        const long digit = n == 0 ? (uint)term.low : n == 1 ? (uint)(term.low >> 32) : n == 2 ? term.high : 0;
+        carry += term.minus ? -digit : digit;
+        held.words[k] = (int)carry;
+        carry = (carry - (int)carry) >> 32;
+    }
+    held.flags = term.flags;
+    return held;
+}
+
+accumulator_t clhist_added_NAME(const accumulator_t a, const accumulator_t b)
+{
+    accumulator_t both;
+    long carry = 0;
+    for (int k = 0; k < WORDS; ++k) {
+        carry += (long)a.words[k] + b.words[k];
+        both.words[k] = (int)carry;
+        carry = (carry - (int)carry) >> 32;
+    }
+    both.flags = a.flags | b.flags;
+    return both;
+}
+
 """
 
 
-def _from_limbs(dtype: np.dtype, name: str, quantum: int, width: int, limbs: int) -> str:
+def _of_bits(dtype: np.dtype, name: str, exponent: int) -> str:
+    """Return the beginning of a term: sign, exponent and fraction of `v`, and the flags of what is no smaller value."""
+    fmt = FORMATS[dtype]
+    return f"""clhist_term_{name}_t clhist_term_{name}(const value_t v)
+{{
+    const ulong bits = as_{"uint" if dtype.itemsize == 4 else "ulong"}(v);
+    const int exponent = (int)(bits >> {fmt.shift} & {fmt.specials});
+    const ulong fraction = bits & 0x{(1 << fmt.shift) - 1:x}ul;
+    clhist_term_{name}_t term = {{0, 0, -(uint)(bits >> {8 * dtype.itemsize - 1}), 0, 0}};
+    if (exponent >= {exponent + fmt.beyond - 1}) {{
+        const uint infinity = term.minus ? {_NEGATIVE_INFINITY}u : {_INFINITY}u;
+        term.flags = exponent < {fmt.specials} ? {_TOO_LARGE}u : fraction ? {_NAN}u : infinity;
+        return term;
+    }}
+    const ulong significand = exponent > 0 ? fraction | 0x{1 << fmt.shift:x}ul : fraction;
+"""
+
+
+def _exact_term(dtype: np.dtype, name: str) -> str:
+    """Return C of the term of any value, in least numbers: significand * 2^shift, in two words or three."""
+    high = "term.high = (uint)(significand >> 1 >> (63 - within));\n    " if dtype.itemsize == 8 else ""
+    return f"""{_of_bits(dtype, name, FORMATS[dtype].beyond)}\
+    const uint shift = (uint)(max(exponent, 1) - 1), within = shift & {_WORD_BITS - 1};
+    term.at = shift / {_WORD_BITS};
+    term.low = significand << within;
+    {high}return term;
+}}
+
+"""
+
+
+def _window_term(dtype: np.dtype, name: str, exponent: int, bits: int) -> str:
+    fmt = FORMATS[dtype]
+    return f"""{_of_bits(dtype, name, exponent)}\
+    const int shift = max(exponent, 1) + ({fmt.least - 1 - (exponent - bits)});  // in quanta: significand * 2^shift
+    const int drop = clamp(-shift, 1, {fmt.precision + 1});  // bits to round away, half to even
+    const ulong rounded = (significand + (1ul << (drop - 1)) - 1 + (significand >> drop & 1)) >> drop;
+    term.low = shift < 0 ? rounded : significand << shift;
+    return term;
+}}
+
+"""
+
+
+def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
     fmt = FORMATS[dtype]
     unsigned = "uint" if dtype.itemsize == 4 else "ulong"
-    infinity, sign = (2 * fmt.beyond - 1) << fmt.shift, 1 << (8 * dtype.itemsize - 1)
+    infinity, sign = fmt.specials << fmt.shift, 1 << (8 * dtype.itemsize - 1)
     quiet = infinity | 1 << (fmt.shift - 1)
-    more = "\n    ".join(
-        f"term = (ulong)limbs.limb{k} << {k * width}, low += term, "
-        f"high += (limbs.limb{k} >> {64 - k * width}) + (low < term);"
-        for k in range(1, limbs)
-    )
-    declared = "    ulong term;\n" if limbs > 1 else ""
-    return f"""{c_name(dtype)} clhist_from_limbs_{name}(const accumulator_t limbs)
+    return f"""{c_name(dtype)} clhist_rounded_{name}(const accumulator_t sum)
 {{
-    if (limbs.flags & {_NAN} || (limbs.flags & {_INFINITY} && limbs.flags & {_NEGATIVE_INFINITY}))
+    if (sum.flags & {_NAN} || (sum.flags & {_INFINITY} && sum.flags & {_NEGATIVE_INFINITY}))
         return as_{c_name(dtype)}(({unsigned})0x{quiet:x}ul);
-    if (limbs.flags & {_INFINITY | _NEGATIVE_INFINITY})
-        return as_{c_name(dtype)}(({unsigned})(limbs.flags & {_INFINITY} ? 0x{infinity:x}ul : 0x{infinity | sign:x}ul));
-    if (limbs.flags)
+    if (sum.flags & {_INFINITY | _NEGATIVE_INFINITY})
+        return as_{c_name(dtype)}(({unsigned})(sum.flags & {_INFINITY} ? 0x{infinity:x}ul : 0x{infinity | sign:x}ul));
+    if (sum.flags)
         return as_{c_name(dtype)}(({unsigned})0x{fmt.mark:x}ul);
-    // The total in two words, and its magnitude.
-    ulong low = (ulong)limbs.limb0;
-    long high = limbs.limb0 >> 63;
-{declared}    {more}
-    const bool is_negative = high < 0;
-    if (is_negative) {{
-        low = -low;
-        high = ~high + (low == 0);
-    }}
-    if (high == 0 && low == 0)
-        return 0;
-    // Rounded to {fmt.precision} bits, half to even, but not to less than the least number.
-    const int length = high ? 128 - (int)clz(high) : 64 - (int)clz(low);
-    const int drop = max(length - {fmt.precision}, {fmt.least - quantum});
-    ulong kept;
-    if (drop <= 0) {{
-        kept = low << -drop;
-    }} else {{
-        const int before = drop - 1;
-        ulong rest;
-        if (before == 0) {{
-            kept = low;
-            rest = 0;
-        }} else if (before < 64) {{
-            kept = (ulong)high << (64 - before) | low >> before;
-            rest = low << (64 - before);
-        }} else {{
-            kept = (ulong)high >> (before - 64);
-            rest = low | ((ulong)high & ((1ul << (before - 64)) - 1));
+    // The sign is what the digits carry beyond the last.
+    long carry = 0;
+    for (int k = 0; k < {words}; ++k)
+        carry = (carry + sum.words[k]) >> 32;
+    const uint minus = (uint)carry;
+    // The magnitude by digits from the lowest: the highest that is not 0, the two below it, and whether there is more.
+    uint above = 0, before = 0, rest = 0, first = 0, second = 0, third = 0, more = 0;
+    ulong one = minus & 1;  // -x is ~x + 1
+    int at = 0;
+    carry = 0;
+    for (int k = 0; k < {words}; ++k) {{
+        carry += sum.words[k];
+        one += (uint)carry ^ minus;
+        const uint digit = (uint)one;
+        if (digit) {{
+            first = digit, second = above, third = before, more = rest;
+            at = k;
         }}
-        const bool is_half = kept & 1;
-        kept >>= 1;
-        kept += is_half && (rest || kept & 1);
+        rest |= before, before = above, above = digit;
+        carry >>= 32;
+        one >>= 32;
     }}
+    if (first == 0)
+        return 0;
+    // Its first 64 bits, and whether there are others.
+    const uint zeros = clz(first);
+    const ulong head = (((ulong)first << 32 | second) << zeros) | ((ulong)third << zeros) >> 32;
+    const bool tail = (third << zeros) | more;
+    // Rounded to {fmt.precision} bits, half to even, but not to less than the least number.
+    const int length = {_WORD_BITS} * (at + 1) - (int)zeros;
+    const int drop = max(length - {fmt.precision}, {fmt.least - quantum}), left = length - drop;
+    const ulong cut = head << left, half_way = 0x8000000000000000ul;
+    ulong kept = head >> (64 - left);
+    kept += cut > half_way || (cut == half_way && (tail || (kept & 1)));
     const ulong bits = ((ulong)(drop + ({quantum - fmt.least})) << {fmt.shift}) + kept;
-    return as_{c_name(dtype)}(({unsigned})(min(bits, 0x{infinity:x}ul) | (is_negative ? 0x{sign:x}ul : 0)));
+    return as_{c_name(dtype)}(({unsigned})(min(bits, 0x{infinity:x}ul) | (minus ? 0x{sign:x}ul : 0)));
 }}"""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,10 @@ class Part:
         C of the neutral element.
     operation : str or None
         NumPy's name of `combine`, if it is recognised.
+    words : int
+        Of a long integer (`clhist.operators.fixed_point`): words of 32 bits, with which it begins; 0 of all else.
+    term : str
+        C expression of what a value `v` adds to a long integer, of the type ``<its function>_t``.
     """
 
     accessor: str
@@ -47,6 +51,8 @@ class Part:
     combine: str
     neutral_literal: str
     operation: str | None
+    words: int = 0
+    term: str = ""
 
     @property
     def cell_bytes(self) -> int:
@@ -250,6 +256,11 @@ class Operator:
         for name, value in attributes.items():
             object.__setattr__(found, name, value)
         return found
+
+    def with_words(self, words: int, function: str) -> Operator:
+        """Return it with an accumulator that is a long integer of so many words, and the C function of its terms."""
+        (whole,) = self.parts
+        return self.changed(parts=(replace(whole, words=words, term=f"{function}(v)"),))
 
     def portable(self) -> Operator:
         """Return the form whose accumulators mean the same everywhere: one for all devices, with counts of 64 bits.

@@ -1,11 +1,10 @@
-"""Which operators have results that no order of values changes; and what looks at values for their sake."""
+"""Which operators have results that no order of values changes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from clhist.operators.arithmetic import reproducible_add
-from clhist.operators.c_types import c_name
 from clhist.operators.fixed_point import FORMATS, MOST_VALUES
 from clhist.operators.operator import Operator
 
@@ -31,7 +30,7 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
     operator : Operator
         Any.
     max_abs : float or None
-        The largest |value|, for sums of floats.
+        For sums of floats: the largest |value|, or None, with which they are exact.
     count : int
         How many values a bin gets at most.
 
@@ -41,8 +40,8 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
         If there is none.
     """
     if is_float_sum(operator):
-        assert max_abs is not None
-        return reproducible_add(operator.dtype, max_abs, count=min(count, MOST_VALUES))
+        most = None if max_abs is None else min(count, MOST_VALUES)
+        return reproducible_add(operator.dtype, max_abs, count=most)
     # Minima of floats are those of ordered integers then: it is defined which zero and which NaN they are.
     form = operator.fixed(shared=True)
     if form.positional or all(part.operation in _ORDERED or not _has_floats(part.dtype) for part in form.parts):
@@ -53,39 +52,11 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
     )
 
 
-def magnitude(operator: Operator) -> Operator:
-    """Return an operator on the same values with the largest finite |value| of floats, by their bits; 0 of none."""
-    dtype = operator.dtype
-    fmt, unsigned = FORMATS[dtype], np.dtype(f"u{dtype.itemsize}")
-    kind, rest = c_name(unsigned), (1 << (8 * dtype.itemsize - 1)) - 1
-    infinity = (2 * fmt.beyond - 1) << fmt.shift
-    bits = f"(as_{kind}(v) & ({kind})0x{rest:x}ul)"
-    return Operator(
-        dtype,
-        "max(a, b)",
-        0,
-        "magnitude",
-        accumulator=unsigned,
-        lift=f"{bits} < ({kind})0x{infinity:x}ul ? {bits} : 0",
-        finish=f"as_{c_name(dtype)}(a)",
-        preamble=operator.preamble if "accumulator_t" not in operator.preamble else "",
-    )
-
-
-def counting(operator: Operator) -> Operator:
-    """Return an operator on the same values that counts them, whatever they are."""
-    # A map may use functions of the operator's own; those on its accumulators would not compile.
-    preamble = "" if "accumulator_t" in operator.preamble else operator.preamble
-    return Operator(
-        operator.dtype,
-        "a + b",
-        0,
-        "count",
-        accumulator=np.uint32,
-        lift="((void)(v), 1u)",
-        finish="a",  # never used: counts are read as accumulators
-        preamble=preamble,
-    )
+def check_max_abs(max_abs: float | None, reproducible: bool) -> None:
+    """Raise TypeError if `reproducible` is no bool, or if there is a largest |value| of sums that are not reproducible."""
+    check_reproducible(reproducible)
+    if max_abs is not None and not reproducible:
+        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
 
 
 def _has_floats(dtype: np.dtype) -> bool:

@@ -1,7 +1,8 @@
 """How a bin is updated: one record for each update, and the choice for each part of an operator (SC'20, section III-B).
 
 From the most to the least efficient: ``private`` (a work-item owns its copy: no atomic), ``native`` (a hardware atomic;
-HDW in the paper), ``cas`` (a loop of compare and exchange; CAS) and ``lock`` (a spinlock a bin; XCG).
+HDW in the paper), ``carry`` (hardware additions of the words of a long integer, each of which passes on its carry),
+``cas`` (a loop of compare and exchange; CAS) and ``lock`` (a spinlock a bin; XCG).
 """
 
 from __future__ import annotations
@@ -70,13 +71,18 @@ def _has_exchange(part: Part, memory: str, features: Collection[str]) -> bool:
 
 
 # What callers may name; see `FORCEABLE`.
-Name: TypeAlias = Literal["private", "native", "cas", "lock", "sort"]
+Name: TypeAlias = Literal["private", "native", "carry", "cas", "lock", "sort"]
 
 PRIVATE = Update("private", "a work-item owns its copy: no atomic", "", lambda *_: False, False, 1, "")
 # Additions of floats and of 64 bits are loops in NVIDIA's local memory, and have as many useful copies as are here.
 NATIVE = Update(
     "native", "a hardware atomic, HDW in the paper", "operation", _has_atomic, False, 128, "native {type}",
     2, 3, 4, 256, replaceable=True,
+)  # fmt: skip
+# As 32-bit integer additions are, which the hardware makes one of where they meet in a word.
+CARRY = Update(
+    "carry", "hardware additions of the words of a long integer, with carries", "operation",
+    lambda part, *_: part.words > 0, False, 4, "carry {bits}", 2, 3, 4, 256,
 )  # fmt: skip
 CAS = Update(
     "cas", "a loop of compare and exchange, CAS in the paper", "compare-exchange", _has_exchange, True, 512,
@@ -86,7 +92,7 @@ LOCK = Update(
     "lock", "a spinlock for each bin, XCG in the paper", "exchange", lambda *_: True, True, 256, "lock", 1, 6, 4, 160
 )
 
-BY_NAME = {update.name: update for update in (PRIVATE, NATIVE, CAS, LOCK)}
+BY_NAME = {update.name: update for update in (PRIVATE, NATIVE, CARRY, CAS, LOCK)}
 UPDATES = tuple(BY_NAME)
 REPLACEABLE = tuple(update.name for update in BY_NAME.values() if update.replaceable)
 SORT = "sort"  # what a caller may ask for besides: sorting the pairs takes the place of updating bins
@@ -119,7 +125,7 @@ def available_updates(operator: Operator, memory: str, features: Collection[str]
     Returns
     -------
     tuple of str
-        Of ``"native"``, ``"cas"`` and ``"lock"``; the last is always there.
+        Of ``"native"``, ``"carry"``, ``"cas"`` and ``"lock"``; the last is always there.
     """
     of_parts = [_updates_of(part, memory, features) for part in operator.parts]
     return tuple(update for update in UPDATES if all(update in updates for updates in of_parts))
@@ -173,6 +179,11 @@ def useful_copies(
 def part_loops(part: Part) -> bool:
     """Whether the hardware atomic for `part` is a loop in local memory: additions of floats and of 64 bits."""
     return part.operation == "add" and (part.dtype.kind == "f" or part.cell_bytes == 8)
+
+
+def takes_term(part: Part, update: str) -> bool:
+    """Whether an update adds the term of a value, rather than an accumulator: to the words of a long integer."""
+    return part.words > 0 and update in (PRIVATE.name, CARRY.name)
 
 
 def waits(update: str) -> bool:

@@ -24,6 +24,7 @@ from clhist.selftest.reference import (
     exact_product,
     exact_sum,
     groups_of,
+    nearest,
     product_bound,
     sum_bound,
 )
@@ -187,6 +188,22 @@ def _variance_bound(group: Group, eps: float) -> float:
     return 2 * len(group) * eps * sqrt(variance * squares)
 
 
+def _exact(dtype: Any) -> Case:
+    """Sums of numbers of all sizes, which are rounded once."""
+    info = np.finfo(dtype)
+
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        with np.errstate(under="ignore"):
+            return np.ldexp(rng.normal(size=n), rng.integers(info.minexp - info.nmant, info.maxexp - 20, n)).astype(
+                dtype
+            )
+
+    def fold(group: Group) -> Any:
+        return nearest(sum(map(Fraction, group), Fraction(0)), dtype)
+
+    return Case(operators.reproducible_add(dtype), draw, fold)
+
+
 FIRST = operators.first(np.float32)
 
 CASES = {
@@ -198,6 +215,7 @@ CASES = {
     "multiply complex128": ufunc_case(np.multiply, np.complex128),
     "maximum int8": ufunc_case(np.maximum, np.int8),
     "logical_or bool": ufunc_case(np.logical_or, np.bool_),
+    "reproducible_add float32": _exact(np.float32),
     "saturating_add uint8": Case(
         operators.saturating_add(np.uint8, 200),
         lambda rng, n: rng.integers(0, 6, n, np.uint8),
@@ -264,6 +282,7 @@ MORE = {
     "maximum float32": _with_nan(ufunc_case(np.maximum, np.float32)),
     "fmin float32": _with_nan(ufunc_case(np.fmin, np.float32)),
     "fmin float64": _with_nan(ufunc_case(np.fmin, np.float64)),
+    "reproducible_add float64": _exact(np.float64),
 }
 
 

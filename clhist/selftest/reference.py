@@ -47,6 +47,23 @@ def exact_sum(group: Group) -> Rational:
     return sum((exact(v)[0] for v in group), Fraction(0)), sum((exact(v)[1] for v in group), Fraction(0))
 
 
+def nearest(number: Fraction, dtype: Any) -> Any:
+    """Return the float of `dtype` nearest to a rational number, of two the even one; +0 of 0."""
+    info, dtype = np.finfo(dtype), np.dtype(dtype).type
+    if number == 0:
+        return dtype(0)
+    unit = Fraction(2) ** (info.minexp - info.nmant)  # of subnormal numbers
+    while abs(number) / unit >= 2 ** (info.nmant + 1):
+        unit *= 2
+    kept = round(number / unit) * unit  # Python rounds half to even
+    with np.errstate(over="ignore"):
+        return (
+            dtype(np.copysign(np.inf, float(number > 0) - 0.5))
+            if abs(kept) > Fraction(float(info.max))
+            else dtype(kept)
+        )
+
+
 def exact_product(group: Group) -> Rational:
     """Return the product of the values without any rounding."""
     real, imag, scale = 1, 0, 1  # whole numbers over one scale: fractions would be reduced at every step

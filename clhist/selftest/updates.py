@@ -40,11 +40,13 @@ COLUMNS = {
     "complex128": ["multiply complex128"],
     "pair": ["argmax float32", "argmin int64", "first float32"],
     "struct": ["two largest"],
+    "words": ["reproducible_add float32", "reproducible_add float64"],
     "parts": ["mixed product", "mean float32", "variance float64"],
 }
 QUICK = {
     "private": ["add float32"],
     "native": ["add int32", "add uint64", "add float32"],
+    "carry": ["reproducible_add float32"],
     "cas": ["gcd int8", "add float32"],
     "lock": ["two largest"],
     "sort": ["two largest"],
@@ -52,6 +54,7 @@ QUICK = {
 TINY = {
     "private": ["add int32"],
     "native": ["add int32", "add uint64"],
+    "carry": ["reproducible_add float32"],
     "cas": ["maximum int8", "add float32", "add float64"],
     "lock": ["maximum int8", "add int32", "two largest"],
     "sort": [],  # PyOpenCL's sort takes minutes there
@@ -76,9 +79,9 @@ INPUTS = [
     ("few inside", 997, 31),
 ]
 
-# For three types, of one word, of float updates and of a lock: also none, one, skew, order, and bins of which local
-# memory may not hold so many copies.
-_THOROUGH = ("add int32", "add float32", "two largest")
+# For four types, of one word, of float updates, of long integers and of a lock: also none, one, skew, order, and bins
+# of which local memory may not hold so many copies.
+_THOROUGH = ("add int32", "add float32", "reproducible_add float32", "two largest")
 _MORE_INPUTS = [
     ("uniform, some outside", 0, 7),
     ("uniform, some outside", 1, 1),
@@ -134,6 +137,8 @@ def needed_features(operator: Operator, update: str, memory: str, features: Coll
             return frozenset()
         if update not in available_updates(form, memory, features):
             continue
+        if update == "carry":
+            return frozenset()
         if update == "cas":
             return frozenset(["int64_base_atomics"] if any(part.cell_bytes == 8 for part in form.parts) else [])
         rows = [native_atomic(part.operation, part.dtype, memory, features) for part in form.parts]

@@ -1,4 +1,4 @@
-"""Sums of floats as integers: bitwise the same in any order, by any plan and on any device, and as exact as is said.
+"""Sums of floats as long integers: bitwise the same in any order, by any plan and on any device, and exact.
 
 What a sum must be is computed here from the definition, with Python's integers.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from fractions import Fraction
-from math import inf, log2, nan
+from math import fsum, inf, nan
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -15,6 +15,7 @@ import pytest
 from digests import BINS, HASHES, drawn
 
 from clhist import Accumulator, HistogramKernel, Operator, bincount, operators, reduce_by_index
+from clhist.selftest.reference import groups_of, nearest
 
 DTYPES = [np.float32, np.float64]
 
@@ -33,25 +34,9 @@ def quantum_of(max_abs, dtype, bits):
     return max(power / 2**bits, Fraction(float(np.finfo(dtype).smallest_subnormal)))
 
 
-def rounded(number, dtype):
-    """Return the float nearest to a rational number, of two the even one."""
-    info = np.finfo(dtype)
-    least, precision = int(log2(float(info.smallest_subnormal))), info.nmant + 1
-    if number == 0:
-        return dtype(0)
-    size = abs(number.numerator).bit_length() - number.denominator.bit_length()  # |number| is about 2^size
-    for length in (size, size + 1):
-        unit = Fraction(2) ** max(length - precision, least)
-        if abs(number) / unit < 2**precision:
-            break
-    kept = round(number / unit) * unit  # Python rounds half to even
-    largest = Fraction(float(info.max))
-    return dtype(np.copysign(inf, float(kept / abs(kept)))) if abs(kept) > largest else dtype(float(kept))
-
-
 def defined_sum(values, quantum, dtype):
     """Return what the bin of finite `values` must be."""
-    return rounded(sum((round(Fraction(v) / quantum) for v in values), 0) * quantum, dtype)
+    return nearest(sum((round(Fraction(v) / quantum) for v in values), 0) * quantum, dtype)
 
 
 def defined_sums(bins, values, num_bins, max_abs, bits, dest=None):
@@ -64,7 +49,15 @@ def defined_sums(bins, values, num_bins, max_abs, bits, dest=None):
     return np.array([defined_sum(group, quantum, dtype) for group in listed])
 
 
-# Of one limb to four.
+def exact_sums(bins, values, num_bins, dest=None):
+    """Return the exact sums, each rounded once; an element of `dest` is a value more."""
+    groups = groups_of(bins, values, num_bins)
+    starts = np.zeros(num_bins) if dest is None else dest
+    each = zip(starts.tolist(), groups, strict=True)
+    return np.array([nearest(sum(map(Fraction, group), Fraction(d)), values.dtype) for d, group in each])
+
+
+# Windows of two words to four.
 SHAPES = [(np.float32, 32, 1), (np.float32, 64, 2**31), (np.float64, 32, 2**40), (np.float64, 64, 2**47 - 1)]
 
 
@@ -80,15 +73,14 @@ def test_sums_are_as_defined(dtype, bits, count):
 def test_every_device_gives_the_same_bits(dtype):
     bins, values = drawn(dtype)
     result = reduce_by_index(np.ones(BINS, dtype), np.add, bins, values, reproducible=True)
-    most = float(np.abs(values).max())
-    same_bits(result, defined_sums(bins, values, BINS, most, 8 * result.itemsize, np.ones(BINS)))
+    same_bits(result, exact_sums(bins, values, BINS, np.ones(BINS)))
     assert hashlib.sha256(result.tobytes()).hexdigest()[:16] == HASHES[dtype]
 
 
 PLANS = [
     {"update": "private"},
-    {"update": "native", "memory": "local", "copies": 3, "passes": 2},
-    {"update": "cas", "memory": "global", "passes": 3},
+    {"update": "carry", "memory": "local", "copies": 3, "passes": 2},
+    {"update": "carry", "memory": "global", "passes": 3},
     {"update": "lock", "memory": "local", "locks": 16},
     {"memory": "partitioned", "passes": 3},
     {"update": "sort"},
@@ -112,11 +104,70 @@ def test_any_order_and_any_plan(dtype, gpu_like, rng):
         same_bits(result, expected)
 
 
+def one_in_all_words(dtype, bins, rounds):
+    """Return bins and values that fill all digits of neighbouring bins to the brim, then carry both ways many times."""
+    info = np.finfo(dtype)
+    least, words = info.minexp - info.nmant, (info.maxexp - info.minexp + info.nmant) // 32
+    filling = [s * 2.0 ** (least + 32 * k + e) for k in range(words) for e, s in ((31, 1), (0, -1))]
+    steps = [2.0**least, -(2.0**least)] * rounds
+    values = np.array(filling + steps[: 2 * rounds - 1], dtype)
+    return np.tile(np.arange(bins, dtype=np.int32), len(values)), np.repeat(values, bins)
+
+
+CARRYING = [
+    {"update": "private"},
+    {"update": "private", "memory": "local"},
+    {"update": "carry", "memory": "local", "copies": 1},
+    {"update": "carry", "memory": "local", "copies": 4, "passes": 2},
+    {"update": "carry", "memory": "global", "copies": 1},
+    {"update": "carry", "memory": "partitioned", "passes": 2},
+    {"update": "lock", "memory": "local"},
+    {"update": "sort"},
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("choices", CARRYING, ids=lambda each: " ".join(map(str, each.values())))
+def test_carries_through_all_words(choices, dtype, gpu_like):
+    bins, values = one_in_all_words(dtype, 5, 1000)
+    # One bin carries up first and down then, the next the other way round.
+    values = np.where(bins % 2, -values, values)
+    kernel = HistogramKernel(
+        None,
+        operators.add(dtype),
+        arguments="const int *bins, const value_t *values",
+        map="EMIT(bins[i], values[i])",
+        profile=gpu_like,
+    )
+    result = kernel(bins, values, num_bins=5, reproducible=True, **choices)
+    same_bits(result, exact_sums(bins, values, 5))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_all_sizes_of_numbers(dtype, rng):
+    # Each bin has numbers of the whole range, and what is left when the large ones cancel.
+    info = np.finfo(dtype)
+    values = np.ldexp(rng.normal(size=4000), rng.integers(info.minexp - info.nmant, info.maxexp - 20, 4000))
+    values = np.concatenate([values, -values[:3900]]).astype(dtype)
+    bins = np.tile(rng.integers(0, BINS, 4000), 2)[:7900].astype(np.int32)
+    same_bits(reduce_by_index(BINS, np.add, bins, values, reproducible=True), exact_sums(bins, values, BINS))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_large_value_leaves_other_bins_alone(dtype):
+    bins, values = drawn(dtype)
+    large = np.append(values, dtype(np.finfo(dtype).max / 2))
+    result = reduce_by_index(BINS + 1, np.add, np.append(bins, BINS), large, reproducible=True)
+    inside = bins < BINS
+    same_bits(result[:-1], exact_sums(bins[inside], values[inside], BINS))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_error_bound(dtype):
     bins, values = drawn(dtype, spread=20)
-    result = reduce_by_index(BINS, np.add, bins, values, reproducible=True)
-    bits, most = 8 * result.itemsize, Fraction(float(np.abs(values).max()))
+    most = float(np.abs(values).max())
+    result = reduce_by_index(BINS, np.add, bins, values, reproducible=True, max_abs=most)
+    bits, most = 8 * result.itemsize, Fraction(most)
     for k, got in enumerate(result.tolist()):
         group = [Fraction(v) for v in values[bins == k].tolist()]
         exact = sum(group, Fraction(0))
@@ -128,7 +179,7 @@ def test_error_bound(dtype):
 def test_sums_of_one_size_are_better_than_plain_ones(rng):
     # 2^16 values in [1, 2): plain summation may be off by n u sum|v| (Higham 2002, 4.2), this by less than one unit.
     values = rng.uniform(1, 2, 2**16).astype(np.float32)
-    got = reduce_by_index(1, np.add, np.zeros(2**16, np.int8), values, reproducible=True)
+    got = reduce_by_index(1, np.add, np.zeros(2**16, np.int8), values, reproducible=True, max_abs=2)
     exact = sum(map(Fraction, values.tolist()), Fraction(0))
     assert abs(Fraction(float(got[0])) - exact) <= Fraction(float(np.spacing(got[0]))) / 2 + 2**16 * Fraction(2) ** -29
 
@@ -194,7 +245,7 @@ def test_roundings_to_even(dtype):
 
 
 @pytest.mark.parametrize("values", [[], [0.0, -0.0], [nan, inf]])
-def test_nothing_to_scale_by(values):
+def test_no_finite_values(values):
     bins = np.arange(len(values)) + 1
     result = reduce_by_index(np.zeros(4), np.add, bins, np.array(values), reproducible=True)
     same_bits(result, np.array([0, *(values or []), 0, 0, 0][:4]) + 0.0)
@@ -237,7 +288,7 @@ def test_kernels_with_several_outputs_and_dest(rng):
     first = kernel(bins, values, num_bins=BINS, dest=dest, reproducible=True)
     second = kernel(bins[order], values[order], num_bins=BINS, dest=dest, reproducible=True)
     both = np.concatenate([bins, bins + 1])
-    expected = defined_sums(both, np.concatenate([values, -values]), BINS, 1e6, 32, dest["sum"])
+    expected = exact_sums(both, np.concatenate([values, -values]), BINS, dest["sum"])
     same_bits(first["sum"], expected)
     assert first["number"].tolist() == [1 + np.count_nonzero(bins == k) for k in range(BINS)]
     for name, result in first.items():
@@ -246,7 +297,6 @@ def test_kernels_with_several_outputs_and_dest(rng):
 
 @pytest.mark.parametrize("on_device", [False, True], ids=["numpy", "device"])
 def test_sums_beside_structs(on_device, queue, rng):
-    # The sweep that looks for the largest float only counts the structs.
     bins, values = drawn(np.float64)
     pair = np.dtype([("low", np.int32), ("high", np.int64)], align=True)
     least = Operator(pair, "b.low < a.low || (b.low == a.low && b.high < a.high) ? b : a", (2**31 - 1, 2**63 - 1))
@@ -261,7 +311,7 @@ def test_sums_beside_structs(on_device, queue, rng):
     given = [cl_array.to_device(queue, each) if on_device else each for each in (bins, values, pairs)]
     result = kernel(*given, num_bins=BINS, queue=queue, reproducible=True)
     found = {name: each.get() if on_device else each for name, each in result.items()}
-    same_bits(found["sum"], defined_sums(bins, values, BINS, float(np.abs(values).max()), 64))
+    same_bits(found["sum"], exact_sums(bins, values, BINS))
     rows = list(zip(bins.tolist(), pairs.tolist(), strict=True))
     assert found["least"].tolist() == [
         min([p for k, p in rows if k == b], default=(2**31 - 1, 2**63 - 1)) for b in range(BINS)
@@ -275,10 +325,11 @@ def test_vectors_batches_scalars_and_other_dtypes(rng):
     order = rng.permutation(300)
     same_bits(reduce_by_index(dest, np.add, bins[:, order], values[:, order], batched=True, reproducible=True), result)
     one = reduce_by_index(np.zeros(9, np.float32), np.add, bins[1], values[1, :, 1].copy(), reproducible=True)
-    np.testing.assert_allclose(result[1, :, 1], one, rtol=0, atol=300 * 5 * 2.0**-29)  # of two scales
+    same_bits(result[1, :, 1].copy(), one)
+    same_bits(one, exact_sums(bins[1], values[1, :, 1].astype(np.float32), 9))
     tenths = reduce_by_index(np.zeros(9, np.float32), np.add, bins[0], 0.1, reproducible=True)
     assert tenths.tolist() == [
-        float(rounded(np.count_nonzero(bins[0] == k) * Fraction(float(np.float32(0.1))), np.float32)) for k in range(9)
+        float(nearest(np.count_nonzero(bins[0] == k) * Fraction(float(np.float32(0.1))), np.float32)) for k in range(9)
     ]
 
 
@@ -288,13 +339,14 @@ def test_bincount(rng):
     order = rng.permutation(3000)
     result = bincount(x, weights, reproducible=True)
     same_bits(bincount(x[order], weights[order], reproducible=True), result)
-    same_bits(result, defined_sums(x, weights, 50, float(np.abs(weights).max()), 64))
+    same_bits(result, np.array([fsum(weights[x == k].tolist()) for k in range(50)]))
     np.testing.assert_array_equal(bincount(x, reproducible=True), np.bincount(x))
 
 
-def test_streams_and_partial_results(rng):
+@pytest.mark.parametrize("max_abs", [None, 1e5])
+def test_streams_and_partial_results(max_abs, rng):
     bins, values = drawn(np.float32)
-    operator = operators.reproducible_add(np.float32, 1e5)
+    operator = operators.reproducible_add(np.float32, max_abs)
     expected = reduce_by_index(BINS, operator, bins, values)
     streams = [Accumulator(operator, BINS) for _ in range(2)]
     for k, part in enumerate(np.array_split(rng.permutation(len(bins)), 7)):
@@ -366,6 +418,11 @@ def test_wrong_arguments():
         operators.reproducible_add(np.float32, 1, bits=53)
     with pytest.raises(ValueError, match=r"^count: expected an integer in \[1, 140737488355327\], got 0$"):
         operators.reproducible_add(np.float32, 1, count=0)
+    for option in ("bits", "count"):
+        with pytest.raises(
+            TypeError, match=rf"^{option}: expected none without max_abs, since the sums are exact; got 32"
+        ):
+            operators.reproducible_add(np.float32, **{option: 32})
     with pytest.raises(TypeError, match=r"^dtype: expected a float, got int32$"):
         operators.reproducible_add(np.int32, 1)
     with pytest.raises(TypeError, match=r"^max_abs: expected none, since the sums are not reproducible; got 1$"):

@@ -59,6 +59,7 @@ READY = [
     operators.argmin(np.int16, np.int64),
     operators.multiply(np.complex64),
     operators.reproducible_add(FLOAT, 3.0),
+    operators.reproducible_add(FLOAT),
     operators.logical_xor(INT),
     operators.standard_deviation(FLOAT, 1),
 ]

@@ -4,7 +4,7 @@ import numpy as np
 
 BINS = 37
 # Of the sums of `drawn` and ones.
-HASHES = {np.float32: "49d9bdc5e9ad74be", np.float64: "1a5a06383a137f53"}
+HASHES = {np.float32: "adbff63e79dee204", np.float64: "1a5a06383a137f53"}
 
 
 def drawn(dtype, n=5000, spread=12):

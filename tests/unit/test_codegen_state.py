@@ -154,7 +154,7 @@ def test_wide_loads():
 
 
 def test_flags_that_change_nothing_are_not_updated():
-    flags = operators.reproducible_add(np.float32, 10.0)
+    flags = operators.product({"sum": operators.add(np.int32), "flags": operators.bitwise_or(np.uint32)})
     of = state(output(flags, "native"))
     conditions = [of.condition(part) for part in of.spec.parts]
     assert sum(bool(text) for text in conditions) == sum(p.operation == "bitwise_or" for p in flags.parts) > 0

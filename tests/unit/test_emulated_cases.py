@@ -47,7 +47,9 @@ def test_every_strategy(cases):
 def test_every_update_in_every_memory(cases, covered):
     assert words(FORCEABLE, "update") <= covered
     pairs = {(case.update, case.strategy) for case in cases}
-    assert {(update, memory) for update in ("native", "cas", "lock") for memory in ("local", "global")} <= pairs
+    assert {
+        (update, memory) for update in ("native", "carry", "cas", "lock") for memory in ("local", "global")
+    } <= pairs
     assert words(get_args(typing.Update), "update") <= covered
 
 
@@ -74,7 +76,7 @@ def test_every_operator(covered):
 
 
 def test_every_type(covered):
-    kinds = {"pair", "parts"}  # of several fields, which are "struct"
+    kinds = {"pair", "parts", "words"}  # of several fields, which are "struct", and of floats
     assert words(set(COLUMNS) - kinds, "dtype") <= covered
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyopencl as cl
 
 import clhist
 from clhist import operators
+from clhist.selftest.reference import nearest
 from emulated.cases.case import Action, bins_of, folded, same
 
 
@@ -99,22 +101,24 @@ def records(n: int, h: int, kind: str, **options: Any) -> Action:
     return action
 
 
-def reproducible(dtype: Any, n: int, h: int, kind: str) -> Action:
-    """Sums with the same bits in another order and by another plan, near the exact ones."""
+def reproducible(dtype: Any, n: int, h: int, kind: str, **options: Any) -> Action:
+    """Exact sums in another order and by another plan, and those of a window near them."""
 
     def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
         bins = bins_of(kind, rng, n, h)
         values = (rng.standard_normal(n) * 10.0 ** rng.integers(-3, 4, n)).astype(dtype)
         most = float(np.abs(values).max())
 
-        def sums(order: Any, **options: Any) -> np.ndarray:
+        def sums(order: Any, **more: Any) -> np.ndarray:
             start = np.zeros(h, dtype)
-            given = {"queue": queue, "reproducible": True, **options}
+            given = {"queue": queue, "reproducible": True, **more}
             return clhist.reduce_by_index(start, np.add, bins[order], values[order], **given)
 
-        one, two = sums(slice(None)), sums(rng.permutation(n), memory="global", max_abs=most)
+        each = [[Fraction(v) for v in values[bins == k].tolist()] for k in range(h)]
+        same(sums(slice(None), **options), np.array([nearest(sum(group, Fraction(0)), dtype) for group in each]))
+        one, two = (sums(order, max_abs=most, **options) for order in (slice(None), rng.permutation(n)))
         if one.tobytes() != two.tobytes():
-            raise AssertionError("another order and another plan give other bits")
+            raise AssertionError("another order gives other bits")
         exact, size = np.zeros(h, np.longdouble), np.zeros(h)
         np.add.at(exact, bins, values.astype(np.longdouble))
         np.add.at(size, bins, np.abs(values))

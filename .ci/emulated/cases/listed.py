@@ -91,6 +91,10 @@ def _contended() -> Iterator[Case]:
                 ):
                     options = {"update": update, "memory": memory, "copies": 1}
                     yield _pairs(f"{what}, {update} {memory}, M=1, {at}", ufunc, dtype, n, h, kind, memory, **options)
+                for dtype in (np.float32, np.float64):
+                    carry: dict[str, Any] = {"update": "carry", "memory": memory, "copies": 1}
+                    name = f"exact {np.dtype(dtype).name} sums, carry {memory}, M=1, {at}"
+                    yield _case(name, calls.reproducible(dtype, 2000, h, kind, **carry), memory, carry)
                 lock: dict[str, Any] = {"update": "lock", "memory": memory}
                 yield _case(f"struct, lock {memory}, {at}", calls.records(n, h, kind, **lock), memory, lock)
                 lock |= {"copies": 1}

@@ -1,0 +1,39 @@
+"""What `reproducible=True` does: the engine whose results no order of values changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clhist.engine.engine import Engine
+from clhist.engine.given import Given
+from clhist.operators.reproducible import is_float_sum, reproducible_form
+
+
+def reproducible(engine: Engine, given: Given, max_abs: float | None) -> tuple[Engine, Given]:
+    """Return the engine whose results depend on nothing but the values, and what a call of it is given.
+
+    Parameters
+    ----------
+    engine, given
+        Of the call; its arguments have been checked.
+    max_abs : float or None
+        The largest |value| of sums of floats; None for exact ones.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an operator has no such form, or it is not known how many values a bin may get.
+    """
+    known = engine.outputs.operators
+    for operator, emits in zip(known, engine.output_emits, strict=True):
+        if is_float_sum(operator) and emits is None:
+            raise ValueError(
+                "reproducible: expected a kernel that says by emits= how many values an element has at most, since "
+                "that is not plain from its map"
+            )
+    count = given.longest * engine.emits + 1
+    forms = [reproducible_form(operator, max_abs, count) for operator in known]
+    form = engine.with_operators(forms)
+    form.check_counts(given.longest)
+    targets = [target.with_operator(o) for target, o in zip(given.targets, forms, strict=True)]
+    return form, replace(given, targets=targets)
