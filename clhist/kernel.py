@@ -225,8 +225,8 @@ class HistogramKernel(KernelCalls[K]):
                 A batch of unequal shares: histogram k has the elements [offsets[k], offsets[k + 1]). Read on the host.
             reproducible : bool
                 Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device,
-                by `clhist.operators.reproducible_add`: they are the exact ones, rounded once. Also defines zeros and NaN
-                of minima and maxima.
+                by `clhist.operators.reproducible_add`: the exact sums, rounded once. Also defines zeros and NaN of
+                minima and maxima.
             max_abs : float, optional
                 Upper bound of ``abs(value)`` over all finite values, `dest` included, by which accumulators have fewer
                 words and sums the error of `clhist.operators.reproducible_add`. Only with `reproducible`.

@@ -89,8 +89,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         `clhist.operators.reproducible_add`: they are the exact ones, rounded once. Also defines zeros and NaN of minima
         and maxima.
     max_abs : float, optional
-        Upper bound of ``abs(value)`` over all finite values, `dest` included, by which accumulators have fewer words and
-        sums the error of `clhist.operators.reproducible_add`. Only with `reproducible`.
+        Upper bound of ``abs(value)`` over all finite values, `dest` included, by which accumulators have fewer words
+        and sums the error of `clhist.operators.reproducible_add`. Only with `reproducible`.
     devices : "all" or sequence of pyopencl.Device, optional
         Several devices that compute parts of NumPy arrays at the same time; see `MultiAccumulator`.
     **options

@@ -68,8 +68,9 @@ uint clhist_carry${n}(volatile ${space} uint *word, const uint digit, const uint
     return minus ? old < digit : old + digit < digit;
 }
 
-void clhist_update${n}(${space} cell${n}_t *cell, const ${state.term_type(part)} term)
+void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
 {
+    const ${state.term_type(part)} term = ${part.part.term};
     volatile ${space} uint *word = (volatile ${space} uint *)cell + term.at;
     if (term.flags) {
         atomic_or((volatile ${space} uint *)cell + ${part.part.words}, term.flags);
@@ -92,8 +93,9 @@ void clhist_update${n}(${space} cell${n}_t *cell, const ${state.term_type(part)}
 <%def name="private_words(part, space, fence, bins_are_computed)">
 <% n = part.n %>\
 // The work-item owns the words, and adds two digits of a term at a time.
-void clhist_update${n}(${space} cell${n}_t *cell, const ${state.term_type(part)} term)
+void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
 {
+    const ${state.term_type(part)} term = ${part.part.term};
     ${"volatile " if bins_are_computed else ""}${space} uint *word = (${space} uint *)cell + term.at;
     if (term.flags) {
         ((volatile ${space} uint *)cell)[${part.part.words}] |= term.flags;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -277,11 +276,7 @@ class SweepState:
     def update_call(self, part: SweepPart) -> str:
         """Return the statement that updates the cell of `bin` of a part."""
         lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []
-        given = (
-            re.sub(r"\bv\b", "lifted", part.part.term)
-            if takes_term(part.part, part.update)
-            else f"lifted{part.part.accessor}"
-        )
+        given = "lifted" if takes_term(part.part, part.update) else f"lifted{part.part.accessor}"
         arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, given]
         return statement(f"{self.condition(part)}clhist_update{part.n}", arguments, 1)
 

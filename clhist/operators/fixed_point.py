@@ -110,12 +110,12 @@ def _operator(
     held = np.dtype(fields if words % 2 == 0 else [*fields, ("unused", np.uint32)])
     return Operator(
         dtype,
-        f"clhist_added_{name}(a, b)",
+        f"clhist_added_{name}(&a, &b)",
         np.zeros((), held)[()],
         "reproducible_add",
         accumulator=held,
-        lift=f"clhist_lifted_{name}(clhist_term_{name}(v))",
-        finish=f"clhist_rounded_{name}(a)",
+        lift=f"clhist_lifted_{name}(v)",
+        finish=f"clhist_rounded_{name}(&a)",
         preamble=_TERM.replace("NAME", name)
         + term
         + _ACCUMULATORS.replace("NAME", name).replace("WORDS", str(words))
@@ -132,9 +132,11 @@ _TERM = """typedef struct { ulong low; uint high, minus, at, flags; } clhist_ter
 
 """
 
+# Pointers: a compiler (PoCL 3.0 with LLVM 14) loses the flags of a struct that functions pass on by value.
 # Digits are signed: the least of them that is congruent to a sum modulo 2^32 leaves a carry of -1, 0 or 1.
-_ACCUMULATORS = """accumulator_t clhist_lifted_NAME(const clhist_term_NAME_t term)
+_ACCUMULATORS = """accumulator_t clhist_lifted_NAME(const value_t v)
 {
+    const clhist_term_NAME_t term = clhist_term_NAME(v);
     accumulator_t held;
     long carry = 0;
     for (int k = 0; k < WORDS; ++k) {
@@ -148,16 +150,16 @@ _ACCUMULATORS = """accumulator_t clhist_lifted_NAME(const clhist_term_NAME_t ter
     return held;
 }
 
-accumulator_t clhist_added_NAME(const accumulator_t a, const accumulator_t b)
+accumulator_t clhist_added_NAME(const accumulator_t *a, const accumulator_t *b)
 {
     accumulator_t both;
     long carry = 0;
     for (int k = 0; k < WORDS; ++k) {
-        carry += (long)a.words[k] + b.words[k];
+        carry += (long)a->words[k] + b->words[k];
         both.words[k] = (int)carry;
         carry = (carry - (int)carry) >> 32;
     }
-    both.flags = a.flags | b.flags;
+    both.flags = a->flags | b->flags;
     return both;
 }
 
@@ -213,18 +215,18 @@ def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
     unsigned = "uint" if dtype.itemsize == 4 else "ulong"
     infinity, sign = fmt.specials << fmt.shift, 1 << (8 * dtype.itemsize - 1)
     quiet = infinity | 1 << (fmt.shift - 1)
-    return f"""{c_name(dtype)} clhist_rounded_{name}(const accumulator_t sum)
+    return f"""{c_name(dtype)} clhist_rounded_{name}(const accumulator_t *sum)
 {{
-    if (sum.flags & {_NAN} || (sum.flags & {_INFINITY} && sum.flags & {_NEGATIVE_INFINITY}))
+    if (sum->flags & {_NAN} || (sum->flags & {_INFINITY} && sum->flags & {_NEGATIVE_INFINITY}))
         return as_{c_name(dtype)}(({unsigned})0x{quiet:x}ul);
-    if (sum.flags & {_INFINITY | _NEGATIVE_INFINITY})
-        return as_{c_name(dtype)}(({unsigned})(sum.flags & {_INFINITY} ? 0x{infinity:x}ul : 0x{infinity | sign:x}ul));
-    if (sum.flags)
+    if (sum->flags & {_INFINITY | _NEGATIVE_INFINITY})
+        return as_{c_name(dtype)}(({unsigned})(sum->flags & {_INFINITY} ? 0x{infinity:x}ul : 0x{infinity | sign:x}ul));
+    if (sum->flags)
         return as_{c_name(dtype)}(({unsigned})0x{fmt.mark:x}ul);
     // The sign is what the digits carry beyond the last.
     long carry = 0;
     for (int k = 0; k < {words}; ++k)
-        carry = (carry + sum.words[k]) >> 32;
+        carry = (carry + sum->words[k]) >> 32;
     const uint minus = (uint)carry;
     // The magnitude by digits from the lowest: the highest that is not 0, the two below it, and whether there is more.
     uint above = 0, before = 0, rest = 0, first = 0, second = 0, third = 0, more = 0;
@@ -232,7 +234,7 @@ def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
     int at = 0;
     carry = 0;
     for (int k = 0; k < {words}; ++k) {{
-        carry += sum.words[k];
+        carry += sum->words[k];
         one += (uint)carry ^ minus;
         const uint digit = (uint)one;
         if (digit) {{

@@ -282,7 +282,6 @@ MORE = {
     "maximum float32": _with_nan(ufunc_case(np.maximum, np.float32)),
     "fmin float32": _with_nan(ufunc_case(np.fmin, np.float32)),
     "fmin float64": _with_nan(ufunc_case(np.fmin, np.float64)),
-    "reproducible_add float64": _exact(np.float64),
 }
 
 

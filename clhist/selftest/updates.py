@@ -40,7 +40,7 @@ COLUMNS = {
     "complex128": ["multiply complex128"],
     "pair": ["argmax float32", "argmin int64", "first float32"],
     "struct": ["two largest"],
-    "words": ["reproducible_add float32", "reproducible_add float64"],
+    "words": ["reproducible_add float32"],
     "parts": ["mixed product", "mean float32", "variance float64"],
 }
 QUICK = {

@@ -141,15 +141,14 @@ def test_choices(to, x, choices, gpu_like):
         np.testing.assert_array_equal(host(bound()), counts_of(x, BINS))
 
 
-def test_reproducible_sums(to, rng):
+@pytest.mark.parametrize("max_abs", [None, 100.0])
+def test_reproducible_sums(max_abs, to, rng):
     values = rng.standard_normal(5000).astype(np.float32)
     kernel = kernel_of(operators.add(np.float32), None, "const float *v", "EMIT(i & 7, v[i])")
-    with pytest.raises(TypeError, match=r"^max_abs: expected the largest \|value\|, since a bound call does not look"):
-        kernel.bind(to(values), num_bins=8, reproducible=True)
     data = to(values)
     bound, expected = (
-        kernel.bind(data, num_bins=8, reproducible=True, max_abs=100.0),
-        host(kernel(to(values), num_bins=8, reproducible=True, max_abs=100.0)),
+        kernel.bind(data, num_bins=8, reproducible=True, max_abs=max_abs),
+        host(kernel(to(values), num_bins=8, reproducible=True, max_abs=max_abs)),
     )
     np.testing.assert_array_equal(host(bound()), expected)
     data[:] = to(values[::-1].reshape(-1, 8)[:, ::-1].ravel())

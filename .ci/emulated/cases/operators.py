@@ -49,7 +49,7 @@ def operator_cases() -> Iterator[Case]:
     yield _case("operator: last float64", "last", np.float64, lambda: _last)
     yield _case("operator: count uint32", "count", np.uint32, lambda: _count)
     yield _case("operator: standard_deviation float64", "standard_deviation", np.float64, lambda: _deviation)
-    yield _case("operator: reproducible_add float32", "reproducible_add", np.float32, lambda: _reproducible)
+    yield _case("operator: reproducible_add float32, a window", "reproducible_add", np.float32, lambda: _reproducible)
 
 
 def _case(label: str, name: str, dtype: Any, action: Callable[[], Action]) -> Case:
