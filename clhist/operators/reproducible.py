@@ -53,7 +53,7 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
 
 
 def check_max_abs(max_abs: float | None, reproducible: bool) -> None:
-    """Raise TypeError if `reproducible` is no bool, or if there is a largest |value| of sums that are not reproducible."""
+    """Raise TypeError if `reproducible` is no bool, or if sums that are not so have a largest |value|."""
     check_reproducible(reproducible)
     if max_abs is not None and not reproducible:
         raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")

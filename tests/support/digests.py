@@ -1,6 +1,10 @@
 """Reproducible sums that every device must give, bit by bit: here and on GPUs that are emulated."""
 
+from fractions import Fraction
+
 import numpy as np
+
+from clhist.selftest.reference import groups_of, nearest
 
 BINS = 37
 # Of the sums of `drawn` and ones.
@@ -13,3 +17,17 @@ def drawn(dtype, n=5000, spread=12):
     bins = (1.2 * BINS * rng.beta(1, 3, n) - 2).astype(np.int32)
     values = rng.normal(size=n) * 2.0 ** rng.integers(-spread, spread, n)
     return bins, values.astype(dtype)
+
+
+def same_bits(result, expected):
+    assert result.dtype == expected.dtype
+    bits = f"u{result.dtype.itemsize}"
+    np.testing.assert_array_equal(result.view(bits), expected.view(bits))
+
+
+def exact_sums(bins, values, num_bins, dest=None):
+    """Return the exact sums, each rounded once; an element of `dest` is a value more."""
+    groups = groups_of(bins, values, num_bins)
+    starts = np.zeros(num_bins) if dest is None else dest
+    each = zip(starts.tolist(), groups, strict=True)
+    return np.array([nearest(sum(map(Fraction, group), Fraction(d)), values.dtype) for d, group in each])
