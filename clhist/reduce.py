@@ -122,8 +122,10 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     >>> argmax = clhist.operators.argmax(np.float32)
     >>> best = reduce_by_index(3, argmax, indices, x)["index"]                              # doctest: +SKIP
     """
-    is_plain = not (options or batched or reproducible) and offsets is None and max_abs is None
-    key = signature_of(dest, op, indices, values, queue, out) if is_plain and is_device_array(indices) else None
+    is_alone = not (options or batched) and offsets is None
+    is_plain = is_alone and not reproducible and max_abs is None
+    given = dest, op, indices, values, queue, out, reproducible, max_abs
+    key = signature_of(*given) if is_alone and is_device_array(indices) else None
     if (known := _known.get(key)) is not None:
         repeated, count, has_dest = known
         arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)

@@ -294,9 +294,7 @@ def _histograms(
 
 
 # Those that need nothing but a dtype.
-_OPERATORS = tuple(
-    name for name in operators.__all__ if name not in ("as_operator", "product", "reproducible_add", "saturating_add")
-)
+_OPERATORS = tuple(name for name in operators.__all__ if name not in ("as_operator", "product", "saturating_add"))
 
 
 def _own_dtype(name: str) -> str:

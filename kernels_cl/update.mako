@@ -1,7 +1,7 @@
 ## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
 <%def name="of(part, space, fence, bins_are_computed)">
 <%
-    kinds = {"private": private_words if part.part.words else private, "native": native, "carry": carry, "cas": cas, "lock": lock}
+    kinds = {"private": private_words if part.part.words else private, "native": native, "carry": carry if state.takes_term(part) else carry_words, "cas": cas, "lock": lock}
     kinds[part.update](part, space, fence, bins_are_computed)
 %>\
 </%def>
@@ -85,6 +85,27 @@ void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffi
     volatile ${space} uint *const end = (volatile ${space} uint *)cell + ${part.part.words};
     for (word += 2; left && word < end; ++word)
         left = clhist_carry${n}(word, left, term.minus);
+}
+</%def>
+
+## The same of a whole accumulator, which a work-item held in registers: most of its digits are 0.
+<%def name="carry_words(part, space, fence, bins_are_computed)">
+<% n = part.n %>\
+// Adds digits by atomics of the hardware; the word that each returns shows the carry.
+void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
+{
+    volatile ${space} uint *words = (volatile ${space} uint *)cell;
+    int carry = 0;
+    for (int k = 0; k < ${part.part.words}; ++k) {
+        const long digit = (long)value.words[k] + carry;
+        carry = 0;
+        if (digit) {
+            const long sum = (long)(int)atomic_add(words + k, (uint)digit) + digit;
+            carry = (int)((sum - (int)sum) >> 32);
+        }
+    }
+    if (value.flags)
+        atomic_or(words + ${part.part.words}, value.flags);
 }
 </%def>
 

@@ -154,8 +154,7 @@ class SweepSpec:
 
         Any in global memory; in local memory compare-exchange, locks, and additions that are loops themselves.
         """
-        # What is held is an accumulator, which a term is not.
-        shares_copies = self.update not in ("private", "carry", SORT) and not self.replaces_cells
+        shares_copies = self.update not in ("private", SORT) and not self.replaces_cells
         if not self.single_pair or self.order != "interleaved" or not shares_copies:
             return False
         if self.memory == "global":

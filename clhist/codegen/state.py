@@ -271,12 +271,16 @@ class SweepState:
         return f"{part.part.term.partition('(')[0]}_t"
 
     def _takes_terms(self, output: Output) -> bool:
-        return all(takes_term(part.part, part.update) for part in self.spec.parts if part.output is output)
+        return all(self.takes_term(part) for part in self.spec.parts if part.output is output)
+
+    def takes_term(self, part: SweepPart) -> bool:
+        """Return whether an update adds the term of a value: not where a bin is held, whose value is an accumulator."""
+        return takes_term(part.part, part.update) and not self.spec.hot_bin
 
     def update_call(self, part: SweepPart) -> str:
         """Return the statement that updates the cell of `bin` of a part."""
         lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []
-        given = "lifted" if takes_term(part.part, part.update) else f"lifted{part.part.accessor}"
+        given = "lifted" if self.takes_term(part) else f"lifted{part.part.accessor}"
         arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, given]
         return statement(f"{self.condition(part)}clhist_update{part.n}", arguments, 1)
 

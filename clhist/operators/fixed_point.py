@@ -9,6 +9,7 @@ Conversions are of bits alone, so that no device's rounding or flushing takes pa
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import frexp
 from typing import NamedTuple
 
@@ -59,6 +60,7 @@ def exponent_of(max_abs: float, dtype: np.dtype, bits: int) -> int:
     return min(max(exponent, fmt.least + bits), fmt.beyond)  # no quantum is less than the least float
 
 
+@lru_cache(maxsize=64)  # of a call, making an operator takes longer than launching its kernels
 def exact(dtype: np.dtype) -> Operator:
     """Return the operator that adds all values of `dtype`, float32 or float64, exactly."""
     fmt = FORMATS[dtype]
@@ -67,6 +69,7 @@ def exact(dtype: np.dtype) -> Operator:
     return _operator(dtype, name, _exact_term(dtype, name), fmt.least, words, most_values=MOST_EXACT_VALUES - 1)
 
 
+@lru_cache(maxsize=64)
 def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     """Return the operator that adds values of less than 2^exponent as multiples of 2^(exponent - bits).
 

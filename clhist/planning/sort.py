@@ -22,6 +22,7 @@ SORT_LAUNCH_NANOSECONDS = 35e3
 LOCK_NANOSECONDS = 4000.0
 SORT_ADVANTAGE = 2
 SORT_BITS = 2  # sorted at a time by PyOpenCL
+MOST_SCANNED_BYTES = 64  # on a GPU; of 276 PyOpenCL's scan makes more intervals than it can scan (H200)
 MOST_SORTED_PAIRS = 2**30 - 1  # PyOpenCL's scans count in 32 bits, and beyond the last pair by as many at most
 MOST_SORTED_BINS = 2**31 - 1
 
@@ -87,6 +88,11 @@ def cannot_sort(load: Workload) -> Exception | None:
         )
     if len(load.bins) > 1:
         return ValueError(f"update: 'sort' makes one histogram at a time, got {len(load.bins)}")
+    if load.bin_bytes[0] > MOST_SCANNED_BYTES and not load.on_cpu:
+        return ValueError(
+            f"update: 'sort' is not available on a GPU for accumulators of more than {MOST_SCANNED_BYTES} bytes, which "
+            f"PyOpenCL's scan does not take; got {load.bin_bytes[0]} bytes"
+        )
     if load.pairs > MOST_SORTED_PAIRS:
         return ValueError(f"update: 'sort' takes at most {MOST_SORTED_PAIRS} (bin, value) pairs, got {load.pairs}")
     if load.all_bins > MOST_SORTED_BINS:

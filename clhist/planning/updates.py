@@ -82,7 +82,7 @@ NATIVE = Update(
 # As 32-bit integer additions are, which the hardware makes one of where they meet in a word.
 CARRY = Update(
     "carry", "hardware additions of the words of a long integer, with carries", "operation",
-    lambda part, *_: part.words > 0, False, 4, "carry {bits}", 2, 3, 4, 256,
+    lambda part, *_: part.words > 0, False, 4, "carry {bits}", 2, 3, 4, 512,
 )  # fmt: skip
 CAS = Update(
     "cas", "a loop of compare and exchange, CAS in the paper", "compare-exchange", _has_exchange, True, 512,

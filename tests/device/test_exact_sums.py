@@ -36,6 +36,8 @@ CARRYING = [
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("choices", CARRYING, ids=lambda each: " ".join(map(str, each.values())))
 def test_carries_through_all_words(choices, dtype, gpu_like):
+    if choices["update"] == "sort" and dtype is np.float64:
+        choices = {}  # refused on GPUs
     bins, values = one_in_all_words(dtype, 5, 1000)
     # One bin carries up first and down then, the next the other way round.
     values = np.where(bins % 2, -values, values)
@@ -48,6 +50,22 @@ def test_carries_through_all_words(choices, dtype, gpu_like):
     )
     result = kernel(bins, values, num_bins=5, reproducible=True, **choices)
     same_bits(result, exact_sums(bins, values, 5))
+
+
+@pytest.mark.parametrize("memory", ["local", "global"])
+def test_two_values_of_an_element(memory, gpu_like):
+    # No bin is held in registers then: each update adds a term.
+    bins, values = one_in_all_words(np.float32, 5, 1000)
+    kernel = HistogramKernel(
+        None,
+        operators.add(np.float32),
+        arguments="const int *bins, const float *values",
+        map="EMIT(bins[i], values[i]); EMIT(bins[i] + 1, -values[i])",
+        profile=gpu_like,
+    )
+    result = kernel(bins, values, num_bins=6, reproducible=True, update="carry", memory=memory, copies=1)
+    both = np.concatenate([bins, bins + 1])
+    same_bits(result, exact_sums(both, np.concatenate([values, -values]), 6))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -235,7 +235,8 @@ print(*(name for name in set(sys.modules) - before if "pyopencl" in name), file=
     [
         (
             "foo",
-            "maximum, mean, minimum, multiply, standard_deviation, variance, or a C expression of a and b; got 'foo'.",
+            "maximum, mean, minimum, multiply, reproducible_add, standard_deviation, "
+            "variance, or a C expression of a and b; got 'foo'.",
         ),
         ("maximun", "got 'maximun'. Did you mean maximum?"),
         ("as_operator", "expected one of add, all, any, argmax, argmin,"),

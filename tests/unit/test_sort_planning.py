@@ -130,6 +130,16 @@ def test_a_form_with_a_better_update_goes_before_sorting():
     assert (forced.update, forced.outputs[0].operator) == ("sort", lifted)
 
 
+def test_accumulators_too_wide_for_the_scan_of_a_gpu():
+    wide = operators.reproducible_add(np.float64)
+    with pytest.raises(
+        ValueError, match=r"^update: 'sort' is not available on a GPU for accumulators of more than 64 bytes"
+    ):
+        sweeps(wide, bins=100, update="sort")
+    (narrow,) = sweeps(operators.reproducible_add(np.float32), bins=100, update="sort")
+    assert narrow.update == "sort"
+
+
 def test_the_plan_is_explained_on_the_command_line():
     given = ["plan", "-n", "1M", "-H", "1M", "--profile", "nvidia-geforce-rtx-2080-ti", "--element-size", "16"]
     (forced, chosen) = (
