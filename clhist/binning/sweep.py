@@ -18,7 +18,7 @@ from clhist.axes.kinds import Kind
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call
 from clhist.engine.known import KnownCall
-from clhist.engine.magnitude import reproducibly
+from clhist.engine.reproducible import reproducibly
 from clhist.opencl.arrays import beginning, is_device_array, kept_on_device
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from clhist.engine.engine import Engine
-from clhist.engine.given import Given
+from clhist.engine.given import Call, Given, Outcome
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 
 
@@ -37,3 +39,9 @@ def reproducible(engine: Engine, given: Given, max_abs: float | None) -> tuple[E
     form.check_counts(given.longest)
     targets = [target.with_operator(o) for target, o in zip(given.targets, forms, strict=True)]
     return form, replace(given, targets=targets)
+
+
+def reproducibly(engine: Engine, args: Sequence[Any], call: Call, max_abs: float | None = None) -> Outcome:
+    """Run a call whose results depend on nothing but the values; `max_abs` as of `reproducible`."""
+    form, given = reproducible(engine, engine.check(args, call), max_abs)
+    return form.run_given(given, call)

@@ -12,7 +12,7 @@ import pyopencl as cl
 from clhist import operators
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call
-from clhist.engine.magnitude import reproducibly
+from clhist.engine.reproducible import reproducibly
 from clhist.grouping.statistics import Column, Numbers
 from clhist.opencl.arrays import Array, is_device_array, to_device
 from clhist.opencl.program import kept_by_context

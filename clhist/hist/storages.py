@@ -21,7 +21,7 @@ from clhist.binning.sweep import BinnedKind, Sweep, sweep, sweep_engine
 from clhist.codegen.arguments import integer
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call
-from clhist.engine.magnitude import reproducibly
+from clhist.engine.reproducible import reproducibly
 from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
