@@ -77,7 +77,7 @@ def of_edges(whole: Partial, edges: Any, density: bool | None, dtype: np.dtype) 
         return np.asarray(found).astype(dtype)
 
 
-def bincount_over(devices: Any, x: Any, weights: Any, minlength: int) -> np.ndarray:
+def bincount_over(devices: Any, x: Any, weights: Any = None, minlength: int = 0) -> np.ndarray:
     """Return `clhist.bincount` of NumPy arrays, computed by several devices."""
     arrays = _host(x=x, weights=weights)
     np.bincount(arrays[0][:0], None if arrays[1] is None else arrays[1][:0], minlength)  # raises what is wrong
@@ -85,7 +85,9 @@ def bincount_over(devices: Any, x: Any, weights: Any, minlength: int) -> np.ndar
     return np.asarray(_over(devices, bound(counts_part, minlength=minlength), arrays, merge_padded).result())
 
 
-def histogram_over(devices: Any, a: Any, bins: Any, range: Any, density: bool | None, weights: Any) -> Any:
+def histogram_over(
+    devices: Any, a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
+) -> Any:
     """Return `clhist.histogram` of NumPy arrays, computed by several devices; NumPy finds the ends on the host."""
     a, weights = _host(a=a, weights=weights)
     if weights is not None and weights.shape != a.shape:
