@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Generic, Never, TypeAlias, TypeVar, overload
+from typing import Any, Never, TypeAlias, overload
 
 import numpy as np
 import pyopencl as cl
@@ -16,9 +16,8 @@ from clhist.engine.signatures import shows
 from clhist.grouping.dates import as_integers, dates_of
 from clhist.grouping.hints import Hints, check_by_name
 from clhist.grouping.keys import number_of_groups, numbers_and_labels, without_na
-from clhist.grouping.median import group_medians
+from clhist.grouping.methods import A, Methods
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
-from clhist.grouping.statistics import Column, Numbers, column_of, named_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
 from clhist.opencl.arrays import (
@@ -37,9 +36,12 @@ from clhist.opencl.masks import check_unmasked
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.reproducible import check_reproducible
+from clhist.statistics.outputs import Column, Numbers
+from clhist.statistics.selection import check_weights, probability, select
+from clhist.statistics.selection_texts import Order
+from clhist.statistics.table import TABLE, column_of, named_statistics
 from clhist.typing import DeviceArray, HostArray, Values
 
-A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
 _Queue: TypeAlias = cl.CommandQueue | None
 
 
@@ -101,7 +103,7 @@ def group_by(
     return GroupBy(keys, integer("num_groups", num_groups, 0), labels, queue)
 
 
-class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.dask.group_by groups in many processes"):
+class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.dask.group_by groups in many processes"):
     """The groups of equal keys; made by `group_by`.
 
     All methods take arrays of the shape of the keys: NumPy's, or what NumPy makes arrays of, if the keys were, and
@@ -191,6 +193,11 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
         asked: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
             name: self._asked(name, given, skipna, ddof, dtype) for name, given in columns.items()
         }
+        for name, (_, _, names) in asked.items():
+            for own in (each for each in names if TABLE[each].takes):
+                raise TypeError(
+                    f"{name}: expected statistics without arguments, got {own!r}; write groups.{own}({name}, q)"
+                )
         summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
         found: dict[str, dict[str, Any]] = {name: {} for name in asked}
@@ -209,7 +216,7 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
             column = of_column[1]
             chosen: tuple[str, ...] = of_column[2]
             if "median" in chosen:
-                found[name]["median"] = self._median(arrays[name], column)
+                found[name]["median"] = self._selected(arrays[name], column)
             wanted = [*chosen, "count"] if column.dates is not None else [*chosen]
             returned: dict[str, Any] = {statistic: self._returned(found[name][statistic]) for statistic in wanted}
             if column.dates is not None:
@@ -261,88 +268,43 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
         kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
         return self._returned(out[0])
 
-    def count(self, x: Any, *, skipna: bool = True) -> A:
-        """Return how many values each group has, as int64."""
-        return self._one(x, "count", skipna=skipna)
-
-    def sum(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> A:
-        """Return the sum of each group; see `agg`."""
-        return self._one(x, "sum", skipna=skipna, dtype=dtype, reproducible=reproducible)
-
-    def prod(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
-        """Return the product of each group; see `agg`."""
-        return self._one(x, "prod", skipna=skipna, dtype=dtype)
-
-    def mean(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> A:
-        """Return the mean of each group, which may be of complex numbers; see `agg`."""
-        return self._one(x, "mean", skipna=skipna, dtype=dtype, reproducible=reproducible)
-
-    def var(
-        self,
-        x: Any,
-        *,
-        ddof: int = 0,
-        skipna: bool = True,
-        dtype: DTypeLike | None = None,
-        reproducible: bool = False,
+    def quantile(
+        self, x: Any, q: float, *, weights: Any = None, skipna: bool = True, dtype: DTypeLike | None = None
     ) -> A:
-        """Return the variance of each group; see `agg`."""
-        return self._one(x, "var", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
+        """Return a quantile of each group, NaN for an empty one.
 
-    def std(
-        self,
-        x: Any,
-        *,
-        ddof: int = 0,
-        skipna: bool = True,
-        dtype: DTypeLike | None = None,
-        reproducible: bool = False,
-    ) -> A:
-        """Return the standard deviation of each group; see `agg`."""
-        return self._one(x, "std", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
+        Parameters
+        ----------
+        x : array of the shape of the keys
+            Values, real numbers.
+        q : float
+            Probability, from 0 (the least value) to 1 (the largest).
+        weights : array of the shape of the keys, optional
+            Weights, not negative; looking for negative ones in a device array synchronises. A group whose weights add
+            up to 0, or to infinity, has NaN.
+        skipna, dtype
+            As of `agg`; an element is left out if its value or its weight is NaN.
 
-    def median(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
-        """Return the median of each group; see `agg`."""
-        return self._one(x, "median", skipna=skipna, dtype=dtype)
-
-    def min(self, x: Any, *, skipna: bool = True) -> A:
-        """Return the least value of each group; see `agg`."""
-        return self._one(x, "min", skipna=skipna)
-
-    def max(self, x: Any, *, skipna: bool = True) -> A:
-        """Return the largest value of each group; see `agg`."""
-        return self._one(x, "max", skipna=skipna)
-
-    def argmin(self, x: Any, *, skipna: bool = True) -> A:
-        """Return the position of the least value of each group; see `agg`."""
-        return self._one(x, "argmin", skipna=skipna)
-
-    def argmax(self, x: Any, *, skipna: bool = True) -> A:
-        """Return the position of the largest value of each group; see `agg`."""
-        return self._one(x, "argmax", skipna=skipna)
-
-    def first(self, x: Any, *, skipna: bool = True) -> A:
-        """Return the first value of each group; see `agg`."""
-        return self._one(x, "first", skipna=skipna)
-
-    def last(self, x: Any, *, skipna: bool = True) -> A:
-        """Return the last value of each group; see `agg`."""
-        return self._one(x, "last", skipna=skipna)
-
-    def any(self, x: Any, *, skipna: bool = True) -> A:
-        """Return whether any value of each group is not zero; see `agg`."""
-        return self._one(x, "any", skipna=skipna)
-
-    def all(self, x: Any, *, skipna: bool = True) -> A:
-        """Return whether all values of each group are not zero; see `agg`."""
-        return self._one(x, "all", skipna=skipna)
+        Notes
+        -----
+        Without weights, linear interpolation between the two nearest values, in float64 where the device has it, as by
+        ``numpy.quantile``. With weights, the least value up to which at least the share `q` of the weight lies, as by
+        ``numpy.quantile(..., method="inverted_cdf")``; weights are added up in float64, so that, where rounding decides
+        whether the share is reached, either neighbour may be returned.
+        """
+        check_process()
+        q = probability(q)
+        x, column, _ = self._asked("x", (x, "quantile"), skipna, 0, dtype)
+        if weights is not None:
+            weights = self._array("weights", weights)
+            check_weights(weights, self._queue)
+            weights = self._placed(weights)
+        x = self._placed(x)  # kept until the result has been read
+        return self._returned(self._selected(x, column, q, weights))
 
     def kernel_arrays(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
         """Return values and the number of the group of each, as kernels on this queue take them."""
         return self._placed(self._array(name, x)), self._keys, self._queue
-
-    def _one(self, x: Any, statistic: str, **options: Any) -> A:
-        return self.agg(x=(x, statistic), **options)["x"][statistic]
 
     def _asked(
         self, name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None
@@ -383,16 +345,25 @@ class GroupBy(Hints, OnDevice, Generic[A], instead="the keys can be, or clhist.d
             return flat
         return to_device(self._queue, flat)
 
-    def _median(self, array: Array, column: Column) -> Array:
+    def _selected(self, array: Array, column: Column, q: float | None = None, weights: Array | None = None) -> Array:
+        """Return the median of each group, or the quantile of probability `q`."""
         keys, bins = self._keys, max(1, self.num_groups)
-        dtype = np.dtype(np.uint8) if column.dtype.kind == "b" else column.dtype
         if not array.size:
             nothing = np.full(bins, np.nan, column.result)
             return to_device(self._queue, nothing) if self._on_device else nothing
-        if not is_device_array(array):
-            keys, array = (in_place(each, self._queue) for each in (keys, array))
-        array = as_bytes(array) if column.dtype.kind == "b" else array
-        return group_medians(keys, array, bins, dtype, column.result, self._queue, nan=not column.skipna)
+        arrays = [keys, array] if weights is None else [keys, array, weights]
+        arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in arrays]
+        keys, array, *rest = (each if is_device_array(each) else in_place(each, self._queue) for each in arrays)
+        order = Order(
+            keys.dtype,
+            array.dtype,
+            column.result,
+            self._numbers.real,
+            "skipped" if column.skipna else "propagated",
+            q is None,
+            rest[0].dtype if rest else None,
+        )
+        return select(order, keys, array, bins, self._queue, q=q or 0.0, weights=rest[0] if rest else None)
 
     def _summed(self, array: Array, column: Column) -> dict[str, Array]:
         """Return the reproducible statistics of a column, where the keys are."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,21 @@ from clhist.binning.counts import flat, present
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
 from clhist.binning.sample import Sample, sample_of
-from clhist.binning.statistics import STATISTICS, statistics_of
+from clhist.binning.statistic_edges import statistic_edges
+from clhist.binning.statistics import statistics_of
 from clhist.binning.sweep import Binned
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array, empty, is_device_array, to_device
+from clhist.operators.names import FUNCTIONS
 from clhist.operators.reproducible import check_reproducible
+from clhist.statistics.selection import check_weights, probability
+from clhist.statistics.table import BINNED
 
 __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
 
-_BY_FUNCTION = {np.mean: "mean", np.std: "std", np.sum: "sum", np.median: "median", np.min: "min", np.max: "max"}
+
+_BY_FUNCTION = {getattr(np, name): name for name in BINNED if name in FUNCTIONS.values() and hasattr(np, name)}
 
 
 @takes_cuda
@@ -47,6 +51,8 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     queue: cl.CommandQueue | None = None,
     reproducible: bool = False,
     binnumber: bool = True,
+    q: float | None = None,
+    weights: Any = None,
 ) -> Any:
     """Compute a statistic of the values in each bin: `scipy.stats.binned_statistic_dd` on an OpenCL device.
 
@@ -58,8 +64,8 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
         Values at the points; each row separately. Not used for counts.
     statistic : str, callable, or sequence of str
         "mean", "std" (of the population), "median", "count", "sum", "min" or "max", or NumPy's functions of these
-        names. Several are computed in one sweep over the data, but for "std", which takes a second one. SciPy computes
-        any other callable, of host arrays.
+        names, or "quantile". Several are computed in one sweep over the data, but for "std", which takes a second one,
+        and medians and quantiles, which are selected. SciPy computes any other callable, of host arrays.
     bins : int, sequence of int, or sequence of arrays
         As of SciPy: number of bins, or edges.
     range : sequence of (float, float), optional
@@ -77,6 +83,11 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     binnumber : bool
         Whether the result has the number of the bin of each point, an array of N int64 that takes as long to write as
         the statistic to compute. None otherwise.
+    q : float, optional
+        Probability of "quantile", from 0 to 1: linear interpolation in float64, as by ``numpy.quantile``.
+    weights : array_like of shape (N,), optional
+        Weights of the values for "quantile", not negative: the least value up to which at least the share `q` of the
+        weight of the bin lies, as by ``numpy.quantile(..., method="inverted_cdf")``. NaN in a bin without weight.
 
     Returns
     -------
@@ -90,14 +101,15 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
         As SciPy's.
     TypeError
         If device arrays are of a dtype that no kernel takes, or `statistic` is a callable; if statistics have to be
-        `reproducible` that only SciPy computes.
+        `reproducible` that only SciPy computes; if `q` or `weights` are given without "quantile", or `q` is missing.
     UnsupportedError
         If the device has no double precision.
 
     Notes
     -----
     Bins are SciPy's: half-open, but for the last one, which has its upper edge and what rounds to it. Sums are
-    accumulated in float64. "min" ignores NaN and "max" does not, as SciPy's; for "median" NaN is the greatest value.
+    accumulated in float64. "min" ignores NaN and "max" does not, as SciPy's; for "median" NaN is the greatest value,
+    and of "quantile" it makes the bin NaN.
     Statistics wait for the device.
     """
     check_reproducible(reproducible)
@@ -106,23 +118,24 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     points = sample_of(sample)
     values_array = None if are_counts(names) else as_array("values", values)
     again = binned_statistic_result
-    options = {"reproducible": reproducible and rounds(names)}
+    weights = _quantile_weights(names, q, weights, points)
+    options = {"reproducible": reproducible and rounds(names), "q": q}  # of which SciPy has none
     by_kernels = _are_for_kernels(points if again is None else None, values_array, names, queue, options)
     edges: list[np.ndarray] | None = None
     if points is not None and again is None and points.dims and is_binnable(points.dtype):
         where = mask_array(where, (points.size,))
         if by_kernels:
-            queue = queue_for(queue, present(sample=points.arrays, values=values_array, where=where))
+            queue = queue_for(queue, present(sample=points.arrays, values=values_array, where=where, weights=weights))
         if values_array is not None and values_array.shape[-1:] != (points.size,):
             raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
-        edges = _edges(points, sample, bins, range, flat(where), queue)
+        edges = statistic_edges(points, sample, bins, range, flat(where), queue)
     if points is None or edges is None or names is None or not by_kernels:
         forms = {"expand": expand_binnumbers, "again": again, "where": where, "binnumber": binnumber}
         return by_scipy(points, sample, values, statistic, names, bins, range, edges, **forms)
     assert queue is not None
     kept = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
-    forms = {"expand": expand_binnumbers if binnumber else None, "reproducible": reproducible}
-    results, numbers = _by_kernels(points, values_array, kept, names, edges, flat(where), queue, **forms)
+    expand, more = expand_binnumbers if binnumber else None, {"reproducible": reproducible, "q": q, "weights": weights}
+    results, numbers = _by_kernels(points, values_array, kept, names, edges, flat(where), queue, expand=expand, **more)
     chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
     return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
 
@@ -147,11 +160,12 @@ def _by_kernels(
     queue: cl.CommandQueue,
     *,
     expand: bool | None,
-    reproducible: bool,
+    **options: Any,
 ) -> tuple[dict[str, Any], Any]:
     """Return the statistics by name, and SciPy's bin numbers unless `expand` is None.
 
-    `kept` are the dimensions of the values but for the last.
+    `kept` are the dimensions of the values but for the last; `options` are of
+    `clhist.binning.statistics.statistics_of`.
     """
     axes = [
         _axis(each.tobytes(), each.dtype, *dtypes, has_fp64(queue.device))
@@ -161,7 +175,7 @@ def _by_kernels(
     binned = None if None in axes else Binned(tuple(axes), data, where, points.size)
     shape = tuple(len(each) - 1 for each in edges)
     rows = [None] if values is None else _rows(values, points.size)
-    each_row = [statistics_of(binned, shape, row, names, queue, reproducible=reproducible) for row in rows]
+    each_row = [statistics_of(binned, shape, row, names, queue, **options) for row in rows]
     repeats = 1 if values is not None else prod(kept)
     results: dict[str, Any] = {
         name: np.array([row[name] for row in each_row] * repeats, float).reshape(*kept, *shape) for name in names
@@ -188,7 +202,7 @@ def binned_statistic(
     range : (float, float), optional
         Lower and upper end.
     **options
-        `where`, `queue`, `reproducible` and `binnumber` of `binned_statistic_dd`.
+        `where`, `queue`, `reproducible`, `binnumber`, `q` and `weights` of `binned_statistic_dd`.
 
     Returns
     -------
@@ -227,7 +241,7 @@ def binned_statistic_2d(
     range : pair of (float, float), optional
         Lower and upper ends.
     **options
-        `where`, `queue`, `reproducible` and `binnumber` of `binned_statistic_dd`.
+        `where`, `queue`, `reproducible`, `binnumber`, `q` and `weights` of `binned_statistic_dd`.
 
     Returns
     -------
@@ -248,7 +262,7 @@ def _names(statistic: Any) -> tuple[str, ...] | None:
         name = _BY_FUNCTION.get(one) if callable(one) else one
         if name is None and len(each) == 1:
             return None
-        if name not in STATISTICS:
+        if name not in BINNED:
             raise ValueError(f"invalid statistic {one!r}")
         found.append(name)
     if not found:
@@ -261,8 +275,25 @@ def _check_kind(sample: Any, values: Any, statistic: Any, names: Any, again: Any
     each = [*sample, values] if isinstance(sample, list | tuple) else [sample, values]
     if (names is None or again is not None) and any(map(is_device_array, each)):
         if names is None:
-            raise TypeError(f"statistic: expected one of {', '.join(STATISTICS)} for device arrays, got {statistic!r}")
+            raise TypeError(f"statistic: expected one of {', '.join(BINNED)} for device arrays, got {statistic!r}")
         raise TypeError("binned_statistic_result: expected none for device arrays; give its bin_edges as bins")
+
+
+def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points: Sample | None) -> Any:
+    """Return the weights of a quantile as one dimension; raise TypeError or ValueError if these or `q` are wrong."""
+    if names is None or "quantile" not in names:
+        for name, value in (("q", q), ("weights", weights)):
+            if value is not None:
+                raise TypeError(f"{name}: expected it with the statistic 'quantile' only, got statistic {names}")
+        return None
+    probability(q)
+    if weights is None:
+        return None
+    weights = as_array("weights", weights)
+    if points is not None and weights.shape != (points.size,):
+        raise ValueError(f"weights: expected shape {(points.size,)} as of the sample, got {weights.shape}")
+    check_weights(weights)
+    return flat(weights)
 
 
 def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
@@ -275,64 +306,6 @@ def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | Non
         return True
     fine = all(is_binnable(dtype) for _, dtype in each) and points.dims > 0 and (values is None or values.ndim > 0)
     return fine and not is_small("2 dimensions", points.size, queue, **options)
-
-
-def _edges(points: Sample, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> list[np.ndarray]:
-    """Return SciPy's edges of each dimension; `queue` is that of device arrays."""
-    dims, fp64 = points.dims, points.on_device and has_fp64(queue.device)
-    is_number, each_bins = _each_bins(bins, dims)
-    _check_range(range, dims)
-    real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
-    edges = []
-    for n, number in enumerate(each_bins):
-        ends = None
-        if is_number or (range is None and np.ndim(number) == 0):
-            ends = points.extent(n, where, queue, fp64=fp64)
-            if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
-                raise ValueError(f"{sample!r} contains non-finite values.")
-            if ends is None and where is not None and points.size:
-                ends = (0, 1)  # as of NumPy's histograms of no data
-        if np.ndim(number) > 0:
-            edges.append(np.asarray(number, real))
-        else:
-            low, high = _ends(ends, None if range is None else range[n])
-            edges.append(np.linspace(low, high, int(number) + 1, dtype=real))
-        if np.diff(edges[-1]).min() == 0:
-            raise ValueError("The smallest edge difference is numerically 0.")
-        if not np.diff(edges[-1]).min() > 0:
-            raise ValueError("bins must be monotonically increasing or decreasing")
-    return edges
-
-
-def _each_bins(bins: Any, dims: int) -> tuple[bool, list[Any]]:
-    """Return whether `bins` is one number, and the number of bins, or the edges, of each dimension."""
-    try:
-        return True, [index(bins)] * dims
-    except TypeError:
-        each = list(bins) if hasattr(bins, "__len__") else [bins] * dims
-    if len(each) != dims:
-        raise AttributeError("The dimension of bins must be equal to the dimension of the sample x.")
-    return False, each
-
-
-def _check_range(range: Any, dims: int) -> None:
-    if range is not None and len(range) != dims:
-        raise ValueError(f"range given for {len(range)} dimensions; {dims} required")
-    for k, (low, high) in enumerate(range or ()):
-        if high < low:
-            place = f"dimension {k + 1} of " if dims > 1 else ""
-            raise ValueError(f"In {place}range, start must be <= stop")
-
-
-def _ends(found: Any, given: Any) -> tuple[float, float]:
-    if given is not None:
-        low, high = given
-    elif found is None:
-        raise ValueError("zero-size array to reduction operation minimum which has no identity")
-    else:
-        low, high = found
-    low, high = float(low), float(high)
-    return (low - 0.5, high + 0.5) if low == high else (low, high)
 
 
 def _dtypes(points: Sample) -> list[tuple[np.dtype, np.dtype]]:

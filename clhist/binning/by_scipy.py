@@ -11,8 +11,7 @@ import numpy as np
 
 from clhist.binning.inputs import mask_array
 from clhist.binning.sample import Sample
-
-_EXACT = {"count", "min", "max", "median"}
+from clhist.statistics.table import TABLE
 
 
 @lru_cache(maxsize=1)
@@ -27,7 +26,7 @@ def scipy_functions() -> Any:
 
 def rounds(names: Sequence[str] | None) -> bool:
     """Whether one of these statistics adds up values, so that it may depend on their order; so may any callable."""
-    return names is None or not _EXACT.issuperset(names)
+    return names is None or any(TABLE[name].rounds for name in names)
 
 
 def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them

@@ -17,7 +17,7 @@ from clhist.axes.keys import bits_dtype, key_dtype, key_range
 from clhist.axes.thresholds import Thresholds, first_keys
 from clhist.binning.sweep import Binned, BinnedKind
 from clhist.engine.engine import Engine
-from clhist.opencl.arrays import empty, is_device_array
+from clhist.opencl.arrays import Array, empty, in_place, is_device_array
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, literal
 
@@ -76,6 +76,27 @@ def bin_numbers(
         kernel = _numbers_kernel(queue.context, binned.kind)
         kernel(*binned.arguments(queue), *num_edges, int(falling), out, size=binned.size, num_bins=1, queue=queue)
     return out
+
+
+def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
+    """Return the bin of each element on the device, as int32: -1 of one that has none, or is masked."""
+    places = empty(queue, (binned.size,), np.dtype(np.int32), True)
+    kernel = _places_kernel(queue.context, binned.kind)
+    arguments = [in_place(each, queue) if isinstance(each, np.ndarray) else each for each in binned.arguments(queue)]
+    kernel(*arguments, places, size=binned.size, num_bins=1, queue=queue)
+    return places
+
+
+@kept_by_context
+def _places_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
+    return Engine.of(
+        context,
+        operators.count(np.int32),
+        arguments=", ".join([*kind.arguments(), "int *places"]),
+        map=f"{kind.code()} places[i] = bin; EMIT(-1, 1);",
+        preamble=kind.functions(),
+        emits=1,
+    )
 
 
 @kept_by_context

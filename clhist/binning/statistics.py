@@ -1,9 +1,11 @@
-"""Statistics of values by bins: which outputs of a sweep they need, and what they make of these."""
+"""Statistics of values by bins: the sweeps that they need, and the results on the host."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,22 +13,16 @@ import pyopencl as cl
 
 from clhist import operators
 from clhist.axes.block_search import BLOCK
-from clhist.binning.selection import bin_medians
+from clhist.binning.numbers import place_in_bins
 from clhist.binning.sweep import Binned, sweep
-from clhist.opencl.arrays import is_device_array, to_device
+from clhist.opencl.arrays import as_bytes, in_place, is_device_array, to_device
 from clhist.operators.operator import Operator
+from clhist.statistics.selection import select
+from clhist.statistics.selection_texts import Order
+from clhist.statistics.table import PARTS, TABLE
+from clhist.statistics.variance import deviation_terms
 
-STATISTICS = ("mean", "median", "count", "sum", "std", "min", "max")
-
-_NEEDS = {
-    "count": ("count",),
-    "sum": ("sum",),
-    "mean": ("sum", "count"),
-    "std": ("sum", "count"),
-    "min": ("fmin",),
-    "max": ("maximum", "count"),
-    "median": ("count",),
-}
+_F8 = np.dtype(np.float64)
 
 
 def statistics_of(
@@ -37,8 +33,10 @@ def statistics_of(
     queue: cl.CommandQueue,
     *,
     reproducible: bool,
+    q: float | None = None,
+    weights: Any = None,
 ) -> dict[str, np.ndarray]:
-    """Return statistics by bins as float64 on the host: all but medians and reproducible sums from one sweep.
+    """Return statistics by bins as float64 on the host: all but order statistics and reproducible sums from one sweep.
 
     Standard deviations take a second one around the means: sums alone would cancel where a mean is large, and combining
     means and deviations needs a lock on GPUs.
@@ -52,61 +50,77 @@ def statistics_of(
     values : array or None
         One for each element; None if only counts are asked for.
     names : iterable of str
-        Of `STATISTICS`.
+        Of `clhist.statistics.table.BINNED`.
     queue : pyopencl.CommandQueue
         Where it runs.
     reproducible : bool
         Whether sums are bitwise the same in any order.
+    q : float, optional
+        Probability of the quantile.
+    weights : array, optional
+        Of the values, for the quantile.
     """
     names = tuple(dict.fromkeys(names))
     if binned is None or not binned.size:
         return {name: np.full(shape, 0.0 if name in ("count", "sum") else np.nan) for name in names}
-    needed = sorted({part for name in names for part in _NEEDS[name]})
+    parts: dict[str, Any] = {}
+    needed = sorted({part for name in names for part in TABLE[name].parts})
     ready = _operators(binned.size < 2**32 - BLOCK)
-    outputs = tuple((part, ready[part], "1" if part == "count" else "(double)v0[i]") for part in needed)
-    arrays = () if needed == ["count"] else (values,)
-    found: dict[str, Any] = {}
+    outputs = tuple((part, ready[part], PARTS[part][1]) for part in needed)
     for group in [outputs] if not reproducible else [(each,) for each in outputs]:
+        arrays = () if [part for part, _, _ in group] == ["count"] else (values,)
         is_sum = reproducible and group[0][0] == "sum"
-        found |= sweep(
-            binned, group, arrays if group[0][0] != "count" or len(group) > 1 else (), queue=queue, reproducible=is_sum
-        )
-    parts = {name: part.get(queue) if is_device_array(part) else part for name, part in found.items()}
+        parts |= _swept(binned, group, arrays, queue, reproducible=is_sum) if group else {}
+    if "std" in names:
+        with np.errstate(all="ignore"):
+            means = np.append(parts["sum"] / parts["count"], 0.0)  # one more of what has no bin
+        given: Any = to_device(queue, means) if is_device_array(values) else means
+        terms = deviation_terms("(double)v0[i]", "v1[max(bin, 0)]")
+        second = tuple((name, operators.add(_F8), term) for name, term in zip(("shift", "squares"), terms, strict=True))
+        parts |= _swept(binned, second, (values, given), queue, reproducible=reproducible)
+    chosen = [name for name in names if TABLE[name].is_order]
+    if chosen:
+        places = place_in_bins(binned, queue)
+        for name in chosen:
+            of = None if name == "median" else weights
+            parts[name] = _selected(places, values, of, shape, queue, q=None if name == "median" else q)
     results = {}
     with np.errstate(all="ignore"):
         for name in names:
-            if name == "mean":
-                results[name] = np.where(parts["count"] > 0, parts["sum"] / parts["count"], np.nan)
-            elif name == "std":
-                results[name] = np.sqrt(_variances(binned, values, parts, queue, reproducible=reproducible))
-            elif name == "max":
-                results[name] = np.where(parts["count"] > 0, parts["maximum"], np.nan)
-            elif name == "median":
-                results[name] = bin_medians(binned, values, parts["count"], queue)
-            else:
-                results[name] = parts[{"min": "fmin"}.get(name, name)].astype(np.float64)
+            finish = TABLE[name].finish
+            assert finish is not None
+            results[name] = finish(parts).astype(np.float64)
     return results
 
 
-def _variances(
-    binned: Binned, values: Any, parts: dict[str, np.ndarray], queue: cl.CommandQueue, *, reproducible: bool
+def _swept(
+    binned: Binned,
+    outputs: tuple[tuple[str, Operator, str], ...],
+    arrays: Sequence[Any],
+    queue: cl.CommandQueue,
+    **options: Any,
+) -> dict[str, np.ndarray]:
+    found = sweep(binned, outputs, arrays, queue=queue, **options)
+    return {name: part.get(queue) if is_device_array(part) else part for name, part in found.items()}
+
+
+def _selected(
+    places: Any, values: Any, weights: Any, shape: tuple[int, ...], queue: cl.CommandQueue, *, q: float | None
 ) -> np.ndarray:
-    count = parts["count"].astype(np.float64)
-    means = np.append(parts["sum"] / count, 0.0)  # one more of what has no bin
-    given: Any = to_device(queue, means) if is_device_array(values) else means
-    apart, add = "((double)v0[i] - v1[max(bin, 0)])", operators.add(np.float64)
-    # `shift` would be 0 but for the rounding of the mean.
-    outputs = (("shift", add, apart), ("squares", add, f"({apart} * {apart})"))
-    found = sweep(binned, outputs, (values, given), queue=queue, reproducible=reproducible)
-    shift, squares = (part.get(queue) if is_device_array(part) else part for part in found.values())
-    return np.where(count > 0, np.maximum(squares - shift * shift / count, 0.0) / count, np.nan)
+    """Return the median of each bin, of which NaN is the greatest value, or the quantile, which NaN makes NaN."""
+    arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in (values, weights) if each is not None]
+    arrays = [each if is_device_array(each) else in_place(each, queue) for each in arrays]
+    dtype = arrays[0].dtype
+    result = dtype if dtype.kind == "f" else _F8
+    order = Order(places.dtype, dtype, result, _F8, "greatest" if q is None else "propagated", q is None)
+    if weights is not None:
+        order = replace(order, weights=arrays[1].dtype)
+    found = select(
+        order, places, arrays[0], prod(shape), queue, q=q or 0.0, weights=None if weights is None else arrays[1]
+    )
+    return found.get(queue).astype(np.float64).reshape(shape)
 
 
 @lru_cache(maxsize=2)
 def _operators(few: bool) -> dict[str, Operator]:
-    return {
-        "count": operators.count(np.intp) if few else operators.add(np.intp),
-        "sum": operators.add(np.float64),
-        "fmin": operators.fmin(np.float64),  # SciPy's least value ignores NaN
-        "maximum": operators.maximum(np.float64),  # but its greatest does not
-    }
+    return {name: make(few) for name, (make, _) in PARTS.items()}

@@ -202,6 +202,11 @@ def render_check(operator: Operator) -> str:
     return _render("check.mako", operator=operator, declare=declare, c_name=c_name)
 
 
+def render_selection(order: object) -> str:
+    """Return the OpenCL C program that selects one value of each group of a `clhist.statistics` order."""
+    return _render("select.mako", order=order, c_name=c_name)
+
+
 def render_measure(kernel: str, *, words: int = 0) -> str:
     """Return the OpenCL C of one of the kernels that measure a device; see ``measure.mako``."""
     return _template("measure.mako").render(kernel=kernel, words=words)

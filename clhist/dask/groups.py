@@ -14,30 +14,13 @@ from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.engine.plain import native
 from clhist.grouping.keys import integers, number_up_to
 from clhist.grouping.parts import GroupSpec
-from clhist.grouping.statistics import column_of, named_statistics
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.partial import Partial, merge
+from clhist.statistics.table import TABLE, column_of, named_statistics
 
-_OF_ONE = (
-    "count",
-    "sum",
-    "prod",
-    "mean",
-    "var",
-    "std",
-    "min",
-    "max",
-    "argmin",
-    "argmax",
-    "first",
-    "last",
-    "any",
-    "all",
-)
 _KEYS = "integers, the numbers of groups, or categories"
 _NUMBERED = '; columns have .astype("category").cat.as_known()'
-_POSITIONS = ("argmin", "argmax", "first", "last")
 
 
 def group_by(keys: Any, num_groups: int | None = None) -> GroupBy:
@@ -154,9 +137,9 @@ class GroupBy:
             if not isinstance(given, tuple | list) or len(given) < 2:
                 raise TypeError(f"{name}: expected a tuple of a collection and its statistics, got {given!r}")
             collections[name], statistics = given[0], named_statistics(given[1:])
-            if "median" in statistics:
+            for each in (each for each in statistics if each in TABLE and not TABLE[each].merges):
                 raise ValueError(
-                    f"{name}: expected statistics that can be merged, got 'median', which blocks have no part of; "
+                    f"{name}: expected statistics that can be merged, got {each!r}, which blocks have no part of; "
                     "clhist.group_by of NumPy arrays computes it"
                 )
             if np.ndim(given[0]) == 0 and not hasattr(given[0], "dask"):
@@ -172,7 +155,7 @@ class GroupBy:
         _spec_of(self._dtype, columns_asked, 1).spec()  # raises what is wrong with it
         named = {"values of 'keys'" if name == "keys" else name: each for name, each in collections.items()}
         blocks = blocks_of(keys=self._keys, **named)
-        if blocks.starts is None and any(set(column.statistics) & set(_POSITIONS) for _, column in asked):
+        if blocks.starts is None and any(TABLE[each].is_position for _, column in asked for each in column.statistics):
             if getattr(self._keys, "ndim", 1) != 1:
                 raise ValueError(f"keys: expected one dimension, since positions are asked for, got {self._keys.ndim}")
             raise ValueError(
@@ -187,7 +170,7 @@ class GroupBy:
         whole = task(_results)(of_groups, tree(parts, merge, split_every), number)
         shape = (np.nan if lazy else number,)
         return {
-            name: {each: as_array(whole[name][each], shape, _dtype_of(each, column)) for each in column.statistics}
+            name: {each: as_array(whole[name][each], shape, TABLE[each].dtype(column)) for each in column.statistics}
             for name, column in asked
         }
 
@@ -203,23 +186,16 @@ class GroupBy:
         return task(_number_of)(tree([task(_extent)(*row) for row in blocks.rows], _joined, split_every))
 
     def __getattr__(self, name: str) -> Any:
-        if name not in (*_OF_ONE, "median"):  # which `agg` refuses
+        if name not in TABLE:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-        def statistic(x: Any, **options: Any) -> da.Array:
+        def statistic(x: Any, *own: Any, **options: Any) -> da.Array:
+            if own and not TABLE[name].takes:
+                raise TypeError(f"{name}: expected options by name, got {own[0]!r:.60}")
+            options = {key: value for key, value in options.items() if key not in TABLE[name].takes}
             return self.agg(x=(x, name), **options)["x"][name]
 
         return statistic
-
-
-def _dtype_of(statistic: str, column: Any) -> np.dtype:
-    if statistic in ("sum", "prod"):
-        return np.dtype(column.total)
-    if statistic in ("count", "argmin", "argmax"):
-        return np.dtype(np.int64)
-    if statistic in ("any", "all"):
-        return np.dtype(bool)
-    return np.dtype(column.result if statistic in ("mean", "var", "std") else column.dtype)
 
 
 def _dtype_of_collection(

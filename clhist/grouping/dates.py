@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 FILLED = ("min", "max", "first", "last")  # which are dates, and NaT of a group without any
-OF_DATES = ("count", *FILLED, "argmin", "argmax")
 
 
 def as_integers(x: Any) -> tuple[Any, np.dtype | None]:

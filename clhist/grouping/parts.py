@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from clhist import operators
-from clhist.grouping.statistics import Column, Numbers, Output, outputs_of
 from clhist.operators.c_types import c_name
 from clhist.partial import Partial
 from clhist.spec import Spec
+from clhist.statistics.outputs import Column, Numbers, Output
+from clhist.statistics.table import outputs_of
 
 _NUMBERS = Numbers(np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.uint64))  # of any number of elements
 

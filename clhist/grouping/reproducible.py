@@ -6,6 +6,8 @@ on the host.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyopencl as cl
 
@@ -13,12 +15,13 @@ from clhist import operators
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call
 from clhist.engine.reproducible import reproducibly
-from clhist.grouping.statistics import Column, Numbers
 from clhist.opencl.arrays import Array, is_device_array, to_device
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
-
-_SUMMED = ("sum", "mean", "var", "std")
+from clhist.operators.operator import Operator
+from clhist.statistics.outputs import Column, Numbers
+from clhist.statistics.table import TABLE
+from clhist.statistics.variance import deviation_terms, variance
 
 
 def names_of(column: Column) -> tuple[str, ...]:
@@ -32,7 +35,7 @@ def names_of(column: Column) -> tuple[str, ...]:
     if column.dtype.kind == "c" or (column.dtype.kind == "f" and "prod" in column.statistics):
         what = "a product" if "prod" in column.statistics else "complex numbers"
         raise TypeError(f"reproducible: expected sums, means and variances of real numbers, got {what}")
-    return tuple(name for name in _SUMMED if name in column.statistics and not (name == "sum" and column.is_exact))
+    return tuple(name for name in column.statistics if TABLE[name].rounds and not (name == "sum" and column.is_exact))
 
 
 def reproducible_statistics(
@@ -40,8 +43,8 @@ def reproducible_statistics(
 ) -> dict[str, np.ndarray]:
     """Return sums, means, variances and standard deviations of one column by their names, on the host."""
     names, real = names_of(column), numbers.real.type
-    call = Call(num_groups, queue=queue)
-    sums = _sums(queue.context, keys.dtype, column.dtype, column.skipna, numbers)
+    call, values = Call(num_groups, queue=queue), _of_values(column.dtype, column.skipna)
+    sums = _sums(queue.context, keys.dtype, values, numbers)
     total, size = (_on_host(each, queue) for each in reproducibly(sums, (keys, array), call).results)
     count = size.astype(real)
     found: dict[str, np.ndarray] = {}
@@ -50,12 +53,11 @@ def reproducible_statistics(
         found |= {"sum": total.astype(column.total), "mean": mean.astype(column.result)}
         if column.spreads:
             given = to_device(queue, mean) if is_device_array(keys) else mean
-            squares = _squares(queue.context, keys.dtype, column.dtype, column.skipna, numbers)
+            squares = _squares(queue.context, keys.dtype, values, numbers)
             results = reproducibly(squares, (keys, array, given, num_groups), call).results
-            shift, square = (_on_host(each, queue) for each in results)
-            deviations = np.maximum(square - shift * shift / count, real(0))
-            variance = np.where(count > column.ddof, deviations / (count - real(column.ddof)), real(np.nan))
-            found |= {"var": variance.astype(column.result), "std": np.sqrt(variance).astype(column.result)}
+            shift, squared = (_on_host(each, queue) for each in results)
+            var = variance(count, shift, squared, column.ddof)
+            found |= {"var": var.astype(column.result), "std": np.sqrt(var).astype(column.result)}
     return {name: found[name] for name in names}
 
 
@@ -63,7 +65,7 @@ def reproducible_mean(
     keys: Array, x: Array, weights: Array, num_groups: int, skipna: bool, numbers: Numbers, queue: cl.CommandQueue
 ) -> np.ndarray:
     """Return the means of `x` by their weights, on the host."""
-    kernel = _weighted(queue.context, keys.dtype, x.dtype, weights.dtype, skipna, numbers)
+    kernel = _weighted(queue.context, keys.dtype, _of_values(x.dtype, skipna), weights.dtype, numbers)
     results = reproducibly(kernel, (keys, x, weights), Call(num_groups, queue=queue)).results
     total, weight = (_on_host(each, queue) for each in results)
     with np.errstate(all="ignore"):
@@ -74,43 +76,48 @@ def _on_host(array: Array, queue: cl.CommandQueue) -> np.ndarray:
     return array.get(queue) if is_device_array(array) else array
 
 
-@kept_by_context
-def _sums(context: cl.Context, keys: np.dtype, values: np.dtype, skipna: bool, numbers: Numbers) -> Engine:
-    condition = Column(values, (), skipna, 0, values, values).condition
-    return Engine.of(
-        context,
-        [operators.add(numbers.real), operators.add(numbers.count)],
-        arguments=f"const {c_name(keys)} *keys, const {c_name(values)} *values",
-        map=f"const {c_name(values)} v = values[i]; "
-        f"{condition}{{ EMIT0(keys[i], ({c_name(numbers.real)})v); EMIT1(keys[i], 1); }}",
-        emits=1,
-    )
-
-
-@kept_by_context
-def _squares(context: cl.Context, keys: np.dtype, values: np.dtype, skipna: bool, numbers: Numbers) -> Engine:
-    condition, real = Column(values, (), skipna, 0, values, values).condition, c_name(numbers.real)
-    return Engine.of(
-        context,
-        [operators.add(numbers.real)] * 2,
-        arguments=f"const {c_name(keys)} *keys, const {c_name(values)} *values, const {real} *means, const long groups",
-        map=f"const {c_name(values)} v = values[i]; const long g = keys[i]; if (g >= 0 && g < groups) {condition}{{ "
-        f"const {real} d = ({real})v - means[g]; EMIT0(g, d); EMIT1(g, d * d); }}",
-        emits=1,
-    )
-
-
-@kept_by_context
-def _weighted(
-    context: cl.Context, keys: np.dtype, values: np.dtype, weights: np.dtype, skipna: bool, numbers: Numbers
+def _kernel(
+    context: cl.Context,
+    values: dict[str, np.dtype],
+    arguments: str,
+    condition: str,
+    emits: Sequence[str],
+    *of: Operator,
 ) -> Engine:
-    condition, real = Column(values, (), skipna, 0, values, values).condition, c_name(numbers.real)
-    condition += "if (w == w) " if skipna and weights.kind == "f" else ""
-    return Engine.of(
-        context,
-        [operators.add(numbers.real)] * 2,
-        arguments=f"const {c_name(keys)} *keys, const {c_name(values)} *values, const {c_name(weights)} *weights",
-        map=f"const {c_name(values)} v = values[i]; const {c_name(weights)} w = weights[i]; "
-        f"{condition}{{ EMIT0(keys[i], ({real})v * ({real})w); EMIT1(keys[i], ({real})w); }}",
-        emits=1,
+    """Return the kernel that emits these values to operators `of` for each element that counts."""
+    columns = {"g": "keys", "v": "values", "w": "weights"}
+    arrays = ", ".join(f"const {c_name(dtype)} *{columns[name]}" for name, dtype in values.items())
+    elements = " ".join(f"const {c_name(dtype)} {name} = {columns[name]}[i];" for name, dtype in values.items())
+    calls = " ".join(f"EMIT{k}(g, {value});" for k, value in enumerate(emits))
+    code = f"{elements} {condition}{{ {calls} }}"
+    return Engine.of(context, of, arguments=arrays + arguments, map=code, emits=1)
+
+
+@kept_by_context
+def _sums(context: cl.Context, keys: np.dtype, column: Column, numbers: Numbers) -> Engine:
+    sums = operators.add(numbers.real), operators.add(numbers.count)
+    given = {"g": keys, "v": column.dtype}
+    return _kernel(context, given, "", column.condition, (f"({c_name(numbers.real)})v", "1"), *sums)
+
+
+@kept_by_context
+def _squares(context: cl.Context, keys: np.dtype, column: Column, numbers: Numbers) -> Engine:
+    real = c_name(numbers.real)
+    arguments, condition = f", const {real} *means, const long groups", f"if (g >= 0 && g < groups) {column.condition}"
+    terms = deviation_terms(f"({real})v", "means[g]")
+    return _kernel(
+        context, {"g": keys, "v": column.dtype}, arguments, condition, terms, *[operators.add(numbers.real)] * 2
     )
+
+
+@kept_by_context
+def _weighted(context: cl.Context, keys: np.dtype, column: Column, weights: np.dtype, numbers: Numbers) -> Engine:
+    condition, real = column.condition, c_name(numbers.real)
+    condition += "if (w == w) " if column.skipna and weights.kind == "f" else ""
+    emits, given = (f"({real})v * ({real})w", f"({real})w"), {"g": keys, "v": column.dtype, "w": weights}
+    return _kernel(context, given, "", condition, emits, *[operators.add(numbers.real)] * 2)
+
+
+def _of_values(dtype: np.dtype, skipna: bool) -> Column:
+    """Return a column of which only the values and those that count matter."""
+    return Column(dtype, (), skipna, 0, dtype, dtype)

@@ -11,10 +11,11 @@ import pyopencl as cl
 
 from clhist import operators
 from clhist.engine.engine import Engine
-from clhist.grouping.statistics import Column, Numbers, Output, outputs_of, spread_of, weighted_mean
 from clhist.opencl.arrays import Array, empty
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
+from clhist.statistics.outputs import Column, Numbers, Output, spread_of, weighted_mean
+from clhist.statistics.table import outputs_of
 
 
 @dataclass(frozen=True)

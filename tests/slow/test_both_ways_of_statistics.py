@@ -130,7 +130,8 @@ def test_options_are_all_there():
     check_covers(binned_statistic_2d, cases)
     again = {"binned_statistic_result": "test_earlier_results_are_used_again"}
     seen = dict.fromkeys(("reproducible", "binnumber"), "binned_statistic hands them on")
-    check_covers(binned_statistic_dd, cases, {**always, **again, **seen})
+    quantiles = dict.fromkeys(("q", "weights"), "tests/slow/test_quantiles.py: SciPy has none")
+    check_covers(binned_statistic_dd, cases, {**always, **again, **seen, **quantiles})
 
 
 def test_earlier_results_are_used_again():

@@ -9,15 +9,17 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.grouping import median as group_median
 from clhist.grouping import reproducible as group_reproducible
 from clhist.grouping import sweep as group_sweep
-from clhist.grouping.statistics import OF_COMPLEX, STATISTICS, Column, Numbers, outputs_of, spread_of
+from clhist.statistics import selection
+from clhist.statistics.outputs import Column, Numbers, spread_of
+from clhist.statistics.table import OF_COMPLEX, STATISTICS, outputs_of
 
 KERNELS = (
     group_sweep._first_sweep,
     group_sweep._second_sweep,
-    group_median._kernels,
+    selection._kernels,
+    selection._sorting_kernels,
     group_reproducible._sums,
     group_reproducible._squares,
     group_reproducible._weighted,

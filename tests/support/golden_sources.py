@@ -15,10 +15,11 @@ from eager import eager
 from golden import digests
 from sources import COUNTS, OPERATORS, WEIGHT, Call, combine_source, device, kernel_sources
 
-from clhist.grouping.median_texts import CPU, GPU
-from clhist.grouping.median_texts import texts as median_texts
+from clhist.codegen.render import render_selection
 from clhist.planning.packed import PackedCounters
 from clhist.planning.passes import CyclicPasses
+from clhist.statistics.selection_texts import CPU, GPU, Order
+from clhist.statistics.selection_texts import texts as selection_texts
 
 FIRST, TWICE = "EMIT(x[i], ((value_t){x[i], i}))", "EMIT(x[i], 1); EMIT(x[i] + 1, 2)"
 SUM, WIDE, DOUBLE, ARGMAX = (OPERATORS[f"{n}"] for n in ("add float32", "add int64", "add float64", "argmax int64"))
@@ -175,14 +176,13 @@ COMBINED = {
     ),
     "add float32, cyclic passes": ("add float32", {"features": (CyclicPasses(),)}),
 }  # fmt: skip
-MEDIANS = {
-    f"{vendor}, {dtype} in groups of {group}{', nan' if nan else ''}": (recipe, group, dtype, result, nan)
-    for vendor, recipe in (("gpu", GPU), ("cpu", CPU))
-    for group, dtype, result, nan in (
-        (np.dtype("i4"), np.dtype("f4"), np.dtype("f4"), False),
-        (np.dtype("i4"), np.dtype("f8"), np.dtype("f8"), True),
-        (np.dtype("u1"), np.dtype("i2"), np.dtype("f8"), False),
-    )
+_REAL = np.dtype("f8")
+ORDERS = {
+    "float32 in groups of int32": Order(np.dtype("i4"), np.dtype("f4"), np.dtype("f4"), _REAL),
+    "float64 in groups of int32, nan": Order(np.dtype("i4"), _REAL, _REAL, _REAL, "propagated"),
+    "int16 in groups of uint8": Order(np.dtype("u1"), np.dtype("i2"), _REAL, _REAL),
+    "float32, quantile": Order(np.dtype("i4"), np.dtype("f4"), np.dtype("f4"), _REAL, is_median=False),
+    "float64, weighted quantile": Order(np.dtype("i4"), _REAL, _REAL, _REAL, is_median=False, weights=np.dtype("f4")),
 }
 
 # Of each strategy and order one source is stored in full, as a file of this name; of all others a digest.
@@ -199,7 +199,8 @@ IN_FULL = {
     "batch_cpu.cl": ("batches: cpu, ragged: sweep",),
     "one_launch.cl": ("one launch: cpu, count: sweep",),
     "combine.cl": ("combine: add float32, 16 rows",),
-    "median.cl": ("median: gpu, float32 in groups of int32",),
+    "selection.cl": ("selection: gpu, float32 in groups of int32",),
+    "sorted_by_group.cl": ("selection: sorted by group, float32, quantile",),
 }
 
 
@@ -220,9 +221,12 @@ def sources() -> dict[str, str]:
         f"combine: {name}": combine_source(OPERATORS[operator], **changed)
         for name, (operator, changed) in COMBINED.items()
     }
-    for name, (recipe, group, dtype, result, nan) in MEDIANS.items():
-        texts = vars(median_texts(group, dtype, result, recipe, nan=nan))
-        found[f"median: {name}"] = "\n\n".join(f"// {part}\n{text}" for part, text in texts.items())
+    for name, order in ORDERS.items():
+        for recipe, vendor in ((GPU, "gpu"), (CPU, "cpu")):
+            parts = vars(selection_texts(order, recipe))
+            found[f"selection: {vendor}, {name}"] = "\n\n".join(f"// {part}\n{text}" for part, text in parts.items())
+        if order.weights is None:
+            found[f"selection: sorted by group, {name}"] = render_selection(order)
     return found
 
 

@@ -1,33 +1,19 @@
-"""The statistics of groups as histograms: which operators make them, and what a map emits to each.
-
-All statistics of all columns come from one sweep, but for the variance, which takes a second one around the mean: sums
-of squares alone cancel where the mean is large, and combining means and deviations needs a lock on GPUs.
-"""
+"""The histograms that statistics are made of: operators, and what a map emits to each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhist import operators
-from clhist.codegen.arguments import integer
-from clhist.grouping.dates import OF_DATES
 from clhist.operators import equivalents as lifts
-from clhist.operators.c_types import c_name, literal, struct_of, supported_dtype
-from clhist.operators.names import FUNCTIONS, name_hint
+from clhist.operators.c_types import c_name, literal, struct_of
 from clhist.operators.operator import Lifted, Operator
+from clhist.statistics.variance import variance_text
 
-_MOMENTS = ("sum", "mean", "count")
-_SPREADS = ("var", "std")
-_EXTREMES = ("min", "max")
-_POSITIONS = ("argmin", "argmax")
-_ENDS = ("first", "last")
-STATISTICS = (*_MOMENTS, *_SPREADS, *_EXTREMES, *_POSITIONS, *_ENDS, "median", "prod", "any", "all")
-OF_COMPLEX = (*_MOMENTS, "prod")
+_SPREADS = ("var", "std")  # which take a second sweep, around the means
 
 
 @dataclass(frozen=True)
@@ -39,7 +25,7 @@ class Column:
     dtype : numpy.dtype
         Of the values.
     statistics : tuple of str
-        Of `STATISTICS`, without the median.
+        Of `clhist.statistics.table.TABLE`, without those that are selected.
     skipna : bool
         Whether a NaN is no value at all.
     ddof : int
@@ -91,52 +77,6 @@ class Column:
         return "if (v == v) " if self.dtype.kind == "f" else "if (v.x == v.x && v.y == v.y) "
 
 
-def column_of(
-    name: str,
-    given: np.dtype,
-    statistics: Sequence[str],
-    real: np.dtype,
-    skipna: bool,
-    ddof: int,
-    dtype: DTypeLike | None,
-    dates: np.dtype | None = None,
-) -> Column:
-    """Return what is asked of values of the dtype `given`, of which errors say `name`; see `clhist.GroupBy.agg`.
-
-    `dates` is the dtype of dates or durations that are given as integers.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such statistic, or `dtype` is none of its results.
-    """
-    kind = given.kind
-    known = OF_DATES if dates is not None else OF_COMPLEX if kind == "c" else STATISTICS
-    for each in statistics:
-        if each not in known:
-            of = f" of {given if dates is None else dates}" if known is not STATISTICS else ""
-            expected = f"{name}: expected statistics{of} among {', '.join(known)}"
-            raise ValueError(f"{expected}; got {each!r}{name_hint(each, known)}")
-    if dates is not None and not skipna:
-        raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")
-    result = given.newbyteorder("=") if kind in "fc" else real
-    total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
-    if dtype is not None:
-        wanted = supported_dtype(dtype)
-        if wanted.kind != ("c" if kind == "c" else "f"):
-            raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
-        result = total = wanted
-    counted = ["count"] if dates is not None else []  # without values a group is NaT
-    swept = tuple(each for each in dict.fromkeys([*statistics, *counted]) if each != "median")
-    return Column(given.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total, dates)
-
-
-def named_statistics(given: Sequence[Any]) -> tuple[str, ...]:
-    """Return the names of the statistics of a column, given one by one or as one sequence, by name or by function."""
-    each = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
-    return tuple(dict.fromkeys(FUNCTIONS.get(one, one) if callable(one) else one for one in each))
-
-
 @dataclass(frozen=True)
 class Numbers:
     """The types in which a device computes statistics of so many values.
@@ -182,27 +122,6 @@ class Output:
     statistics: tuple[str, ...]
 
 
-def outputs_of(column: Column, numbers: Numbers) -> tuple[Output, ...]:
-    """Return the histograms that the first sweep fills for a column."""
-    found = []
-    moments = tuple(name for name in _MOMENTS if name in column.statistics)
-    if moments:
-        found.append(_moments(column, moments, numbers))
-    for name in column.statistics:
-        if name in _EXTREMES:
-            found.append(Output(_extreme(name, column.dtype, column.skipna), "v", (name,)))
-        elif name in _POSITIONS:
-            found.append(Output(_positioned(name, column.dtype, numbers.index), "((value_t){v, i})", ("", name)))
-        elif name in _ENDS:
-            found.append(Output(_positioned(name, column.dtype, numbers.index), "((value_t){v, i})", (name, "")))
-        elif name == "prod":
-            found.append(Output(_product(column, numbers), _converted("v", column.dtype, column.total), (name,)))
-        elif name in ("any", "all"):
-            ready = operators.logical_or if name == "any" else operators.logical_and
-            found.append(Output(ready(np.bool_), "v != 0", (name,)))
-    return tuple(found)
-
-
 def spread_of(column: Column, numbers: Numbers) -> Output:
     """Return the histogram of the second sweep, in whose map `m` is the mean of the group."""
     real, names = numbers.real, column.spreads
@@ -212,14 +131,12 @@ def spread_of(column: Column, numbers: Numbers) -> Output:
         "squares": operators.add(real),
     }
     function, kind = f"clhist_variance_{real.name}_{column.ddof}", c_name(real)
-    # `shift` would be 0 but for the rounding of the mean: with it the result is as if the mean were exact.
     preamble = f"""{kind} {function}(const {kind} number, const {kind} shift, const {kind} squares)
 {{
-    const {kind} deviations = squares - shift * shift / number;
-    return number > {column.ddof} ? (deviations < 0 ? 0 : deviations) / (number - {column.ddof}) : {_nan(real)};
+    {variance_text(kind, column.ddof, _nan(real))}
 }}"""
-    variance = f"{function}(a.number, a.shift, a.squares)"
-    results = ", ".join(variance if name == "var" else f"sqrt({variance})" for name in names)
+    value = f"{function}(a.number, a.shift, a.squares)"
+    results = ", ".join(value if name == "var" else f"sqrt({value})" for name in names)
     operator = Operator(
         struct_of(dict.fromkeys(names, column.result)),
         parts,
@@ -240,13 +157,13 @@ def weighted_mean(result: np.dtype, real: np.dtype) -> Operator:
     return operators.product(
         {"sum": operators.add(total), "weight": operators.add(real)},
         struct_of({"value": result, "weight": weight}),
-        lift=f"(accumulator_t){{{_converted('v.value', result, total)} * ({kind})v.weight, v.weight}}",
-        finish=f"(value_t){{{_converted('(a.sum / a.weight)', total, result)}, a.weight}}",
+        lift=f"(accumulator_t){{{converted('v.value', result, total)} * ({kind})v.weight, v.weight}}",
+        finish=f"(value_t){{{converted('(a.sum / a.weight)', total, result)}, a.weight}}",
         name="weighted_mean",
     )
 
 
-def _moments(column: Column, names: Sequence[str], numbers: Numbers) -> Output:
+def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output:
     """Return sum, mean and number of values, as far as they are wanted, which share their accumulators."""
     real, integers = numbers.real, column.dtype.kind in "biu"
     counted = "count" in names or "mean" in names
@@ -260,17 +177,17 @@ def _moments(column: Column, names: Sequence[str], numbers: Numbers) -> Output:
         lifted.append("1" if carrier else "v.count")
     if carrier:
         parts["sum"] = operators.add(total)
-        lifted.append(_converted(f"v.{carrier}", column.total if carrier == "sum" else column.result, total))
+        lifted.append(converted(f"v.{carrier}", column.total if carrier == "sum" else column.result, total))
     mean_of = "sum"
     if "sum" in names and "mean" in names and integers and column.dtype.itemsize == 8 and total.kind != "f":
         parts["exact"], mean_of = operators.add(real), "exact"
         lifted.append(f"({c_name(real)})v.sum")
     summed = f"a.{mean_of}" if column.dtype.kind == "c" else f"({c_name(real)})a.{mean_of}"
     results = {
-        "sum": (column.total, _converted("a.sum", total, column.total)),
+        "sum": (column.total, converted("a.sum", total, column.total)),
         "mean": (
             column.result,
-            _converted(
+            converted(
                 f"({summed} / ({c_name(real)})a.number)", total if column.dtype.kind == "c" else real, column.result
             ),
         ),
@@ -283,13 +200,13 @@ def _moments(column: Column, names: Sequence[str], numbers: Numbers) -> Output:
         finish=f"(value_t){{{', '.join(results[name][1] for name in names)}}}",
         name="moments",
     )
-    given = [_converted("v", column.dtype, results[name][0]) if name == carrier else "1" for name in names]
+    given = [converted("v", column.dtype, results[name][0]) if name == carrier else "1" for name in names]
     if column.dtype.kind == "c":
         given = [text if name in ("count", carrier) else "0" for name, text in zip(names, given, strict=True)]
     return Output(operator, f"((value_t){{{', '.join(given)}}})", tuple(names))
 
 
-def _extreme(name: str, dtype: np.dtype, skipna: bool) -> Operator:
+def extreme(name: str, dtype: np.dtype, skipna: bool) -> Operator:
     """Return the minimum or maximum, NaN of a group without values where `dtype` has it."""
     if dtype.kind != "f":
         return operators.minimum(dtype) if name == "min" else operators.maximum(dtype)
@@ -300,7 +217,7 @@ def _extreme(name: str, dtype: np.dtype, skipna: bool) -> Operator:
     return Operator(dtype, f"b {sign} a || a != a ? b : a", np.nan, f"nan{name}", lifted=lifted, verified=True)
 
 
-def _positioned(name: str, dtype: np.dtype, index: np.dtype) -> Operator:
+def positioned(name: str, dtype: np.dtype, index: np.dtype) -> Operator:
     """Return argmin, argmax, first or last, with -1 as the index of none and NaN, or 0, as its value."""
     plain: Operator = getattr(operators, name)(dtype, index)
     result = struct_of({"value": dtype, "index": np.dtype(np.int64)})
@@ -334,13 +251,13 @@ def _positioned(name: str, dtype: np.dtype, index: np.dtype) -> Operator:
     return of(plain, "(accumulator_t){v.value, v.index}", "(value_t){a.value, a.index}")
 
 
-def _product(column: Column, numbers: Numbers) -> Operator:
+def product(column: Column, numbers: Numbers) -> Operator:
     if column.total.kind == "f":
         return Operator(column.total, "a * b", 1, "multiply", accumulator=numbers.real)
     return operators.multiply(column.total)
 
 
-def _converted(text: str, given: np.dtype, wanted: np.dtype) -> str:
+def converted(text: str, given: np.dtype, wanted: np.dtype) -> str:
     """Return C of a number of one dtype as another."""
     if wanted.kind != "c":
         return text if given == wanted else f"({c_name(wanted)}){text}"

@@ -1,0 +1,183 @@
+"""Order statistics of groups: medians and quantiles, of weighted values as well. There are two ways to the same result.
+
+Digit by digit (radix selection): each digit of the key of the result takes one sweep, a histogram of (group, digit)
+pairs over the values that have the digits before it. Nothing is sorted or moved. Many groups on a CPU: values are
+sorted by group, by counting, and a quickselect finds the result in each. Both run on the device and wait for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+from pyopencl.elementwise import ElementwiseKernel
+
+from clhist import operators
+from clhist.codegen.render import render_selection
+from clhist.engine.engine import Engine
+from clhist.opencl.arrays import Array, empty, is_device_array, zeros
+from clhist.opencl.device import device_kind
+from clhist.opencl.program import build, building, kept_by_context
+from clhist.statistics.selection_texts import CPU, GPU, Order, Recipe, texts
+
+_MOST_BINS = 1 << 20  # of one digit of all groups
+_DIGIT_BITS = (4, 11)
+# Groups for each core of a CPU that sorts the values by group: Xeon, two cores, docs/notebook/performance.md.
+_MANY_GROUPS = 128
+_MOST_SORTED = 1 << 32
+
+
+def select(
+    order: Order,
+    keys: Array,
+    values: Array,
+    num_groups: int,
+    queue: cl.CommandQueue,
+    *,
+    q: float = 0.5,
+    weights: Array | None = None,
+) -> Array:
+    """Return the order statistic of each group, NaN for one without values.
+
+    Parameters
+    ----------
+    order : Order
+        What is asked.
+    keys, values : pyopencl.array.Array
+        Groups and as many values; a key outside [0, num_groups) is ignored.
+    num_groups : int
+        How many groups there are.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    q : float
+        Probability of a quantile.
+    weights : pyopencl.array.Array, optional
+        Weights of the values, not negative, of the dtype of `order`.
+    """
+    device = queue.device
+    is_cpu = device_kind(device) == "cpu"
+    is_many = num_groups >= _MANY_GROUPS * device.max_compute_units
+    if is_cpu and weights is None and is_many and values.size < _MOST_SORTED:
+        return _sorted_by_group(order, keys, values, num_groups, q, queue)
+    return _digit_by_digit(order, CPU if is_cpu else GPU, keys, values, num_groups, q, weights, queue)
+
+
+def probability(q: object) -> float:
+    """Return the probability of a quantile; raise TypeError or ValueError if it is none."""
+    if isinstance(q, bool | np.bool_) or not isinstance(q, int | float | np.integer | np.floating):
+        raise TypeError(f"q: expected a number from 0 to 1, got {q!r:.60}")
+    if not 0 <= q <= 1:
+        raise ValueError(f"q: expected a number from 0 to 1, got {q}")
+    return float(q)
+
+
+def check_weights(weights: Array, queue: cl.CommandQueue | None = None) -> None:
+    """Raise TypeError or ValueError if these cannot be the weights of a quantile; of device arrays it waits."""
+    if weights.dtype.kind not in "biuf":
+        raise TypeError(f"weights: expected real numbers, got {weights.dtype}")
+    if weights.dtype.kind not in "if" or not weights.size:
+        return
+    negative = weights < 0
+    if bool(negative.any().get(queue) if is_device_array(negative) else negative.any()):
+        raise ValueError("weights: expected no negative weights, got some")
+
+
+def _digit_by_digit(
+    order: Order,
+    recipe: Recipe,
+    keys: Array,
+    values: Array,
+    num_groups: int,
+    q: float,
+    weights: Array | None,
+    queue: cl.CommandQueue,
+) -> Array:
+    kernels = _kernels(queue.context, order, recipe)
+    width = 8 * order.key.itemsize
+    least, most = _DIGIT_BITS
+    digit = min(most, max(least, (_MOST_BINS // num_groups).bit_length() - 1))
+    digit = -(-width // -(-width // digit))  # no larger than as many sweeps need
+    total = np.dtype(np.int64) if weights is None else order.real
+    found, rank, size, equal = (
+        zeros(queue, (num_groups,), dtype) for dtype in (order.key, total, total, np.dtype(np.uint32))
+    )
+    shift = width
+    groups = (num_groups,) if recipe.takes_groups else ()
+    data = (keys, values) if weights is None else (keys, values, weights)
+    while shift:
+        bits, whole = min(digit, shift), int(shift == width)
+        shift -= bits
+        args = (*data, found, num_groups, shift, bits, whole)
+        counts = kernels.digits(*args, num_bins=num_groups << bits, queue=queue)
+        kernels.choose(counts, found, rank, size, equal, q, bits, whole, *groups, queue=queue, range=slice(num_groups))
+    above: Any = (found,)
+    if kernels.above is not None:
+        above = kernels.above(*data, found, num_groups, num_bins=num_groups, queue=queue)
+        above = above if isinstance(above, tuple) else (above,)
+    result = empty(queue, (num_groups,), order.result, True)
+    kernels.finish(found, above[0], above[-1], rank, size, equal, q, result, queue=queue)
+    return result
+
+
+def _sorted_by_group(
+    order: Order, keys: Array, values: Array, num_groups: int, q: float, queue: cl.CommandQueue
+) -> Array:
+    count, begin, arrange, choose = _sorting_kernels(queue.context, order)
+    cores = queue.device.max_compute_units
+    chunks = max(1, min(cores, values.size // num_groups))
+    places = empty(queue, (chunks * num_groups,), np.dtype(np.uint32), True)
+    keyed = empty(queue, (max(1, values.size),), order.key, True)
+    result = empty(queue, (num_groups,), order.result, True)
+    size, groups = np.int64(values.size), np.int64(num_groups)
+    data = [part for each in (keys, values) for part in (each.base_data, np.uint64(each.offset))]
+    data += [size, groups, places.data]
+    events = [*keys.events, *values.events]
+    one = (1,)
+    done = count(queue, (chunks,), one, *data, wait_for=events)
+    done = begin(queue, one, one, places.data, groups, np.int64(chunks), wait_for=[done])
+    done = arrange(queue, (chunks,), one, *data, keyed.data, wait_for=[done])
+    ends = places[(chunks - 1) * num_groups :]
+    items = min(num_groups, 64 * cores)
+    last = [ends.base_data, np.uint64(ends.offset), keyed.data, groups, order.real.type(q), result.data]
+    result.add_event(choose(queue, (items,), one, *last, wait_for=[done]))
+    return result
+
+
+@kept_by_context
+def _sorting_kernels(context: cl.Context, order: Order) -> tuple[Any, ...]:
+    program = build(context, render_selection(order))
+    with building():
+        return tuple(cl.Kernel(program, f"clhist_{name}") for name in ("count", "begin", "arrange", "select"))
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """The kernels of a selection digit by digit; `above` is None where nothing is looked for above the result."""
+
+    digits: Engine
+    choose: ElementwiseKernel
+    above: Engine | None
+    finish: ElementwiseKernel
+
+
+@kept_by_context
+def _kernels(context: cl.Context, order: Order, recipe: Recipe) -> _Kernels:
+    text, weighted = texts(order, recipe), order.weights is not None
+    following: Any = [] if weighted else [recipe.next_above(order.key)]
+    following += [operators.maximum(order.key)] if order.propagates else []
+    counted = operators.add(order.real) if weighted else operators.count(np.uint32)
+    digits = Engine.of(context, counted, text.digits_arguments, text.digits, emits=1)
+    above = None
+    if following:
+        operator = following if not weighted else following[0]
+        above = Engine.of(context, operator, text.following_arguments, text.following, emits=1)
+    with building():
+        choose = ElementwiseKernel(
+            context, text.choose_arguments, text.choose, "clhist_choose", preamble=text.functions
+        )
+        finish = ElementwiseKernel(
+            context, text.finish_arguments, text.finish, "clhist_finish", preamble=text.functions
+        )
+    return _Kernels(digits, choose, above, finish)

@@ -1,0 +1,252 @@
+"""C of the kernels that select order statistics of groups: what is asked, and one text with two recipes, for GPUs and
+for CPUs. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from clhist import operators
+from clhist.operators.c_types import c_name
+from clhist.operators.equivalents import decoded, encoded
+from clhist.operators.operator import Operator
+
+Nan = Literal["skipped", "propagated", "greatest"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which order statistic of each group is asked for, but for the probability of a quantile.
+
+    Attributes
+    ----------
+    group : numpy.dtype
+        Of the numbers of the groups.
+    dtype : numpy.dtype
+        Of the values, with booleans as bytes.
+    result : numpy.dtype
+        A float.
+    real : numpy.dtype
+        In which positions are computed, and weights added up.
+    nan : str
+        Whether a NaN is no value, makes the result of its group NaN, or is the greatest value.
+    is_median : bool
+        Whether it is the median, in the type of the result, rather than a quantile.
+    weights : numpy.dtype or None
+        Of the weights, if values have them.
+    """
+
+    group: np.dtype
+    dtype: np.dtype
+    result: np.dtype
+    real: np.dtype
+    nan: Nan = "skipped"
+    is_median: bool = True
+    weights: np.dtype | None = None
+
+    @property
+    def key(self) -> np.dtype:
+        """The unsigned integers in the order of the values."""
+        return np.dtype(np.uint64 if self.dtype.itemsize == 8 else np.uint32)
+
+    @property
+    def propagates(self) -> bool:
+        """Whether results have to be NaN where a value is."""
+        return self.nan == "propagated" and self.dtype.kind == "f"
+
+    @property
+    def ones(self) -> str:
+        """C of the key of NaN, which no number has."""
+        return f"({c_name(self.key)})-1"
+
+    @property
+    def arguments(self) -> str:
+        """C declarations of the arrays of the caller."""
+        weights = "" if self.weights is None else f", const {c_name(self.weights)} *weights"
+        return f"const {c_name(self.group)} *keys, const {c_name(self.dtype)} *values{weights}"
+
+    def element(self, then: str) -> str:
+        """Return C that runs `then` for an element `i` that counts, of group `g`, key `k` and weight `w`."""
+        is_float = self.dtype.kind == "f"
+        keep = " && v == v" if is_float and self.nan == "skipped" else ""
+        key = encoded("v", self.dtype)
+        key = f"(v != v ? {self.ones} : {key})" if is_float else key
+        weight = ""
+        if self.weights is not None:
+            weight = f"const {c_name(self.real)} w = weights[i]; "
+            keep += " && w == w" if self.nan == "skipped" else ""
+        return (
+            f"const {c_name(self.group)} g = keys[i]; const {c_name(self.dtype)} v = values[i]; {weight}"
+            f"if (g >= 0 && g < groups{keep}) {{ const {c_name(self.key)} k = {key}; {then} }}"
+        )
+
+    def functions(self) -> str:
+        """Return C of the place of the statistic among `n` values, and of what it is between two neighbours."""
+        real, result, key = (c_name(each) for each in (self.real, self.result, self.key))
+        first, second = (decoded(each, self.dtype) for each in ("low", "high"))
+        if self.is_median:
+            rank, share = "(n - 1) / 2", "n % 2 ? 0 : 0.5f"
+            between = f"const {result} a = {first}, b = {second}; return a == b ? a : (a + b) / 2;"
+        else:  # as NumPy interpolates
+            rank, share = "(long)(q * (n - 1))", "q * (n - 1) - (long)(q * (n - 1))"
+            between = f"""const {real} a = {first}, b = {second};
+    return low == high || a == b ? a : share < 0.5f ? a + (b - a) * share : b - (b - a) * (1 - share);"""
+        return f"""#pragma OPENCL FP_CONTRACT OFF
+long clhist_rank(const long n, const {real} q) {{ return {rank}; }}
+{real} clhist_share(const long n, const {real} q) {{ return {share}; }}
+{result} clhist_between(const {key} low, const {key} high, const {real} share)
+{{
+    {between}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Where the counts of digits lie, and how the next value above the middle one is found.
+
+    Attributes
+    ----------
+    bin : str
+        C of the bin of a digit of group `g`, with ``{digit}`` for C of the digit.
+    first : str
+        C declared before the counts of group `i` are read.
+    at : str
+        C of the place of the count of digit `d` of group `i`.
+    takes_groups : bool
+        Whether `first` or `at` needs `groups`, the number of groups.
+    next_above : callable
+        The operator, for a dtype, of what `emit` emits.
+    emit : str
+        C run for each value of key `k` in group `g` whose middle value has the key ``found[g]``.
+    above : str
+        C that makes the key of the next value above of ``found[i]`` and ``above[i]``, the result of these.
+    """
+
+    bin: str
+    first: str
+    at: str
+    takes_groups: bool
+    next_above: Callable[[np.dtype], Operator]
+    emit: str
+    above: str
+
+
+GPU = Recipe(
+    bin="((long)g << bits) + {digit}",
+    first="first = (long)i << bits, ",
+    at="first + d",
+    takes_groups=False,
+    next_above=operators.minimum,
+    emit="if (k > found[g]) EMIT0(g, k); ",
+    above="above[i]",
+)
+
+# Most values share a few digits: where the bins of a digit are neighbours, these few are in the cache. Half of the
+# values are above the middle, in no order, and a branch would be mispredicted: modulo 2^32 or 2^64 `found[g] - k` is
+# largest for the next value above, and small for all that are not above. (A minimum of `k - found[g] - 1` of 64 bits
+# crashes the compiler of Intel's runtime.)
+CPU = Recipe(
+    bin="{digit} * groups + g",
+    first="",
+    at="i + d * groups",
+    takes_groups=True,
+    next_above=operators.maximum,
+    emit="EMIT0(g, found[g] - k); ",
+    above="found[i] - above[i]",
+)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """C of the kernels: a map or body of each, and its arguments."""
+
+    functions: str
+    digits_arguments: str
+    digits: str
+    following_arguments: str
+    following: str
+    choose_arguments: str
+    choose: str
+    finish_arguments: str
+    finish: str
+
+
+def texts(order: Order, recipe: Recipe) -> Texts:
+    """Return the C of a selection digit by digit.
+
+    Of weighted values `digits` adds up weights, and `rank` and `size` are the weight below the digits that were found
+    and that of the whole group.
+    """
+    unsigned, real = c_name(order.key), c_name(order.real)
+    weighted = order.weights is not None
+    arguments = f"{order.arguments}, const {unsigned} *found, const long groups"
+    place = recipe.bin.format(digit=f"(long)(k >> shift & (((({unsigned})1) << bits) - 1))")
+    emit = f"if (whole || k >> shift >> bits == found[g]) EMIT({place}, {'w' if weighted else '1'});"
+    count, total = (real, real) if weighted else ("uint", "long")
+    finish = f"const {unsigned} *found, const {unsigned} *above, const {unsigned} *top, const {total} *rank, "
+    missing = f" || top[i] == {order.ones}" if order.propagates else ""
+    choose = f"const {count} *counts, {unsigned} *found, {total} *rank, {total} *size, uint *equal, const {real} q, "
+    above = f"{recipe.emit}{'EMIT1(g, k); ' if order.propagates else ''}"
+    return Texts(
+        functions=order.functions(),
+        digits_arguments=f"{arguments}, const uint shift, const uint bits, const int whole",
+        digits=order.element(emit),
+        following_arguments=arguments,
+        following=order.element("EMIT(g, k); " if weighted else above),
+        choose_arguments=f"{choose}const uint bits, const int whole"
+        f"{', const long groups' if recipe.takes_groups else ''}",
+        choose=(_CHOOSE_BY_WEIGHT if weighted else _CHOOSE).format(first=recipe.first, at=recipe.at, real=real),
+        finish_arguments=f"{finish}const {total} *size, const uint *equal, const {real} q, {c_name(order.result)} *out",
+        finish=f"""
+            const {unsigned} low = found[i];
+            const int missing = !(size[i] > 0 && size[i] < INFINITY){missing};
+            out[i] = missing ? NAN : clhist_between(low, low, 0);
+            """
+        if weighted
+        else f"""
+            const {real} share = size[i] ? clhist_share(size[i], q) : 0;
+            const {unsigned} low = found[i];
+            const {unsigned} high = !(share > 0) ? low : rank[i] + 1 < equal[i] ? low : {recipe.above};
+            const int missing = size[i] == 0{missing};
+            out[i] = missing ? NAN : clhist_between(low, high, share);
+            """,
+    )
+
+
+_CHOOSE = """
+            const long {first}last = (1l << bits) - 1;
+            if (whole) {{
+                for (long d = 0; d <= last; ++d) size[i] += counts[{at}];
+                rank[i] = size[i] ? clhist_rank(size[i], q) : 0;
+            }}
+            long left = rank[i], d = 0;
+            for (; d < last && left >= counts[{at}]; ++d) left -= counts[{at}];
+            rank[i] = left;
+            equal[i] = counts[{at}];
+            found[i] = (whole ? 0 : found[i] << bits) | d;
+            """
+
+# The first digit at which the share of the weight reaches `q`, or the last one that has a weight: rounding may leave
+# the sum of a digit's own digits below it.
+_CHOOSE_BY_WEIGHT = """
+            const long {first}last = (1l << bits) - 1;
+            if (whole)
+                for (long d = 0; d <= last; ++d) size[i] += counts[{at}];
+            {real} below = rank[i], sum = rank[i];
+            long chosen = 0;
+            for (long d = 0; d <= last; ++d) {{
+                const {real} w = counts[{at}];
+                if (!(w > 0)) continue;
+                chosen = d;
+                below = sum;
+                sum += w;
+                if (sum / size[i] >= q) break;
+            }}
+            rank[i] = below;
+            found[i] = (whole ? 0 : found[i] << bits) | chosen;
+            """

@@ -1,0 +1,228 @@
+"""The table of statistics by bins and groups: by name, which sweeps make each, of what values, and with what result.
+
+`clhist.group_by`, `clhist.stats`, `clhist.ndimage`, `clhist.dask` and `clhist.flox` read it. All statistics of all
+columns come from one sweep, but for the variance, which takes a second one around the mean (sums of squares alone
+cancel where the mean is large, and combining means and deviations needs a lock on GPUs), and for order statistics,
+which are selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhist import operators
+from clhist.codegen.arguments import integer
+from clhist.operators.c_types import supported_dtype
+from clhist.operators.names import FUNCTIONS, name_hint
+from clhist.operators.operator import Operator
+from clhist.statistics.outputs import Column, Numbers, Output, converted, extreme, moments_of, positioned, product
+from clhist.statistics.variance import variance
+
+Array = np.ndarray
+Parts = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """What is known of a statistic by its name.
+
+    Attributes
+    ----------
+    dtype : callable
+        The dtype of the result, of a `Column`.
+    output : callable or None
+        The histogram of a `Column` and `Numbers` that makes it; None of one that shares its histogram, as moments and
+        variances do, or has none, as order statistics.
+    kinds : str
+        Kinds of the dtypes of values, "m" and "M" for dates and durations.
+    is_moment, is_order : bool
+        Whether it shares the histogram of the moments, or is selected.
+    merges : bool
+        Whether partial results of parts of the data make it.
+    rounds : bool
+        Whether it depends on the order of the elements, unless sums are reproducible.
+    is_position : bool
+        Whether it depends on the positions of elements.
+    parts : tuple of str
+        Of `clhist.stats`: the outputs of the sweep, of `PARTS`.
+    finish : callable or None
+        Of `clhist.stats`: what is made of these on the host; None where `clhist.stats` does not have it.
+    takes : tuple of str
+        Arguments of its own. `clhist.GroupBy.agg` leaves such a statistic to its method.
+    """
+
+    dtype: Callable[[Column], np.dtype]
+    output: Callable[[Column, Numbers], Output] | None = None
+    kinds: str = "biuf"
+    is_moment: bool = False
+    is_order: bool = False
+    merges: bool = True
+    rounds: bool = False
+    is_position: bool = False
+    parts: tuple[str, ...] = ()
+    finish: Callable[[Parts], Array] | None = None
+    takes: tuple[str, ...] = ()
+
+
+def column_of(
+    name: str,
+    given: np.dtype,
+    statistics: Sequence[str],
+    real: np.dtype,
+    skipna: bool,
+    ddof: int,
+    dtype: DTypeLike | None,
+    dates: np.dtype | None = None,
+) -> Column:
+    """Return what is asked of values of the dtype `given`, of which errors say `name`; see `clhist.GroupBy.agg`.
+
+    `dates` is the dtype of dates or durations that are given as integers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such statistic, or `dtype` is none of its results.
+    """
+    kind = given.kind
+    known = [each for each in TABLE if (kind if dates is None else dates.kind) in TABLE[each].kinds]
+    for each in statistics:
+        if each not in known:
+            of = f" of {given if dates is None else dates}" if dates is not None or kind == "c" else ""
+            expected = f"{name}: expected statistics{of} among {', '.join(known)}"
+            raise ValueError(f"{expected}; got {each!r}{name_hint(each, known)}")
+    if dates is not None and not skipna:
+        raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")
+    result = given.newbyteorder("=") if kind in "fc" else real
+    total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
+    if dtype is not None:
+        wanted = supported_dtype(dtype)
+        if wanted.kind != ("c" if kind == "c" else "f"):
+            raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
+        result = total = wanted
+    counted = ["count"] if dates is not None else []  # without values a group is NaT
+    swept = tuple(each for each in dict.fromkeys([*statistics, *counted]) if not TABLE[each].is_order)
+    return Column(given.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total, dates)
+
+
+def named_statistics(given: Sequence[Any]) -> tuple[str, ...]:
+    """Return the names of the statistics of a column, given one by one or as one sequence, by name or by function."""
+    each = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
+    return tuple(dict.fromkeys(FUNCTIONS.get(one, one) if callable(one) else one for one in each))
+
+
+def outputs_of(column: Column, numbers: Numbers) -> tuple[Output, ...]:
+    """Return the histograms that the first sweep fills for a column."""
+    moments = [name for name in TABLE if TABLE[name].is_moment and name in column.statistics]
+    found = [moments_of(column, moments, numbers)] if moments else []
+    makes = [TABLE[name].output for name in column.statistics]
+    return (*found, *(make(column, numbers) for make in makes if make is not None))
+
+
+def _extreme(name: str) -> Callable[[Column, Numbers], Output]:
+    return lambda column, numbers: Output(extreme(name, column.dtype, column.skipna), "v", (name,))
+
+
+def _positioned(name: str) -> Callable[[Column, Numbers], Output]:
+    results = ("", name) if name.startswith("arg") else (name, "")
+    return lambda column, numbers: Output(positioned(name, column.dtype, numbers.index), "((value_t){v, i})", results)
+
+
+def _logical(name: str, operator: Operator) -> Callable[[Column, Numbers], Output]:
+    return lambda column, numbers: Output(operator, "v != 0", (name,))
+
+
+def _product_of(column: Column, numbers: Numbers) -> Output:
+    return Output(product(column, numbers), converted("v", column.dtype, column.total), ("prod",))
+
+
+def _own(column: Column) -> np.dtype:
+    return column.dtype
+
+
+def _total(column: Column) -> np.dtype:
+    return column.total
+
+
+def _result(column: Column) -> np.dtype:
+    return column.result
+
+
+def _int64(column: Column) -> np.dtype:
+    return np.dtype(np.int64)
+
+
+def _bool(column: Column) -> np.dtype:
+    return np.dtype(np.bool_)
+
+
+def _of_some(value: Callable[[Parts], Array]) -> Callable[[Parts], Array]:
+    """Return a result of bins that are not empty, NaN of the others."""
+    return lambda parts: np.where(parts["count"] > 0, value(parts), np.nan)
+
+
+_ANY, _ALL = "biufcmM", "biufc"
+_DATED = "biufmM"
+
+# In the order in which errors list them.
+TABLE: dict[str, Statistic] = {
+    "sum": Statistic(
+        _total, kinds=_ALL, is_moment=True, rounds=True, parts=("sum",), finish=lambda parts: parts["sum"]
+    ),
+    "mean": Statistic(
+        _result,
+        kinds=_ALL,
+        is_moment=True,
+        rounds=True,
+        parts=("sum", "count"),
+        finish=_of_some(lambda parts: parts["sum"] / parts["count"]),
+    ),
+    "count": Statistic(_int64, kinds=_ANY, is_moment=True, parts=("count",), finish=lambda parts: parts["count"]),
+    "var": Statistic(_result, rounds=True),
+    "std": Statistic(
+        _result,
+        rounds=True,
+        parts=("sum", "count"),
+        finish=lambda parts: np.sqrt(variance(parts["count"].astype(np.float64), parts["shift"], parts["squares"])),
+    ),
+    # SciPy's least value ignores NaN, but its greatest does not.
+    "min": Statistic(_own, _extreme("min"), kinds=_DATED, parts=("fmin",), finish=lambda parts: parts["fmin"]),
+    "max": Statistic(
+        _own,
+        _extreme("max"),
+        kinds=_DATED,
+        parts=("maximum", "count"),
+        finish=_of_some(lambda parts: parts["maximum"]),
+    ),
+    "argmin": Statistic(_int64, _positioned("argmin"), kinds=_DATED, is_position=True),
+    "argmax": Statistic(_int64, _positioned("argmax"), kinds=_DATED, is_position=True),
+    "first": Statistic(_own, _positioned("first"), kinds=_DATED, is_position=True),
+    "last": Statistic(_own, _positioned("last"), kinds=_DATED, is_position=True),
+    "median": Statistic(_result, is_order=True, merges=False, finish=lambda parts: parts["median"]),
+    "prod": Statistic(_total, _product_of, kinds=_ALL),
+    "any": Statistic(_bool, _logical("any", operators.logical_or(np.bool_))),
+    "all": Statistic(_bool, _logical("all", operators.logical_and(np.bool_))),
+    "quantile": Statistic(
+        _result,
+        is_order=True,
+        merges=False,
+        takes=("q", "weights"),
+        finish=lambda parts: parts["quantile"],
+    ),
+}
+STATISTICS = tuple(name for name, each in TABLE.items() if not each.takes)  # of `clhist.GroupBy.agg`
+OF_COMPLEX = tuple(name for name in STATISTICS if "c" in TABLE[name].kinds)
+BINNED = tuple(name for name, each in TABLE.items() if each.finish is not None)
+
+# Outputs of a sweep of `clhist.stats`: the operator, if there are fewer elements than 32 bits count and if there are
+# more, and C of the value of element `i`.
+PARTS: dict[str, tuple[Callable[[bool], Operator], str]] = {
+    "count": (lambda few: operators.count(np.intp) if few else operators.add(np.intp), "1"),
+    "sum": (lambda few: operators.add(np.float64), "(double)v0[i]"),
+    "fmin": (lambda few: operators.fmin(np.float64), "(double)v0[i]"),
+    "maximum": (lambda few: operators.maximum(np.float64), "(double)v0[i]"),
+}
