@@ -112,12 +112,12 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 ## The same without atomics, by two digits at a time. Where a compiler might make vectors of updates, and so lose those of
 ## one bin, its accesses are volatile.
 <%def name="private_words(part, space, fence, bins_are_computed)">
-<% n = part.n %>\
+<% n, volatile = part.n, "volatile " if bins_are_computed else "" %>\
 // The work-item owns the words, and adds two digits of a term at a time.
 void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
 {
     const ${state.term_type(part)} term = ${part.part.term};
-    ${"volatile " if bins_are_computed else ""}${space} uint *word = (${space} uint *)cell + term.at;
+    ${volatile}${space} uint *word = (${space} uint *)cell + term.at;
     if (term.flags) {
         ((volatile ${space} uint *)cell)[${part.part.words}] |= term.flags;
         return;
@@ -132,10 +132,20 @@ void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffi
     vstore2(as_uint2((old + ((term.low ^ minus) - minus)) ^ signs), 0, word);
 % endif
     uint left = term.high + (uint)(minus ? old < term.low : old + term.low < term.low);
-    volatile ${space} uint *const end = (volatile ${space} uint *)cell + ${part.part.words};
-    for (volatile ${space} uint *further = (volatile ${space} uint *)word + 2; left && further < end; ++further) {
+    ${volatile}${space} uint *further = (${space} uint *)cell + term.at + 2;
+% if part.part.words > 64:
+    // Most values have digits in a third word: a branch would be predicted badly.
+    const uint third = *further ^ 0x80000000u;
+    *further = (third + ((left ^ term.minus) - term.minus)) ^ 0x80000000u;
+    left = term.minus ? third < left : third + left < left;
+    ++further;
+% endif
+    if (left == 0)
+        return;
+    ${volatile}${space} uint *const end = (${space} uint *)cell + ${part.part.words};
+    for (; left && further < end; ++further) {
         const uint seen = *further ^ 0x80000000u;
-        *further += (left ^ term.minus) - term.minus;
+        *further = (seen + ((left ^ term.minus) - term.minus)) ^ 0x80000000u;
         left = term.minus ? seen < left : seen + left < left;
     }
 }
