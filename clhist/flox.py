@@ -22,6 +22,7 @@ import numpy as np
 from flox.aggregations import AGGREGATIONS, Aggregation
 
 from clhist.groupby import group_by
+from clhist.statistics.table import STATISTICS, TABLE
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count", "first", "last", "max", "mean", "median", "min", "nanargmax",
@@ -30,10 +31,12 @@ __all__ = [
 ]  # fmt: skip
 
 # What flox calls the reductions of one array, and how `clhist.GroupBy` computes them.
-_WHOLE = ("var", "std", "argmin", "argmax", "first", "last", "median")  # of which flox combines blocks in its own way
+_REDUCED = [name for name in STATISTICS if name != "count"]
+# Of which flox combines blocks in its own way.
+_WHOLE = [name for name in _REDUCED if name in ("var", "std") or TABLE[name].is_position or TABLE[name].is_order]
 _STATISTICS = {
-    **{name: (name, False) for name in ("sum", "prod", "mean", "min", "max", "any", "all", *_WHOLE)},
-    **{f"nan{name}": (name, True) for name in ("sum", "prod", "mean", "min", "max", *_WHOLE)},
+    **{name: (name, False) for name in _REDUCED},
+    **{f"nan{name}": (name, True) for name in _REDUCED if name not in ("any", "all")},
     "nanlen": ("count", True),
     "len": ("count", True),
 }

@@ -30,6 +30,7 @@ from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
+from clhist.statistics.variance import deviation_terms
 
 Sums = dict[str, Any]
 _Output = tuple[str, Operator, str]
@@ -199,8 +200,8 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
         with np.errstate(all="ignore"):
             found["mean"] = found["sum"] / total
         means = np.append(found["mean"], 0.0)  # one more of what has no bin
-        x = f"((double)v{len(values) - 1}[i] - v{len(values)}[max(bin, 0)])"
-        squared = f"(double)v0[i] * {x} * {x}" if is_column(weight) else f"{x} * {x}"
+        w = "(double)v0[i]" if is_column(weight) else ""
+        _, squared = deviation_terms(f"(double)v{len(values) - 1}[i]", f"v{len(values)}[max(bin, 0)]", w)
         given = *values, to_device(queue, means) if columns.on_device else means
         found |= _swept(columns, (("deviations", _sum(), squared),), given, reproducible)
         found["deviations"] = _fetched(found["deviations"], queue)
