@@ -15,7 +15,7 @@ import pyopencl.array as cl_array
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.caution import at_caller
-from clhist.engine.engine import Engine
+from clhist.engine.extremes import extremes
 from clhist.engine.given import Call, queue_for
 from clhist.engine.plain import PairSpec, as_array, checked_values, counting_spec, into, native, pair_engine
 from clhist.engine.prepare import LargestBin
@@ -27,8 +27,7 @@ from clhist.opencl.arrays import Array, beginning, check_array, check_context, c
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import default_queue, device_kind
 from clhist.opencl.masks import mask_of, without_masked
-from clhist.opencl.program import kept_by_context
-from clhist.operators.c_types import c_name, supported_dtype
+from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import reproducible_form
 from clhist.typing import Devices
@@ -226,23 +225,6 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     return largest, largest
 
 
-def _extremes(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
-    """Return the largest and the smallest entry."""
-    if is_cuda(x):
-        found = _extremes_engine(queue.context, native(x.dtype)).run([x], Call(1, queue=queue)).results
-        largest, smallest = (int(each.get()[0]) for each in found)
-        return largest, smallest
-    if is_device_array(x):
-        return int(lost.fetched(cl_array.max(x, queue), queue)), int(lost.fetched(cl_array.min(x, queue), queue))
-    return int(x.max()), int(x.min())
-
-
-@kept_by_context
-def _extremes_engine(context: cl.Context, dtype: np.dtype) -> Engine:
-    forms = (operators.maximum(dtype), operators.minimum(dtype))
-    return Engine.of(context, forms, f"const {c_name(dtype)} *x", "EMIT0(0, x[i]); EMIT1(0, x[i])")
-
-
 def _count(
     spec: Callable[..., PairSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
 ) -> Array:
@@ -276,7 +258,7 @@ def _count(
             if last < room and (not is_summed or summed == x.size):
                 _note(x, last)
                 return beginning(result, last + 1)
-    largest, smallest = _extremes(x, queue)
+    largest, smallest = extremes(x, queue)
     if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")
     if largest >= _MOST_BINS:

@@ -10,6 +10,7 @@ import pyopencl as cl
 from numpy.typing import DTypeLike
 
 from clhist.codegen.arguments import integer
+from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.engine.labelled import unlabelled
 from clhist.engine.plain import as_array, native
 from clhist.engine.signatures import shows
@@ -136,6 +137,7 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         """The keys of the groups, in order (numbers, sorted values, or categories)."""
         return np.arange(self.num_groups) if self._labels is None else self._labels
 
+    @takes_cuda_as("_keys")
     @shows()
     def agg(
         self,
@@ -224,12 +226,14 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
             found[name] = {statistic: returned[statistic] for statistic in chosen}
         return Table(found, self.keys)
 
+    @takes_cuda_as("_keys")
     def size(self) -> A:
         """Return how many elements each group has, whatever their values, as int64."""
         check_process()
         kernel = size_kernel(self._queue.context, self._keys.dtype)
         return self._returned(kernel(self._keys, num_bins=max(1, self.num_groups), queue=self._queue))
 
+    @takes_cuda_as("_keys")
     def weighted_mean(
         self, x: Any, weights: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
     ) -> A:
@@ -268,6 +272,7 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
         return self._returned(out[0])
 
+    @takes_cuda_as("_keys")
     def quantile(
         self, x: Any, q: float, *, weights: Any = None, skipna: bool = True, dtype: DTypeLike | None = None
     ) -> A:

@@ -53,12 +53,32 @@ def _taking(function: F, otherwise: Callable[..., Any]) -> F:
     return cast(F, call)
 
 
+def takes_cuda_as(own: str) -> Callable[[F], F]:
+    """Let a method take arrays of CUDA's memory if the attribute `own` of its object is such an array."""
+
+    def taking(function: F) -> F:
+        @functools.wraps(function)
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            held = getattr(self, own)
+            if not isinstance(held, CudaArray):
+                return function(self, *args, **options)
+            return _call(function, (self, *args), options, _refused, held)
+
+        return cast(F, call)
+
+    return taking
+
+
 def _refused(function: Callable[..., Any], *_: Any) -> Any:
     raise UnsupportedError(f"{function.__qualname__}: expected a call that CUDA can do, which it cannot: {_[-1]}")
 
 
 def _call(
-    function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], otherwise: Callable[..., Any]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    otherwise: Callable[..., Any],
+    like: CudaArray | None = None,
 ) -> Any:
     for name in _OF_OPENCL:
         if options.get(name):
@@ -68,8 +88,9 @@ def _call(
         taken = _Taken()
         given = [taken.value(name, value) for name, value in zip(names, args, strict=True)]
         named = {name: taken.value(name, value) for name, value in options.items()}
-        with results_like(taken.arrays[0].memory):
-            prove(taken.arrays[0])
+        first = taken.arrays[0] if like is None else like
+        with results_like(first.memory):
+            prove(first)
             return returned(function(*given, **named))
     except NotDirectError as error:
         reason = str(error)
@@ -109,8 +130,9 @@ def returned(value: Any) -> Any:
         return type(value)(*each) if hasattr(value, "_fields") else tuple(each)
     if type(value) is list:
         return [returned(one) for one in value]
-    if type(value) is dict:
-        return {key: returned(one) for key, one in value.items()}
+    if isinstance(value, dict):  # of ours alone, perhaps with methods
+        for key, one in value.items():
+            value[key] = returned(one)
     return value
 
 

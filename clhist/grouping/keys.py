@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
+from clhist.engine.extremes import extremes
 from clhist.engine.plain import as_array
 from clhist.opencl.arrays import Array, as_bytes, is_device_array
 from clhist.opencl.masks import mask_of
@@ -110,8 +110,7 @@ def number_of_groups(keys: Array, queue: cl.CommandQueue) -> int:
     """Return one more than the largest key; raise ValueError if keys look like identifiers."""
     if not keys.size:
         return 0
-    largest = cl_array.max(keys, queue).get() if is_device_array(keys) else keys.max()
-    return number_up_to(int(largest), keys.size)
+    return number_up_to(extremes(keys, queue)[0] if is_device_array(keys) else int(keys.max()), keys.size)
 
 
 def number_up_to(largest: int, size: int) -> int:

@@ -18,6 +18,7 @@ from clhist import operators
 from clhist.codegen.render import render_selection
 from clhist.engine.engine import Engine
 from clhist.opencl.arrays import Array, empty, is_device_array, zeros
+from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import build, building, kept_by_context
 from clhist.statistics.selection_texts import CPU, GPU, Order, Recipe, texts
@@ -56,6 +57,8 @@ def select(
     weights : pyopencl.array.Array, optional
         Weights of the values, not negative, of the dtype of `order`.
     """
+    if is_cuda(values):
+        raise NotDirectError("medians and quantiles, which are of sorted values")
     device = queue.device
     is_cpu = device_kind(device) == "cpu"
     is_many = num_groups >= _MANY_GROUPS * device.max_compute_units

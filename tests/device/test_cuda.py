@@ -10,6 +10,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
+from clhist import stats
 from clhist.cuda.driver import CaptureError, CudaError
 from clhist.engine import cuda_calls, cuda_check
 from clhist.opencl import cuda_queues
@@ -329,3 +330,24 @@ def test_a_device_that_is_not_nvidias_says_nothing_of_cuda():
     assert cuda_queues.cuda_words(clhist.default_queue().device) is None or "NVIDIA" in str(
         clhist.default_queue().device.platform.name
     )
+
+
+def test_medians_of_groups_are_refused(fake):
+    """Before anything is enqueued; and arrays of the host beside keys of CUDA are, too."""
+    cuda, cupy = fake
+    groups = clhist.group_by(cupy.asarray(BINS), 77)
+    with pytest.raises(clhist.UnsupportedError, match="medians and quantiles, which are of sorted values"):
+        groups.median(cupy.asarray(BINS))
+    with pytest.raises(TypeError, match="x: expected a"):
+        groups.sum(BINS)
+    assert not cuda.launched
+    np.testing.assert_array_equal(groups.size().get(), EXPECTED)
+
+
+def test_medians_by_bins_go_through_the_host(fake, monkeypatch):
+    _, cupy = fake
+    monkeypatch.setattr(cuda_calls, "_warned", set())
+    expected = stats.binned_statistic(BINS, BINS, "median", 7).statistic
+    with pytest.warns(UserWarning, match="binned_statistic.*: .* medians and quantiles"):
+        found = stats.binned_statistic(cupy.asarray(BINS), cupy.asarray(BINS), "median", 7).statistic
+    np.testing.assert_array_equal(found.get(), expected)

@@ -54,11 +54,17 @@ CASES = {
     "histogram2d of weights": lambda a: clhist.histogram2d(a(X), a(Y), 30, RANGES, weights=a(WEIGHTS)),
     "histogramdd": lambda a: clhist.histogramdd((a(X), a(Y), a(WEIGHTS)), [5, 6, 7]),
     "histogramdd of rows": lambda a: clhist.histogramdd(a(np.stack([X, Y], 1)), [5, 6]),
+    "groups": lambda a: list(
+        clhist.group_by(a(BINS)).agg(x=(a(X), "mean", "var", "count"), y=(a(Y), "max"))["x"].values()
+    ),
+    "groups of a number": lambda a: clhist.group_by(a(BINS), 80).sum(a(COUNTS)),
+    "sizes of groups": lambda a: clhist.group_by(a(BINS)).size(),
+    "weighted means of groups": lambda a: clhist.group_by(a(BINS)).weighted_mean(a(X), a(WEIGHTS)),
+    "sums of groups, reproducible": lambda a: clhist.group_by(a(BINS)).sum(a(X), reproducible=True),
     "edges": lambda a: clhist.histogram_bin_edges(a(X), "auto"),
     "digitize": lambda a: clhist.digitize(a(X), EDGES),
     "means by bins": lambda a: stats.binned_statistic(a(X), a(Y), "mean", 30),
     "deviations by bins": lambda a: stats.binned_statistic(a(X), a(Y), "std", 30, (-3, 3)),
-    "medians by bins": lambda a: stats.binned_statistic(a(X), a(Y), "median", 30),
     "means by bins of two axes": lambda a: stats.binned_statistic_2d(a(X), a(WEIGHTS), a(Y), "mean", 5),
 }
 
@@ -66,6 +72,11 @@ CASES = {
 def _fields(result):
     """Return the fields of a structured result, which a library without structs has as arrays."""
     return result if isinstance(result, dict) else {name: result[name] for name in result.dtype.names}
+
+
+def _agg(table):
+    """Return all columns of a table of groups."""
+    return [each for column in table.values() for each in column.values()]
 
 
 def on_host(value):

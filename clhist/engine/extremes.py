@@ -1,0 +1,33 @@
+"""The largest and the smallest element of a device array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist import operators
+from clhist.engine.engine import Engine
+from clhist.engine.given import Call
+from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.cuda_arrays import is_cuda
+from clhist.opencl.lost import fetched
+from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import c_name
+
+
+def extremes(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
+    """Return the largest and the smallest integer of an array that is not empty; the queue is waited for."""
+    if is_cuda(x):
+        engine = _engine(queue.context, np.dtype(x.dtype).newbyteorder("="))
+        largest, smallest = (int(each.get()[0]) for each in engine.run([x], Call(1, queue=queue)).results)
+        return largest, smallest
+    if is_device_array(x):
+        return int(fetched(cl_array.max(x, queue), queue)), int(fetched(cl_array.min(x, queue), queue))
+    return int(x.max()), int(x.min())
+
+
+@kept_by_context
+def _engine(context: cl.Context, dtype: np.dtype) -> Engine:
+    forms = (operators.maximum(dtype), operators.minimum(dtype))
+    return Engine.of(context, forms, f"const {c_name(dtype)} *x", "EMIT0(0, x[i]); EMIT1(0, x[i])")
