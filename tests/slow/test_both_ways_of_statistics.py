@@ -125,7 +125,11 @@ def test_options_are_all_there():
     cases = [param.values[0] for param in EVERY]
     always = {"queue": "each case is tried with it"}
     check_covers(clhist.histogramdd, cases, always)
-    check_covers(clhist.histogram2d, cases)
+    check_covers(
+        clhist.histogram2d,
+        cases,
+        dict.fromkeys(("queue", "where", "out", "reproducible"), "histogram2d hands them on to histogramdd"),
+    )
     check_covers(binned_statistic, cases)
     check_covers(binned_statistic_2d, cases)
     again = {"binned_statistic_result": "test_earlier_results_are_used_again"}

@@ -171,7 +171,7 @@ def test_a_forced_update_is_not_replaced(broken, gpu_like, bins):
     assert not kernel.plan(1000, 1000).refused
 
 
-@pytest.mark.parametrize("code", ["EMIT(bins[i], no_such_name)", "EMIT(bins[i], 1"])
+@pytest.mark.parametrize("code", ["EMIT(bins[i], no_such_name)", "EMIT(bins[i], 1 +)"])
 def test_the_caller_s_own_mistake_is_shown_once(code, gpu_like, bins, monkeypatch):
     built, original = [], program._build
 

@@ -183,8 +183,8 @@ def test_number_of_processes():
 
 
 def test_every_type_and_update_is_there():
-    assert len(COLUMNS) == 16
-    assert len(ROWS) == 12
+    assert len(COLUMNS) == 17
+    assert len(ROWS) == 15
 
 
 def raising(error):

@@ -1,6 +1,7 @@
 """CUDA without a GPU: a driver that records what it is asked for and launches kernels by OpenCL on a CPU, and a CuPy.
 
-Device memory is the host's, as on a CPU with OpenCL, so that an address is one for both.
+Device memory is the host's, as on a CPU with OpenCL, so that an address is one for both: a GPU would read what is not
+there, and no later kernel of its process would run. On a machine with CUDA, `tests/device/cuda` is run instead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
+import pytest
 
 from clhist.cuda import driver as driver_module
 from clhist.cuda import libraries
@@ -263,6 +265,8 @@ _CUDA = FakeCuda()
 
 def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
     """Let clhist see the fake driver and a fake CuPy, whose device is the default one of OpenCL."""
+    if not default_queue().device.type & cl.device_type.CPU:
+        pytest.skip("the fake of CUDA has memory of the host, which a GPU cannot read")
     cuda = _CUDA  # the same for all tests, as that of a machine: calls that are kept hold its handles
     cuda.calls, cuda.launched, cuda.fails, cuda.dynamic = [], [], {}, {}
     cuda.is_captured = cuda.is_broken = False
