@@ -164,7 +164,7 @@ class Driver:
         """Let them go where they went before."""
         self._call("cuCtxPopCurrent_v2", ctypes.byref(_handle()))
 
-    def load(self, text: str) -> int:
+    def load_module(self, text: str) -> int:
         """Return a module of PTX, for the device that calls go to."""
         log, found = ctypes.create_string_buffer(_LOG_BYTES), _handle()
         options = (ctypes.c_int * 2)(_LOG, _LOG_SIZE)

@@ -53,7 +53,7 @@ def _module(program: cl.Program, device: int, stream: int) -> _Module:
         driver().check_not_captured(stream)
         try:
             changed = cuda_program(program)
-            module = driver().load(changed.text)
+            module = driver().load_module(changed.text)
             functions = {name: driver().function(module, name, size) for name, size in changed.dynamic.items()}
         except (UnknownPtxError, CudaError) as error:
             raise NotDirectError(f"a program of this driver: {error}") from error
@@ -163,7 +163,7 @@ class CudaLoaded:
     def _kernel(self, code: KernelCode) -> Kernel:
         return kernel_of(self._queue.context, code)
 
-    def load(self, arrays: Sequence[Any]) -> None:
+    def load_all(self, arrays: Sequence[Any]) -> None:
         """Load the programs, for a call on these arrays; raises as `run`."""
         with driver().on(self._device), self._lock:
             if self._parts is None:

@@ -164,7 +164,7 @@ class Loaded:
             ],
         )
 
-    def load(self, arrays: Sequence[Array | None]) -> None:
+    def load_all(self, arrays: Sequence[Array | None]) -> None:
         """Do what the first call would do; here that was done."""
 
     def run(
