@@ -109,7 +109,7 @@ class _Torch(Library):
         if dtype is None:
             hint = "; pass .float()" if "bfloat16" in str(array.dtype) else ""
             raise TypeError(f"{name}: expected a tensor of a dtype that NumPy has, got {array.dtype}{hint}")
-        if (dtype.kind == "c" and (array.is_conj() or array.is_neg())) or array.layout is not self.module.strided:
+        if (dtype.kind in "cf" and (array.is_conj() or array.is_neg())) or array.layout is not self.module.strided:
             raise TypeError(f"{name}: expected a tensor with its values in memory; pass .resolve_conj() or .to_dense()")
         item = dtype.itemsize
         strides = tuple([item * step for step in array.stride()])
@@ -288,7 +288,14 @@ def recognised(name: str, value: Any) -> Recognised | None:
             found = library(each)
         except ImportError:
             continue
-        return Recognised(found, _seen_by(found, value), _way_back(value))
+        try:
+            seen = _seen_by(found, value)
+        except (AssertionError, AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise TypeError(
+                f"{name}: expected an array that {found.name} can take without a copy, got {type(value).__name__}, of "
+                f"which it says: {error}"
+            ) from error
+        return Recognised(found, seen, _way_back(value))
     raise TypeError(
         f"{name}: expected an array that CuPy or PyTorch can take without a copy, got {type(value).__name__} and "
         "neither of them is installed"

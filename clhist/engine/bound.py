@@ -11,8 +11,9 @@ from clhist.codegen.arguments import integer
 from clhist.engine.cuda_calls import returned
 from clhist.engine.engine import Engine
 from clhist.engine.given import Call, Given, Outcome
+from clhist.errors import UnsupportedError
 from clhist.opencl.arrays import Array, is_array, is_device_array, is_taken
-from clhist.opencl.cuda_arrays import is_cuda
+from clhist.opencl.cuda_arrays import cuda_device_of, is_cuda
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 
@@ -130,6 +131,8 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         array of shape (num_bins,)
             As `HistogramKernel.__call__`.
         """
+        if return_event and cuda_device_of(self._queue) is not None:
+            raise TypeError("return_event: expected none with arrays of CUDA, whose stream orders what is done")
         self._checked()
         outcome = self._run(self._queue, wait_for)
         result = returned(self._engine.outputs.collect(outcome.results))
@@ -154,6 +157,8 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         list of dict of str to float
             As `HistogramKernel.timed`. They run on a queue of its own if the bound one has no ``PROFILING_ENABLE``.
         """
+        if cuda_device_of(self._queue) is not None:
+            raise UnsupportedError("timed: expected arrays of PyOpenCL or NumPy; OpenCL times no launch of CUDA")
         queue = self._profiling or self._queue
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             properties = cl.command_queue_properties.PROFILING_ENABLE

@@ -22,6 +22,7 @@ from clhist.opencl.cuda_queues import cuda_array
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OF_OPENCL = ("queue", "wait_for", "allocator", "return_event", "devices")
+_NUMBERS = ("bins", "range", "minlength", "max_abs")  # the host needs them: they are read
 _warned: set[str] = set()
 
 
@@ -88,6 +89,8 @@ def _call(
         taken = _Taken()
         given = [taken.value(name, value) for name, value in zip(names, args, strict=True)]
         named = {name: taken.value(name, value) for name, value in options.items()}
+        if like is None and not taken.arrays:  # nothing but what was read
+            return function(*given, **named)
         first = taken.arrays[0] if like is None else like
         with results_like(first.memory):
             prove(first)
@@ -116,6 +119,9 @@ class _Taken:
         if found is None:
             return value
         array = cuda_array(name, found, value)
+        if name in _NUMBERS:
+            host = array.get()
+            return host if host.ndim else host[()]
         self.arrays.append(array)
         self._known[id(value)] = array
         return array

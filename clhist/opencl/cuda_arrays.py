@@ -94,7 +94,9 @@ class CudaArray(cl_array.Array):
 
     def check_not_captured(self) -> None:
         """Raise CaptureError if what is enqueued on the stream goes into a graph."""
-        driver().check_not_captured(self.memory.stream)
+        memory = self.memory
+        with driver().on(memory.device):  # a thread may have no context yet
+            driver().check_not_captured(memory.stream)
 
     def get(self, queue: Any = None, ary: Any = None, async_: bool = False, **options: Any) -> np.ndarray:
         """Return a copy on the host, once all is done that the stream has to do."""
@@ -168,6 +170,8 @@ class CudaArray(cl_array.Array):
 
     fill = set = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refused
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __neg__ = __abs__ = any = all = map_to_host = _refused
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refused
+    __hash__ = cl_array.Array.__hash__
 
 
 def is_cuda(value: object) -> bool:

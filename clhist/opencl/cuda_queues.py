@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from functools import cache
 from typing import Any
 
 import pyopencl as cl
@@ -14,6 +13,7 @@ from clhist.opencl.cuda_arrays import CudaArray, CudaMemory, NotDirectError, sta
 from clhist.opencl.device import default_queue, platforms
 
 _lock = threading.Lock()
+_queues: dict[int, cl.CommandQueue] = {}
 
 
 def cuda_array(name: str, found: Recognised, given: Any) -> CudaArray:
@@ -31,7 +31,6 @@ def cuda_array(name: str, found: Recognised, given: Any) -> CudaArray:
     return CudaArray.made(memory, described, queue_of_cuda(described.device))
 
 
-@cache
 def queue_of_cuda(device: int) -> cl.CommandQueue:
     """Return the queue that stands for a CUDA device.
 
@@ -40,22 +39,30 @@ def queue_of_cuda(device: int) -> cl.CommandQueue:
     NotDirectError
         If OpenCL does not have that device.
     """
-    with _lock:
-        default = default_queue()
-        known = [each for platform in platforms() for each in platform.get_devices() if _place(each) is not None]
-        asked = driver().place(device)
-        found = [each for each in known if _place(each) == asked]
-        if not found and len(known) == driver().count() == 1:  # of a virtual machine, perhaps, with places of its own
-            found = known
-        if not found:
-            raise NotDirectError(
-                f"NVIDIA's OpenCL does not have the CUDA device {device}, {driver().name(device)}: see `clhist info`"
-            )
-        is_default = default.device in found
-        context = default.context if is_default else cl.Context(found[:1])
-        queue = cl.CommandQueue(context, default.device if is_default else found[0])
-        stands_for(queue, device)
-        return queue
+    found = _queues.get(device)
+    if found is None:
+        with _lock:  # one queue for a device: `stands_for` takes one that is kept
+            found = _queues.get(device) or _queues.setdefault(device, _new_queue(device))
+    return found
+
+
+def _new_queue(device: int) -> cl.CommandQueue:
+    default = default_queue()
+    known = [each for platform in platforms() for each in platform.get_devices() if _place(each) is not None]
+    asked = driver().place(device)
+    found = [each for each in known if _place(each) == asked]
+    if not found and len(known) == driver().count() == 1:  # of a virtual machine, perhaps, with places of its own
+        found = known
+    if not found:
+        raise NotDirectError(
+            f"NVIDIA's OpenCL does not have the CUDA device {device}, {driver().name(device)}: see `clhist info`"
+        )
+    # What is kept by context is of one CUDA device: two may look alike, as those of several PCI domains do.
+    is_default = default.device in found and all(each.context != default.context for each in _queues.values())
+    context = default.context if is_default else cl.Context(found[:1])
+    queue = cl.CommandQueue(context, default.device if is_default else found[0])
+    stands_for(queue, device)
+    return queue
 
 
 def _place(device: cl.Device) -> tuple[int, int] | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import cuda_fake
 import numpy as np
@@ -13,6 +15,7 @@ import clhist
 from clhist import stats
 from clhist.cuda.driver import CaptureError, CudaError
 from clhist.engine import cuda_calls, cuda_check
+from clhist.errors import UnsupportedError
 from clhist.opencl import cuda_queues
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
@@ -351,3 +354,42 @@ def test_medians_by_bins_go_through_the_host(fake, monkeypatch):
     with pytest.warns(UserWarning, match="binned_statistic.*: .* medians and quantiles"):
         found = stats.binned_statistic(cupy.asarray(BINS), cupy.asarray(BINS), "median", 7).statistic
     np.testing.assert_array_equal(found.get(), expected)
+
+
+def test_edges_and_ends_on_the_device_are_read(fake):
+    """A range of the array's own smallest and largest value, edges, and a number of bins: the host needs them."""
+    _, cupy = fake
+    x = np.random.default_rng(3).random(3000)
+    edges = np.linspace(0, 1, 8)
+    ends = cupy.asarray(x.min()), cupy.asarray(x.max())
+    for got, expected in (
+        (clhist.histogram(cupy.asarray(x), 10, ends), np.histogram(x, 10, (x.min(), x.max()))),
+        (clhist.histogram(cupy.asarray(x), cupy.asarray(edges)), np.histogram(x, edges)),
+    ):
+        np.testing.assert_array_equal(got[0].get(), expected[0])
+        np.testing.assert_array_equal(got[1], expected[1])
+    np.testing.assert_array_equal(clhist.digitize(cupy.asarray(x), cupy.asarray(edges)).get(), np.digitize(x, edges))
+    np.testing.assert_array_equal(clhist.histogram(x, cupy.asarray(edges))[0], np.histogram(x, edges)[0])
+    counts = clhist.bincount(cupy.asarray(BINS), minlength=cupy.asarray(np.int64(100)))
+    np.testing.assert_array_equal(counts.get(), np.bincount(BINS, minlength=100))
+
+
+def test_a_bound_call_has_no_events_of_opencl(fake, kernel):
+    _, cupy = fake
+    bound = kernel.bind(cupy.asarray(BINS), 1, num_bins=77)
+    with pytest.raises(TypeError, match=r"^return_event: expected none with arrays of CUDA"):
+        bound(return_event=True)
+    with pytest.raises(UnsupportedError, match=r"^timed: expected arrays of PyOpenCL or NumPy"):
+        bound.timed()
+
+
+def test_threads_make_one_queue_for_a_device(fake, monkeypatch):
+    monkeypatch.setattr(cuda_queues, "_queues", {})
+    barrier = threading.Barrier(4)
+
+    def ask(_):
+        barrier.wait(60)
+        return cuda_queues.queue_of_cuda(0)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len({queue.int_ptr for queue in pool.map(ask, range(4))}) == 1
