@@ -332,6 +332,8 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
             raise TypeError(f"{name}: expected a {kinds[0]} array as the keys are, got a {kinds[1]} array")
         if array.dtype == np.float16 and not self._on_device:
             array = array.astype(np.float32)
+        if self._on_device and not array.dtype.isnative:
+            raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
         if array.shape != self._shape:
             rows = "; vectors are combined by clhist.reduce_by_index((num_groups, d), 'mean', keys, x)"
             hint = rows if array.shape[:-1] == self._shape else ""

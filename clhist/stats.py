@@ -26,6 +26,8 @@ from clhist.binning.sweep import Binned
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array, empty, is_device_array, to_device
+from clhist.opencl.masks import check_unmasked
+from clhist.operators.c_types import supported_dtype
 from clhist.operators.names import FUNCTIONS
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.selection import check_weights, probability
@@ -289,9 +291,16 @@ def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points:
     probability(q)
     if weights is None:
         return None
+    check_unmasked("weights", weights)
     weights = as_array("weights", weights)
     if points is not None and weights.shape != (points.size,):
         raise ValueError(f"weights: expected shape {(points.size,)} as of the sample, got {weights.shape}")
+    if weights.dtype == np.float16 and not is_device_array(weights):
+        weights = weights.astype(np.float32)
+    if weights.dtype.kind in "biuf":
+        supported_dtype(weights.dtype, "weights")
+    if is_device_array(weights) and not weights.dtype.isnative:
+        raise TypeError(f"weights: expected native byte order of a device array, got {weights.dtype.str}")
     check_weights(weights)
     return flat(weights)
 
@@ -303,6 +312,8 @@ def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | Non
         for name, dtype in each:
             if not is_binnable(dtype) or (name == "values" and dtype == np.float16):
                 raise TypeError(f"{name}: expected a device array of integers or floats, got one of {dtype}")
+            if not dtype.isnative:
+                raise TypeError(f"{name}: expected native byte order of a device array, got {dtype.str}")
         return True
     fine = all(is_binnable(dtype) for _, dtype in each) and points.dims > 0 and (values is None or values.ndim > 0)
     return fine and not is_small("2 dimensions", points.size, queue, **options)
