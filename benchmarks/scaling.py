@@ -175,7 +175,7 @@ _block: dict[tuple[int, int], np.ndarray] = {}
 
 
 def _counted(number: int, block: int, bins: int) -> Any:
-    from clhist.parts import counts_part
+    from clhist.multi_device import counts_part
 
     if (block, bins) not in _block:
         _block[block, bins] = np.random.default_rng(0).integers(0, bins, block)

@@ -13,13 +13,13 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
+from clhist.engine.call import Call, queue_for
 from clhist.engine.chunks import Chunks, KnownPiece, Piece
 from clhist.engine.engine import Engine, check_number
-from clhist.engine.given import Call, queue_for
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
-from clhist.engine.plain import arguments_of, as_indices, checked_values, ones, pair_engine, pair_spec, with_arrays
 from clhist.engine.progress import Progress, reported
+from clhist.engine.scatter import arguments_of, as_indices, checked_values, ones, pair_spec, scatter_engine, with_arrays
 from clhist.engine.signature import Remembered, signature_of_arguments
 from clhist.engine.signatures import shows
 from clhist.engine.streams import checked_dests, first_argument, held_form, stream_operator
@@ -329,7 +329,7 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
             common_kind([("indices", indices), *(("values", v) for v in arrays)])
             indices, values = leave_out(indices, values, of_indices, of_values)
         spec = pair_spec(self._forms[0], indices, values, 1, self.queue.device, with_position)
-        engine = pair_engine(self.queue.context, replace(spec, from_first=with_position))
+        engine = scatter_engine(self.queue.context, replace(spec, from_first=with_position))
         given = list(arguments_of(spec, indices, values, 0))
         last = position + indices.size - 1
         if with_position and last > np.iinfo(spec.operator.dtype["index"]).max:

@@ -14,12 +14,12 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
-from clhist.engine.caution import at_caller
+from clhist.engine.call import Call, queue_for
+from clhist.engine.caller_warnings import at_caller
 from clhist.engine.extremes import extremes
-from clhist.engine.given import Call, queue_for
-from clhist.engine.plain import PairSpec, as_array, checked_values, counting_spec, into, native, pair_engine
+from clhist.engine.peek import evenly_spread, found_words
 from clhist.engine.prepare import LargestBin
-from clhist.engine.samples import evenly_spread, found_words
+from clhist.engine.scatter import ScatterSpec, as_array, checked_values, counting_spec, into, native, scatter_engine
 from clhist.engine.signature import Remembered
 from clhist.engine.small import is_small
 from clhist.opencl import lost
@@ -226,7 +226,7 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
 
 
 def _count(
-    spec: Callable[..., PairSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
+    spec: Callable[..., ScatterSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
 ) -> Array:
     """Count into as many bins as a sample suggests, and once more if that was too few.
 
@@ -243,7 +243,7 @@ def _count(
             room = max(room, every)
         guard = "covered" if is_summed or (on_cpu and every is not None) else "checked"
         if guessed >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
-            engine = pair_engine(queue.context, spec(guarded=guard))
+            engine = scatter_engine(queue.context, spec(guarded=guard))
             known = max(known, minlength - 1)
             call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
             if isinstance(x, np.ndarray):
@@ -264,5 +264,5 @@ def _count(
     if largest >= _MOST_BINS:
         raise ValueError(_TOO_BIG)
     _note(x, largest)
-    engine = pair_engine(queue.context, spec())
+    engine = scatter_engine(queue.context, spec())
     return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]

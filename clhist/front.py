@@ -1,7 +1,7 @@
 """The front door: what every public function begins with, whatever it computes.
 
 OpenCL must work in this process, ``reproducible`` must be a bool, a call with Dask collections goes to `clhist.dask`,
-one with ``devices=`` to `clhist.parts`, both imported only then: Dask need not be installed. Arrays of CUDA are
+one with ``devices=`` to `clhist.multi_device`, both imported only then: Dask need not be installed. Arrays of CUDA are
 described as device arrays are. The functions below see none of these. Those in `clhist` are what `entry` returns.
 """
 
@@ -75,9 +75,11 @@ def entry(function: F) -> F:
                 computed_by = getattr(target, function.__name__)
                 return _redirected(computed_by, function, args, options, "for Dask collections")
         if options.get("devices") is not None and not any(map(may_be_cuda, (*args, *options.values()))):
-            from clhist import parts
+            from clhist import multi_device
 
-            return _redirected(getattr(parts, f"{function.__name__}_over"), function, args, options, "with devices=")
+            return _redirected(
+                getattr(multi_device, f"{function.__name__}_over"), function, args, options, "with devices="
+            )
         return function(*args, **options)
 
     begin.__module__ = "clhist"  # where pickle finds it

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 from clhist.codegen.arguments import integer
 from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.engine.labelled import unlabelled
-from clhist.engine.plain import as_array, native
+from clhist.engine.scatter import as_array, native
 from clhist.engine.signatures import shows
 from clhist.grouping.dates import as_integers, dates_of
 from clhist.grouping.hints import Hints, check_by_name

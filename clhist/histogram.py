@@ -43,9 +43,9 @@ from clhist.binning.inputs import (
     range_ends,
     taken,
 )
+from clhist.binning.points import edges_of, points_of
 from clhist.binning.prepared import Prepared, are_fixed, is_as_given, keep, recalled
 from clhist.binning.rules import number_of_bins
-from clhist.binning.sample import edges_of, sample_of
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import has_names, histogram_along
 from clhist.engine.signature import signature_of, signature_of_data
@@ -210,7 +210,7 @@ def histogramdd(
     -----
     As of `histogram`; NumPy is slower here, and fewer points are left to it.
     """
-    points, key = sample_of(sample), None
+    points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
         known, _ = recalled(key, None, None)

@@ -10,11 +10,11 @@ import pyopencl as cl
 from clhist.accumulator import Accumulator
 from clhist.codegen.arguments import integer
 from clhist.engine.bound import Bound
+from clhist.engine.call import Call, Outcome, call_of, queue_for
 from clhist.engine.cuda_calls import takes_cuda, takes_cuda_only
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call, Outcome, call_of, queue_for
-from clhist.engine.plain import arguments_of_call
 from clhist.engine.reproducible import reproducible as reproducible_engine
+from clhist.engine.scatter import arguments_of_call
 from clhist.hardware.profile import Profile
 from clhist.kernel_types import Given, K, KernelCalls
 from clhist.opencl.lost import check_process
@@ -294,10 +294,10 @@ class HistogramKernel(KernelCalls[K]):
             args = arguments_of_call(self.arguments, args, num_bins)
             call, engine = call_of(num_bins, choices), self.engine
             check_max_abs(max_abs, reproducible)
-            given = engine.check(args, call)
+            checked = engine.check(args, call)
             if reproducible:
-                engine, given = reproducible_engine(engine, given, max_abs)
-            return Bound(engine, args, with_race_factor(engine, given, call), given)
+                engine, checked = reproducible_engine(engine, checked, max_abs)
+            return Bound(engine, args, with_race_factor(engine, checked, call), checked)
 
         def timed(
             self, *args: Any, num_bins: NumBins, queue: cl.CommandQueue, **choices: Any
@@ -322,8 +322,8 @@ class HistogramKernel(KernelCalls[K]):
                 raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
             args = arguments_of_call(self.arguments, args, num_bins)
             call = call_of(num_bins, choices | {"queue": queue})
-            given, engine = self.engine.check(args, call), self.engine
-            outcome = engine.run_given(given, with_race_factor(engine, given, call))
+            checked, engine = self.engine.check(args, call), self.engine
+            outcome = engine.run_checked(checked, with_race_factor(engine, checked, call))
             return engine.outputs.collect(outcome.results), outcome.seconds(queue)
 
     def race_factor(
@@ -371,5 +371,5 @@ class HistogramKernel(KernelCalls[K]):
     def _reproducible(self, args: Sequence[Any], call: Call, max_abs: float | None) -> Outcome:
         """Run a call whose results depend on nothing but the values."""
         check_process()
-        engine, given = reproducible_engine(self.engine, self.engine.check(args, call), max_abs)
-        return engine.run_given(given, with_race_factor(engine, given, call))
+        engine, checked = reproducible_engine(self.engine, self.engine.check(args, call), max_abs)
+        return engine.run_checked(checked, with_race_factor(engine, checked, call))

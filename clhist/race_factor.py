@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from clhist.engine.call import Call, CheckedCall, Outcome
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call, Given, Outcome
 
 _MOST_WINDOWS = 16
 _MOST_CELLS = 1 << 20  # of all windows together
@@ -49,11 +49,11 @@ def run(engine: Engine, args: Sequence[Any], call: Call) -> Outcome:
     """Run a call; its race factor is measured first if it asks for that."""
     if not isinstance(call.race_factor, str):
         return engine.run(args, call)
-    given = engine.check(args, call)
-    return engine.run(args, with_race_factor(engine, given, call))
+    checked = engine.check(args, call)
+    return engine.run(args, with_race_factor(engine, checked, call))
 
 
-def with_race_factor(engine: Engine, given: Given, call: Call) -> Call:
+def with_race_factor(engine: Engine, checked: CheckedCall, call: Call) -> Call:
     """Return `call` with a number for its race factor: "sample" measures it, "sample once" for each number of bins.
 
     Raises
@@ -66,27 +66,27 @@ def with_race_factor(engine: Engine, given: Given, call: Call) -> Call:
     how = call.race_factor
     if not isinstance(how, str):
         return call
-    engine.profile_of(given.queue.device)  # refused here, if at all: nothing is enqueued yet
+    engine.profile_of(checked.queue.device)  # refused here, if at all: nothing is enqueued yet
     if how not in ("sample", "sample once"):
         raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {how!r}")
-    key = tuple(prod(shape) for shape in given.shapes)
+    key = tuple(prod(shape) for shape in checked.shapes)
     if how == "sample" or key not in engine.race_factors:
-        engine.race_factors[key] = sample_race_factor(engine, given).value
+        engine.race_factors[key] = sample_race_factor(engine, checked).value
     return replace(call, race_factor=engine.race_factors[key])
 
 
-def sample_race_factor(engine: Engine, given: Given) -> RaceFactor:
+def sample_race_factor(engine: Engine, checked: CheckedCall) -> RaceFactor:
     """Return the race factor of an engine's map on these arguments; the queue is waited for.
 
     Of several histograms it is that of all their bins together; batches do not matter.
     """
     start = time.perf_counter()
-    size = given.size
+    size = checked.size
     if size == 0:
         return RaceFactor(1.0, 0, 0, 0, 0.0)
-    bins = sum(prod(shape) for shape in given.shapes)
+    bins = sum(prod(shape) for shape in checked.shapes)
     length = min(size, max(1, bins // engine.emits))
     windows = max(1, min(_MOST_WINDOWS, _MOST_CELLS // bins, size - length + 1))
-    pairs, distinct = engine.sampler.count_distinct(engine.profile_of(given.queue.device), given, length, windows)
+    pairs, distinct = engine.sampler.count_distinct(engine.profile_of(checked.queue.device), checked, length, windows)
     value = max(1.0, pairs / distinct) if distinct else 1.0
     return RaceFactor(value, pairs, distinct, windows, time.perf_counter() - start)

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.engine.given import Call, call_of, queue_for, queue_of
+from clhist.engine.call import Call, call_of, queue_for, queue_of
 from clhist.engine.known import KnownCall
 from clhist.engine.operator_check import check_once
 from clhist.engine.pairs import Pairs, checked_pairs
-from clhist.engine.plain import (
-    PairSpec,
+from clhist.engine.peek import evenly_spread
+from clhist.engine.row_means import RowMeans, are_row_means
+from clhist.engine.scatter import (
+    ScatterSpec,
     arguments_of,
     as_array,
     elements,
-    pair_engine,
+    scatter_engine,
 )
-from clhist.engine.row_means import RowMeans, are_row_means
-from clhist.engine.samples import evenly_spread
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.signatures import shows
 from clhist.engine.small import is_small
@@ -152,7 +152,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         means = RowMeans(queue, spec, call, pairs.shape, (pairs.indices, *pairs.values))
         result, event = means.finish(run(means.engine, args, means.call))
     else:
-        engine = pair_engine(queue.context, spec)
+        engine = scatter_engine(queue.context, spec)
         outcome = run(engine, args, call)
         (result,), event = outcome.results, outcome.event
         if key is not None:
@@ -170,7 +170,7 @@ def _check_options(options: Mapping[str, Any], reproducible: bool, max_abs: floa
     check_max_abs(max_abs, reproducible)
 
 
-def _call(pairs: Pairs, spec: PairSpec, options: Mapping[str, Any], offsets: Any) -> Call:
+def _call(pairs: Pairs, spec: ScatterSpec, options: Mapping[str, Any], offsets: Any) -> Call:
     """Return the call of the engine of `spec`, but for its queue and where results go."""
     call = call_of(pairs.shape[1:] if pairs.batched else pairs.shape, options)
     call.size, call.dest = elements(spec, pairs.indices), pairs.dest

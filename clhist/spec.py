@@ -13,8 +13,8 @@ import pyopencl as cl
 
 from clhist.accumulator import Accumulator
 from clhist.codegen.arguments import integer
+from clhist.engine.call import queue_for
 from clhist.engine.engine import Engine
-from clhist.engine.given import queue_for
 from clhist.engine.outputs import Outputs
 from clhist.engine.streams import stream_operator
 from clhist.opencl.device import default_queue

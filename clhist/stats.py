@@ -19,7 +19,7 @@ from clhist.binning.by_scipy import are_counts, by_scipy, numbers_by_scipy, roun
 from clhist.binning.counts import flat, present
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
-from clhist.binning.sample import Sample, sample_of
+from clhist.binning.points import Points, points_of
 from clhist.binning.statistic_edges import statistic_edges
 from clhist.binning.statistics import statistics_of
 from clhist.binning.sweep import Binned
@@ -117,7 +117,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     check_reproducible(reproducible)
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
-    points = sample_of(sample)
+    points = points_of(sample)
     values_array = None if are_counts(names) else as_array("values", values)
     again = binned_statistic_result
     weights = _quantile_weights(names, q, weights, points)
@@ -143,7 +143,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
 
 
 def _are_for_kernels(
-    points: Sample | None, values: Array | None, names: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]
+    points: Points | None, values: Array | None, names: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]
 ) -> bool:
     """Whether kernels compute statistics; raises TypeError of options that SciPy lacks if it does."""
     if points is not None and names is not None and _is_taken(points, values, queue, options):
@@ -153,7 +153,7 @@ def _are_for_kernels(
 
 
 def _by_kernels(
-    points: Sample,
+    points: Points,
     values: Array | None,
     kept: tuple[int, ...],
     names: tuple[str, ...],
@@ -281,7 +281,7 @@ def _check_kind(sample: Any, values: Any, statistic: Any, names: Any, again: Any
         raise TypeError("binned_statistic_result: expected none for device arrays; give its bin_edges as bins")
 
 
-def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points: Sample | None) -> Any:
+def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points: Points | None) -> Any:
     """Return the weights of a quantile as one dimension; raise TypeError or ValueError if these or `q` are wrong."""
     if names is None or "quantile" not in names:
         for name, value in (("q", q), ("weights", weights)):
@@ -305,7 +305,7 @@ def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points:
     return flat(weights)
 
 
-def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
     """Whether kernels compute these; raises TypeError of device arrays if they do not."""
     each = [("sample", points.dtype)] + ([] if values is None else [("values", values.dtype)])
     if points.on_device:
@@ -319,7 +319,7 @@ def _is_taken(points: Sample, values: Array | None, queue: cl.CommandQueue | Non
     return fine and not is_small("2 dimensions", points.size, queue, **options)
 
 
-def _dtypes(points: Sample) -> list[tuple[np.dtype, np.dtype]]:
+def _dtypes(points: Points) -> list[tuple[np.dtype, np.dtype]]:
     """Return of each dimension the dtype of the data, and the one that SciPy compares."""
     own = [array.dtype for array in points.columns] or [points.dtype] * points.dims
     return [(np.dtype(np.uint8) if dtype.kind == "b" else dtype, points.dtype) for dtype in own]
@@ -342,7 +342,7 @@ def _rows(values: Array, size: int) -> Sequence[Array]:
 
 
 def _numbers(
-    points: Sample,
+    points: Points,
     edges: list[np.ndarray],
     data: tuple[Any, ...],
     axes: list[Any],

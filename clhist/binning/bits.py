@@ -9,7 +9,7 @@ import pyopencl as cl
 
 from clhist.bincount import bincount
 from clhist.binning.host import numpy_histogram
-from clhist.engine.plain import into
+from clhist.engine.scatter import into
 from clhist.opencl.arrays import Array, is_device_array, to_device
 
 

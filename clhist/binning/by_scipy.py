@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from clhist.binning.inputs import mask_array
-from clhist.binning.sample import Sample
+from clhist.binning.points import Points
 from clhist.statistics.table import TABLE
 
 
@@ -30,7 +30,7 @@ def rounds(names: Sequence[str] | None) -> bool:
 
 
 def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
-    points: Sample | None,
+    points: Points | None,
     sample: Any,
     values: Any,
     statistic: Any,
@@ -48,7 +48,7 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
 
     Parameters
     ----------
-    points : Sample or None
+    points : Points or None
         The `sample`; None of what is no array of two dimensions.
     statistic : str, callable, or sequence of str
         As of the caller.
@@ -92,7 +92,7 @@ def _chosen(sample: Any, where: np.ndarray) -> Any:
     return [each[where] for each in sample] if isinstance(sample, list) else np.asarray(sample)[where]
 
 
-def _size(points: Sample | None, sample: Any) -> int:
+def _size(points: Points | None, sample: Any) -> int:
     return int(np.shape(sample)[-1 if isinstance(sample, list | tuple) else 0]) if points is None else points.size
 
 

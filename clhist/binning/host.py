@@ -12,9 +12,9 @@ import pyopencl as cl
 from clhist.bincount import bincount
 from clhist.binning.counts import are_real, can_sum, check_device_dtypes, densities
 from clhist.binning.inputs import are_numbers, are_usable, is_binnable, range_ends, taken
-from clhist.binning.sample import Sample
-from clhist.engine.caution import at_caller
-from clhist.engine.plain import into
+from clhist.binning.points import Points
+from clhist.engine.caller_warnings import at_caller
+from clhist.engine.scatter import into
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array
 
@@ -54,7 +54,7 @@ def is_for_numpy(a: Any, bins: Any, weights: Any, queue: cl.CommandQueue | None,
     return not taken_by_kernels or is_small("1 dimension", a.size, queue, **options)
 
 
-def are_for_numpy(points: Sample, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+def are_for_numpy(points: Points, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
     """Whether NumPy counts points of its arrays; raises an exception if kernels are to, and cannot."""
     if points.on_device:
         check_device_dtypes("sample", points.arrays, None)
@@ -105,7 +105,7 @@ def histogram_on_host(
 
 
 def histogramdd_on_host(
-    points: Sample,
+    points: Points,
     bins: Any,
     range: Any,
     density: bool | None,

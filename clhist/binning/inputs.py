@@ -12,9 +12,9 @@ import pyopencl as cl
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.keys import has_keys
 from clhist.axes.thresholds import numpy_bins, within_range
-from clhist.engine.given import queue_for as queue_of_call
-from clhist.engine.given import queue_of
-from clhist.engine.plain import as_array as read
+from clhist.engine.call import queue_for as queue_of_call
+from clhist.engine.call import queue_of
+from clhist.engine.scatter import as_array as read
 from clhist.opencl.arrays import Array, check_context, common_kind, is_device_array
 
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
@@ -52,7 +52,7 @@ def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -
     Raises
     ------
     TypeError, ValueError
-        As of `clhist.engine.given.queue_for`; if some arrays are NumPy's and some PyOpenCL's, or one is of another
+        As of `clhist.engine.call.queue_for`; if some arrays are NumPy's and some PyOpenCL's, or one is of another
         context.
     """
     found = queue_of_call(queue, None, queue_of(*(array for _, array in named)))

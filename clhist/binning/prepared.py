@@ -12,7 +12,7 @@ from clhist.binning.counts import as_dtype, densities, flat
 from clhist.binning.extent import extent
 from clhist.binning.inputs import has_fp64
 from clhist.binning.sweep import Sweep
-from clhist.engine.plain import into
+from clhist.engine.scatter import into
 from clhist.engine.signature import Remembered, signature_of
 from clhist.opencl.arrays import Array
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from clhist.binning.inputs import has_fp64
-from clhist.binning.sample import Sample
+from clhist.binning.points import Points
 
 
-def statistic_edges(points: Sample, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> list[np.ndarray]:
+def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> list[np.ndarray]:
     """Return SciPy's edges of each dimension; `queue` is that of device arrays."""
     dims, fp64 = points.dims, points.on_device and has_fp64(queue.device)
     is_number, each_bins = _each_bins(bins, dims)

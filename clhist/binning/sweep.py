@@ -15,8 +15,8 @@ import pyopencl as cl
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.kinds import Kind
+from clhist.engine.call import Call
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call
 from clhist.engine.known import KnownCall
 from clhist.engine.reproducible import reproducibly
 from clhist.opencl.arrays import beginning, is_device_array, kept_on_device

@@ -8,9 +8,9 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
+from clhist.engine.call import Call, CheckedCall, Outcome
 from clhist.engine.cuda_calls import returned
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call, Given, Outcome
 from clhist.errors import UnsupportedError
 from clhist.opencl.arrays import Array, is_array, is_device_array, is_taken
 from clhist.opencl.cuda_arrays import cuda_device_of, is_cuda
@@ -95,9 +95,9 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
     `offsets` are read when they are bound. Memory released to a pool is not noticed.
     """
 
-    def __init__(self, engine: Engine, args: Sequence[Any], call: Call, given: Given) -> None:
-        self._engine, self._args, self._call, self._queue = engine, tuple(args), call, given.queue
-        self._ready, operands = engine.prepare(given, call)
+    def __init__(self, engine: Engine, args: Sequence[Any], call: Call, checked: CheckedCall) -> None:
+        self._engine, self._args, self._call, self._queue = engine, tuple(args), call, checked.queue
+        self._ready, operands = engine.prepare(checked, call)
         self._ready.loaded.load_all(operands[0])
         pairs = [(a, value) for a, value in zip(engine.arguments, args, strict=True) if a.is_array]
         self._held = [_Held(a.name, value, written=not a.is_const) for a, value in pairs]
@@ -105,8 +105,8 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         self._held += [_Held(name, array, written=True) for name, array in _arrays("out", call.out)]
         # What had to be copied is copied at each call: NumPy arrays with gaps, a `dest` that overlaps `out`.
         arrays = {id(held.array) for held in self._held}
-        dests = [array for target in given.targets for array in target.dest or ()]
-        in_place = all(id(array) in arrays for array in dests) and all(map(is_taken, args, given.values))
+        dests = [array for target in checked.targets for array in target.dest or ()]
+        in_place = all(id(array) in arrays for array in dests) and all(map(is_taken, args, checked.values))
         self._operands = operands if in_place else None
         self._profiling: cl.CommandQueue | None = None
 

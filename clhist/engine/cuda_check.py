@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from clhist import operators
+from clhist.engine.call import Call
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call
 from clhist.opencl.arrays import to_device
 from clhist.opencl.cuda_arrays import CudaArray, NotDirectError
 from clhist.planning.problem import Choices

@@ -14,7 +14,7 @@ import pyopencl as cl
 from clhist.codegen.kernel_code import KernelCode
 from clhist.cuda.driver import Allocation, CudaError, CudaMemoryError, driver, stream_of
 from clhist.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
-from clhist.engine.given import Outcome
+from clhist.engine.call import Outcome
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
 from clhist.engine.signature import Remembered
 from clhist.opencl.cuda_arrays import CudaArray, CudaMemory, NotDirectError, cuda_device_of, new_array

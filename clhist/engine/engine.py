@@ -15,8 +15,9 @@ from clhist.codegen.arguments import integer, same_scalar, scalar
 from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, check_batch
 from clhist.engine.build import Builder
+from clhist.engine.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for
 from clhist.engine.cuda_launcher import CudaLoaded
-from clhist.engine.given import Call, Given, Outcome, call_of, named_arrays, queue_for
+from clhist.engine.distinct_bins import Sampler
 from clhist.engine.launcher import Loaded
 from clhist.engine.offsets import batch_of
 from clhist.engine.outputs import Outputs
@@ -24,7 +25,6 @@ from clhist.engine.prepare import Preparation
 from clhist.engine.prepared import Part
 from clhist.engine.ready import KnownArguments, Operands, Ready, loaded_call
 from clhist.engine.results import forms_of, numbered
-from clhist.engine.sample import Sampler
 from clhist.engine.signature import Remembered, itself, signature_of_call, signature_of_targets
 from clhist.engine.stages import Limits
 from clhist.errors import BuildError
@@ -206,7 +206,7 @@ class Engine:
         for operator, most in zip(self.source.operators, self.source.max_pairs, strict=True):
             check_number(operator, size * (most or 1))
 
-    def check(self, args: Sequence[Any], call: Call) -> Given:
+    def check(self, args: Sequence[Any], call: Call) -> CheckedCall:
         """Return the arguments of a call, checked.
 
         Raises
@@ -229,7 +229,7 @@ class Engine:
         arrays = survey(named_arrays(self.arguments, values, targets), self.context, _LOAD_BYTES)
         queue = queue_for(call.queue, self.context, arrays.queue)
         events = [*call.wait_for, *arrays.events]
-        return Given(values, size, shapes, batch, targets, arrays.on_device, arrays.is_aligned, queue, events)
+        return CheckedCall(values, size, shapes, batch, targets, arrays.on_device, arrays.is_aligned, queue, events)
 
     def __call__(self, *args: Any, num_bins: Any, **options: Any) -> Any:
         """Return the results of a call with these keywords of `clhist.HistogramKernel.__call__`, but the last three."""
@@ -277,12 +277,12 @@ class Engine:
 
         `targets` are the arrays that it was given for `dest` and `out`; `fixed` is of `prepare`.
         """
-        given = self.check(args, call)
-        ready, operands = self.prepare(given, call, fixed)
+        checked = self.check(args, call)
+        ready, operands = self.prepare(checked, call, fixed)
         outcome = ready.run(*operands, call)
-        if key is not None and all(map(is_taken, args, given.values)):
+        if key is not None and all(map(is_taken, args, checked.values)):
             numbers: list[int | None] = []
-            for array in numbered(given.targets)[1]:
+            for array in numbered(checked.targets)[1]:
                 number = None if array is None else next((n for n, each in enumerate(targets) if each is array), -1)
                 numbers.append(number)
             if -1 not in numbers:
@@ -305,72 +305,79 @@ class Engine:
             ready.scalars = given, taken
         return taken
 
-    def prepare(self, given: Given, call: Call, fixed: Sequence[int] = ()) -> tuple[Ready, Operands]:
-        """Return a call of which `given` was checked, planned, built and prepared, and its arrays and scalars.
+    def prepare(self, checked: CheckedCall, call: Call, fixed: Sequence[int] = ()) -> tuple[Ready, Operands]:
+        """Return a call that was `checked`, planned, built and prepared, and its arrays and scalars.
 
         `fixed` are the places of the map's arguments that are the same in all its calls, which these are without.
         """
-        batch, largest = given.batch, None if call.largest is None else call.largest[:2]
-        numbers, targets = numbered(given.targets)
+        batch, largest = checked.batch, None if call.largest is None else call.largest[:2]
+        numbers, targets = numbered(checked.targets)
         key: Hashable = None
         if batch is None or batch.begins is None:
-            same = tuple([(n, itself(given.values[n])) for n in fixed])
+            same = tuple([(n, itself(checked.values[n])) for n in fixed])
             asked = call.race_factor, call.choices, call.memory_budget, call.partial, largest
-            shape = given.queue.device, cuda_device_of(given.queue), given.size, given.shapes, batch, given.is_aligned
+            shape = (
+                checked.queue.device,
+                cuda_device_of(checked.queue),
+                checked.size,
+                checked.shapes,
+                batch,
+                checked.is_aligned,
+            )
             key = (numbers, asked, shape, same, *profile_names())
         loaded = self._loaded.get(key)
         if loaded is None:
-            loaded = self._load(given, call, fixed)
+            loaded = self._load(checked, call, fixed)
             self._loaded.put(key, loaded)
-        return Ready(loaded, given.queue, given.on_device), self._operands(given, call, targets, fixed)
+        return Ready(loaded, checked.queue, checked.on_device), self._operands(checked, call, targets, fixed)
 
-    def _load(self, given: Given, call: Call, fixed: Sequence[int]) -> Loaded | CudaLoaded:
+    def _load(self, checked: CheckedCall, call: Call, fixed: Sequence[int]) -> Loaded | CudaLoaded:
         """Plan, build and prepare a call."""
-        batch, device = given.batch, given.queue.device
+        batch, device = checked.batch, checked.queue.device
         try:
             problem = self._preparation.problem(
-                given.size,
-                given.shapes,
+                checked.size,
+                checked.shapes,
                 None if batch is None else batch.num_histograms,
                 call.race_factor,
                 call.choices,
                 call.memory_budget,
                 device,
                 even=batch is None or batch.kind != "ragged",
-                one_launch=not call.partial and not any(target.fields for target in given.targets),
+                one_launch=not call.partial and not any(target.fields for target in checked.targets),
             )
             used = "" if call.largest is None else call.largest.used
-            built = self._preparation.built_for(device, problem, aligned=given.is_aligned, used=used)
+            built = self._preparation.built_for(device, problem, aligned=checked.is_aligned, used=used)
             limits = Limits(device.max_work_group_size, device.max_compute_units)
-            forms = forms_of(given.targets, len(self._arrays))
+            forms = forms_of(checked.targets, len(self._arrays))
             preparation = Preparation(self.arguments, forms, built.profile, limits, batch, call.largest)
 
             def smaller(part: Part, budget: int) -> list[Part]:
                 assert part.plan is not None
                 return [preparation.part(sweep) for sweep in built.smaller(part.plan, budget)]
 
-            same = {self.arguments[n].name: given.values[n] for n in fixed}
+            same = {self.arguments[n].name: checked.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
-            return loaded_call(given.queue, prepared, smaller, same)
+            return loaded_call(checked.queue, prepared, smaller, same)
         except (cl.Error, BuildError) as error:  # what a lost device answers as well
-            lost.settle(given.queue, error)
+            lost.settle(checked.queue, error)
             raise
 
-    def operands(self, given: Given, call: Call) -> Operands:
+    def operands(self, checked: CheckedCall, call: Call) -> Operands:
         """Return the arrays and scalars of a call as a prepared one has slots for them; None of new arrays."""
-        return self._operands(given, call, numbered(given.targets)[1])
+        return self._operands(checked, call, numbered(checked.targets)[1])
 
     def _operands(
-        self, given: Given, call: Call, targets: Sequence[Array | None], fixed: Sequence[int] = ()
+        self, checked: CheckedCall, call: Call, targets: Sequence[Array | None], fixed: Sequence[int] = ()
     ) -> Operands:
-        values = given.values
+        values = checked.values
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.known]
 
-    def run_given(self, given: Given, call: Call) -> Outcome:
+    def run_checked(self, checked: CheckedCall, call: Call) -> Outcome:
         """Plan, build and enqueue a call whose arguments have been checked."""
-        ready, operands = self.prepare(given, call)
+        ready, operands = self.prepare(checked, call)
         return ready.run(*operands, call)
 
 

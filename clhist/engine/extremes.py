@@ -7,8 +7,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
+from clhist.engine.call import Call
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.lost import fetched

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from clhist.engine.call import Call
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call
 from clhist.engine.ready import KnownArguments
 from clhist.opencl.arrays import Array
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import same_scalar
-from clhist.engine.given import Events, Outcome
+from clhist.engine.call import Events, Outcome
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Block, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
 from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl import lost

@@ -16,7 +16,7 @@ import pyopencl as cl
 
 from clhist.codegen.arguments import integer
 from clhist.codegen.render import render_check
-from clhist.engine.given import queue_for
+from clhist.engine.call import queue_for
 from clhist.errors import UnsupportedError
 from clhist.opencl.program import build
 from clhist.operators.operator import Operator

@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
-from clhist.engine.plain import PairSpec, as_array, as_indices, checked_values, ones, pair_spec, row_shape
+from clhist.engine.scatter import ScatterSpec, as_array, as_indices, checked_values, ones, pair_spec, row_shape
 from clhist.opencl.arrays import Array, common_kind, is_device_array
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import supported_dtype
@@ -79,7 +79,7 @@ class Pairs:
         """How many elements there are, or bins if these are more."""
         return max(self.indices.size, self.shape[0])
 
-    def spec(self, device: cl.Device) -> PairSpec:
+    def spec(self, device: cl.Device) -> ScatterSpec:
         """Return what their engine depends on."""
         return pair_spec(self.operator, self.indices, self.values, prod(self.row), device, self.with_position)
 

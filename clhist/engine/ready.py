@@ -9,8 +9,8 @@ from typing import Any
 
 import pyopencl as cl
 
+from clhist.engine.call import Call, Outcome
 from clhist.engine.cuda_launcher import CudaLoaded
-from clhist.engine.given import Call, Outcome
 from clhist.engine.launcher import Loaded
 from clhist.engine.prepared import Part, Prepared
 from clhist.opencl.arrays import Array

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from clhist.engine.call import Call, CheckedCall, Outcome
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call, Given, Outcome
 from clhist.operators.reproducible import is_float_sum, reproducible_form
 
 
-def reproducible(engine: Engine, given: Given, max_abs: float | None) -> tuple[Engine, Given]:
+def reproducible(engine: Engine, checked: CheckedCall, max_abs: float | None) -> tuple[Engine, CheckedCall]:
     """Return the engine whose results depend on nothing but the values, and what a call of it is given.
 
     Parameters
     ----------
-    engine, given
+    engine, checked
         Of the call; its arguments have been checked.
     max_abs : float or None
         The largest |value| of sums of floats; None for exact ones.
@@ -33,15 +33,15 @@ def reproducible(engine: Engine, given: Given, max_abs: float | None) -> tuple[E
                 "reproducible: expected a kernel that says by emits= how many values an element has at most, since "
                 "that is not plain from its map"
             )
-    count = given.longest * engine.emits + 1
+    count = checked.longest * engine.emits + 1
     forms = [reproducible_form(operator, max_abs, count) for operator in known]
     form = engine.with_operators(forms)
-    form.check_counts(given.longest)
-    targets = [target.with_operator(o) for target, o in zip(given.targets, forms, strict=True)]
-    return form, replace(given, targets=targets)
+    form.check_counts(checked.longest)
+    targets = [target.with_operator(o) for target, o in zip(checked.targets, forms, strict=True)]
+    return form, replace(checked, targets=targets)
 
 
 def reproducibly(engine: Engine, args: Sequence[Any], call: Call, max_abs: float | None = None) -> Outcome:
     """Run a call whose results depend on nothing but the values; `max_abs` as of `reproducible`."""
-    form, given = reproducible(engine, engine.check(args, call), max_abs)
-    return form.run_given(given, call)
+    form, checked = reproducible(engine, engine.check(args, call), max_abs)
+    return form.run_checked(checked, call)

@@ -12,10 +12,10 @@ import numpy as np
 import pyopencl as cl
 from pyopencl.elementwise import ElementwiseKernel
 
+from clhist.engine.call import Call, Outcome
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call, Outcome
-from clhist.engine.plain import PairSpec, value_text
 from clhist.engine.results import target
+from clhist.engine.scatter import ScatterSpec, value_text
 from clhist.opencl.arrays import Array, empty, note_event, survey
 from clhist.opencl.memory import scratch_allocator
 from clhist.opencl.program import building, kept_by_context
@@ -24,7 +24,7 @@ from clhist.operators.statistics import sum_and_number
 from clhist.planning.problem import FREE
 
 
-def are_row_means(spec: PairSpec, call: Call) -> bool:
+def are_row_means(spec: ScatterSpec, call: Call) -> bool:
     """Whether a call is left to `RowMeans`.
 
     With a `dest` it is not, whose components count as one value each; nor with choices, which are for the sweep of the
@@ -41,7 +41,7 @@ class RowMeans:
     ----------
     queue : pyopencl.CommandQueue
         Where it runs.
-    spec : PairSpec
+    spec : ScatterSpec
         Of the arrays, with a mean as its operator.
     call : Call
         Of that operator.
@@ -57,7 +57,7 @@ class RowMeans:
     """
 
     def __init__(
-        self, queue: cl.CommandQueue, spec: PairSpec, call: Call, shape: tuple[int, ...], given: tuple[Array, ...]
+        self, queue: cl.CommandQueue, spec: ScatterSpec, call: Call, shape: tuple[int, ...], given: tuple[Array, ...]
     ) -> None:
         out = target("", spec.operator, shape, None, call.out)
         arrays = survey([*zip(("indices", "values"), given, strict=True), *out.named], queue.context, 1)
@@ -95,7 +95,7 @@ def _real(dtype: np.dtype) -> np.dtype:
 
 
 @kept_by_context
-def _engine(context: cl.Context, spec: PairSpec) -> Engine:
+def _engine(context: cl.Context, spec: ScatterSpec) -> Engine:
     """Return the engine of the sums and numbers, with the arguments of that of `spec`."""
     found = sum_and_number(spec.operator)
     assert found is not None

@@ -15,7 +15,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.codegen.maps import Argument
-from clhist.engine.given import Call, queue_for
+from clhist.engine.call import Call, queue_for
 from clhist.opencl.arrays import Array, overlap
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import default_queue, profile_names

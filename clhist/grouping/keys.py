@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.engine.extremes import extremes
-from clhist.engine.plain import as_array
+from clhist.engine.scatter import as_array
 from clhist.opencl.arrays import Array, as_bytes, is_device_array
 from clhist.opencl.masks import mask_of
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
+from clhist.engine.call import Call
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call
 from clhist.engine.reproducible import reproducibly
 from clhist.opencl.arrays import Array, is_device_array, to_device
 from clhist.opencl.program import kept_by_context

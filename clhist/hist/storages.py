@@ -19,8 +19,8 @@ from clhist import operators
 from clhist.binning.inputs import has_fp64
 from clhist.binning.sweep import BinnedKind, Sweep, sweep, sweep_engine
 from clhist.codegen.arguments import integer
+from clhist.engine.call import Call
 from clhist.engine.engine import Engine
-from clhist.engine.given import Call
 from clhist.engine.reproducible import reproducibly
 from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cl_array
 
-from clhist.engine.plain import as_array
+from clhist.engine.scatter import as_array
 from clhist.groupby import GroupBy, group_by
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
 from clhist.opencl.arrays import Array, as_bytes, is_device_array

@@ -47,7 +47,7 @@ def leave_out(
     indices : numpy.ndarray of integers
         As they were given, without their mask.
     values : tuple of numpy.ndarray, or scalar
-        As `clhist.engine.plain.checked_values` returns them.
+        As `clhist.engine.scatter.checked_values` returns them.
     of_indices, of_values : numpy.ndarray of bool, or None
         What is masked; that of values has further dimensions if they are vectors.
 

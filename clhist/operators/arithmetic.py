@@ -56,11 +56,11 @@ def product(
     if dtype is None:
         dtype = struct_of({field: operator.dtype for field, operator in operators.items()})
     lifted = {
-        field: next((other.operator for other in operator.lifted if other.most_values is None), operator)
+        field: next((other.operator for other in operator.equivalents if other.most_values is None), operator)
         for field, operator in operators.items()
     }
     better = Operator(dtype, lifted, name=name) if not (lift or finish) and lifted != dict(operators) else ()
-    return Operator(dtype, operators, name=name, lift=lift, finish=finish, lifted=better)
+    return Operator(dtype, operators, name=name, lift=lift, finish=finish, equivalents=better)
 
 
 def add(dtype: DTypeLike) -> Operator:
@@ -151,7 +151,7 @@ def minimum(dtype: DTypeLike) -> Operator:
     found = real_dtype(dtype)
     if found.kind == "f":
         combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(found)
-        return Operator(found, combine, largest_of(found), "minimum", lifted=lifted, verified=True)
+        return Operator(found, combine, largest_of(found), "minimum", equivalents=lifted, verified=True)
     return Operator(found, "min(a, b)", largest_of(found), "minimum")
 
 
@@ -160,7 +160,7 @@ def maximum(dtype: DTypeLike) -> Operator:
     found = real_dtype(dtype)
     if found.kind == "f":
         combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(found)
-        return Operator(found, combine, smallest_of(found), "maximum", lifted=lifted, verified=True)
+        return Operator(found, combine, smallest_of(found), "maximum", equivalents=lifted, verified=True)
     return Operator(found, "max(a, b)", smallest_of(found), "maximum")
 
 
@@ -169,7 +169,7 @@ def fmin(dtype: DTypeLike) -> Operator:
     found = real_dtype(dtype)
     if found.kind != "f":
         return minimum(found)
-    return Operator(found, "fmin(a, b)", np.nan, "fmin", lifted=lifts.fmin(found))
+    return Operator(found, "fmin(a, b)", np.nan, "fmin", equivalents=lifts.fmin(found))
 
 
 def fmax(dtype: DTypeLike) -> Operator:
@@ -177,7 +177,7 @@ def fmax(dtype: DTypeLike) -> Operator:
     found = real_dtype(dtype)
     if found.kind != "f":
         return maximum(found)
-    return Operator(found, "fmax(a, b)", np.nan, "fmax", lifted=lifts.fmax(found))
+    return Operator(found, "fmax(a, b)", np.nan, "fmax", equivalents=lifts.fmax(found))
 
 
 def bitwise_and(dtype: DTypeLike) -> Operator:
@@ -238,7 +238,7 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
     # Written so that nothing can wrap: a + b is formed only where it stays within the limit.
     combine = f"(b >= {limit} || a >= {limit} - b) ? {limit} : ({c_name(found)})(a + b)"
     exact = lifts.exact_sums(found, int(maximum)) if found.kind in "iu" else ()
-    return Operator(found, combine, 0, "saturating_add", lifted=exact, verified=True)
+    return Operator(found, combine, 0, "saturating_add", equivalents=exact, verified=True)
 
 
 def _logical(dtype: DTypeLike, combine: str, neutral: int, name: str) -> Operator:

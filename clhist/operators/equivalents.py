@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from clhist.operators.c_types import c_name, literal
-from clhist.operators.operator import Lifted, Operator
+from clhist.operators.operator import Equivalent, Operator
 
 _ALL, _SIGN = 0xFFFFFFFF, 0x80000000
 
@@ -48,7 +48,7 @@ def fmax(dtype: np.dtype) -> Operator:
     return _ordered("fmax", dtype, "max(a, b)", 0, nan=0)
 
 
-def arg(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable[Lifted]:
+def arg(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable[Equivalent]:
     """`clhist.operators.argmin` and `argmax` of 32 bits each: the order of values above, that of indices below.
 
     Of equal values the lower index must win: where the largest integer does, the order of indices is turned.
@@ -75,10 +75,10 @@ def arg(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable[Lift
         lift=f"(ulong){high} << 32 | (uint){turned}{low}",
         finish=f"(value_t){{{back}, {restored}}}",
     )
-    return (Lifted(operator),)
+    return (Equivalent(operator),)
 
 
-def position(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable[Lifted]:
+def position(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable[Equivalent]:
     """`clhist.operators.first` and `last` of 32 bits each: the order of indices above, the value's bits below."""
     value, index = pair["value"], pair["index"]
     if value.itemsize > 4 or index.itemsize > 4:
@@ -96,10 +96,10 @@ def position(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable
         lift=f"(ulong){_ordered_integer('v.index', index)} << 32 | (uint){turned}{low}",
         finish=f"(value_t){{{back}, {_restored_integer('(uint)(a >> 32)', index)}}}",
     )
-    return (Lifted(operator),)
+    return (Equivalent(operator),)
 
 
-def exact_sums(dtype: np.dtype, limit: int) -> tuple[Lifted, ...]:
+def exact_sums(dtype: np.dtype, limit: int) -> tuple[Equivalent, ...]:
     """`clhist.operators.saturating_add` of integers: exact sums, as long as so many terms cannot wrap."""
     found = []
     for held, suffix in ((np.dtype(np.uint32), "u"), (np.dtype(np.uint64), "ul")):
@@ -115,7 +115,7 @@ def exact_sums(dtype: np.dtype, limit: int) -> tuple[Lifted, ...]:
                 lift=f"({kind})(v < {literal(limit, dtype)} ? v : {literal(limit, dtype)})",
                 finish=f"({c_name(dtype)})min(a, ({kind}){limit}{suffix})",
             )
-            found.append(Lifted(operator, int(most)))
+            found.append(Equivalent(operator, int(most)))
     return tuple(found)
 
 

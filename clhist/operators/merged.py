@@ -21,4 +21,4 @@ def merged(operator: Operator) -> Operator:
     fields = (re.sub(r"\b([ab])\b", rf"\1{part.accessor}", f"({part.combine})") for part in operator.parts)
     neutral = literal(operator.neutral, operator.accumulator, "accumulator_t")
     whole = Part("", operator.accumulator, f"(accumulator_t){{{', '.join(fields)}}}", neutral, None)
-    return operator.changed(parts=(whole,), combine=whole.combine, lifted=())
+    return operator.changed(parts=(whole,), combine=whole.combine, equivalents=())

@@ -66,7 +66,7 @@ class Part:
         return c_alignment(self.dtype)
 
 
-class Lifted(NamedTuple):
+class Equivalent(NamedTuple):
     """Another operator with the same results, and how many values of one bin it can take before it goes wrong."""
 
     operator: Operator
@@ -104,7 +104,7 @@ class Operator:
     preamble : str, optional
         C functions and types that the expressions use. ``value_t`` and ``accumulator_t`` are the types of values and
         accumulators.
-    lifted : Operator or sequence of Lifted, optional
+    equivalents : Operator or sequence of Equivalent, optional
         Operators on the same `dtype` with the same results and cheaper updates, for copies that work-items share.
     positional : bool
         Whether values are (value, index) pairs whose index `clhist.reduce_by_index` may take from the position.
@@ -145,7 +145,7 @@ class Operator:
     finish: str
     preamble: str
     parts: tuple[Part, ...]
-    lifted: tuple[Lifted, ...]
+    equivalents: tuple[Equivalent, ...]
     positional: bool
     most_values: int | None
     largest: float | None
@@ -163,7 +163,7 @@ class Operator:
         lift: str = "",
         finish: str = "",
         preamble: str = "",
-        lifted: Operator | Iterable[Lifted] = (),
+        equivalents: Operator | Iterable[Equivalent] = (),
         positional: bool = False,
         most_values: int | None = None,
         largest: float | None = None,
@@ -204,7 +204,7 @@ class Operator:
             "finish": finish,
             "preamble": preamble,
             "parts": parts,
-            "lifted": (Lifted(lifted),) if isinstance(lifted, Operator) else tuple(lifted),
+            "equivalents": (Equivalent(equivalents),) if isinstance(equivalents, Operator) else tuple(equivalents),
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
@@ -212,9 +212,9 @@ class Operator:
             "verified": verified,
         }.items():
             object.__setattr__(self, attribute, value)
-        for other in self.lifted:
+        for other in self.equivalents:
             if other.operator.dtype != dtype:
-                raise TypeError(f"lifted: expected an operator on {dtype}, got one on {other.operator.dtype}")
+                raise TypeError(f"equivalents: expected an operator on {dtype}, got one on {other.operator.dtype}")
 
     @property
     def operation(self) -> str | None:
@@ -247,8 +247,8 @@ class Operator:
 
         Where work-items share copies (`shared`) that is the first lifted one that takes any number, if there is one.
         """
-        forms = (lifted.operator for lifted in self.lifted if lifted.most_values is None)
-        return (next(forms, self) if shared else self).changed(lifted=())
+        forms = (other.operator for other in self.equivalents if other.most_values is None)
+        return (next(forms, self) if shared else self).changed(equivalents=())
 
     def changed(self, **attributes: Any) -> Operator:
         """Return a copy with other attributes, which nobody checks."""

@@ -69,7 +69,7 @@ def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Op
     neutral = worst, np.iinfo(index).max
     packed = lifts.arg(name, pair, neutral)
     loses = f"b.value {'<' if better == '>' else '>'} a.value"
-    found = Operator(pair, combine, neutral, name, lifted=packed, positional=True, verified=True)
+    found = Operator(pair, combine, neutral, name, equivalents=packed, positional=True, verified=True)
     return found.changed(kept_if=loses)
 
 
@@ -81,4 +81,4 @@ def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str
     # Only the neutral element has the index of another pair, and then that pair wins.
     combine = f"(b.index {better} a.index || (b.index == a.index && b.value != 0)) ? b : a"
     packed = lifts.position(name, pair, neutral)
-    return Operator(pair, combine, neutral, name, lifted=packed, positional=True, verified=True)
+    return Operator(pair, combine, neutral, name, equivalents=packed, positional=True, verified=True)

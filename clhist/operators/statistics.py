@@ -120,5 +120,5 @@ def standard_deviation(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike =
 
 def with_finish(operator: Operator, finish: str, name: str) -> Operator:
     """Return `operator`, lifted forms included, with the C expression `finish` of its result, written as ``{}``."""
-    lifted = tuple(each._replace(operator=with_finish(each.operator, finish, name)) for each in operator.lifted)
-    return operator.changed(finish=finish.format(f"({operator.finish})"), name=name, lifted=lifted)
+    lifted = tuple(each._replace(operator=with_finish(each.operator, finish, name)) for each in operator.equivalents)
+    return operator.changed(finish=finish.format(f"({operator.finish})"), name=name, equivalents=lifted)

@@ -150,10 +150,10 @@ def _rank(plan: Plan) -> int:
 
 def _forms(histogram: Histogram, size: int) -> Iterator[Operator]:
     yield histogram.operator
-    for lifted in histogram.operator.lifted:
-        most, pairs = lifted.most_values, histogram.max_pairs
+    for other in histogram.operator.equivalents:
+        most, pairs = other.most_values, histogram.max_pairs
         if most is None or (pairs is not None and size * pairs < most):  # one more for dest
-            yield lifted.operator
+            yield other.operator
 
 
 def _joined(first: Plan, second: Plan, problem: Problem, profile: Profile) -> Plan | None:

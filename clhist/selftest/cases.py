@@ -310,6 +310,6 @@ def pair_kernel(
 
 def is_available(case: Case, update: str, memory: str, queue: cl.CommandQueue) -> bool:
     """Return whether some form of the case's operator can have `update` on the queue's device."""
-    forms = [case.operator, *(lifted.operator for lifted in case.operator.lifted)]
+    forms = [case.operator, *(other.operator for other in case.operator.equivalents)]
     features = device_features(queue.device)
     return any(update in ("private", *available_updates(operator, memory, features)) for operator in forms)

@@ -132,7 +132,7 @@ def row_name(update: str, memory: str) -> str:
 
 def needed_features(operator: Operator, update: str, memory: str, features: Collection[str]) -> frozenset[str] | None:
     """Return by which of `features` an operator, or its first form that can be, is updated so; None if none can be."""
-    for form in (operator, *(lifted.operator for lifted in operator.lifted)):
+    for form in (operator, *(other.operator for other in operator.equivalents)):
         if update in ("private", "sort", "lock"):
             return frozenset()
         if update not in available_updates(form, memory, features):

@@ -10,7 +10,7 @@ import numpy as np
 from clhist import operators
 from clhist.operators import equivalents as lifts
 from clhist.operators.c_types import c_name, literal, struct_of
-from clhist.operators.operator import Lifted, Operator
+from clhist.operators.operator import Equivalent, Operator
 from clhist.statistics.variance import variance_text
 
 _SPREADS = ("var", "std")  # which take a second sweep, around the means
@@ -214,7 +214,7 @@ def extreme(name: str, dtype: np.dtype, skipna: bool) -> Operator:
         return lifts.minimum_or_nan(dtype) if name == "min" else lifts.maximum_or_nan(dtype)
     # As fmin, which PoCL computes slowly.
     sign, lifted = ("<", lifts.fmin(dtype)) if name == "min" else (">", lifts.fmax(dtype))
-    return Operator(dtype, f"b {sign} a || a != a ? b : a", np.nan, f"nan{name}", lifted=lifted, verified=True)
+    return Operator(dtype, f"b {sign} a || a != a ? b : a", np.nan, f"nan{name}", equivalents=lifted, verified=True)
 
 
 def positioned(name: str, dtype: np.dtype, index: np.dtype) -> Operator:
@@ -243,7 +243,7 @@ def positioned(name: str, dtype: np.dtype, index: np.dtype) -> Operator:
             lift=lift,
             finish=f"{function}({finish})",
             preamble=preamble,
-            lifted=[Lifted(of(o.operator, o.operator.lift, o.operator.finish)) for o in operator.lifted],
+            equivalents=[Equivalent(of(o.operator, o.operator.lift, o.operator.finish)) for o in operator.equivalents],
             verified=True,
         )
 

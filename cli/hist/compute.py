@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import clhist
 from clhist.binning.counts import densities
-from clhist.binning.sample import sample_of
+from clhist.binning.points import points_of
 from clhist.binning.statistics import statistics_of
 from clhist.cli.hist.rows import Piece, Rows
 
@@ -261,7 +261,7 @@ class Statistics:
         sample, edges = _with_groups(piece.columns if self._edges else (), self._edges, piece.groups, groups)
         if not sample:  # one group of all
             sample, edges = (np.zeros(values.size, np.uint8),), [np.array([0, 1])]
-        points = sample_of(tuple(sample))
+        points = points_of(tuple(sample))
         assert points is not None
         shape = tuple(len(each) - 1 for each in edges)
         found = statistics_of(points.binned(edges, None, queue), shape, values, names, queue, reproducible=False)

@@ -115,9 +115,9 @@ def test_kernels_of_several_operators_refused(operator, map, error, message):
             "finish: expected a C expression of a, which makes float32 of the accumulator's int32, since lift is given",
         ),
         (
-            lambda: Operator(np.int32, "a + b", 0, lifted=operators.add(np.int64)),
+            lambda: Operator(np.int32, "a + b", 0, equivalents=operators.add(np.int64)),
             TypeError,
-            "lifted: expected an operator on int32, got one on int64",
+            "equivalents: expected an operator on int32, got one on int64",
         ),
         (lambda: operators.mean(np.int32), TypeError, "dtype: expected a float or a complex number, got int32"),
         (lambda: operators.variance(np.float32, -1), ValueError, "ddof: expected a non-negative integer, got -1"),

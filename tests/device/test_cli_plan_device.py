@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import clhist
 import clhist.engine.build
-import clhist.engine.plain
+import clhist.engine.scatter
 from clhist import default_queue, device_profile
 from clhist.cli.main import main
 
@@ -43,7 +43,7 @@ def test_the_plan_of_an_operator_is_that_of_a_call(op, ufunc, dtype, bins, monke
     indices, values = rng.integers(0, bins, size, np.int32), rng.integers(0, 9, size).astype(dtype)
     expected = np.zeros(bins, dtype)
     ufunc.at(expected, indices, values)
-    clhist.engine.plain.pair_engine.cache_clear()  # its kernels keep the plans that they made
+    clhist.engine.scatter.scatter_engine.cache_clear()  # its kernels keep the plans that they made
     np.testing.assert_array_equal(clhist.reduce_by_index(np.zeros(bins, dtype), ufunc, indices, values), expected)
     (call,) = executed
     found = plan("-n", str(size), "-H", str(bins), "--op", op, "--dtype", dtype)

@@ -170,7 +170,7 @@ def test_counts_of_eight_billion_elements():
 
 @pytest.mark.slow
 def test_functions_over_several_devices(queue, other_queue, rng, monkeypatch):
-    monkeypatch.setattr("clhist.parts.CHUNK_BYTES", 4096)
+    monkeypatch.setattr("clhist.multi_device.CHUNK_BYTES", 4096)
     devices = [queue, other_queue]
     x, w = rng.integers(0, 50, 5000), rng.random(5000)
     f = rng.normal(size=5000).astype(np.float32)

@@ -21,7 +21,7 @@ from clhist import HistogramKernel, Operator, operators
 from clhist.accumulator import Accumulator
 from clhist.cli.main import main
 from clhist.codegen.maps import uniform_value
-from clhist.engine.given import Call
+from clhist.engine.call import Call
 from clhist.engine.prepare import LargestBin
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles

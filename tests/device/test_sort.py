@@ -11,7 +11,7 @@ import pytest
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import BuildError, HistogramKernel, Operator, operators, reduce_by_index
-from clhist.engine.given import Call
+from clhist.engine.call import Call
 from clhist.engine.prepare import LargestBin
 from clhist.planning.problem import Choices
 from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS

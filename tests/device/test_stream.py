@@ -262,7 +262,7 @@ def test_forms_that_no_value_can_stand_for_are_held_everywhere(gpu_like, cpu_lik
     # The number of distinct values modulo 32.
     bits = {"lift": "1u << v % 32", "finish": "popcount(a)", "accumulator": np.uint32}
     better = Operator(np.uint32, "max(a, b)", 0, **{**bits, "lift": "v", "finish": "a"})
-    own, others = Operator(np.uint32, "a | b", 0, **bits, lifted=better), []
+    own, others = Operator(np.uint32, "a | b", 0, **bits, equivalents=better), []
     with profile_context(cpu_like):
         plain = Accumulator(own, 3)
     with profile_context(gpu_like):

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from clhist import operators, reduce, typing
-from clhist.engine.given import _CHOICES
+from clhist.engine.call import _CHOICES
 from clhist.planning.choose import STRATEGIES
 from clhist.planning.problem import COUNTER_BITS, PASS_ORDERS, PLACES
 from clhist.planning.updates import FORCEABLE

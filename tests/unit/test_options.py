@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from clhist.engine.given import Call, call_of
+from clhist.engine.call import Call, call_of
 from clhist.kernel import HistogramKernel
 from clhist.planning.problem import CHOICES, FREE, Choices
 from clhist.typing import CallOptions, KernelOptions, PlanChoices, StreamChoices

@@ -124,7 +124,7 @@ def test_a_form_with_a_better_update_goes_before_sorting():
     own = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own")
     atomic = Operator(pair, "max(a, b)", 0, accumulator=np.uint64, lift="v.value", finish="(value_t){a, a}")
     assert sweeps(own, bins=10**6)[0].update == "sort"
-    lifted = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own", lifted=atomic)
+    lifted = Operator(pair, "a.value < b.value ? b : a", (0, 0), "own", equivalents=atomic)
     assert sweeps(lifted, bins=10**6)[0].update == "native"
     (forced,) = sweeps(lifted, bins=10**6, update="sort")
     assert (forced.update, forced.outputs[0].operator) == ("sort", lifted)

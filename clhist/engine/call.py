@@ -71,7 +71,7 @@ def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
 
 
 @dataclass(slots=True)
-class Given:
+class CheckedCall:
     """The arguments of a call, checked.
 
     Attributes

@@ -24,7 +24,7 @@ _TAKEN = (np.ndarray, cl_array.Array, int, float, np.generic)
 
 
 @dataclass(frozen=True)
-class PairSpec:
+class ScatterSpec:
     """What the engine of plain arrays depends on.
 
     Attributes
@@ -65,7 +65,7 @@ class PairSpec:
 
 
 @kept_by_context
-def pair_engine(context: cl.Context, spec: PairSpec) -> Engine:
+def scatter_engine(context: cl.Context, spec: ScatterSpec) -> Engine:
     """Return the engine; its arguments are the indices, the values, and the number of rows if these are vectors."""
     arguments = [f"const {c_name(spec.index)} *indices"]
     if spec.values is None:
@@ -104,7 +104,7 @@ def pair_engine(context: cl.Context, spec: PairSpec) -> Engine:
 
 def pair_spec(
     operator: Operator, indices: Array, values: Any, vector: int, device: cl.Device, with_position: bool
-) -> PairSpec:
+) -> ScatterSpec:
     """Return what the engine for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
     dtypes = tuple(native(array.dtype) for array in values) if isinstance(values, tuple) else None
     by_rows = vector > 1 and planning_profile(device).kind == "cpu"
@@ -112,13 +112,13 @@ def pair_spec(
 
 
 # The same object for the same calls: it is a key, and compares sooner so.
-_spec = lru_cache(maxsize=1024)(PairSpec)
+_spec = lru_cache(maxsize=1024)(ScatterSpec)
 
 
 @lru_cache(maxsize=1024)
 def counting_spec(
     operator: Operator, index: np.dtype, values: tuple[np.dtype, ...] | None, guarded: str = ""
-) -> PairSpec:
+) -> ScatterSpec:
     """Return what the engine of `clhist.bincount` depends on."""
     return _spec(operator, native(index), values, guarded=guarded)
 
@@ -181,13 +181,13 @@ def ones(values: Any, shape: tuple[int, ...]) -> int:
     return 1
 
 
-def arguments_of(spec: PairSpec, indices: Array, values: Any, dest_rows: int) -> tuple[Any, ...]:
+def arguments_of(spec: ScatterSpec, indices: Array, values: Any, dest_rows: int) -> tuple[Any, ...]:
     """Return what the engine of `spec` takes."""
     given = values if isinstance(values, tuple) else (values,)
     return (indices, *given, *([dest_rows] if spec.vector > 1 else []))
 
 
-def elements(spec: PairSpec, indices: Array) -> int:
+def elements(spec: ScatterSpec, indices: Array) -> int:
     """Return N: the indices, or the components of all."""
     return int(prod(indices.shape)) * (1 if spec.by_rows else spec.vector)
 
@@ -296,7 +296,7 @@ def tensor_hint(value: Any) -> str:
     return f" on {device}; pass .cpu()" if hasattr(value, "cpu") and device not in ("", "cpu") else ""
 
 
-def value_text(spec: PairSpec, element: str) -> str:
+def value_text(spec: ScatterSpec, element: str) -> str:
     """Return C of the value of one element."""
     dtype, given = spec.operator.dtype, spec.values
     if given is None:

@@ -1,4 +1,4 @@
-"""Lifted forms of operators against their own forms and against NumPy: on special values, at random, with dest."""
+"""Equivalent forms of operators against their own forms and against NumPy: on special values, at random, with dest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def own_form(operator):
 
 def forms_of(operator):
     """Return the operator's own form and each of its lifted ones."""
-    return [own_form(operator), *(lifted.operator for lifted in operator.lifted)]
+    return [own_form(operator), *(other.operator for other in operator.equivalents)]
 
 
 def joined(forms, first, second, queue):
@@ -154,7 +154,7 @@ SUMS += [(np.uint64, 2**33), (np.int64, 2**62)]
 @pytest.mark.parametrize(("dtype", "limit"), SUMS, ids=lambda value: getattr(value, "__name__", value))
 def test_saturating_sums_as_exact_ones(dtype, limit, queue):
     operator = operators.saturating_add(dtype, limit)
-    assert len(operator.lifted) == 2 - (limit >= 2**31)
+    assert len(operator.equivalents) == 2 - (limit >= 2**31)
     most = np.iinfo(dtype).max
     first, second = all_pairs(np.array([0, 1, limit // 3, limit - 1, limit, most // 2 + 6, most - 1, most], dtype))
     expected = [min(limit, a + b) for a, b in zip(first.tolist(), second.tolist(), strict=True)]

@@ -12,7 +12,7 @@ from clhist.codegen.parameters import sample_parameters
 from clhist.codegen.render import render_sample
 from clhist.codegen.source import Source
 from clhist.codegen.specs import SampleSpec
-from clhist.engine.given import Given
+from clhist.engine.call import CheckedCall
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import operand
@@ -44,14 +44,14 @@ class Sampler:
         self._source = source
         self._kernels: dict[tuple[int, bool], tuple[Kernel, int]] = {}  # and work-items of a group
 
-    def count_distinct(self, profile: Profile, given: Given, length: int, windows: int) -> tuple[int, int]:
+    def count_distinct(self, profile: Profile, checked: CheckedCall, length: int, windows: int) -> tuple[int, int]:
         """Return the pairs of evenly spread windows, and the sum of the distinct bins of each; the queue is waited for.
 
         Parameters
         ----------
         profile : Profile
             Of the device.
-        given : Given
+        checked : CheckedCall
             The arguments of a call, checked.
         length : int
             Consecutive elements of a window.
@@ -63,45 +63,45 @@ class Sampler:
         MemoryError
             If there is no memory for a bit for each bin and window.
         """
-        queue = given.queue
+        queue = checked.queue
         lost.check_queue(queue)
         try:
-            kernel, group = self._kernel(profile, given)
-            return _count_distinct(kernel, group, self._source, given, length, windows)
+            kernel, group = self._kernel(profile, checked)
+            return _count_distinct(kernel, group, self._source, checked, length, windows)
         except (cl.Error, MemoryError) as error:  # what a lost device answers as well
             lost.settle(queue, error)
             raise
 
-    def _kernel(self, profile: Profile, given: Given) -> tuple[Kernel, int]:
-        bins = sum(prod(shape) for shape in given.shapes)
-        wide = given.size > NARROW_ELEMENTS or bins > NARROW_BINS
-        key = (given.queue.device.int_ptr, wide)
+    def _kernel(self, profile: Profile, checked: CheckedCall) -> tuple[Kernel, int]:
+        bins = sum(prod(shape) for shape in checked.shapes)
+        wide = checked.size > NARROW_ELEMENTS or bins > NARROW_BINS
+        key = (checked.queue.device.int_ptr, wide)
         if key not in self._kernels:  # by the whole specification it would take 20 us to find
             spec = windows_spec(self._source, profile, wide=wide)
-            found = sample_kernel(given.queue.context, spec, self._source.options)
+            found = sample_kernel(checked.queue.context, spec, self._source.options)
             self._kernels[key] = found, spec.sweep.work_group_size
         return self._kernels[key]
 
 
 def _count_distinct(
-    kernel: Kernel, group: int, source: Source, given: Given, length: int, windows: int
+    kernel: Kernel, group: int, source: Source, checked: CheckedCall, length: int, windows: int
 ) -> tuple[int, int]:
-    queue, bins = given.queue, [prod(shape) for shape in given.shapes]
+    queue, bins = checked.queue, [prod(shape) for shape in checked.shapes]
     words = -(-sum(bins) // _WORD_BITS)
     size = _WORD_BYTES * (_TOTALS + words * windows)
     scratch = allocated(scratch_allocator(queue), size, "to measure the race factor; give it as a number instead")
-    values: dict[str, object] = {"clhist_size": given.size, "clhist_scratch": scratch}
+    values: dict[str, object] = {"clhist_size": checked.size, "clhist_scratch": scratch}
     values |= {"clhist_length": length, "clhist_words": words}
     values |= {f"clhist_num_bins{suffix}": n for suffix, n in zip(source.suffixes, bins, strict=True)}
     operands = []
-    for argument, value in zip(source.arguments, given.values, strict=True):
+    for argument, value in zip(source.arguments, checked.values, strict=True):
         if argument.is_array:
             operands.append(found := operand(value, queue, written=not argument.is_const))
             values |= {f"{argument.name}__base": found.buffer, f"{argument.name}__offset": found.offset}
         else:
             values[argument.name] = value
     groups = max(1, min(-(-length // group), _GROUPS * queue.device.max_compute_units // windows))
-    filled = cl.enqueue_fill_buffer(queue, scratch, np.zeros(1, np.uint32), 0, size, wait_for=given.wait_for)
+    filled = cl.enqueue_fill_buffer(queue, scratch, np.zeros(1, np.uint32), 0, size, wait_for=checked.wait_for)
     wait_for = None if in_order(queue) else [filled]
     event = kernel.enqueue(queue, (groups * group, windows), (group, 1), kernel.ordered(values), wait_for)
     totals = np.empty(_TOTALS, np.uint32)

@@ -22,7 +22,7 @@ numpy_histogramdd = np.histogramdd
 
 
 @dataclass(frozen=True)
-class Sample:
+class Points:
     """N points of D coordinates.
 
     Attributes
@@ -86,7 +86,7 @@ class Sample:
         return Binned(tuple(axes), data, where, self.size)
 
 
-def sample_of(given: Any) -> Sample | None:
+def points_of(given: Any) -> Points | None:
     """Return the sample that `given` is as NumPy reads it, or None of what is no array of two dimensions to it.
 
     Raises
@@ -97,46 +97,46 @@ def sample_of(given: Any) -> Sample | None:
     if is_device_array(given):
         if given.ndim > 2:
             raise ValueError(f"sample: expected shape (N, D), got {given.shape}")
-        return _sample_of_columns((given,)) if given.ndim == 1 else _sample_of_rows(given)
+        return _points_of_columns((given,)) if given.ndim == 1 else _points_of_rows(given)
     if isinstance(given, list | tuple):
         if any(map(is_device_array, given)):
-            return _sample_of_device_columns(given)
+            return _points_of_device_columns(given)
         try:
             columns = tuple(as_array("sample", each) for each in given)
         except ValueError:  # rows of different lengths
             return None
         if columns and all(each.ndim == 1 and each.shape == columns[0].shape for each in columns):
-            return _sample_of_columns(columns)
+            return _points_of_columns(columns)
     if np.ndim(given) == 2 and hasattr(given, "shape"):
-        return _sample_of_rows(as_array("sample", given))
+        return _points_of_rows(as_array("sample", given))
     points = np.atleast_2d(given).T
-    return _sample_of_rows(as_array("sample", points)) if points.ndim == 2 else None
+    return _points_of_rows(as_array("sample", points)) if points.ndim == 2 else None
 
 
-def _sample_of_device_columns(given: Sequence[Any]) -> Sample:
+def _points_of_device_columns(given: Sequence[Any]) -> Points:
     for n, each in enumerate(given):
         if not is_device_array(each):
             raise TypeError(f"sample[{n}]: expected a PyOpenCL array as the others, got {type(each).__name__}")
         if each.ndim != 1 or each.shape != given[0].shape:
             raise ValueError(f"sample[{n}]: expected shape {given[0].shape[:1]}, got {each.shape}")
-    return _sample_of_columns(tuple(given))
+    return _points_of_columns(tuple(given))
 
 
-def _sample_of_columns(columns: tuple[Array, ...]) -> Sample:
+def _points_of_columns(columns: tuple[Array, ...]) -> Points:
     dtype = np.result_type(*(column.dtype for column in columns))
-    return Sample(columns, None, columns[0].shape[0], len(columns), dtype)
+    return Points(columns, None, columns[0].shape[0], len(columns), dtype)
 
 
-def _sample_of_rows(points: Array) -> Sample:
+def _points_of_rows(points: Array) -> Points:
     size, dims = points.shape
     if dims == 1 and is_device_array(points):
-        return _sample_of_columns((points.reshape(-1),))
+        return _points_of_columns((points.reshape(-1),))
     if is_device_array(points) or (points.flags.c_contiguous and dims > 1):
-        return Sample((), points, size, dims, points.dtype)
-    return Sample(tuple(points[:, n] for n in range(dims)), None, size, dims, points.dtype)
+        return Points((), points, size, dims, points.dtype)
+    return Points(tuple(points[:, n] for n in range(dims)), None, size, dims, points.dtype)
 
 
-def edges_of(sample: Sample, bins: Any, range_: Any, where: Any, queue: cl.CommandQueue) -> list[np.ndarray]:
+def edges_of(sample: Points, bins: Any, range_: Any, where: Any, queue: cl.CommandQueue) -> list[np.ndarray]:
     """Return NumPy's edges of each dimension.
 
     Raises
