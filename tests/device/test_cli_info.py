@@ -104,10 +104,11 @@ def test_the_short_text_has_a_line_for_each_subject(device, record, monkeypatch)
     lines = summary(record).splitlines()
     assert max(map(len, lines)) <= 60
     subjects = [line.split()[0] for line in lines[2:] if not line.startswith(" " * 4)]
-    assert subjects == ["platform", "kind", "profiles", "model", "atomics"]
+    assert [subject for subject in subjects if subject != "arrays"] == ["platform", "kind", "profiles", "model", "atomics"]
+    assert ("arrays" in subjects) == (record["cuda_arrays"] is not None)
     assert len(run("--device", device.name).output) < len(run("--device", device.name, "-v").output) / 4
     text = summary(record | {"problem": "its compiler is too old"})
-    assert "does not work  its compiler is too old" in text
+    assert re.search("does not work +its compiler is too old", text)
     assert "atomics" not in text
 
 
@@ -190,7 +191,7 @@ def test_filters(device):
 
 def test_device_that_does_not_work_is_shown_with_the_reason(record):
     text = show(record | {"default": False, "problem": "its compiler is too old"})
-    assert "does not work  its compiler is too old" in text
+    assert re.search("does not work +its compiler is too old", text)
     assert "[default]" not in text
     assert "Hardware atomics" not in text
 
