@@ -1,8 +1,8 @@
 """What is public, name by name with its parameters, compared with what is recorded: a change of it is made on purpose.
 
-``python .ci/public_api.py`` from the root of the repository fails where the public interface differs from `.ci/public_api.txt`
-and shows the difference; ``--write`` records what there is now. Public is what the API reference has (docs/stability.md).
-Sources are read, not imported.
+``python .ci/public_api.py`` from the root of the repository fails where the public interface differs from
+`.ci/public_api.txt`, and shows the difference; ``--write`` records what there is now. Public is what the API reference
+has (docs/stability.md). Sources are read, not imported.
 """
 
 from __future__ import annotations
@@ -96,9 +96,7 @@ def main() -> int:
         print(f"{now.count(chr(10))} public names are as recorded in {RECORD}")
         return 0
     sys.stdout.writelines(unified_diff(before.splitlines(True), now.splitlines(True), str(RECORD), "the sources", n=0))
-    print(
-        "\nThe public interface changed. If that is meant: a line in CHANGELOG.md, then python .ci/public_api.py --write"
-    )
+    print("\nThe public interface changed. If so meant: a line in CHANGELOG.md, then python .ci/public_api.py --write")
     return 1
 
 
