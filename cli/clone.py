@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -26,17 +27,32 @@ def from_clone(module: str, asked: str, *, folder: str = ".") -> ModuleType:
     Raises
     ------
     InputError
-        If clhist was not imported from a clone.
+        If clhist was not imported from a clone, and neither the current folder nor one above it is one.
     """
-    root = Path(clhist.__file__).resolve().parents[1]
-    where = root / folder
-    if not ((root / "pyproject.toml").is_file() and (where / module.partition(".")[0]).is_dir()):
+    current = Path.cwd()
+    places = (Path(clhist.__file__).resolve().parents[1], current, *current.parents)
+    package = module.partition(".")[0]
+    root = next((place for place in places if _is_clone(place) and (place / folder / package).is_dir()), None)
+    if root is None:
         raise InputError(
-            f"{asked}: expected a clone of clhist's repository, got {root}\n"
-            "git clone https://github.com/OWNER/clhist && pip install -e ./clhist"
+            f"{asked}: expected a clone of clhist's repository as the current folder, got {current}\n"
+            "git clone https://github.com/OWNER/clhist && cd clhist"
         )
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    if str(where.resolve()) not in sys.path:
-        sys.path.append(str(where.resolve()))  # at the end: what is there must not hide packages
-    return import_module(module)
+    where = str((root / folder).resolve())
+    if where != str(root) and where not in sys.path:
+        sys.path.append(where)  # at the end: what is there must not hide packages
+    before = list(sys.path)
+    sys.path.insert(0, str(root))
+    try:
+        return import_module(module)
+    finally:
+        # At the end as well, for processes that this one starts: they import clhist as it is installed.
+        sys.path[:] = before if str(root) in before else [*before, str(root)]
+
+
+def _is_clone(folder: Path) -> bool:
+    """Whether `folder` is the root of a clone of clhist's repository."""
+    try:
+        return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"] == "clhist"
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

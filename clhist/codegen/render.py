@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
@@ -240,12 +242,30 @@ def _template(name: str) -> Any:
         return _lookup(False).get_template(name)
 
 
+@contextmanager
+def _without_pygments() -> Iterator[None]:
+    """Let Mako be imported without Pygments, whose lexers take longer than all of Mako.
+
+    They only colour Mako's own HTML pages of errors: who wants these coloured imports `mako.exceptions` before.
+    """
+    plugin = "mako.ext.pygmentplugin"
+    if "mako.exceptions" in sys.modules:  # which has decided already
+        yield
+        return
+    sys.modules[plugin] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.modules.pop(plugin, None)
+
+
 @lru_cache(maxsize=2)
 def _lookup(is_kept: bool) -> Any:
     """Return Mako's lookup; Python of compiled templates, 15 ms each, may be kept in the user's cache directory."""
-    # Imported here, with the first kernel: Mako, and Pygments where that is installed, take 20 to 60 ms.
-    import mako
-    from mako.lookup import TemplateLookup
+    # Imported here, with the first kernel: Mako takes 20 ms.
+    with _without_pygments():
+        import mako
+        from mako.lookup import TemplateLookup
 
     folder = resources.files("clhist.kernels_cl")
     texts = {

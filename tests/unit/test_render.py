@@ -84,6 +84,8 @@ def test_mako_is_imported_with_the_first_kernel():
     found = "[name for name in ('mako', 'tomllib', 'click') if name in sys.modules]"
     printed = run_python(f"from clhist import *; print({found})")
     assert printed == "[]\n"
+    rendered = run_python(f"{RENDERED}    print('pygments' in sys.modules, 'mako.ext.pygmentplugin' in sys.modules)")
+    assert rendered.endswith("False False\n")
 
 
 def test_no_device_is_needed():
