@@ -1,0 +1,1 @@
+"""Whole calls of the public functions, timed by asv (docs/bench.md)."""
