@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -22,8 +22,8 @@ KERNELS = ["i4", "u4", "i8", "u8", "f4", "f8"]  # of which other dtypes are part
 @pytest.fixture
 def no_fp64(monkeypatch):
     """Let the device have no double precision."""
-    for module in ("histogram", "binning.counts", "binning.sample", "binning.rules"):
-        monkeypatch.setattr(sys.modules[f"clhist.{module}"], "has_fp64", lambda device: False)
+    for module in ("histogram", "binning.counts", "binning.points", "binning.rules"):
+        monkeypatch.setattr(import_module(f"clhist.{module}"), "has_fp64", lambda device: False)
     monkeypatch.setattr("clhist.engine.build.claimed_features", lambda device: frozenset({"int64_base_atomics"}))
 
 
