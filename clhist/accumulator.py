@@ -6,28 +6,28 @@ What a bin holds between two pieces is an accumulator of the operator, neither l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self, Unpack
 
 import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
+from clhist.engine import streams
 from clhist.engine.call import Call, queue_for
 from clhist.engine.chunks import Chunks, KnownPiece, Piece
+from clhist.engine.cuda_calls import first_of_cuda, takes_cuda, takes_cuda_as
 from clhist.engine.engine import Engine, check_number
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
 from clhist.engine.progress import Progress, reported
-from clhist.engine.scatter import arguments_of, as_indices, checked_values, ones, pair_spec, scatter_engine, with_arrays
+from clhist.engine.scatter import with_arrays
 from clhist.engine.signature import Remembered, signature_of_arguments
 from clhist.engine.signatures import shows
-from clhist.engine.streams import checked_dests, first_argument, held_form, stream_operator
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, common_kind, empty, to_device
+from clhist.opencl.arrays import Array, empty, to_device
+from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of
 from clhist.opencl.device import device_profile
 from clhist.opencl.lost import check_process
-from clhist.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
@@ -54,7 +54,7 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
     dest : array of shape (num_bins,), optional
         Initial contents of the bins; with several operators a sequence or mapping.
     queue : pyopencl.CommandQueue, optional
-        Defaults to the default one, or the kernel's.
+        Where arrays of NumPy and PyOpenCL go. Defaults to the default one, or the kernel's.
     chunk_bytes : int
         Larger NumPy arrays are split into chunks of at most this size. On a device with its own memory each argument
         takes twice that there.
@@ -84,8 +84,10 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
     Notes
     -----
     One thread at a time may use it. Sums of floats are those of one call but for rounding; other results are the same.
+    Bins are on the device of CUDA's arrays, in memory of their library, and go by the host where other chunks follow.
     """
 
+    @takes_cuda
     @shows(StreamChoices)
     def __init__(
         self,
@@ -119,27 +121,29 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
             self._outputs, self.queue = engine.outputs, queue_for(queue, engine.context)
             self._profile = engine.profile_of(self.queue.device)
         else:
-            engine, self._outputs = None, Outputs.of(stream_operator(operator, dtype, dest))
+            engine, self._outputs = None, Outputs.of(streams.stream_operator(operator, dtype, dest))
             self.queue = queue_for(queue)
             self._profile = device_profile(self.queue.device)
+        self._own_queue, self._like = self.queue, streams.library_of(dest)
+        self._came_from: CudaArray | None = None
         self._shapes = self._outputs.shapes(num_bins)
         # Accumulators go from call to call: the operators may not take another form in the next.
-        self._forms = [held_form(each, cpu=self._profile.kind == "cpu") for each in self._outputs.operators]
+        self._forms = [streams.held_form(each, cpu=self._profile.kind == "cpu") for each in self._outputs.operators]
         self._portable = portable_outputs(self._outputs)
         self._added: Partial | None = None  # what was merged, and counts that 32 bits could not go on with
         self._emits = [emits or 1 for emits in engine.output_emits] if engine is not None else [1]
         self._engine = None if engine is None else engine.with_operators(self._forms)
-        self._first = None if engine is None else first_argument(engine, first_index)
+        self._first = None if engine is None else streams.first_argument(engine, first_index)
         if engine is None and first_index is not None:
             raise TypeError(f"first_index: expected none, since there is no map; got {first_index!r}")
         if engine is None and len(self._shapes[0]) > 1:
             raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
         self._known: Remembered[KnownPiece] = Remembered(4)
-        dests = checked_dests(self._outputs, self._forms, self._shapes, dest, self.queue.context)
+        dests = streams.checked_dests(self._outputs, self._forms, self._shapes, dest, self.queue.context)
         self._on_device = False
         self._held = self._empty()
         self._spare = self._held if len(self._held) == 1 else self._empty()  # a chunk is in all histograms or in none
-        self._chunks = Chunks(self.queue, chunk_bytes)
+        self._chunk_bytes, self._chunks = chunk_bytes, Chunks(self.queue, chunk_bytes)
         for form, given, held in zip(self._forms, dests, self._held, strict=True):
             self._combine(form, given, held, out_is_partial=True)
 
@@ -152,6 +156,7 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         """How many elements, each an `i` of the map or an index, have been added."""
         return self._size
 
+    @takes_cuda
     def add(self, *args: Any, size: int | None = None) -> Self:
         """Add a chunk of the stream, and return the accumulator.
 
@@ -180,7 +185,12 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         go whole with each chunk. Device arrays are not split. When `add` returns, NumPy arrays may be changed.
         If anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for.
         """
-        self.feed(self.piece(args, size))
+        self._go_to(args)
+        try:
+            self.feed(self.piece(args, size))
+        except NotDirectError:
+            self._came_from = self._like
+            raise
         return self
 
     def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> Self:
@@ -203,20 +213,22 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
                 report(self._size - before)
         return self
 
+    @takes_cuda_as("_like")
     def result(self) -> Any:
         """Return the histogram of all that has been added; more can be added then.
 
         Returns
         -------
         array of shape (num_bins,)
-            Of the operator's dtype, and PyOpenCL's if what was added last was. With several operators a tuple, or a
-            dict if they are a mapping.
+            Of the operator's dtype, and PyOpenCL's, or of a library of CUDA, if what was added last was. With several
+            operators a tuple, or a dict if they are a mapping.
         """
         self._check_device()
-        if self._added is not None:
-            results = self.partial().results(self.queue)
-            placed = (to_device(self.queue, each) if self._on_device else each for each in results)
-            return self._outputs.collect(list(placed))
+        if self._added is not None or (self._like is not None and cuda_device_of(self.queue) is None):
+            results = self.partial().results(self._own_queue)
+            place = self.queue if self._like is None else self._like.stands_for
+            placed = self._on_device or self._like is not None
+            return self._outputs.collect([to_device(place, each) if placed else each for each in results])
         found = self._finished()
         for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
             if not self._on_device and form.largest is not None:
@@ -234,7 +246,8 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         self._check_device()
         ranges = joined(self._ranges) if self._has_positions else None
         values = self._count * max(self._emits)
-        own = Partial(self._portable, self._portable_arrays(), self._count, values, ranges)
+        arrays = streams.portable_arrays(self.queue, self._profile, self._forms, self._portable.operators, self._held)
+        own = Partial(self._portable, arrays, self._count, values, ranges)
         return own if self._added is None else merge([own, self._added])
 
     def merge(self, other: Accumulator | Partial) -> Self:
@@ -312,6 +325,21 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         self._on_device = piece.on_device
         self._chunks.feed(piece.of(engine), lambda given, length: self._continue(engine, given, length))
 
+    def _go_to(self, args: Sequence[Any]) -> None:
+        """Let bins be where the arrays of a chunk are: in memory of their library of CUDA, or else at the own queue."""
+        first, (self._like, self._came_from) = first_of_cuda(args), (self._came_from, None)
+        held, queue = self._held[0], self._own_queue
+        if first is not None:
+            is_there = isinstance(held, CudaArray) and held.memory.is_like(first.memory)
+            self._like, queue = held if is_there else streams.library_of(first), first.stands_for
+        if queue is self.queue and (first is None or self._like is held):
+            return
+        arrays = [lost.fetched(each, self.queue) for each in self._held]
+        self.queue, self._chunks = queue, Chunks(queue, self._chunk_bytes)
+        self._profile = device_profile(queue.device)
+        self._held = [to_device(queue, each) for each in arrays]
+        self._spare = self._held if len(arrays) == 1 else self._empty()
+
     def _check_device(self) -> None:
         """Raise in a process that was forked, or whose device was lost."""
         check_process()
@@ -319,24 +347,11 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
 
     def _pairs(self, indices: Any, values: Any, position: int) -> Piece:
         """Return (index, value) pairs, checked."""
-        of_indices, of_values = mask_of(indices), mask_of_values(values)
-        indices = as_indices(indices, "indices, values")
-        if self._counts:
-            values = ones(values, indices.shape)
-        values, with_position = checked_values(values, self._outputs.operators[0], indices.shape, ())
-        if of_indices is not None or of_values is not None:
-            arrays = values if isinstance(values, tuple) else ()
-            common_kind([("indices", indices), *(("values", v) for v in arrays)])
-            indices, values = leave_out(indices, values, of_indices, of_values)
-        spec = pair_spec(self._forms[0], indices, values, 1, self.queue.device, with_position)
-        engine = scatter_engine(self.queue.context, replace(spec, from_first=with_position))
-        given = list(arguments_of(spec, indices, values, 0))
-        last = position + indices.size - 1
-        if with_position and last > np.iinfo(spec.operator.dtype["index"]).max:
-            raise ValueError(f"indices: the position {last} does not fit {spec.operator.dtype['index']} of the index")
-        first = engine.arguments[-1] if with_position else None
-        given += [0] if with_position else []
-        return self._chunks.check(engine, given, indices.size, first, position)
+        operators = self._forms[0], self._outputs.operators[0]
+        engine, given, size, first = streams.checked_pairs(
+            *operators, self._counts, self.queue, indices, values, position
+        )
+        return self._chunks.check(engine, given, size, first, position)
 
     def _continue(self, engine: Engine, given: Mapping[str, Any], size: int) -> list[cl.Event]:
         """Enqueue the histogram of one chunk, combined with what there is."""
@@ -373,17 +388,6 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
             found.append(empty(self.queue, shape, form.dtype, self._on_device))
             self._combine(form, held, found[-1], dest_is_partial=True)
         return found
-
-    def _portable_arrays(self) -> tuple[np.ndarray, ...]:
-        """Return what is held as accumulators of the portable forms, on the host."""
-        found = []
-        for form, portable, held in zip(self._forms, self._portable.operators, self._held, strict=True):
-            if form.lift == portable.lift and form.combine == portable.combine:
-                found.append(lost.fetched(held, self.queue).astype(portable.accumulator, copy=False))
-            else:  # what is held are values
-                found.append(np.empty(held.shape, portable.accumulator))
-                self._combine(portable, held, found[-1], out_is_partial=True)
-        return tuple(found)
 
     def _clear(self) -> None:
         """Hold nothing on the device."""

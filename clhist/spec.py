@@ -14,9 +14,11 @@ import pyopencl as cl
 from clhist.accumulator import Accumulator
 from clhist.codegen.arguments import integer
 from clhist.engine.call import queue_for
+from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.engine import Engine
 from clhist.engine.outputs import Outputs
 from clhist.engine.streams import stream_operator
+from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import supported_dtype
@@ -123,6 +125,7 @@ class Spec:
         dtype = self.outputs.operators[0].dtype if self.counts and options.get("dest") is None else None
         return Accumulator(operator, shapes, dtype=dtype, queue=queue, **options)
 
+    @takes_cuda
     def partial(
         self, *arrays: Any, size: int | None = None, start: int | None = None, queue: cl.CommandQueue | None = None
     ) -> Partial:
@@ -131,7 +134,7 @@ class Spec:
         Parameters
         ----------
         *arrays : array or scalar
-            As `Accumulator.add` takes them: indices and values, or the map's arguments. NumPy's or PyOpenCL's.
+            As `Accumulator.add` takes them: indices and values, or the map's arguments. NumPy's, PyOpenCL's or CUDA's.
         size : int, optional
             N, as in `HistogramKernel.__call__`; only with a map.
         start : int, optional
@@ -156,7 +159,8 @@ class Spec:
         held.seek(start)
         held.add(*arrays, size=size)
         found = held.take()
-        _keep(self, queue, held)
+        if cuda_device_of(queue) is None:  # which has no memory of the caller's library
+            _keep(self, queue, held)
         return found
 
     def empty(self) -> Partial:

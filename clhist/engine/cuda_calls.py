@@ -127,6 +127,15 @@ class _Taken:
         return array
 
 
+def first_of_cuda(value: Any) -> CudaArray | None:
+    """Return the first `CudaArray` that `value` is or has, in tuples, lists and dicts."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, tuple | list):
+        return next((found for each in value if (found := first_of_cuda(each)) is not None), None)
+    return value if isinstance(value, CudaArray) else None
+
+
 def returned(value: Any) -> Any:
     """Return a result with the caller's arrays in the place of those of kernels."""
     if isinstance(value, CudaArray):

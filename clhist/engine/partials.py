@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import pyopencl as cl
 
+from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
 from clhist.engine.prepare import prepared_combination
 from clhist.engine.results import ResultArrays, forms_of, numbered
 from clhist.engine.stages import Limits
 from clhist.hardware.profile import Profile
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, is_device_array, to_device
+from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of, results_like
 from clhist.operators.operator import Operator
 
 
@@ -55,7 +58,21 @@ def combine_arrays(
     every = [*others, *arrays]
     on_device = [array for array in every if is_device_array(array)]
     events = [event for array in on_device for event in array.events]
+    if cuda_device_of(queue) is not None:
+        _run_by_cuda(CudaLoaded(queue, prepared), queue, every, out)
+        return
     outcome = Loaded(queue, prepared).run(queue, every, (), len(on_device) == len(every), events)
     for array in on_device:
         if outcome.event not in array.events:
             array.add_event(outcome.event)
+
+
+def _run_by_cuda(loaded: CudaLoaded, queue: cl.CommandQueue, arrays: Sequence[Array], out: Array) -> None:
+    """Run it on copies of what is NumPy's, in memory of the library of the first array that is CUDA's."""
+    first = next(each for each in arrays if isinstance(each, CudaArray))
+    with results_like(first.memory):
+        placed = [each if isinstance(each, CudaArray) else to_device(queue, each) for each in arrays]
+        loaded.run(queue, placed, (), True)
+        for given, copy in zip(arrays, placed, strict=True):
+            if given is out and copy is not out:
+                out[...] = copy.get()

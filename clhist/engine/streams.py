@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.maps import Argument
+from clhist.engine.cuda_calls import first_of_cuda
 from clhist.engine.engine import Engine
 from clhist.engine.outputs import Outputs
+from clhist.engine.partials import combine_arrays
 from clhist.engine.results import check_dest
-from clhist.opencl.arrays import Array, check_array, check_context
+from clhist.engine.scatter import arguments_of, as_indices, checked_values, ones, pair_spec, scatter_engine
+from clhist.hardware.profile import Profile
+from clhist.opencl import lost
+from clhist.opencl.arrays import Array, check_array, check_context, common_kind, empty
+from clhist.opencl.cuda_arrays import CudaArray
+from clhist.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 
@@ -54,8 +62,56 @@ def checked_dests(
     found = []
     for name, form, array, shape in zip(names, forms, arrays, shapes, strict=True):
         if array is not None:  # of several, some may have no dest
+            array = array.get() if isinstance(array, CudaArray) else array
             array = check_array(name, array, form.dtype, written=False, shape=shape)
             check_dest(name, form)
         found.append(array)
     check_context(zip(names, found, strict=True), context)
     return found
+
+
+def checked_pairs(
+    form: Operator, operator: Operator, counts: bool, queue: cl.CommandQueue, indices: Any, values: Any, position: int
+) -> tuple[Engine, list[Any], int, Argument | None]:
+    """Return the engine of (index, value) pairs, what it is given, their number, and the argument of a position."""
+    of_indices, of_values = mask_of(indices), mask_of_values(values)
+    indices = as_indices(indices, "indices, values")
+    if counts:
+        values = ones(values, indices.shape)
+    values, with_position = checked_values(values, operator, indices.shape, ())
+    if of_indices is not None or of_values is not None:
+        arrays = values if isinstance(values, tuple) else ()
+        common_kind([("indices", indices), *(("values", v) for v in arrays)])
+        indices, values = leave_out(indices, values, of_indices, of_values)
+    spec = pair_spec(form, indices, values, 1, queue.device, with_position)
+    engine = scatter_engine(queue.context, replace(spec, from_first=with_position))
+    given = list(arguments_of(spec, indices, values, 0))
+    last = position + indices.size - 1
+    if with_position and last > np.iinfo(spec.operator.dtype["index"]).max:
+        raise ValueError(f"indices: the position {last} does not fit {spec.operator.dtype['index']} of the index")
+    first = engine.arguments[-1] if with_position else None
+    return engine, [*given, 0] if with_position else given, indices.size, first
+
+
+def library_of(arrays: Any) -> CudaArray | None:
+    """Return an array without the caller's memory that says of which library of CUDA some are; None of others."""
+    first = first_of_cuda(arrays)
+    return None if first is None else empty(first.stands_for, (1,), np.dtype(np.uint8), True)
+
+
+def portable_arrays(
+    queue: cl.CommandQueue,
+    profile: Profile,
+    forms: Sequence[Operator],
+    portable: Sequence[Operator],
+    held: Sequence[Array],
+) -> tuple[np.ndarray, ...]:
+    """Return what is held as accumulators of the portable forms, on the host."""
+    found = []
+    for form, wanted, array in zip(forms, portable, held, strict=True):
+        if form.lift == wanted.lift and form.combine == wanted.combine:
+            found.append(lost.fetched(array, queue).astype(wanted.accumulator, copy=False))
+        else:  # what is held are values
+            found.append(np.empty(array.shape, wanted.accumulator))
+            combine_arrays(queue, profile, wanted, array, found[-1], out_is_partial=True)
+    return tuple(found)

@@ -55,6 +55,10 @@ class CudaMemory:
     def __hash__(self) -> int:
         return hash((CudaMemory, self.device))
 
+    def is_like(self, other: CudaMemory) -> bool:
+        """Whether it is of the same device and library, for the same caller's."""
+        return (self.device, self.library, self.back) == (other.device, other.library, other.back)
+
     @property
     def stream(self) -> int:
         """The library's current stream."""
@@ -71,7 +75,8 @@ class CudaArray(cl_array.Array):
         return found
 
     @property
-    def _stands_for(self) -> cl.CommandQueue:
+    def stands_for(self) -> cl.CommandQueue:
+        """Its queue."""
         assert self.queue is not None
         return self.queue
 
@@ -90,7 +95,7 @@ class CudaArray(cl_array.Array):
     def now(self, name: str) -> CudaArray:
         """Return the library's array as it is now; raises TypeError, with the `name`, if no kernel can take it."""
         memory = self.memory
-        return CudaArray.made(memory, memory.library.described(name, memory.owner), self._stands_for)
+        return CudaArray.made(memory, memory.library.described(name, memory.owner), self.stands_for)
 
     def check_not_captured(self) -> None:
         """Raise CaptureError if what is enqueued on the stream goes into a graph."""
@@ -119,7 +124,7 @@ class CudaArray(cl_array.Array):
 
     def copy(self, queue: Any = None) -> CudaArray:
         """Return a copy on the device."""
-        found = new_array(self.memory, self.shape, self.dtype, self._stands_for)
+        found = new_array(self.memory, self.shape, self.dtype, self.stands_for)
         found[...] = self
         return found
 
@@ -154,7 +159,7 @@ class CudaArray(cl_array.Array):
         owner = memory.library.converted(_part(self), dtype)
         found = memory.library.described("result", owner)
         return CudaArray.made(
-            CudaMemory(memory.library, memory.device, owner, None, memory.back), found, self._stands_for
+            CudaMemory(memory.library, memory.device, owner, None, memory.back), found, self.stands_for
         )
 
     def clear(self) -> CudaArray:

@@ -1,0 +1,156 @@
+"""Streams and parts of arrays of CUDA: bins on the caller's device, results in its library, what the host has to do."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import cuda_fake
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+from test_cuda_functions import BINS, COUNTS, N, X, check_same, on_host
+
+import clhist
+from clhist.engine import cuda_calls
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    monkeypatch.setattr(cuda_calls, "_warned", set())
+    return cuda_fake.install(monkeypatch)
+
+
+def _two(accumulator, a, *arrays):
+    """Add arrays in two chunks."""
+    for part in (slice(0, N // 3), slice(N // 3, N)):
+        accumulator.add(*(a(each[part]) for each in arrays))
+    return accumulator
+
+
+def _kernel():
+    operators = {"n": clhist.operators.count(np.int32), "s": clhist.operators.add(np.int64)}
+    source = "EMIT_n(x[i], 1); EMIT_s(x[i], y[i])"
+    return clhist.HistogramKernel(None, operators, arguments="const int *x, const long *y", map=source)
+
+
+# Each gets what makes an array of CUDA of NumPy's, or leaves it.
+STREAMS = {
+    "sums": lambda a: _two(clhist.Accumulator(np.add, 77, dtype=np.int64), a, BINS, COUNTS).result(),
+    "floats": lambda a: _two(clhist.Accumulator("sum", 77, dtype=np.float32), a, BINS, X).result(),
+    "counts": lambda a: clhist.Accumulator("count", 77).add(a(BINS), 1).add(a(BINS), 1).result(),
+    "largest": lambda a: _two(clhist.Accumulator("max", 77, dtype=np.int64), a, BINS, COUNTS).result(),
+    "products of shorts": lambda a: (
+        clhist.Accumulator("prod", 3000, dtype=np.int16).add(a(BINS), a(COUNTS.astype(np.int16))).result()
+    ),
+    "reproducible": lambda a: _two(
+        clhist.Accumulator(clhist.operators.reproducible_add(np.float32), 77), a, BINS, X
+    ).result(),
+    "onto others": lambda a: _two(clhist.Accumulator("sum", 77, dest=a(np.arange(77))), a, BINS, COUNTS).result(),
+    "nothing onto others": lambda a: clhist.Accumulator("sum", 77, dest=a(np.arange(77))).result(),
+    "a kernel": lambda a: _two(clhist.Accumulator(_kernel(), 77), a, BINS, COUNTS).result(),
+    "an iterable": lambda a: (
+        clhist.Accumulator("sum", 77, dtype=np.int64).extend((a(BINS), a(COUNTS)) for _ in range(3)).result()
+    ),
+    "merged": lambda a: (
+        clhist.Accumulator("sum", 77, dtype=np.int64)
+        .add(a(BINS), a(COUNTS))
+        .merge(clhist.Accumulator("sum", 77, dtype=np.int64).add(a(BINS[:9]), a(COUNTS[:9])))
+        .result()
+    ),
+    "more after a result": lambda a: _again(clhist.Accumulator("sum", 77, dtype=np.int64), a),
+}
+
+
+def _again(accumulator, a):
+    first = accumulator.add(a(BINS), a(COUNTS)).result()
+    return first, accumulator.add(a(BINS), a(COUNTS)).result()
+
+
+SPECS = {
+    "an operator": lambda a: clhist.Spec("sum", 77, dtype=np.int64).partial(a(BINS), a(COUNTS)),
+    "from a position": lambda a: clhist.Spec("max", 77, dtype=np.int64).partial(a(BINS), a(COUNTS), start=70),
+    "reproducible": lambda a: clhist.Spec(clhist.operators.reproducible_add(np.float32), 77).partial(a(BINS), a(X)),
+    "a map": lambda a: clhist.Spec(
+        {"n": clhist.operators.count(np.int32)}, 77, arguments="const int *x", map="EMIT_n(x[i], 1)"
+    ).partial(a(BINS)),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_stream(name, fake):
+    cuda, cupy = fake
+    expected, _ = on_host(STREAMS[name](lambda array: array))
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nothing goes through the host
+            got, is_cuda = on_host(STREAMS[name](cupy.asarray))
+        check_same(got, expected)
+        assert is_cuda
+    assert {launch.stream for launch in cuda.launched} <= {cuda_fake.STREAM}
+    assert bool(cuda.launched) == (name != "nothing onto others")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_part(name, fake):
+    """Its accumulators are NumPy's, as those of every device."""
+    cuda, cupy = fake
+    expected = SPECS[name](lambda array: array)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            got = SPECS[name](cupy.asarray)
+            assert cuda.launched
+            assert (got.size, got.values, got.positions) == (expected.size, expected.values, expected.positions)
+            check_same(list(got.results()), list(expected.results()))
+
+
+def test_bins_follow_the_chunks(fake):
+    """From the host to the device of CUDA and back; the result is of the library of the last chunk."""
+    _, cupy = fake
+    queue = clhist.default_queue()
+    makes = [np.copy, cupy.asarray, lambda array: cl_array.to_device(queue, array), cupy.asarray, np.copy]
+    kinds = [np.ndarray, cuda_fake.FakeArray, cl_array.Array, cuda_fake.FakeArray, np.ndarray]
+    sums = clhist.Accumulator("sum", 77, dtype=np.int64)
+    for n, (make, kind) in enumerate(zip(makes, kinds, strict=True), 1):
+        found = sums.add(make(BINS), make(COUNTS)).result()
+        assert type(found) is kind
+        found = found if kind is np.ndarray else found.get()
+        np.testing.assert_array_equal(found, n * np.bincount(BINS, COUNTS, 77))
+    assert sums.size == 5 * N
+
+
+def test_what_cuda_cannot_do_goes_through_the_host(fake):
+    """With one warning, and results in the caller's library all the same."""
+    _, cupy = fake
+    sums = clhist.Accumulator("sum", 77, dtype=np.int64, race_factor="sample")
+    with pytest.warns(UserWarning, match=r"Accumulator.add: the data of CUDA goes through the host"):
+        sums.add(cupy.asarray(BINS), cupy.asarray(COUNTS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sums.add(cupy.asarray(BINS), cupy.asarray(COUNTS))
+    found = sums.result()
+    assert isinstance(found, cuda_fake.FakeArray)
+    np.testing.assert_array_equal(found.get(), 2 * np.bincount(BINS, COUNTS, 77))
+    assert type(sums.add(BINS, COUNTS).result()) is np.ndarray
+
+
+def test_wrong_chunks_add_nothing(fake):
+    _, cupy = fake
+    sums = clhist.Accumulator("sum", 77, dtype=np.int64).add(cupy.asarray(BINS), cupy.asarray(COUNTS))
+    with pytest.raises(TypeError, match="CUDA"):
+        sums.add(cupy.asarray(BINS), COUNTS)
+    with pytest.raises(TypeError, match=r"indices: expected integers, got float32"):
+        sums.add(cupy.asarray(X), cupy.asarray(COUNTS))
+    assert sums.size == N
+    np.testing.assert_array_equal(sums.result().get(), np.bincount(BINS, COUNTS, 77))
+
+
+def test_a_part_keeps_no_memory_of_the_caller(fake):
+    cuda, cupy = fake
+    spec = clhist.Spec("sum", 77, dtype=np.int64)
+    parts = [spec.partial(cupy.asarray(BINS), cupy.asarray(COUNTS)) for _ in range(2)]
+    parts.append(copy.deepcopy(spec.partial(BINS, COUNTS)))
+    assert cuda.launched
+    for part in parts:
+        np.testing.assert_array_equal(part.result(), np.bincount(BINS, COUNTS, 77))
