@@ -23,7 +23,8 @@ _KNOWN = {
 }
 _DIRECTIVE = re.compile(r"^[ \t]*\.(\w+)", re.MULTILINE)
 _BODY = re.compile(r"^(?:\.(?:visible|weak)[ \t]+)?\.(entry|func)\b(.*?)^\}", re.MULTILINE | re.DOTALL)
-_NAME = re.compile(r"([\w$]+)[ \t]*\(")
+_DECLARED = re.compile(r"^(?:\.(?:visible|weak)[ \t]+)?\.func\b[^{};]*;", re.MULTILINE)  # before its body
+_NAME = re.compile(r"([\w$]+)\s*\(")
 _SHARED = re.compile(
     r"^[ \t]*(?:\.(?:visible|weak)[ \t]+)?\.shared[ \t]+(?:\.align[ \t]+(\d+)[ \t]+)?\.[a-z](\d+)[ \t]+([\w$]+)"
     r"(?:\[(\d+)\])?;[^\n]*\n",
@@ -70,28 +71,29 @@ def for_cuda(binary: bytes) -> CudaProgram:
     UnknownPtxError
         If it is no PTX of a known version, or has what is not known to mean the same to CUDA.
     """
-    text = _checked(binary)
-    text = re.sub(r"%envreg(\d+)\b", _register, text)
-    of_module = {each.name: each for each in _arrays(_BODY.sub("", text))}
-    functions = "".join(match[2] for match in _BODY.finditer(text) if match[1] == "func")
-    dynamic: dict[str, int] = {}
-    moved: dict[str, _Array] = {}
-    for match in _BODY.finditer(text):
-        if match[1] == "entry":
-            name = _NAME.search(match[2])
-            if name is None:
-                raise UnknownPtxError("an entry without a name")
-            found = _largest(name[1], match[2], of_module)
-            dynamic[name[1]] = 0 if found is None else found.size
-            if found is not None:
-                moved[found.name] = found
+    text = re.sub(r"%envreg(\d+)\b", _register, _checked(binary))
+    program = _DECLARED.sub("", text)
+    outside = _BODY.sub("", program)
+    of_module = _arrays(outside)
+    bodies: dict[str, dict[str, str]] = {"entry": {}, "func": {}}
+    for match in _BODY.finditer(program):
+        name = _NAME.search(match[2])
+        if name is None:
+            raise UnknownPtxError(f"an {match[1]} without a name")
+        bodies[match[1]][name[1]] = match[2]
+    reached, chosen = {}, {}  # by the entry: its arrays, and the one that must be dynamic
+    for name, body in bodies["entry"].items():
+        within = _with_functions(body, outside, bodies["func"])
+        reached[name] = [*_arrays(within), *(each for each in of_module if _uses(within, each.name))]
+        chosen[name] = _largest(name, reached[name])
+    dynamic = {name: 0 if found is None else found.size for name, found in chosen.items()}
+    moved = {found.name: found for found in chosen.values() if found is not None}
     for each in moved.values():
-        if _uses(functions, each.name):
-            raise UnknownPtxError(f"a function that uses {each.name}, which must be dynamic")
-        for match in _BODY.finditer(text):
-            name = _NAME.search(match[2])
-            if name is not None and _uses(match[2], each.name) and dynamic.get(name[1], 0) != each.size:
-                raise UnknownPtxError(f"{name[1]}: {each.name} and another array in dynamic shared memory")
+        if _uses(_SHARED.sub("", outside), each.name) or [one.name for one in _arrays(text)].count(each.name) > 1:
+            raise UnknownPtxError(f"{each.name}, which must be dynamic, in an initializer or declared twice")
+        for name, arrays in reached.items():
+            if each in arrays and chosen[name] != each:
+                raise UnknownPtxError(f"{name}: {each.name} and another array in dynamic shared memory")
         text = text.replace(each.line, "", 1)
     declared = "".join(f".extern .shared .align {each.align} .b8 {each.name}[];\n" for each in moved.values())
     head = re.compile(r"^[ \t]*\.address_size[ \t]+64[^\n]*\n", re.MULTILINE)
@@ -132,13 +134,27 @@ def _arrays(text: str) -> list[_Array]:
     return found
 
 
+def _word(name: str) -> str:
+    return rf"(?<![\w$]){re.escape(name)}(?![\w$])"
+
+
 def _uses(body: str, name: str) -> bool:
-    return re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", body) is not None
+    return re.search(_word(name), body) is not None
 
 
-def _largest(entry: str, body: str, of_module: dict[str, _Array]) -> _Array | None:
-    """Return the array that must be dynamic, the largest of an entry, if there is too much for static ones."""
-    arrays = [*_arrays(body), *(each for name, each in of_module.items() if _uses(body, name))]
+def _with_functions(body: str, outside: str, functions: dict[str, str]) -> str:
+    """Return the body of an entry with those of all functions that it may call: their addresses may be in tables."""
+    left, found = dict(functions), body
+    while called := [name for name in left if _uses(found, name) or _uses(outside, name)]:
+        found += "".join(left.pop(name) for name in called)
+    return found
+
+
+def _largest(entry: str, arrays: list[_Array]) -> _Array | None:
+    """Return the array that must be dynamic, the largest of an entry, if there is too much for static ones.
+
+    Dynamic memory begins after all static arrays of an entry, for its functions as well.
+    """
     total = sum(each.size for each in arrays)
     if total <= STATIC_BYTES:
         return None

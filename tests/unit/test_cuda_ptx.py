@@ -103,6 +103,40 @@ def test_two_kernels_with_dynamic_memory():
     assert found.text.count(".extern .shared") == 2
 
 
+def function(name, lines="", returned="(.param .b32 func_retval0) "):
+    """Return a function that is not inlined, declared before, as the compiler writes it."""
+    head = f".func  {returned}{name}(\n\t.param .b64 {name}_param_0\n)"
+    return f"{head}\n;\n{head}\n{{\n\t.reg .b64 \t%rd<9>;\n{lines}\n\tret;\n\n}}\n"
+
+
+USE = "\tmov.u64 \t%rd4, x;\n"
+CALL = "\t{ // callseq 0, 0\n\t.param .b64 param0;\n\tcall.uni f, (\n\tparam0\n\t);\n\t} // callseq 0\n"
+CALLS = entry("a", CALL)
+
+
+@pytest.mark.parametrize("used", ["in the kernel as well", "in the function alone", "in a function of the function"])
+def test_a_function_uses_dynamic_memory(used):
+    """The kernel that may call it has the memory; another kernel none, and a small array stays."""
+    functions = function("f", USE) if used != "in a function of the function" else function("g", USE, "")
+    if used == "in a function of the function":
+        functions += function("f", CALL.replace(" f,", " g,"))
+    lines = CALL + (USE if used == "in the kernel as well" else "")
+    arrays = shared("x", 98_304), shared("flag", 16)
+    found = for_cuda(ptx(*arrays, functions, entry("sweep", lines + "\tmov.u64 %rd5, flag;"), entry("combine")))
+    assert found.dynamic == {"sweep": 98_304, "combine": 0}
+    assert found.text.count(".extern .shared .align 4 .b8 x[];") == 1
+    assert shared("x", 98_304) not in found.text
+    assert shared("flag", 16) in found.text
+    assert re.sub("//.*", "", functions) in found.text
+
+
+def test_a_table_of_functions():
+    """Whatever kernel there is may call what is in it."""
+    arrays, table = shared("x", 60_000), ".global .align 8 .u64 table[1] = {f};\n"
+    found = for_cuda(ptx(arrays, table, function("f", USE), entry("a", "\tmov.u64 %rd1, table;")))
+    assert found.dynamic == {"a": 60_000}
+
+
 REFUSED = {
     "no PTX": (b"\x7fELF\xff\xfe", "no text"),
     "empty": (b"", "version unknown"),
@@ -118,9 +152,30 @@ REFUSED = {
         ptx(shared("x", 60_000), shared("y", 60_000), entry("a", "\tmov.u64 %rd4, x;\n\tmov.u64 %rd5, y;")),
         "a: two arrays",
     ),
-    "one of several functions": (
-        ptx(shared("x", 60_000), ".func f()\n{\n\tmov.u64 %rd4, x;\n}\n", entry("a", "\tmov.u64 %rd4, x;")),
-        "a function that uses x",
+    "arrays of two kernels in one function": (
+        ptx(
+            shared("x", 60_000), shared("y", 60_000), function("f", USE + "\tmov.u64 %rd5, y;"), CALLS, entry("b", CALL)
+        ),
+        "a: two arrays",
+    ),
+    "an array that two kernels use and only one has as the largest": (
+        ptx(
+            *(shared("x", 40_000), shared("z", 10_000), shared("y", 40_000 + 1), function("f", USE)),
+            *(entry("a", CALL + "\tmov.u64 %rd5, z;"), entry("b", CALL + "\tmov.u64 %rd5, y;")),
+        ),
+        "b: x and another array",
+    ),
+    "arrays of one size in the place of each other": (
+        ptx(
+            *(shared("y", 40_000), shared("x", 40_000), shared("z", 10_000), function("f", USE)),
+            *(entry("a", CALL + "\tmov.u64 %rd5, z;"), entry("b", CALL + "\tmov.u64 %rd5, y;")),
+        ),
+        "b: x and another array",
+    ),
+    "an address in a table": (ptx(shared("x", 60_000), ".global .u64 t[1] = {x};\n", entry("a", USE)), "initializer"),
+    "a name that is there twice": (
+        ptx(entry("a", USE, shared("x", 60_000)), entry("b", USE, shared("x", 60_000))),
+        "declared twice",
     ),
 }
 
