@@ -13,7 +13,7 @@ import pyopencl as cl
 from clhist.engine.call import Call, call_of, queue_for, queue_of
 from clhist.engine.known import KnownCall
 from clhist.engine.operator_check import check_once
-from clhist.engine.pairs import Pairs, checked_pairs
+from clhist.engine.pairs import Pairs, as_parts, checked_pairs
 from clhist.engine.peek import evenly_spread
 from clhist.engine.row_means import RowMeans, are_row_means
 from clhist.engine.scatter import (
@@ -28,7 +28,7 @@ from clhist.engine.signatures import shows
 from clhist.engine.small import is_small
 from clhist.opencl.arrays import is_device_array
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import check_max_abs, reproducible_form
+from clhist.operators.reproducible import check_max_abs, is_complex_sum, reproducible_form
 from clhist.race_factor import run
 from clhist.typing import AnyOperator, CallOptions, Devices
 
@@ -86,10 +86,11 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         Defaults to that of `dest`, or the default one.
     reproducible : bool
         Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device, by
-        `clhist.operators.reproducible_add`: they are the exact ones, rounded once. Also defines zeros and NaN of minima
+        `clhist.operators.reproducible_add`: they are the exact ones, rounded once. Those of complex numbers are so part
+        by part: real and imaginary parts are summed as vectors of two. Also defines zeros and NaN of minima
         and maxima.
     max_abs : float, optional
-        Upper bound of ``abs(value)`` over all finite values, `dest` included, by which accumulators have fewer words
+        Upper bound of ``abs(value)`` over all finite values, or parts of complex ones, `dest` included, by which accumulators have fewer words
         and sums the error of `clhist.operators.reproducible_add`. Only with `reproducible`.
     devices : "all" or sequence of pyopencl.Device, optional
         Several devices that compute parts of NumPy arrays at the same time; see `MultiAccumulator`.
@@ -141,6 +142,10 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     wait_for, with_event = options.get("wait_for") or (), options.pop("return_event", False)
     if pairs.operator.is_custom and not wait_for:  # on which the values may depend
         check_once(pairs.operator, lambda: _samples(pairs.values, pairs.operator, queue), queue)
+    whole, given_out = pairs, out
+    if reproducible and is_complex_sum(pairs.operator):
+        out = None if out is None else _out_by_parts(out, pairs)
+        pairs = pairs.by_parts()
     if reproducible:
         form = reproducible_form(pairs.operator, max_abs, int(prod(pairs.indices.shape)) + 1)
         pairs = replace(pairs, operator=form)
@@ -159,7 +164,19 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
             same = [None if is_device_array(value) else value for value in args]
             repeated = KnownCall(engine, same, Call(call.num_bins, call.size, queue=queue))
             _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
+    if whole is not pairs:
+        result = given_out if out is not None else result.reshape(-1).view(whole.operator.dtype).reshape(whole.shape)
     return (result, event) if with_event else result
+
+
+def _out_by_parts(out: Any, pairs: Pairs) -> Any:
+    """Return `out` of complex sums as vectors of two, or raise TypeError or ValueError if it is not as the result."""
+    dtype, kind = pairs.operator.dtype, "PyOpenCL" if pairs.on_device else "NumPy"
+    if is_device_array(out) is not pairs.on_device or not hasattr(out, "dtype") or out.dtype != dtype:
+        raise TypeError(f"out: expected an array of {kind} of {dtype}, got {type(out).__name__} {out!r:.60}")
+    if out.shape != pairs.shape or not out.flags.c_contiguous:
+        raise ValueError(f"out: expected a contiguous array of shape {pairs.shape}, got {out.shape}, {out.strides}")
+    return as_parts(out)
 
 
 def _check_options(options: Mapping[str, Any], reproducible: bool, max_abs: float | None) -> None:

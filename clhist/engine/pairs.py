@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -13,9 +13,9 @@ import pyopencl as cl
 
 from clhist.codegen.arguments import integer
 from clhist.engine.scatter import ScatterSpec, as_array, as_indices, checked_values, ones, pair_spec, row_shape
-from clhist.opencl.arrays import Array, common_kind, is_device_array
+from clhist.opencl.arrays import Array, common_kind, is_device_array, to_device
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import same_value, supported_dtype
 from clhist.operators.names import COUNT, PAIRS, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 from clhist.operators.ufuncs import as_operator
@@ -100,6 +100,33 @@ class Pairs:
         with np.errstate(all="ignore"):
             ufunc.at(result, bins, given)
         return result
+
+    def by_parts(self) -> Pairs:
+        """Return sums of complex numbers as those of vectors of two, real and imaginary part.
+
+        Raises
+        ------
+        TypeError
+            If values on a device have another dtype.
+        """
+        dtype, values = self.operator.dtype, self.values
+        if not isinstance(values, tuple):
+            given = np.full(self.indices.shape + self.row, same_value(values, dtype, "values"), dtype)
+            values = (to_device(self.indices.queue, given) if self.on_device else given,)
+        elif self.on_device and values[0].dtype != dtype:
+            raise TypeError(f"values: expected {dtype} of reproducible sums on a device, got {values[0].dtype}")
+        else:
+            values = (values[0].astype(dtype, copy=False) if not self.on_device else values[0],)
+        half = Operator(f"f{dtype.itemsize // 2}", "a + b", 0, "add")
+        dests = tuple(map(as_parts, self.dests))
+        return replace(self, dests=dests, shape=(*self.shape, 2), operator=half, values=tuple(map(as_parts, values)))
+
+
+def as_parts(array: Array) -> Array:
+    """Return complex numbers as vectors of two, which are the same memory if it is contiguous."""
+    half = np.dtype(f"f{array.dtype.itemsize // 2}")
+    whole = array if array.flags.c_contiguous else array.copy()
+    return whole.reshape(-1).view(half).reshape(*array.shape, 2)
 
 
 def checked_pairs(dest: Any, op: Any, indices: Any, values: Any, batched: bool, offsets: Any) -> Pairs:

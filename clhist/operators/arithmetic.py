@@ -84,7 +84,7 @@ def reproducible_add(
     numbers included: 10 words of 32 bits for float32 and 67 for float64.
 
     With `max_abs` a bin takes two to four words. Values are then added as multiples of 2^(e - bits), where 2^e is the
-    least power of 16 above `max_abs`. With n values (and `dest` as one more) the error is at most
+    least power of 16 above `max_abs`, or what makes this multiple the least number of `dtype`, if that is more. With n values (and `dest` as one more) the error is at most
     ``n * 2^(e - bits - 1)``, which is at most ``n * max_abs * 2^(3 - bits)``, and that of rounding the sum once.
 
     Parameters
@@ -92,7 +92,7 @@ def reproducible_add(
     dtype : dtype-like
         float32 or float64.
     max_abs : float, optional
-        Upper bound of ``abs(value)`` over all finite values, `dest` included. A larger one
+        Upper bound of ``abs(value)`` over all finite values, `dest` included. One of 2^e or more
         makes its bin NaN; with NumPy arrays the call raises OverflowError.
     bits : int, optional
         32 or 64; defaults to those of `dtype`. Only with `max_abs`.
@@ -103,9 +103,9 @@ def reproducible_add(
     Raises
     ------
     TypeError
-        If `dtype` is no float, or `bits` or `count` is given without `max_abs`.
+        If `dtype` is no float, `max_abs` is a bool, or `bits` or `count` is given without `max_abs`.
     ValueError
-        If `max_abs`, `bits` or `count` is out of range.
+        If `max_abs`, `bits` or `count` is out of range; no `max_abs` is between 0 and the least number of `dtype`.
 
     Notes
     -----
@@ -125,9 +125,14 @@ def reproducible_add(
     count = 2**31 - 1 if count is None else count
     if bits not in (32, 64):
         raise ValueError(f"bits: expected 32 or 64, got {bits!r}")
+    if isinstance(max_abs, bool | np.bool_):
+        raise TypeError(f"max_abs: expected a finite number that is not negative, got {max_abs!r}")
     limit = same_value(max_abs, np.dtype(np.float64), "max_abs")
     if not 0 <= limit < np.inf:  # type: ignore[operator]
         raise ValueError(f"max_abs: expected a finite number that is not negative, got {max_abs!r}")
+    least = float(np.finfo(found).smallest_subnormal)
+    if 0 < limit < least:  # type: ignore[operator]  # no value but 0 is as small: it is meant for another dtype
+        raise ValueError(f"max_abs: expected 0, or {least:g} or more, the least number of {found}; got {max_abs!r}")
     if not isinstance(count, int | np.integer) or not 0 < count <= fixed_point.MOST_VALUES:
         raise ValueError(f"count: expected an integer in [1, {fixed_point.MOST_VALUES}], got {count!r}")
     count = max(2**31 - 1, 2 ** int(count).bit_length() - 1)

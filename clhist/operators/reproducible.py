@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhist.operators.arithmetic import reproducible_add
+from clhist.operators.arithmetic import add, reproducible_add
 from clhist.operators.fixed_point import FORMATS, MOST_VALUES
 from clhist.operators.operator import Operator
 
@@ -20,6 +20,11 @@ def check_reproducible(value: object) -> None:
 def is_float_sum(operator: Operator) -> bool:
     """Whether it adds floats, and `clhist.operators.reproducible_add` can take its place."""
     return operator.operation == "add" and operator.accumulator == operator.dtype and operator.dtype in FORMATS
+
+
+def is_complex_sum(operator: Operator) -> bool:
+    """Whether it adds complex numbers, part by part."""
+    return operator.dtype.kind == "c" and operator == add(operator.dtype)
 
 
 def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> Operator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyopencl.array as cl_array
 import pytest
 from digests import BINS, drawn, exact_sums, same_bits
 
@@ -89,3 +90,62 @@ def test_a_large_value_leaves_other_bins_alone(dtype):
     result = reduce_by_index(BINS + 1, np.add, np.append(bins, BINS), large, reproducible=True)
     inside = bins < BINS
     same_bits(result[:-1], exact_sums(bins[inside], values[inside], BINS))
+
+
+def exact_parts(bins, values, num_bins, dest=None):
+    """Return the exact sums of complex numbers."""
+    starts = np.zeros(num_bins, values.dtype) if dest is None else dest
+    result = np.empty(num_bins, values.dtype)
+    result.real = exact_sums(bins, values.real, num_bins, starts.real)
+    result.imag = exact_sums(bins, values.imag, num_bins, starts.imag)
+    return result
+
+
+def complex_values(dtype):
+    bins, real = drawn(dtype(0).real.dtype)
+    return bins, (real + 1j * real[::-1]).astype(dtype)
+
+
+@pytest.mark.parametrize("on_device", [False, True], ids=["numpy", "device"])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_sums(dtype, on_device, queue):
+    bins, values = complex_values(dtype)
+    dest = np.full(BINS, 1e5 - 1j, dtype)
+    expected = exact_parts(bins, values, BINS, dest)
+    dest, bins, values = (cl_array.to_device(queue, each) if on_device else each for each in (dest, bins, values))
+    out = dest.copy()
+    result = reduce_by_index(out, np.add, bins, values, out=out, reproducible=True)
+    assert result is out
+    fresh, event = reduce_by_index(dest, np.add, bins, values, reproducible=True, return_event=True)
+    event.wait()
+    for each in (out, fresh):
+        found = each.get() if on_device else each
+        assert found.dtype == dtype
+        same_bits(found.view(expected.real.dtype), expected.view(expected.real.dtype))
+
+
+def test_complex_sums_of_vectors_batches_and_scalars():
+    bins, values = complex_values(np.complex64)
+    expected = exact_parts(bins, values, BINS)
+    rows, pairs = np.stack([bins, bins]), np.stack([values, values])[..., None] * np.ones(3, np.complex64)
+    result = reduce_by_index(np.zeros((2, BINS, 3), np.complex64), np.add, rows, pairs, batched=True, reproducible=True)
+    np.testing.assert_array_equal(result, np.broadcast_to(expected[:, None], (2, BINS, 3)))
+    ones = reduce_by_index(np.zeros(BINS, np.complex64), np.add, bins, 1 + 2j, reproducible=True)
+    np.testing.assert_array_equal(ones, [(1 + 2j) * np.count_nonzero(bins == k) for k in range(BINS)])
+    windowed = reduce_by_index(BINS, np.add, bins, values, reproducible=True, max_abs=2.0**14)
+    np.testing.assert_allclose(windowed, expected, rtol=0, atol=5000 * 2.0**-15)
+    with pytest.raises(OverflowError, match=r"^max_abs: "):
+        reduce_by_index(BINS, np.add, bins, values, reproducible=True, max_abs=1)
+
+
+def test_wrong_arrays_of_complex_sums(queue):
+    bins, values = complex_values(np.complex64)
+    for out in (np.zeros(BINS), [0] * BINS, cl_array.zeros(queue, BINS, np.complex64)):
+        with pytest.raises(TypeError, match=r"^out: expected an array of NumPy of complex64, got"):
+            reduce_by_index(BINS, np.add, bins, values, out=out, reproducible=True)
+    for out in (np.zeros(BINS + 1, np.complex64), np.zeros(2 * BINS, np.complex64)[::2]):
+        with pytest.raises(ValueError, match=rf"^out: expected a contiguous array of shape \({BINS},\), got"):
+            reduce_by_index(BINS, np.add, bins, values, out=out, reproducible=True)
+    real = [cl_array.to_device(queue, each) for each in (np.zeros(BINS, np.complex64), bins, values.real.copy())]
+    with pytest.raises(TypeError, match=r"^values: expected complex64 of reproducible sums on a device, got float32$"):
+        reduce_by_index(real[0], np.add, *real[1:], reproducible=True)

@@ -179,6 +179,17 @@ def test_no_finite_values(values):
     same_bits(result, np.array([0, *(values or []), 0, 0, 0][:4]) + 0.0)
 
 
+@pytest.mark.parametrize("most", [0, 2.0**-149, 2.0**-140])
+def test_the_least_window_is_exact(most):
+    # It has values of less than 2^(32 - 149); the sums of all of these are exact.
+    least = np.finfo(np.float32).smallest_subnormal
+    values, bins = np.array([3, -1, 2, 2.0**31], np.float32) * least, np.array([0, 0, 2, 3])
+    result = reduce_by_index(4, np.add, bins, values, reproducible=True, max_abs=most)
+    same_bits(result, np.array([2, 0, 2, 2.0**31], np.float32) * least)
+    with pytest.raises(OverflowError, match=r"^max_abs: expected no less than the largest .* first at \(1,\)$"):
+        reduce_by_index(4, np.add, bins + 1, values[::-1] * np.float32(2), reproducible=True, max_abs=most)
+
+
 def test_too_large_values_are_reported():
     bins, values = np.array([0, 1, 2, 2]), np.array([1.0, 300, inf, 300])
     with pytest.raises(
@@ -324,7 +335,7 @@ def test_maps_without_contraction(rng):
 REFUSED = {
     "mean": operators.mean(np.float32),
     "product": operators.multiply(np.float64),
-    "complex": operators.add(np.complex64),
+    "complex": operators.multiply(np.complex64),
     "own": Operator(np.float32, "hypot(a, b)", 0),
 }
 
@@ -339,6 +350,17 @@ def test_wrong_arguments():
     bins = np.arange(3)
     for given in (-1, inf, nan):
         with pytest.raises(ValueError, match=r"^max_abs: expected a finite number that is not negative, got"):
+            reduce_by_index(3, np.add, bins, 1.0, reproducible=True, max_abs=given)
+    for given, dtype, least in ((1e-46, np.float32, r"1\.4013e-45"), (np.float64(7e-46), np.float32, r"1\.4013e-45")):
+        with pytest.raises(
+            ValueError, match=rf"^max_abs: expected 0, or {least} or more, the least .* of float32; got"
+        ):
+            reduce_by_index(3, np.add, bins, dtype(1), reproducible=True, max_abs=given)
+    for given in (True, np.False_):
+        with pytest.raises(TypeError, match=r"^max_abs: expected a finite number that is not negative, got"):
+            reduce_by_index(3, np.add, bins, 1.0, reproducible=True, max_abs=given)
+    for given in ([1], 1j, "a"):
+        with pytest.raises(ValueError, match=r"^max_abs: .* does not fit float64"):
             reduce_by_index(3, np.add, bins, 1.0, reproducible=True, max_abs=given)
     with pytest.raises(ValueError, match=r"^max_abs: '1' does not fit float64"):
         operators.reproducible_add(np.float32, "1")
