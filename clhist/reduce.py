@@ -90,8 +90,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         by part: real and imaginary parts are summed as vectors of two. Also defines zeros and NaN of minima
         and maxima.
     max_abs : float, optional
-        Upper bound of ``abs(value)`` over all finite values, or parts of complex ones, `dest` included, by which accumulators have fewer words
-        and sums the error of `clhist.operators.reproducible_add`. Only with `reproducible`.
+        Upper bound of ``abs(value)`` over all finite values, or parts of complex ones, `dest` included, by which
+        accumulators have fewer words and sums the error of `clhist.operators.reproducible_add`. Only with `reproducible`.
     devices : "all" or sequence of pyopencl.Device, optional
         Several devices that compute parts of NumPy arrays at the same time; see `MultiAccumulator`.
     **options
@@ -143,12 +143,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     if pairs.operator.is_custom and not wait_for:  # on which the values may depend
         check_once(pairs.operator, lambda: _samples(pairs.values, pairs.operator, queue), queue)
     whole, given_out = pairs, out
-    if reproducible and is_complex_sum(pairs.operator):
-        out = None if out is None else _out_by_parts(out, pairs)
-        pairs = pairs.by_parts()
     if reproducible:
-        form = reproducible_form(pairs.operator, max_abs, int(prod(pairs.indices.shape)) + 1)
-        pairs = replace(pairs, operator=form)
+        pairs, out = _reproducible(pairs, out, max_abs)
     spec = pairs.spec(queue.device)
     call = _call(pairs, spec, options, offsets)
     call.out, call.queue = out, queue
@@ -164,9 +160,24 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
             same = [None if is_device_array(value) else value for value in args]
             repeated = KnownCall(engine, same, Call(call.num_bins, call.size, queue=queue))
             _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
-    if whole is not pairs:
-        result = given_out if out is not None else result.reshape(-1).view(whole.operator.dtype).reshape(whole.shape)
+    result = _as_whole(result, whole, given_out)
     return (result, event) if with_event else result
+
+
+def _reproducible(pairs: Pairs, out: Any, max_abs: float | None) -> tuple[Pairs, Any]:
+    """Return pairs and `out` of sums that no order of values changes; those of complex numbers by parts."""
+    if is_complex_sum(pairs.operator):
+        out = None if out is None else _out_by_parts(out, pairs)
+        pairs = pairs.by_parts()
+    form = reproducible_form(pairs.operator, max_abs, int(prod(pairs.indices.shape)) + 1)
+    return replace(pairs, operator=form), out
+
+
+def _as_whole(result: Any, pairs: Pairs, out: Any) -> Any:
+    """Return a result as complex numbers if it is of their parts; in `out`, if that was given."""
+    if not is_complex_sum(pairs.operator) or result.dtype.kind == "c":
+        return result
+    return result.reshape(-1).view(pairs.operator.dtype).reshape(pairs.shape) if out is None else out
 
 
 def _out_by_parts(out: Any, pairs: Pairs) -> Any:

@@ -84,7 +84,8 @@ def reproducible_add(
     numbers included: 10 words of 32 bits for float32 and 67 for float64.
 
     With `max_abs` a bin takes two to four words. Values are then added as multiples of 2^(e - bits), where 2^e is the
-    least power of 16 above `max_abs`, or what makes this multiple the least number of `dtype`, if that is more. With n values (and `dest` as one more) the error is at most
+    least power of 16 above `max_abs`, or what makes this multiple the least number of `dtype`, if that is more.
+    With n values (and `dest` as one more) the error is at most
     ``n * 2^(e - bits - 1)``, which is at most ``n * max_abs * 2^(3 - bits)``, and that of rounding the sum once.
 
     Parameters
