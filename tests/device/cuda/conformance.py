@@ -56,6 +56,7 @@ def functions(make: Callable[[np.ndarray], Any], on_host: Callable[[Any], np.nda
     """Compare all cases of the tests with what NumPy's arrays give; nothing may go through the host."""
     sys.path[:0] = [str(TESTS / "device"), str(TESTS / "support")]
     from test_cuda_functions import CASES, check_same
+    from test_cuda_streams import STREAMS
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -66,7 +67,7 @@ def functions(make: Callable[[np.ndarray], Any], on_host: Callable[[Any], np.nda
 
     warnings.simplefilter("error", UserWarning)
     done = 0
-    for name, call in CASES.items():
+    for name, call in (CASES | STREAMS).items():
         before = len(wrong)
         try:
             expected = plain(call(lambda array: array))
@@ -77,7 +78,7 @@ def functions(make: Callable[[np.ndarray], Any], on_host: Callable[[Any], np.nda
             wrong.append(name)
             print(f"{name}: WRONG\n{traceback.format_exc(limit=-5)}", flush=True)
         assert len(wrong) <= before + 1
-    print(f"{done} of {len(CASES)} functions as on NumPy's arrays", flush=True)
+    print(f"{done} of {len(CASES | STREAMS)} functions as on NumPy's arrays", flush=True)
 
 
 def on_torch() -> None:
