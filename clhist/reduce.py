@@ -91,7 +91,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         and maxima.
     max_abs : float, optional
         Upper bound of ``abs(value)`` over all finite values, or parts of complex ones, `dest` included, by which
-        accumulators have fewer words and sums the error of `clhist.operators.reproducible_add`. Only with `reproducible`.
+        accumulators have fewer words and sums the error of `clhist.operators.reproducible_add`. Only with
+        `reproducible`.
     devices : "all" or sequence of pyopencl.Device, optional
         Several devices that compute parts of NumPy arrays at the same time; see `MultiAccumulator`.
     **options
