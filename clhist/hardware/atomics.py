@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from clhist.hardware.vendors import FEATURES, MEMORIES, VENDOR_PATHS, NativeAtomic
+from clhist.hardware.vendors import EXTENSIONS, FEATURES, MEMORIES, VENDOR_PATHS, NativeAtomic, features_of
 
 
 def _integer_rows() -> Iterator[NativeAtomic]:
@@ -30,7 +30,8 @@ ALL_FEATURES = frozenset(FEATURES) | {atomic.feature for atomic in NATIVE_ATOMIC
 def expected_features(kind: str, name: str) -> frozenset[str]:
     """Return what a device of this kind and name is expected to have, where none is at hand to ask."""
     if kind == "gpu" and name.startswith("NVIDIA"):
-        return frozenset(each for each in ALL_FEATURES if not each.startswith(("amd_builtins", "ext_float_atomics")))
+        promised = features_of(" ".join(EXTENSIONS), "NVIDIA CUDA", "OpenCL C 3.0")
+        return frozenset(each for each in ALL_FEATURES if each.partition(":")[0] in promised)
     return frozenset({"int64_base_atomics", "int64_extended_atomics", "fp64"})
 
 

@@ -209,6 +209,7 @@ VENDOR_PATHS = (
 )
 
 # What a device may have besides OpenCL C 1.2 with its 32-bit atomics, with words for it.
+EXTENSIONS = tuple(extension for extension, _ in _EXTENSIONS.values())
 FEATURES = {name: f"{text} ({extension})" for name, (extension, text) in _EXTENSIONS.items()}
 FEATURES |= {path.feature: path.description for path in VENDOR_PATHS}
 
