@@ -77,11 +77,12 @@ def for_cuda(binary: bytes) -> CudaProgram:
     of_module = _arrays(outside)
     bodies: dict[str, dict[str, str]] = {"entry": {}, "func": {}}
     for match in _BODY.finditer(program):
-        name = _NAME.search(match[2])
-        if name is None:
-            raise UnknownPtxError(f"an {match[1]} without a name")
-        bodies[match[1]][name[1]] = match[2]
-    reached, chosen = {}, {}  # by the entry: its arrays, and the one that must be dynamic
+        named = _NAME.search(match[2])
+        if named is None:
+            raise UnknownPtxError(f"{match[1]} without a name")
+        bodies[match[1]][named[1]] = match[2]
+    reached: dict[str, list[_Array]] = {}  # by the entry
+    chosen: dict[str, _Array | None] = {}  # that of them which must be dynamic
     for name, body in bodies["entry"].items():
         within = _with_functions(body, outside, bodies["func"])
         reached[name] = [*_arrays(within), *(each for each in of_module if _uses(within, each.name))]
