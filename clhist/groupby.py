@@ -214,16 +214,10 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
             results = statistics_of(self._keys, given, of, bins, self._numbers, self._queue, on_device=on_device)
             for name, more in zip(swept, results, strict=True):
                 found[name] |= more
-        for name, of_column in asked.items():
-            column = of_column[1]
-            chosen: tuple[str, ...] = of_column[2]
-            if "median" in chosen:
+        for name, (_, column, names) in asked.items():
+            if "median" in names:
                 found[name]["median"] = self._selected(arrays[name], column)
-            wanted = [*chosen, "count"] if column.dates is not None else [*chosen]
-            returned: dict[str, Any] = {statistic: self._returned(found[name][statistic]) for statistic in wanted}
-            if column.dates is not None:
-                returned |= dates_of(returned, column.dates)
-            found[name] = {statistic: returned[statistic] for statistic in chosen}
+            found[name] = self._returned_column(found[name], column, names)
         return Table(found, self.keys)
 
     @takes_cuda_as("_keys")
@@ -379,6 +373,14 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
 
     def _like_keys(self, result: np.ndarray) -> Array:
         return to_device(self._queue, result) if is_device_array(self._keys) else result
+
+    def _returned_column(self, results: dict[str, Any], column: Column, names: tuple[str, ...]) -> dict[str, Any]:
+        """Return the statistics of a column as the caller gets them, as dates if its values are."""
+        wanted = names if column.dates is None else (*names, "count")
+        returned = {name: self._returned(results[name]) for name in wanted}
+        if column.dates is not None:
+            returned |= dates_of(returned, column.dates)
+        return {name: returned[name] for name in names}
 
     def _returned(self, result: Array) -> Any:
         """Return a result where the caller's arrays are, without the group that is made where there are none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.engine.call import Call, call_of, queue_for, queue_of
+from clhist.engine.engine import Engine
 from clhist.engine.known import KnownCall
 from clhist.engine.operator_check import check_once
 from clhist.engine.pairs import Pairs, as_parts, checked_pairs
@@ -125,7 +126,6 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     >>> best = reduce_by_index(3, argmax, indices, x)["index"]                              # doctest: +SKIP
     """
     is_alone = not (options or batched) and offsets is None
-    is_plain = is_alone and not reproducible and max_abs is None
     given = dest, op, indices, values, queue, out, reproducible, max_abs
     key = signature_of(*given) if is_alone and is_device_array(indices) else None
     if (known := _known.get(key)) is not None:
@@ -134,7 +134,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         return repeated.run(arrays[:count], dest if has_dest else None, out)[0]
     _check_options(options, reproducible, max_abs)
     pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets)
-    asked = {"options": not is_plain, "out": out is not None, "fields": pairs.fields}
+    asked = {"options": not is_alone, "reproducible": bool(reproducible), "max_abs": max_abs is not None}
+    asked |= {"out": out is not None, "fields": pairs.fields}
     if is_small("reduce_by_index", pairs.most, queue, on_device=pairs.on_device, **asked):
         few = pairs.by_numpy()
         if few is not None:
@@ -158,9 +159,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         outcome = run(engine, args, call)
         (result,), event = outcome.results, outcome.event
         if key is not None:
-            same = [None if is_device_array(value) else value for value in args]
-            repeated = KnownCall(engine, same, Call(call.num_bins, call.size, queue=queue))
-            _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
+            _remember(key, pairs, whole, engine, args, call)
     result = _as_whole(result, whole, given_out)
     return (result, event) if with_event else result
 
@@ -212,6 +211,15 @@ def _call(pairs: Pairs, spec: ScatterSpec, options: Mapping[str, Any], offsets: 
 
 # Plain calls on device arrays: how many arrays they take, and whether `dest` is one.
 _known: Remembered[tuple[KnownCall, int, bool]] = Remembered(16)
+
+
+def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: Sequence[Any], call: Call) -> None:
+    """Keep a plain call on device arrays by its signature."""
+    if pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
+        return
+    same = [None if is_device_array(value) else value for value in args]
+    repeated = KnownCall(engine, same, Call(call.num_bins, call.size, queue=call.queue))
+    _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
 
 
 def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndarray | None:

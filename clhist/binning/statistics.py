@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -63,27 +63,14 @@ def statistics_of(
     names = tuple(dict.fromkeys(names))
     if binned is None or not binned.size:
         return {name: np.full(shape, 0.0 if name in ("count", "sum") else np.nan) for name in names}
-    parts: dict[str, Any] = {}
-    needed = sorted({part for name in names for part in TABLE[name].parts})
-    ready = _operators(binned.size < 2**32 - BLOCK)
-    outputs = tuple((part, ready[part], PARTS[part][1]) for part in needed)
-    for group in [outputs] if not reproducible else [(each,) for each in outputs]:
-        arrays = () if [part for part, _, _ in group] == ["count"] else (values,)
-        is_sum = reproducible and group[0][0] == "sum"
-        parts |= _swept(binned, group, arrays, queue, reproducible=is_sum) if group else {}
+    parts = _first_parts(binned, names, values, queue, reproducible=reproducible)
     if "std" in names:
-        with np.errstate(all="ignore"):
-            means = np.append(parts["sum"] / parts["count"], 0.0)  # one more of what has no bin
-        given: Any = to_device(queue, means) if is_device_array(values) else means
-        terms = deviation_terms("(double)v0[i]", "v1[max(bin, 0)]")
-        second = tuple((name, operators.add(_F8), term) for name, term in zip(("shift", "squares"), terms, strict=True))
-        parts |= _swept(binned, second, (values, given), queue, reproducible=reproducible)
-    chosen = [name for name in names if TABLE[name].is_order]
-    if chosen:
-        places = place_in_bins(binned, queue)
-        for name in chosen:
-            of = None if name == "median" else weights
-            parts[name] = _selected(places, values, of, shape, queue, q=None if name == "median" else q)
+        parts |= _around_means(binned, parts, values, queue, reproducible=reproducible)
+    places = place_in_bins(binned, queue) if any(TABLE[name].is_order for name in names) else None
+    if "median" in names:
+        parts["median"] = _selected(places, values, None, shape, queue, q=None)
+    if "quantile" in names:
+        parts["quantile"] = _selected(places, values, weights, shape, queue, q=q)
     results = {}
     with np.errstate(all="ignore"):
         for name in names:
@@ -91,6 +78,33 @@ def statistics_of(
             assert finish is not None
             results[name] = finish(parts).astype(np.float64)
     return results
+
+
+def _first_parts(
+    binned: Binned, names: Sequence[str], values: Any, queue: cl.CommandQueue, *, reproducible: bool
+) -> dict[str, np.ndarray]:
+    """Return what statistics are made of, from one sweep, or one for each part if sums are reproducible."""
+    parts: dict[str, np.ndarray] = {}
+    needed = sorted({part for name in names for part in TABLE[name].parts})
+    ready = _operators(binned.size < 2**32 - BLOCK)
+    outputs = tuple((part, ready[part], PARTS[part][1]) for part in needed)
+    for group in [outputs] if not reproducible else [(each,) for each in outputs]:
+        arrays = () if [part for part, _, _ in group] == ["count"] else (values,)
+        is_sum = reproducible and group[0][0] == "sum"
+        parts |= _swept(binned, group, arrays, queue, reproducible=is_sum) if group else {}
+    return parts
+
+
+def _around_means(
+    binned: Binned, parts: Mapping[str, np.ndarray], values: Any, queue: cl.CommandQueue, *, reproducible: bool
+) -> dict[str, np.ndarray]:
+    """Return sums of the deviations from the mean of each bin, and of their squares: the second sweep."""
+    with np.errstate(all="ignore"):
+        means = np.append(parts["sum"] / parts["count"], 0.0)  # one more of what has no bin
+    given: Any = to_device(queue, means) if is_device_array(values) else means
+    terms = deviation_terms("(double)v0[i]", "v1[max(bin, 0)]")
+    second = tuple((name, operators.add(_F8), term) for name, term in zip(("shift", "squares"), terms, strict=True))
+    return _swept(binned, second, (values, given), queue, reproducible=reproducible)
 
 
 def _swept(

@@ -19,7 +19,6 @@ import numpy as np
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _NO_MEMORY = 2
 _DYNAMIC_SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _PCI = (33, 34)  # CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, _DEVICE_ID
 _LOG, _LOG_SIZE, _LOG_BYTES = 5, 6, 8192  # CU_JIT_ERROR_LOG_BUFFER, its size in bytes
 _HOST, _DEVICE = 1, 2  # CUmemorytype
@@ -132,12 +131,6 @@ class Driver:
         self._call("cuDeviceGet", ctypes.byref(found), number)
         return found.value
 
-    def device_of(self, address: int) -> int:
-        """Return the number of the device that memory at an address belongs to."""
-        found = ctypes.c_int()
-        self._call("cuPointerGetAttribute", ctypes.byref(found), _ORDINAL, _number(address))
-        return found.value
-
     def _primary(self, device: int) -> int:
         """Return the context that all libraries use on a device; kept as long as the process."""
         with self._lock:
@@ -209,16 +202,6 @@ class Driver:
     def free(self, address: int) -> None:
         """Free what was allocated, after all that the device has to do."""
         self._call("cuMemFree_v2", _number(address))
-
-    def allocate_in_order(self, size: int, stream: int) -> int:
-        """Return the address of so many bytes for what is enqueued on a stream from now on."""
-        found = _number()
-        self._call("cuMemAllocAsync", ctypes.byref(found), _size(size), _handle(stream))
-        return found.value
-
-    def free_in_order(self, address: int, stream: int) -> None:
-        """Free them after what was enqueued there before."""
-        self._call("cuMemFreeAsync", _number(address), _handle(stream))
 
     def upload(self, address: int, array: np.ndarray, stream: int) -> None:
         """Copy a contiguous array of the host; when this returns it may be changed."""

@@ -17,6 +17,7 @@ from clhist.grouping.keys import integers, number_up_to
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.partial import Partial, merge
+from clhist.statistics.outputs import Column
 from clhist.statistics.table import TABLE, column_of, named_statistics
 
 _KEYS = "integers, the numbers of groups, or categories"
@@ -132,27 +133,11 @@ class GroupBy:
         -----
         Needs devices with double precision. Variances are combined together with means, which takes locks on GPUs.
         """
-        asked, collections = [], {}
-        for name, given in columns.items():
-            if not isinstance(given, tuple | list) or len(given) < 2:
-                raise TypeError(f"{name}: expected a tuple of a collection and its statistics, got {given!r}")
-            collections[name], statistics = given[0], named_statistics(given[1:])
-            for each in (each for each in statistics if each in TABLE and not TABLE[each].merges):
-                raise ValueError(
-                    f"{name}: expected statistics that can be merged, got {each!r}, which blocks have no part of; "
-                    "clhist.group_by of NumPy arrays computes it"
-                )
-            if np.ndim(given[0]) == 0 and not hasattr(given[0], "dask"):
-                raise TypeError(f"{name}: expected a Dask collection, got {type(given[0]).__name__}")
-            values = _dtype_of_collection(name, given[0], np.dtype(np.float64))
-            values = supported_dtype(np.float32 if values == np.float16 else values, name)
-            if values.names:
-                raise TypeError(f"{name}: expected numbers, got {values}")
-            asked.append((name, column_of(name, values, statistics, np.dtype(np.float64), skipna, ddof, dtype)))
+        asked = tuple((name, _asked(name, given, skipna, ddof, dtype)) for name, given in columns.items())
         if not asked:
             return {}
-        columns_asked = tuple(asked)
-        _spec_of(self._dtype, columns_asked, 1).spec()  # raises what is wrong with it
+        collections = {name: given[0] for name, given in columns.items()}
+        _spec_of(self._dtype, asked, 1).spec()  # raises what is wrong with it
         named = {"values of 'keys'" if name == "keys" else name: each for name, each in collections.items()}
         blocks = blocks_of(keys=self._keys, **named)
         if blocks.starts is None and any(TABLE[each].is_position for _, column in asked for each in column.statistics):
@@ -164,7 +149,7 @@ class GroupBy:
             )
         number = self._number(split_every)
         lazy = not isinstance(number, int)
-        of_groups: Any = (task(_spec_of) if lazy else _spec_of)(self._dtype, columns_asked, number)
+        of_groups: Any = (task(_spec_of) if lazy else _spec_of)(self._dtype, asked, number)
         starts = blocks.starts or [None] * len(blocks.rows)
         parts = [task(_partial)(of_groups, start, *row) for start, row in zip(starts, blocks.rows, strict=True)]
         whole = task(_results)(of_groups, tree(parts, merge, split_every), number)
@@ -196,6 +181,25 @@ class GroupBy:
             return self.agg(x=(x, name), **options)["x"][name]
 
         return statistic
+
+
+def _asked(name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None) -> Column:
+    """Return what is asked of one collection, checked."""
+    if not isinstance(given, tuple | list) or len(given) < 2:
+        raise TypeError(f"{name}: expected a tuple of a collection and its statistics, got {given!r}")
+    statistics = named_statistics(given[1:])
+    for each in (each for each in statistics if each in TABLE and not TABLE[each].merges):
+        raise ValueError(
+            f"{name}: expected statistics that can be merged, got {each!r}, which blocks have no part of; "
+            "clhist.group_by of NumPy arrays computes it"
+        )
+    if np.ndim(given[0]) == 0 and not hasattr(given[0], "dask"):
+        raise TypeError(f"{name}: expected a Dask collection, got {type(given[0]).__name__}")
+    values = _dtype_of_collection(name, given[0], np.dtype(np.float64))
+    values = supported_dtype(np.float32 if values == np.float16 else values, name)
+    if values.names:
+        raise TypeError(f"{name}: expected numbers, got {values}")
+    return column_of(name, values, statistics, np.dtype(np.float64), skipna, ddof, dtype)
 
 
 def _dtype_of_collection(

@@ -20,7 +20,6 @@ from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.device import default_queue
 from clhist.opencl.memory import Allocator
 from clhist.opencl.program import kept_by_context
-from clhist.operators.operator import Operator
 from clhist.planning.problem import CHOICES, FREE, Choices
 
 
@@ -162,16 +161,6 @@ def named_arrays(
     for target in targets:
         named += target.named
     return named
-
-
-def fresh_targets(
-    operators: Sequence[Operator], shapes: Sequence[tuple[int, ...]], *, partial: bool
-) -> list[ResultArrays]:
-    """Return targets that combine with nothing and go to new arrays."""
-    return [
-        ResultArrays("", operator, shape, (), None, None, partial, partial)
-        for operator, shape in zip(operators, shapes, strict=True)
-    ]
 
 
 def queue_for(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -196,21 +196,26 @@ def _through_the_host(
 
     given = [value(name, each) for name, each in zip(names, args, strict=True)]
     named = {name: value(name, each) for name, each in options.items()}
-    like = next(iter(copied.values()))
+    return _back_from_host(function(*given, **named), list(copied.values()))
 
-    def back(result: Any) -> Any:
-        for each in copied.values():
-            if result is each.host:
-                each.found.library.from_host(result, each.found.array)
-                return each.given
-        if isinstance(result, np.ndarray) and result.dtype.names is not None:
-            return {name: back(np.ascontiguousarray(result[name])) for name in result.dtype.names}
-        if isinstance(result, np.ndarray):
-            new = like.found.library.from_host(result, None, like.found.array)
-            return new if like.found.back is None else like.found.back(new)
-        if isinstance(result, tuple):
-            parts = [back(one) for one in result]
-            return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-        return {key: back(one) for key, one in result.items()} if type(result) is dict else result
 
-    return back(function(*given, **named))
+def _back_from_host(result: Any, copied: Sequence[_Copied]) -> Any:
+    """Return a result as arrays of the library of the first of the arrays that were `copied`, which are written to."""
+
+    def back(part: Any) -> Any:
+        return _back_from_host(part, copied)
+
+    for each in copied:
+        if result is each.host:
+            each.found.library.from_host(result, each.found.array)
+            return each.given
+    if isinstance(result, np.ndarray) and result.dtype.names is not None:
+        return {name: back(np.ascontiguousarray(result[name])) for name in result.dtype.names}
+    if isinstance(result, np.ndarray):
+        like = copied[0].found
+        new = like.library.from_host(result, None, like.array)
+        return new if like.back is None else like.back(new)
+    if isinstance(result, tuple):
+        parts = [back(one) for one in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return {key: back(one) for key, one in result.items()} if type(result) is dict else result

@@ -84,22 +84,9 @@ def signature_of_call(
     if not (size is None or type(size) is int) or not (queue is None or isinstance(queue, cl.CommandQueue)):
         return None
     parts: list[Any] = []
-    on_device = False
-    for argument, value in zip(arguments, values, strict=True):
-        if not argument.is_array:
-            continue
-        if isinstance(value, cl_array.Array):
-            on_device, where = True, value.queue or value.context
-            parts.append((value.dtype, value.shape, value.strides, where, value.offset % _LOAD_BYTES == 0))
-        elif type(value) is np.ndarray:
-            flags, aligned = value.flags, value.ctypes.data % _LOAD_BYTES == 0
-            written = argument.is_const or flags.writeable
-            parts.append((np.ndarray, value.dtype, value.shape, value.strides, aligned, flags.aligned, written))
-        else:
-            return None
-    if queue is None and not on_device:
-        queue = _queue_in(context)
     try:
+        if not _add_arrays(parts, arguments, values) and queue is None:
+            queue = _queue_in(context)
         if call.dest is not None or call.out is not None:
             parts += _target(call.dest, targets), _target(call.out, targets)
             if len(targets) > 1 and _may_overlap(targets):
@@ -113,6 +100,24 @@ def signature_of_call(
     asked = None if largest is None else largest[:2]
     rest = bins, size, queue, call.race_factor, asked, call.partial, choices, histograms, budget
     return (*parts, *rest, *profile_names())
+
+
+def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequence[Any]) -> bool:
+    """Add to `parts` what the arrays of a map are known by, and return whether one is on a device."""
+    on_device = False
+    for argument, value in zip(arguments, values):  # noqa: B905  # as many, and `strict` takes time in each call
+        if not argument.is_array:
+            continue
+        if isinstance(value, cl_array.Array):
+            on_device, where = True, value.queue or value.context
+            parts.append((value.dtype, value.shape, value.strides, where, value.offset % _LOAD_BYTES == 0))
+        elif type(value) is np.ndarray:
+            flags, aligned = value.flags, value.ctypes.data % _LOAD_BYTES == 0
+            written = argument.is_const or flags.writeable
+            parts.append((np.ndarray, value.dtype, value.shape, value.strides, aligned, flags.aligned, written))
+        else:
+            raise _UnknownError
+    return on_device
 
 
 def _queue_in(context: cl.Context) -> cl.CommandQueue:

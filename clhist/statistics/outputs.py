@@ -167,9 +167,7 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
     """Return sum, mean and number of values, as far as they are wanted, which share their accumulators."""
     real, integers = numbers.real, column.dtype.kind in "biu"
     counted = "count" in names or "mean" in names
-    total = column.total if integers else np.dtype(f"c{2 * real.itemsize}") if column.dtype.kind == "c" else real
-    if integers and (("sum" not in names and column.dtype.itemsize == 8) or total.kind == "f"):
-        total = real  # a mean of large integers must not wrap
+    total = _total_of(column, names, real)
     carrier = next((name for name in names if name != "count"), "")
     parts, lifted = {}, []
     if counted:
@@ -200,10 +198,21 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
         finish=f"(value_t){{{', '.join(results[name][1] for name in names)}}}",
         name="moments",
     )
-    given = [converted("v", column.dtype, results[name][0]) if name == carrier else "1" for name in names]
+    other = "0" if column.dtype.kind == "c" else "1"
+    texts = {name: "1" if name == "count" else other for name in names}
+    if carrier:
+        texts[carrier] = converted("v", column.dtype, results[carrier][0])
+    return Output(operator, f"((value_t){{{', '.join(texts.values())}}})", tuple(names))
+
+
+def _total_of(column: Column, names: Sequence[str], real: np.dtype) -> np.dtype:
+    """Return in what values are added up."""
     if column.dtype.kind == "c":
-        given = [text if name in ("count", carrier) else "0" for name, text in zip(names, given, strict=True)]
-    return Output(operator, f"((value_t){{{', '.join(given)}}})", tuple(names))
+        return np.dtype(f"c{2 * real.itemsize}")
+    if column.dtype.kind not in "biu" or column.total.kind == "f":
+        return real
+    # A mean of large integers must not wrap.
+    return real if "sum" not in names and column.dtype.itemsize == 8 else column.total
 
 
 def extreme(name: str, dtype: np.dtype, skipna: bool) -> Operator:

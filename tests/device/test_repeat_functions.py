@@ -156,3 +156,13 @@ def test_threads(queue, numbers):
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(work, range(16)))
+
+
+def test_reproducible_sums_of_complex_numbers_in_turns(queue, rng):
+    indices = rng.integers(0, 8, N)
+    on_device = cl_array.to_device(queue, indices)
+    for _ in range(4):
+        values = rng.random(N) + 1j * rng.random(N)
+        found = clhist.reduce_by_index(8, "sum", on_device, cl_array.to_device(queue, values), reproducible=True)
+        expected = np.bincount(indices, values.real, 8) + 1j * np.bincount(indices, values.imag, 8)
+        np.testing.assert_allclose(found.get(), expected, rtol=1e-12)
