@@ -15,7 +15,7 @@ import pyopencl.array as cl_array
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.engine.call import Call, queue_for
-from clhist.engine.caller_warnings import at_caller
+from clhist.engine.caller import at_caller
 from clhist.engine.extremes import extremes
 from clhist.engine.peek import evenly_spread, found_words
 from clhist.engine.prepare import LargestBin

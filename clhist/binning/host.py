@@ -13,7 +13,7 @@ from clhist.bincount import bincount
 from clhist.binning.counts import are_real, can_sum, check_device_dtypes, densities
 from clhist.binning.inputs import are_numbers, are_usable, is_binnable, range_ends, taken
 from clhist.binning.points import Points
-from clhist.engine.caller_warnings import at_caller
+from clhist.engine.caller import at_caller
 from clhist.engine.scatter import into
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array

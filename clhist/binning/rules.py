@@ -18,7 +18,7 @@ from clhist.axes.thresholds import keys_within
 from clhist.binning.extent import key_extent
 from clhist.binning.inputs import has_fp64
 from clhist.binning.selection import order_statistics
-from clhist.engine.caller_warnings import warn_caller
+from clhist.engine.caller import warn_caller
 from clhist.engine.engine import Engine
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name

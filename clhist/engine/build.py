@@ -14,7 +14,7 @@ from clhist.codegen.arguments import integer
 from clhist.codegen.from_plan import programs_of
 from clhist.codegen.render import render_programs
 from clhist.codegen.source import Source
-from clhist.engine.caller_warnings import warn_of_fewer_copies
+from clhist.engine.caller import warn_of_fewer_copies
 from clhist.engine.sort import SortedSweep
 from clhist.engine.sort_pairs import build_sort
 from clhist.engine.stages import Sweep
