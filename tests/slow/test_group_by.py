@@ -152,27 +152,6 @@ def test_variances_do_not_cancel():
     np.testing.assert_array_equal(clhist.group_by(keys).std(x), [0.0] * 5 + [np.nan] * 5)
 
 
-@pytest.mark.parametrize("dtype", [object, "string", "category"])
-def test_keys_of_pandas_that_are_missing(dtype):
-    keys = pandas.Series(["b", "a", None, "b"], dtype=dtype)
-    groups = clhist.group_by(keys)
-    assert list(groups.keys) == ["a", "b"]
-    assert groups.sum(np.array([1.0, 2.0, 4.0, 8.0])).tolist() == [2, 9]
-
-
-def test_masked_arrays_are_refused():
-    masked = np.ma.masked_equal([1.0, 99.0, 4.0], 99.0)
-    with pytest.raises(ValueError, match=r"^x: expected an array without masked elements"):
-        clhist.group_by([0, 0, 1]).agg(x=(masked, "sum"))
-
-
-def test_masked_keys_belong_to_no_group():
-    for keys in (np.ma.masked_equal([1, 0, 2, 1], 2), np.ma.masked_equal(["b", "a", "c", "b"], "c")):
-        groups = clhist.group_by(keys)
-        assert groups.num_groups == len(groups) == len(groups.keys) == 2
-        np.testing.assert_array_equal(groups.sum(np.array([1.0, 2.0, 4.0, 8.0])), [2, 9])
-
-
 @pytest.mark.parametrize("dtype", ["M8[ns]", "M8[D]", "m8[s]", ">M8[s]"])
 def test_dates_as_values(dtype):
     keys, columns = data()
@@ -201,22 +180,6 @@ def test_functions_in_the_place_of_names():
     assert list(found) == ["mean", "std", "max"]
     check(found["std"], keys, columns["x"], "std", rtol=1e-6)
     assert list(groups.agg(x=(columns["x"], [np.mean, max]))["x"]) == ["mean", "max"]
-
-
-def test_a_frame_of_the_result(queue: cl.CommandQueue):
-    keys, x = np.array([2, 0, 2, 0]), np.array([1.0, 2.0, 3.0, 4.0])
-    table = clhist.group_by(keys).agg(x=(x, "sum", "count"), y=(x, "max"))
-    frame = table.to_pandas()
-    assert frame.index.tolist() == [0, 1, 2]
-    assert frame.columns.tolist() == [("x", "sum"), ("x", "count"), ("y", "max")]
-    np.testing.assert_array_equal(frame["x"]["sum"], [6, 0, 4])
-    assert isinstance(table, dict)
-    given = [cl_array.to_device(queue, each) for each in (keys, x)]
-    on_device = clhist.group_by(given[0], 3).agg(x=(given[1], "sum", "count"), y=(given[1], "max"))
-    pandas.testing.assert_frame_equal(on_device.to_pandas(), frame)
-    several = clhist.group_by(pandas.MultiIndex.from_arrays([[1, 0, 1, 1], ["b", "a", "b", "a"]])).agg(x=(x, "sum"))
-    assert several.to_pandas().index.equals(pandas.MultiIndex.from_tuples([(0, "a"), (1, "a"), (1, "b")]))
-    assert clhist.group_by(keys).agg().to_pandas().shape == (3, 0)
 
 
 @pytest.mark.parametrize("sizes", [[1] * 9, [2] * 9, [0, 1, 2, 3, 4, 5, 1000]])
@@ -282,20 +245,6 @@ def test_weighted_mean():
     assert found.dtype == np.float32
     with pytest.raises(TypeError, match="weights: expected real"):
         clhist.group_by(keys, GROUPS).weighted_mean(x, w * 1j)
-
-
-def test_keys_that_are_no_integers():
-    keys = np.array(["b", "a", "c", "a"])
-    groups = clhist.group_by(keys)
-    assert list(groups.keys) == ["a", "b", "c"]
-    np.testing.assert_array_equal(groups.sum(np.arange(4.0)), [4, 0, 2])
-    groups = clhist.group_by(np.array([0.5, np.nan, -1, 0.5]))
-    assert list(groups.keys) == [-1, 0.5]
-    np.testing.assert_array_equal(groups.size(), [1, 2])
-    dates = np.array(["2020-01-02", "NaT", "2020-01-01"], "M8[D]")
-    np.testing.assert_array_equal(clhist.group_by(dates).size(), [1, 1])
-    np.testing.assert_array_equal(clhist.group_by(np.array([True, False, True])).size(), [1, 2])
-    np.testing.assert_array_equal(clhist.group_by(np.array([2, 0, 2], np.uint64)).keys, [0, 1, 2])
 
 
 def test_nothing():
@@ -391,42 +340,7 @@ def test_no_double_precision_where_the_device_has_none(dtype):
         assert "double" not in f"{output.value} {operator.lift} {operator.finish} {operator.preamble}"
 
 
-def test_bad_input(queue: cl.CommandQueue):
-    groups = clhist.group_by(np.array([0, 1, 1]))
-    x = np.arange(3.0)
-    for error, match, call in [
-        (ValueError, "x: expected shape \\(3,\\) as of the keys", lambda: groups.mean(x[:2])),
-        (ValueError, "x: expected statistics among sum, mean.*got 'mode'", lambda: groups.agg(x=(x, "mode"))),
-        (TypeError, "x: expected a tuple of an array and its statistics", lambda: groups.agg(x=x)),
-        (TypeError, "x: expected a NumPy array", lambda: groups.mean(cl_array.to_device(queue, x))),
-        (TypeError, "x: OpenCL has no type for object", lambda: groups.mean(np.array([1, "a", None], object))),
-        (TypeError, "dtype: expected a float", lambda: groups.mean(x, dtype=np.int32)),
-        (ValueError, "ddof: expected at least 0", lambda: groups.var(x, ddof=-1)),
-        (ValueError, "num_groups: expected at least 0", lambda: clhist.group_by(np.array([0]), -1)),
-        (TypeError, "num_groups: expected none", lambda: clhist.group_by(np.array(["a"]), 3)),
-        (
-            ValueError,
-            "keys: expected numbers of groups, got 1000000000000",
-            lambda: clhist.group_by(np.array([10**12])),
-        ),
-        (TypeError, "keys: expected values that can be", lambda: clhist.group_by(np.array([1, "a", None], object))),
-        (TypeError, r"write agg\(x=\(df\['x'\], 'max'\)\)", lambda: groups.agg({"x": "max"})),
-        (TypeError, r"write agg\(x=\(x, 'mean'\)\)", lambda: groups.agg(x, "mean")),
-        (TypeError, r"write groups.mean\(df\['x'\]\)", lambda: groups["x"]),
-        (TypeError, r"in groups.keys", lambda: list(groups)),
-        (TypeError, r"^by: .*pass the column: group_by\(df\['x'\]\)", lambda: clhist.group_by(x, by="x")),
-        (TypeError, r"^other: expected num_groups or queue as keywords", lambda: clhist.group_by(x, other="x")),
-        (ValueError, r"got 'avg'; write 'mean'$", lambda: groups.agg(x=(x, "avg"))),
-        (ValueError, r"got 'p95'$", lambda: groups.agg(x=(x, "p95"))),
-        (ValueError, r"clhist.reduce_by_index\(\(num_groups, d\)", lambda: groups.mean(np.ones((3, 2)))),
-        (TypeError, "keys: expected integers on a device", lambda: clhist.group_by(cl_array.to_device(queue, x))),
-    ]:
-        with pytest.raises(error, match=match):
-            call()
-
-
 def test_pandas():
-    pandas = pytest.importorskip("pandas")
     keys, columns = data()
     frame = pandas.DataFrame({"key": np.where((keys < 0) | (keys >= GROUPS), -1, keys), **columns})
     frame = frame[frame["key"] >= 0]
@@ -435,12 +349,3 @@ def test_pandas():
     found = clhist.group_by(frame["key"]).agg(y=(frame["y"], names), ddof=1)["y"]
     ours = pandas.DataFrame(found).drop(EMPTY)
     pandas.testing.assert_frame_equal(ours, reference, check_names=False, check_index_type=False)
-
-
-def test_categories():
-    pandas = pytest.importorskip("pandas")
-    keys = pandas.Series(["b", None, "a", "b"], dtype="category").cat.add_categories("unused")
-    for given in (keys, keys.array):
-        groups = clhist.group_by(given)
-        assert list(groups.keys) == ["a", "b", "unused"]
-        np.testing.assert_array_equal(groups.sum(np.arange(4)), [2, 3, 0])

@@ -13,11 +13,6 @@ FOLDERS = ("clhist", "cli", "benchmarks", "soak", "kernels_cl", "tests", ".ci")
 FILES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
 CODE = [path for path in FILES if path.suffix in (".py", ".mako", ".c", ".h")]
 LONGEST = 400  # lines
-LONG = {  # to be split
-    "clhist/groupby.py",
-    "clhist/ndimage/__init__.py",
-    "tests/slow/test_group_by.py",
-}
 # Of what is imported when it is first used, in the package whose names these are.
 LAZY = {"clhist/__init__.py", "clhist/hist/__init__.py"}
 
@@ -29,7 +24,7 @@ def test_there_are_files():
 
 def test_no_file_is_long():
     lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in CODE}
-    assert {name: length for name, length in lengths.items() if length > LONGEST and name not in LONG} == {}
+    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
 
 
 OURS = r"\bclhist\b|__name__|__package__"

@@ -1,0 +1,156 @@
+"""The regions of a labelled image as groups of its values, by the labels and the index of SciPy's functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cl_array
+
+from clhist.engine.scatter import as_array
+from clhist.groupby import GroupBy, group_by
+from clhist.opencl.arrays import Array, as_bytes, is_device_array
+from clhist.opencl.lost import check_process
+from clhist.operators.c_types import supported_dtype
+
+_UNASKED_LABELS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The regions of a call as groups of its values.
+
+    Attributes
+    ----------
+    groups : GroupBy
+        One group for each label.
+    values : array
+        Of the shape that `input` and `labels` have together.
+    index : numpy.ndarray or None
+        The group of each region asked for; one number, of shape (), if there is one region.
+    shape : tuple of int
+        Of `input`, as positions have it.
+    """
+
+    groups: GroupBy
+    values: Array
+    index: Any
+    shape: tuple[int, ...]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the caller gets scalars."""
+        return np.ndim(self.index) == 0
+
+    @property
+    def on_device(self) -> bool:
+        """Whether arrays are of PyOpenCL."""
+        return is_device_array(self.values)
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether values are complex."""
+        return self.values.dtype.kind == "c"
+
+    @property
+    def real(self) -> Any:
+        """Dtype of sums: of several regions in double precision, of one as NumPy has it."""
+        if self.is_one:
+            return None
+        return np.complex128 if self.is_complex else np.float64
+
+    def of(self, *statistics: str, **options: Any) -> Any:
+        """Return statistics of all groups, where a NaN counts; one array or several."""
+        found = self.groups.agg(x=(self.values, *statistics), skipna=False, **options)["x"]
+        return found[statistics[0]] if len(statistics) == 1 else [found[name] for name in statistics]
+
+    def picked(self, result: Array) -> Any:
+        """Return the results of the regions asked for."""
+        if is_device_array(result) and not self.is_one:
+            return taken(result, self.index)
+        return self.picked_host(result)
+
+    def picked_host(self, result: Array) -> Any:
+        """Return the same as NumPy's."""
+        return (result.get() if is_device_array(result) else result)[self.index]
+
+
+def regions_of(input: Any, labels: Any, index: Any) -> Regions | None:
+    """Return the regions that SciPy's parameters mean, or None if SciPy has to see to it."""
+    check_process()
+    values: Any = as_array("input", input)
+    try:
+        supported_dtype(values.dtype, "input")
+    except TypeError:
+        if is_device_array(values):
+            raise
+        return None
+    if values.dtype.kind not in "biufc" or not values.dtype.isnative:
+        return None
+    shape = values.shape
+    if labels is None:
+        if index is not None:
+            raise ValueError("index: expected None, since there are no labels")
+        zeros = cl_array.zeros(values.queue, shape, np.uint8) if is_device_array(values) else np.zeros(shape, np.uint8)
+        return Regions(group_by(zeros, 1), values, 0, shape)
+    if is_device_array(values) != is_device_array(labels):
+        wrong = "labels" if is_device_array(values) else "input"
+        raise TypeError(f"{wrong}: expected a PyOpenCL array, since the other one of input and labels is")
+    if is_device_array(values):
+        return _device_regions(values, labels, index)
+    labels = as_array("labels", labels)
+    values, labels = np.broadcast_arrays(values, labels)
+    if index is None:
+        return Regions(group_by(labels > 0, 2), values, 1, shape)
+    asked = np.asarray(index)
+    if labels.size and labels.dtype.kind in "iub" and asked.dtype.kind in "iub" and asked.size:
+        largest = int(labels.max())
+        if 0 <= largest < max(_UNASKED_LABELS, labels.size):
+            # Negative labels are in no group; an absent region has the one after the last.
+            found = np.where((asked >= 0) & (asked <= largest), asked, largest + 1).astype(np.intp)
+            if asked.min() >= 0 or labels.min() >= 0:
+                return Regions(group_by(labels, largest + 2), values, found, shape)
+    known, numbers = np.unique(labels, return_inverse=True)
+    places = np.searchsorted(known, asked)
+    missing = places == len(known)
+    places = np.where(missing, 0, places)
+    absent = missing | (known[places] != asked if len(known) else True)
+    found = np.where(absent, len(known), places)
+    return Regions(group_by(numbers.reshape(labels.shape), len(known) + 1), values, found, shape)
+
+
+def _device_regions(values: Array, labels: Array, index: Any) -> Regions:
+    if labels.shape != values.shape:
+        raise ValueError(f"labels: expected shape {values.shape} as of input on a device, got {labels.shape}")
+    if labels.dtype.kind == "b":  # of which PyOpenCL compares none
+        labels = as_bytes(labels)
+    if index is None:
+        return Regions(group_by((labels > 0).astype(np.int8), 2), values, 1, values.shape)
+    asked = np.asarray(index.get() if is_device_array(index) else index)
+    if asked.dtype.kind not in "iub" or (asked.size and asked.min() < 0):
+        raise ValueError("index: expected non-negative integers on a device; number others by numpy.unique")
+    largest = int(asked.max()) if asked.size else 0
+    if largest >= max(_UNASKED_LABELS, 16 * labels.size):
+        raise ValueError(f"index: expected numbers of regions on a device, got {largest}; use numpy.unique")
+    return Regions(group_by(labels, largest + 1), values, asked.astype(np.intp), values.shape)
+
+
+def taken(result: Array, index: np.ndarray) -> Array:
+    """Return the elements, or rows, of a device array at `index`."""
+    if result.ndim == 1:
+        flat = cl_array.take(result, cl_array.to_device(result.queue, index.ravel().astype(np.int32)))
+        return flat.reshape(index.shape)
+    columns = np.arange(result.shape[1])
+    flat = (index.ravel()[:, None] * result.shape[1] + columns).astype(np.int32)
+    rows = cl_array.take(result.reshape(-1), cl_array.to_device(result.queue, flat.ravel()))
+    return rows.reshape(*index.shape, result.shape[1])
+
+
+def by_scipy(function: str, *arguments: Any) -> Any:
+    """Return what SciPy makes of NumPy arrays that no device takes."""
+    if any(is_device_array(each) for each in arguments):
+        raise TypeError(f"input: expected real numbers, and at least one, for {function} on a device")
+    import scipy.ndimage  # only where it is needed
+
+    return getattr(scipy.ndimage, function)(*arguments)
