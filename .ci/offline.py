@@ -111,6 +111,8 @@ def instruction(vendor: str, part: SweepPart, memory: str) -> str:
             "compare-exchange": rf"atom\.{space}\.cas\.b{bits}",
             "operation": rf"(red|atom)\.{space}\.add\.{'f' if of_float else '[us]'}{bits}",
         }[atomic]
+    if vendor != "intel":
+        raise ValueError(f"vendor: expected one whose instructions are known here, got {vendor!r}")
     narrowest = "(32|64)" if local and bits == 64 else bits  # of 64 bits the compiler makes a lock in local memory
     address = r"untyped (?!a64)(?!.*a64)" if local else r"untyped .*"
     return {

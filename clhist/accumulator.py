@@ -21,8 +21,8 @@ from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
 from clhist.engine.progress import Progress, reported
 from clhist.engine.scatter import with_arrays
+from clhist.engine.shown_options import shows
 from clhist.engine.signature import Remembered, signature_of_arguments
-from clhist.engine.signatures import shows
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, empty, to_device
 from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of

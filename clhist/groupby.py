@@ -13,7 +13,7 @@ from clhist.codegen.arguments import integer
 from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
-from clhist.engine.signatures import shows
+from clhist.engine.shown_options import shows
 from clhist.grouping.dates import as_integers, dates_of
 from clhist.grouping.hints import Hints, check_by_name
 from clhist.grouping.keys import number_of_groups, numbers_and_labels, without_na

@@ -24,8 +24,8 @@ from clhist.engine.scatter import (
     elements,
     scatter_engine,
 )
+from clhist.engine.shown_options import shows
 from clhist.engine.signature import Remembered, signature_of
-from clhist.engine.signatures import shows
 from clhist.engine.small import is_small
 from clhist.opencl.arrays import is_device_array
 from clhist.operators.operator import Operator

@@ -15,7 +15,7 @@ import pyopencl as cl
 
 from clhist.axes.axis import axis_of
 from clhist.axes.thresholds import rounded_bins
-from clhist.binning.by_scipy import are_counts, by_scipy, numbers_by_scipy, rounds, scipy_functions
+from clhist.binning.by_scipy import are_counts, by_scipy, numbers_by_scipy, rounds, scipy_functions, unknown
 from clhist.binning.counts import flat, present
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
@@ -121,7 +121,8 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     values_array = None if are_counts(names) else as_array("values", values)
     again = binned_statistic_result
     weights = _quantile_weights(names, q, weights, points)
-    options = {"reproducible": reproducible and rounds(names), "q": q}  # of which SciPy has none
+    # Of which SciPy has none.
+    options = {"reproducible": reproducible and rounds(names), "q": q, "statistic": unknown(names)}
     by_kernels = _are_for_kernels(points if again is None else None, values_array, names, queue, options)
     edges: list[np.ndarray] | None = None
     if points is not None and again is None and points.dims and is_binnable(points.dtype):

@@ -13,6 +13,9 @@ from clhist.binning.inputs import mask_array
 from clhist.binning.points import Points
 from clhist.statistics.table import TABLE
 
+KNOWN = frozenset({"mean", "std", "median", "count", "sum", "min", "max"})
+"""The statistics that SciPy has by name. Kernels compute all others, of however few elements."""
+
 
 @lru_cache(maxsize=1)
 def scipy_functions() -> Any:
@@ -27,6 +30,11 @@ def scipy_functions() -> Any:
 def rounds(names: Sequence[str] | None) -> bool:
     """Whether one of these statistics adds up values, so that it may depend on their order; so may any callable."""
     return names is None or any(TABLE[name].rounds for name in names)
+
+
+def unknown(names: Sequence[str] | None) -> str | None:
+    """Return the first of these statistics that SciPy does not have by name, if there is one."""
+    return next((name for name in names or () if name not in KNOWN), None)
 
 
 def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them

@@ -62,7 +62,7 @@ def statistics_of(
     """
     names = tuple(dict.fromkeys(names))
     if binned is None or not binned.size:
-        return {name: np.full(shape, 0.0 if name in ("count", "sum") else np.nan) for name in names}
+        return {name: np.full(shape, TABLE[name].of_none, float) for name in names}
     parts = _first_parts(binned, names, values, queue, reproducible=reproducible)
     if "std" in names:
         parts |= _around_means(binned, parts, values, queue, reproducible=reproducible)

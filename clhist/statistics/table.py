@@ -52,6 +52,8 @@ class Statistic:
         Of `clhist.stats`: the outputs of the sweep, of `PARTS`.
     finish : callable or None
         Of `clhist.stats`: what is made of these on the host; None where `clhist.stats` does not have it.
+    of_none : float
+        Of `clhist.stats`: the result of a bin without values.
     takes : tuple of str
         Arguments of its own. `clhist.GroupBy.agg` leaves such a statistic to its method.
     """
@@ -66,6 +68,7 @@ class Statistic:
     is_position: bool = False
     parts: tuple[str, ...] = ()
     finish: Callable[[Parts], Array] | None = None
+    of_none: float = np.nan
     takes: tuple[str, ...] = ()
 
 
@@ -171,7 +174,7 @@ _DATED = "biufmM"
 # In the order in which errors list them.
 TABLE: dict[str, Statistic] = {
     "sum": Statistic(
-        _total, kinds=_ALL, is_moment=True, rounds=True, parts=("sum",), finish=lambda parts: parts["sum"]
+        _total, kinds=_ALL, is_moment=True, rounds=True, parts=("sum",), finish=lambda parts: parts["sum"], of_none=0
     ),
     "mean": Statistic(
         _result,
@@ -181,7 +184,9 @@ TABLE: dict[str, Statistic] = {
         parts=("sum", "count"),
         finish=_of_some(lambda parts: parts["sum"] / parts["count"]),
     ),
-    "count": Statistic(_int64, kinds=_ANY, is_moment=True, parts=("count",), finish=lambda parts: parts["count"]),
+    "count": Statistic(
+        _int64, kinds=_ANY, is_moment=True, parts=("count",), finish=lambda parts: parts["count"], of_none=0
+    ),
     "var": Statistic(_result, rounds=True),
     "std": Statistic(
         _result,

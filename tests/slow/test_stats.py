@@ -6,6 +6,9 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
+from clhist import stats
+from clhist.binning.by_scipy import KNOWN
+from clhist.statistics.table import BINNED, TABLE, Statistic
 from clhist.stats import binned_statistic, binned_statistic_2d, binned_statistic_dd
 
 scipy_stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
@@ -40,6 +43,34 @@ def test_every_statistic_at_once(any_profile, dtype, queue, rng):
         np.testing.assert_array_equal(ours.bin_edges, theirs.bin_edges)
         np.testing.assert_array_equal(ours.binnumber, theirs.binnumber)
         np.testing.assert_array_equal(device.binnumber.get(), theirs.binnumber)
+
+
+SPREAD = Statistic(  # an invented one
+    TABLE["max"].dtype, parts=("fmin", "maximum"), finish=lambda parts: parts["maximum"] - parts["fmin"], of_none=-1
+)
+FUNCTIONS = {"spread": np.ptp, "quantile": lambda values: np.quantile(values, 0.3)}
+NO_BINS = {"spread": -1.0, "quantile": np.nan}
+
+
+@pytest.mark.parametrize("size", [40, 100_000])
+@pytest.mark.parametrize("name", ["spread", *BINNED])
+def test_every_statistic_of_the_table_however_few_elements(name, size, monkeypatch, rng):
+    """One that SciPy does not have by name is left to kernels."""
+    monkeypatch.undo()  # so that small arrays are left to SciPy
+    monkeypatch.setitem(TABLE, "spread", SPREAD)
+    monkeypatch.setattr(stats, "BINNED", ("spread", *BINNED))
+    assert (name in KNOWN) == (name not in FUNCTIONS)
+    x, values = rng.random(size), rng.integers(0, 100, size).astype(float)
+    q = 0.3 if name == "quantile" else None
+    expected = scipy_stats.binned_statistic(x, values, FUNCTIONS.get(name, name), 3, (0, 1)).statistic
+    assert_same(binned_statistic(x, values, name, 3, (0, 1), q=q).statistic, expected, name)
+    nothing = binned_statistic(x[:0], values[:0], name, 3, (0, 1), q=q).statistic
+    empty = NO_BINS.get(name, 0.0 if name in ("sum", "count") else np.nan)
+    np.testing.assert_array_equal(nothing, [empty] * 3)
+    earlier = binned_statistic_dd([x], values, "count", 3)
+    if name not in KNOWN:
+        with pytest.raises(TypeError, match=r"^(q|statistic): expected none for what SciPy computes"):
+            binned_statistic_dd([x], values, name, binned_statistic_result=earlier, q=q)
 
 
 def test_values_that_are_not_finite(rng):

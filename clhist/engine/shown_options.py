@@ -1,4 +1,4 @@
-"""Signatures as callers see them: `inspect.signature` and `help` show what ``**options`` takes."""
+"""Options as callers see them: `inspect.signature` and `help` show what ``**options`` takes."""
 
 from __future__ import annotations
 
