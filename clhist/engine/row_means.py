@@ -21,7 +21,6 @@ from clhist.opencl.memory import scratch_allocator
 from clhist.opencl.program import building, kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.statistics import sum_and_number
-from clhist.planning.problem import FREE
 
 
 def are_row_means(spec: ScatterSpec, call: Call) -> bool:
@@ -30,7 +29,7 @@ def are_row_means(spec: ScatterSpec, call: Call) -> bool:
     With a `dest` it is not, whose components count as one value each; nor with choices, which are for the sweep of the
     operator itself.
     """
-    is_plain = spec.by_rows and spec.values is not None and call.dest is None and call.choices == FREE
+    is_plain = spec.by_rows and spec.values is not None and call.dest is None and not call.choices.forced
     return is_plain and sum_and_number(spec.operator) is not None
 
 

@@ -13,7 +13,7 @@ from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import local_passes
 from clhist.planning.passes import with_best_order
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
-from clhist.planning.problem import FREE, IN_TURN
+from clhist.planning.problem import IN_TURN
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
@@ -153,7 +153,7 @@ def batched(load: Workload, local_update: str, global_update: str) -> Plan:
     ):
         return _batched_private(load)
     each = load.size // load.histograms
-    if load.equal_shares and choices == FREE and each < FEWEST_ELEMENTS:
+    if load.equal_shares and not choices.forced and each < FEWEST_ELEMENTS:
         trace = Trace()
         trace.step("n", each, "IV-C", f"elements of a histogram: fewer than {FEWEST_ELEMENTS} do not keep a team busy")
         return after(trace.steps, _flat(load, global_update))

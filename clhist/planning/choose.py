@@ -27,7 +27,6 @@ from clhist.planning.packed import (
 from clhist.planning.partition import MOST_PREDICTED, PartitionedPlan, is_worth_partitioning, partitioned
 from clhist.planning.plan import Plan, Trace, after
 from clhist.planning.private import PrivatePlan, private_copies
-from clhist.planning.problem import FREE
 from clhist.planning.sort import SortedPlan, global_or_sorted, sorted_pairs
 from clhist.planning.times import Times, times_of
 from clhist.planning.updates import BY_NAME, SORT
@@ -115,7 +114,7 @@ def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
     choices, tried = load.choices, Trace()
     local_update, global_update = choices.update or load.local_update, choices.update or load.global_update
     if choices.memory is None:
-        free = replace(choices, update=None, locks=None, counter_bits=None) == FREE and not load.on_cpu
+        free = choices.forced <= {"update", "locks", "counters"} and not load.on_cpu
         fastest = _fastest(load, local_update, global_update, times) if free else None
         found = fastest or _by_passes(load, local_update, tried)
         if found is not None and found.memory == "local":
@@ -126,7 +125,7 @@ def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
 
 
 def _private(load: Workload) -> Plan:
-    if load.on_cpu and load.choices == FREE and is_worth_buckets(load):
+    if load.on_cpu and not load.choices.forced and is_worth_buckets(load):
         try:
             return bucketed(load)
         except MemoryError:

@@ -17,7 +17,7 @@ from clhist.planning.local import local_copies, resident_groups
 from clhist.planning.partition import cannot_partition, partitioned
 from clhist.planning.passes import groups_side_by_side
 from clhist.planning.plan import Output, Plan, Trace, make_plan
-from clhist.planning.problem import COUNTER_BITS, FREE, SIDE_BY_SIDE
+from clhist.planning.problem import COUNTER_BITS, SIDE_BY_SIDE
 from clhist.planning.times import PACKED, times_of
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
@@ -247,7 +247,7 @@ def why_not_packed(load: Workload, update: str) -> str:
 
 def may_pack(load: Workload, update: str, bits: int) -> bool:
     """Whether counters of so many bits are possible, and left to us."""
-    free = load.choices.memory in (None, "local") and replace(load.choices, update=None, memory=None) == FREE
+    free = load.choices.memory in (None, "local") and load.choices.forced <= {"update", "memory"}
     if not free or why_not_packed(load, update) or packed_passes(load, bits) > resident(load):
         return False
     return load.race_factor <= MOST_RACE_FACTOR and HEADROOM * expected(load, bits) <= 1 << bits
@@ -337,7 +337,7 @@ def record_words(groups: int) -> int:
 
 def robust_plan(load: Workload, update: str) -> Plan:
     """Return what counts in whole counters, as fast whatever the input: in passes, or by partitioning the pairs."""
-    free = replace(load, choices=replace(FREE, work_group_size=load.choices.work_group_size))
+    free = replace(load, choices=load.choices.only("work-groups"))
     local = local_copies(free, update)
     if cannot_partition(free, update) is not None:
         return local

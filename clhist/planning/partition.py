@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from clhist.planning.feature import Feature, Parameter, Sweep, buffers, uints
 from clhist.planning.plan import Plan, Trace, make_plan
-from clhist.planning.problem import FREE
 from clhist.planning.times import PARTITIONED, PARTITIONED_BYTES
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
@@ -142,9 +141,9 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
 
 def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int) -> bool:
     """Whether partitioning is predicted to beat `passes` passes over local memory and updates in global memory."""
-    known, forced = BY_NAME[update], replace(load.choices, update=None, counter_bits=None)
+    known, forced = BY_NAME[update], load.choices.forced - {"update", "counters"}
     least = known.passes_worth_partitioning
-    if load.on_cpu or forced != FREE or least is None or passes < least:
+    if load.on_cpu or forced or least is None or passes < least:
         return False
     if cannot_partition(load, update) is not None:
         return False

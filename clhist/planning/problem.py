@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from math import inf
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -20,28 +21,44 @@ COUNTER_BITS: tuple[int, ...] = get_args(CounterBits)
 BIN_NUMBER_BYTES = 4  # of an element: one 32-bit bin, what rates are measured with
 
 
-def _number(letter: str, words: str) -> Any:
+def _number(letter: str, words: str, forces: str | None) -> Any:
     """A choice that is a number of at least 1; `letter` and `words` are for the help of the command line."""
-    return field(default=None, metadata={"letter": letter, "help": words})
+    return field(default=None, metadata={"letter": letter, "help": words, "forces": forces})
 
 
-def _one_of(values: Sequence[object], words: str) -> Any:
+def _one_of(values: Sequence[object], words: str, forces: str | None) -> Any:
     """A choice among values."""
-    return field(default=None, metadata={"values": values, "help": words})
+    return field(default=None, metadata={"values": values, "help": words, "forces": forces})
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Choices that the caller makes; None leaves one to the model. See `clhist.HistogramKernel.__call__`."""
+    """Choices that the caller makes; None leaves one to the model. See `clhist.HistogramKernel.__call__`.
 
-    update: str | None = None
-    memory: str | None = _one_of(PLACES, "Force the memory of the copies, or partition the pairs.")
-    copies: int | None = _number("M", "Force the number of copies.")
-    passes: int | None = _number("S", "Force the number of passes.")
-    work_group_size: int | None = _number("B", "Force the size of work-groups.")
-    locks: int | None = _number("LOCKS", "Locks shared by all bins. [default: one per bin]")
-    pass_order: str | None = _one_of(PASS_ORDERS, "Force the order of passes over local memory.")
-    counter_bits: int | None = _one_of(COUNTER_BITS, "With --counts: force the width of counters in local memory.")
+    Each says in its metadata what of a plan it `forces`; None for one that every strategy heeds, which changes no plan.
+    """
+
+    update: str | None = field(default=None, metadata={"forces": "update"})
+    memory: str | None = _one_of(PLACES, "Force the memory of the copies, or partition the pairs.", "memory")
+    copies: int | None = _number("M", "Force the number of copies.", "copies")
+    passes: int | None = _number("S", "Force the number of passes.", "passes")
+    work_group_size: int | None = _number("B", "Force the size of work-groups.", "work-groups")
+    locks: int | None = _number("LOCKS", "Locks shared by all bins. [default: one per bin]", "locks")
+    pass_order: str | None = _one_of(PASS_ORDERS, "Force the order of passes over local memory.", "passes")
+    counter_bits: int | None = _one_of(
+        COUNTER_BITS, "With --counts: force the width of counters in local memory.", "counters"
+    )
+
+    @cached_property
+    def forced(self) -> frozenset[str]:
+        """What of a plan is forced. A strategy is left to the model where it heeds all of that."""
+        chosen = {each.metadata["forces"] for each in fields(self) if getattr(self, each.name) is not None}
+        return frozenset(chosen - {None})
+
+    def only(self, *forced: str) -> Choices:
+        """Return these choices but for those that force anything else."""
+        others = [each.name for each in fields(self) if each.metadata["forces"] not in (None, *forced)]
+        return replace(self, **dict.fromkeys(others))
 
 
 FREE = Choices()

@@ -11,7 +11,6 @@ from clhist.planning.batch import Chunks
 from clhist.planning.feature import Feature
 from clhist.planning.global_memory import global_copies
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
-from clhist.planning.problem import FREE
 from clhist.planning.workload import Workload
 
 # Sorting pairs and combining neighbours (Listing 4), measured on an H200 (docs/notebook): what a pair costs for
@@ -49,7 +48,7 @@ class SortedPlan(Plan):
 
 def global_or_sorted(load: Workload, update: str) -> Plan:
     """In global memory; by sorting where no copy with its locks fits the budget, or where many wait for few locks."""
-    left_to_us = update == "lock" and load.choices == FREE and not load.on_cpu
+    left_to_us = update == "lock" and not load.choices.forced and not load.on_cpu
     may_sort = left_to_us and cannot_sort(load) is None
     trace = Trace()
     try:

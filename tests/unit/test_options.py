@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from clhist import operators
 from clhist.engine.call import Call, call_of
+from clhist.engine.row_means import are_row_means
+from clhist.hardware.profile import Profile, named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.kernel import HistogramKernel
-from clhist.planning.problem import CHOICES, FREE, Choices
+from clhist.planning.choose import STRATEGIES
+from clhist.planning.problem import CHOICES, FREE, Choices, Histogram, Problem
+from clhist.planning.sweeps import plan_sweeps
 from clhist.typing import CallOptions, KernelOptions, PlanChoices, StreamChoices
 
 OF_KERNELS = {"return_event", "reproducible", "max_abs"}  # which no call of an engine has
@@ -36,3 +46,53 @@ def test_a_call_takes_no_other(name):
     with pytest.raises(TypeError, match=f"^{name}: expected one of allocator, copies,"):
         call_of(9, {name: 1})
     assert call_of(9, {}) == Call(9)
+
+
+@dataclass(frozen=True)
+class MoreChoices(Choices):
+    """With an option that every strategy heeds, and one that says how many copies there are."""
+
+    ahead: int | None = field(default=None, metadata={"forces": None})
+    rows: int | None = field(default=None, metadata={"forces": "copies"})
+
+
+XEON = next(each for each in load_profiles() if each.key == "intel-xeon-amx")
+PROFILES = (
+    replace(named_profile("nvidia-h200", load_profiles()), features=frozenset({"fp64", "int64_base_atomics"})),
+    Profile("Xeon", "cpu", 32768, 2**20, 64, 8, 1, {}, rates=XEON.rates),
+)
+INT, TWO = operators.add(np.int32), operators.argmin(np.int64, np.int64)
+BINS = (10, 100_000, 400_000, 3_000_000, 40_000_000)
+
+
+def plans(choices):
+    """Return plans of all strategies, if nothing is forced."""
+    found = []
+    for profile, (operator, value), bins, size, race_factor, rows in product(
+        PROFILES, ((INT, "1"), (TWO, None)), BINS, (10**6, 10**8), (1, 1e6), (None, 5000)
+    ):
+        histogram = Histogram(operator, bins, value=value)
+        problem = Problem((histogram,), size, num_histograms=rows, race_factor=race_factor, choices=choices)
+        found += plan_sweeps(problem, profile)
+    return found
+
+
+def test_an_option_that_all_strategies_heed_changes_no_plan():
+    expected = plans(FREE)
+    assert {each.strategy for each in expected} == set(STRATEGIES)
+    assert plans(MoreChoices(ahead=4)) == expected
+    free_alone = {each.strategy for each in expected} - {each.strategy for each in plans(MoreChoices(rows=4))}
+    assert free_alone == {"bucketed", "packed", "partitioned", "sort"}
+    spec = SimpleNamespace(by_rows=True, values="f4", operator=operators.mean(np.float32))
+    leaves = {choices: are_row_means(spec, Call(9, choices=choices)) for choices in (FREE, MoreChoices(ahead=4))}
+    assert all(leaves.values())
+    assert not are_row_means(spec, Call(9, choices=MoreChoices(rows=4)))
+
+
+def test_choices_without_those_that_force_other_things():
+    choices = MoreChoices(update="cas", passes=2, pass_order="in turn", ahead=4, rows=3)
+    assert choices.forced == {"update", "passes", "copies"}
+    assert choices.only("passes") == MoreChoices(passes=2, pass_order="in turn", ahead=4)
+    assert choices.only() == MoreChoices(ahead=4)
+    assert not choices.only().forced
+    assert all("forces" in each.metadata for each in fields(Choices)), "each option says what it forces"
