@@ -73,7 +73,7 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each of the `Choices` that has no other meaning here than in a call."""
     for each in reversed(fields(Choices)):
         known = each.metadata
-        if not known or each.name == "memory":
+        if "help" not in known or each.name == "memory":
             continue
         name = f"--{each.name.replace('_', '-')}"
         kind = OneOf(known["values"]) if "values" in known else NUMBER
