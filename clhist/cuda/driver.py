@@ -22,6 +22,8 @@ _DYNAMIC_SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _PCI = (33, 34)  # CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, _DEVICE_ID
 _LOG, _LOG_SIZE, _LOG_BYTES = 5, 6, 8192  # CU_JIT_ERROR_LOG_BUFFER, its size in bytes
 _HOST, _DEVICE = 1, 2  # CUmemorytype
+_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+_UNTIMED = 2  # CU_EVENT_DISABLE_TIMING
 
 _number, _size, _handle = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 
@@ -204,10 +206,12 @@ class Driver:
         self._call("cuMemFree_v2", _number(address))
 
     def upload(self, address: int, array: np.ndarray, stream: int) -> None:
-        """Copy a contiguous array of the host; when this returns it may be changed."""
+        """Copy a contiguous array of the host, which is waited for: memory that is pinned is read later on."""
+        self.check_not_captured(stream)
         self._call(
             "cuMemcpyHtoDAsync_v2", _number(address), _handle(array.ctypes.data), _size(array.nbytes), stream_of(stream)
         )
+        self.wait(stream)
 
     def download(self, array: np.ndarray, address: int, stream: int) -> None:
         """Copy to a contiguous array of the host, which is waited for."""
@@ -240,6 +244,24 @@ class Driver:
     def wait(self, stream: int) -> None:
         """Wait for all that was enqueued on a stream."""
         self._call("cuStreamSynchronize", stream_of(stream))
+
+    def device_of(self, address: int) -> int:
+        """Return the number of the device whose memory is at an address."""
+        found = ctypes.c_int()
+        self._call("cuPointerGetAttribute", ctypes.byref(found), _ORDINAL, _number(address))
+        return found.value
+
+    def let_wait(self, stream: int, other: int) -> None:
+        """Let what is enqueued on a stream from now on wait for all that was enqueued on another; the host does not."""
+        self.check_not_captured(stream)
+        self.check_not_captured(other)
+        event = _handle()
+        self._call("cuEventCreate", ctypes.byref(event), _UNTIMED)
+        try:
+            self._call("cuEventRecord", event, stream_of(other))
+            self._call("cuStreamWaitEvent", stream_of(stream), event, 0)
+        finally:
+            self._call("cuEventDestroy_v2", event)
 
     def is_captured(self, stream: int) -> bool:
         """Whether what is enqueued on a stream goes into a graph."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist.cuda.driver import CudaMemoryError
+from clhist.cuda.driver import CaptureError, CudaMemoryError, driver
 
 _CUDA_DEVICES = (2, 13)  # of DLPack: memory of CUDA, and managed memory
 
@@ -46,12 +47,20 @@ class Library:
         """Return the current stream of a device."""
         raise NotImplementedError
 
+    def seen(self, value: Any, device: int) -> Any:
+        """Return an array of another library, which has `__cuda_array_interface__`, as one of this."""
+        raise NotImplementedError
+
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         """Return a new array, of bytes for a dtype that the library lacks."""
         raise NotImplementedError
 
     def address(self, array: Any) -> int:
         """Return where an array begins."""
+        raise NotImplementedError
+
+    def device(self, array: Any) -> int:
+        """Return the number of the device that an array is on."""
         raise NotImplementedError
 
     def has(self, dtype: np.dtype) -> bool:
@@ -120,6 +129,13 @@ class _Torch(Library):
             return self._raw_stream(device)
         return int(self.module.cuda.current_stream(device).cuda_stream)
 
+    def seen(self, value: Any, device: int) -> Any:
+        other, own = value.__cuda_array_interface__.get("stream"), self.stream(device)
+        if other is not None and other != (own or 1):  # 1 is the default stream
+            with driver().on(device):
+                driver().let_wait(own, other)
+        return self.module.as_tensor(value, device=self._device(device))
+
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         found = self._dtypes.get(dtype)
         if found is None:
@@ -132,6 +148,9 @@ class _Torch(Library):
 
     def address(self, array: Any) -> int:
         return int(array.data_ptr())
+
+    def device(self, array: Any) -> int:
+        return int(array.device.index)
 
     def has(self, dtype: np.dtype) -> bool:
         return dtype in self._dtypes
@@ -162,6 +181,10 @@ class _CuPy(Library):
     def stream(self, device: int) -> int:
         return int(self.module.cuda.get_current_stream(device).ptr)
 
+    def seen(self, value: Any, device: int) -> Any:
+        with self.module.cuda.Device(device):
+            return self.module.asarray(value)
+
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         if not self.has(dtype):
             shape, dtype = (prod(shape) * dtype.itemsize,), np.dtype(np.uint8)
@@ -173,6 +196,9 @@ class _CuPy(Library):
 
     def address(self, array: Any) -> int:
         return int(array.data.ptr)
+
+    def device(self, array: Any) -> int:
+        return int(array.device.id)
 
     def has(self, dtype: np.dtype) -> bool:
         return dtype.kind in "biufc" and dtype.itemsize <= (16 if dtype.kind == "c" else 8)
@@ -219,11 +245,14 @@ class Recognised(NamedTuple):
         It, as an array of that library.
     back : callable or None
         What makes of the library's arrays those of the caller's, where that is another.
+    is_read_only : bool
+        Whether it must not be written.
     """
 
     library: Library
     array: Any
     back: Callable[[Any], Any] | None = None
+    is_read_only: bool = False
 
 
 # Types whose objects are no arrays of CUDA; most arguments are of these.
@@ -232,19 +261,23 @@ _OTHERS: set[type] = {type(None), bool, int, float, complex, str, bytes, np.ndar
 
 def may_be_cuda(value: Any) -> bool:
     """Whether an argument may be, or hold, arrays of CUDA's memory; soon told of those that cannot."""
-    kind = type(value)
-    if kind in _OTHERS:
+    if type(value) in _OTHERS:
         return False
-    if kind is tuple or kind is list:
-        return len(value) <= 64 and any(map(may_be_cuda, value))
-    if kind is dict:
-        return any(map(may_be_cuda, value.values()))
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, tuple | list):
+        kinds = {*map(type, value)} - _OTHERS  # of most there are none, however long they are
+        return bool(kinds) and any(may_be_cuda(each) for each in value if type(each) in kinds)
     return recognised_kind(value) is not None
 
 
 def _type(module: str, name: str) -> Any:
     """Return the type of a library's arrays; None of one that is not imported, or not entirely."""
     return getattr(sys.modules.get(module), name, None)
+
+
+# What arrays of other libraries and the libraries that see them raise of what they cannot share.
+_REFUSALS = AssertionError, AttributeError, BufferError, NotImplementedError, RuntimeError, TypeError, ValueError
 
 
 def recognised_kind(value: Any) -> str | None:
@@ -260,12 +293,12 @@ def recognised_kind(value: Any) -> str | None:
     if isinstance(value, np.generic):
         return None
     if hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack_device__"):
-        try:
-            if hasattr(value, "__cuda_array_interface__"):
+        with suppress(*_REFUSALS):
+            if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in _CUDA_DEVICES:
                 return "other"
-            return "other" if value.__dlpack_device__()[0] in _CUDA_DEVICES else None
-        except (TypeError, RuntimeError, ValueError, BufferError, NotImplementedError):
-            return None
+        with suppress(*_REFUSALS):
+            return "other" if hasattr(value, "__cuda_array_interface__") else None
+        return None
     _OTHERS.add(kind)  # classes get no such attributes later on
     return None
 
@@ -289,24 +322,36 @@ def recognised(name: str, value: Any) -> Recognised | None:
         except ImportError:
             continue
         try:
-            seen = _seen_by(found, value)
-        except (AssertionError, AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+            seen, is_read_only = _seen_by(found, value)
+        except CaptureError:
+            raise
+        except _REFUSALS as error:
             raise TypeError(
                 f"{name}: expected an array that {found.name} can take without a copy, got {type(value).__name__}, of "
                 f"which it says: {error}"
             ) from error
-        return Recognised(found, seen, _way_back(value))
+        return Recognised(found, seen, back := _way_back(value), is_read_only or back is _to_jax)
     raise TypeError(
         f"{name}: expected an array that CuPy or PyTorch can take without a copy, got {type(value).__name__} and "
         "neither of them is installed"
     )
 
 
-def _seen_by(found: Library, value: Any) -> Any:
-    module = found.module
+def _seen_by(found: Library, value: Any) -> tuple[Any, bool]:
+    """Return an array as another library sees it, on the same device at the same address, and if it is read-only."""
     if hasattr(value, "__dlpack__"):
-        return module.from_dlpack(value)
-    return module.asarray(value) if found.name == "cupy" else module.as_tensor(value, device="cuda")
+        seen, device = found.module.from_dlpack(value), value.__dlpack_device__()[1]
+        if (got := found.device(seen)) != device:
+            raise BufferError(f"it was copied from device {device} to {got}")
+        return seen, False
+    interface = value.__cuda_array_interface__
+    address, is_read_only = interface["data"]
+    if 0 in interface["shape"]:  # at an address that means nothing
+        return found.empty(interface["shape"], np.dtype(interface["typestr"]), 0), is_read_only
+    seen = found.seen(value, driver().device_of(address))
+    if found.address(seen) != address:
+        raise BufferError("it was copied")
+    return seen, is_read_only
 
 
 def _way_back(value: Any) -> Callable[[Any], Any] | None:

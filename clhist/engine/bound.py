@@ -13,7 +13,7 @@ from clhist.engine.cuda_calls import returned
 from clhist.engine.engine import Engine
 from clhist.errors import UnsupportedError
 from clhist.opencl.arrays import Array, is_array, is_device_array, is_taken
-from clhist.opencl.cuda_arrays import cuda_device_of, is_cuda
+from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, is_cuda
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 
@@ -176,7 +176,10 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         engine, call = self._engine, self._call
         operands = self._operands or engine.operands(engine.check(self._args, call), call)
         events = [*call.wait_for, *wait_for] if wait_for else call.wait_for
-        return self._ready.loaded.run(queue, *operands, self._ready.on_device, events, call.allocator)
+        try:
+            return self._ready.loaded.run(queue, *operands, self._ready.on_device, events, call.allocator)
+        except NotDirectError as error:  # with less memory than there was when it was bound
+            raise UnsupportedError(f"a bound call that CUDA cannot do: {error}") from error
 
 
 def _like(array: Array, written: bool) -> dict[str, Any]:

@@ -108,23 +108,44 @@ class _Taken:
         self._known: dict[int, CudaArray] = {}
 
     def value(self, name: str, value: Any) -> Any:
-        kind = type(value)
-        if kind is tuple or kind is list:
-            return kind([self.value(name, each) for each in value]) if may_be_cuda(value) else value
-        if kind is dict:
-            return {key: self.value(f"{name}[{key!r}]", each) for key, each in value.items()}
+        if isinstance(value, tuple | list | dict):
+            return _each(value, name, self.value)
         if id(value) in self._known:
             return self._known[id(value)]
-        found = recognised(name, value)
+        found = _recognised(name, value)
         if found is None:
             return value
         array = cuda_array(name, found, value)
-        if name in _NUMBERS:
+        if name.partition("[")[0] in _NUMBERS:
             host = array.get()
             return host if host.ndim else host[()]
         self.arrays.append(array)
         self._known[id(value)] = array
         return array
+
+
+def _each(values: Any, name: str, make: Callable[[str, Any], Any]) -> Any:
+    """Return a tuple, list or dict with what `make` makes of each entry, if there may be arrays of CUDA."""
+    if not may_be_cuda(values):
+        return values
+    if isinstance(values, dict):
+        return {key: make(f"{name}[{key!r}]", each) for key, each in values.items()}
+    found = [make(f"{name}[{n}]", each) for n, each in enumerate(values)]
+    if isinstance(values, list):
+        return found
+    return type(values)(*found) if hasattr(values, "_fields") else tuple(found)
+
+
+def _recognised(name: str, value: Any) -> Recognised | None:
+    """Return what `recognised` does; raises TypeError also where what would be written must not be."""
+    found = recognised(name, value)
+    if found is not None and found.is_read_only and name.partition("[")[0] == "out":
+        root = type(value).__module__.partition(".")[0]
+        raise TypeError(
+            f"{name}: expected an array that can be written, got a read-only {type(value).__name__} of {root}; take "
+            "what the call returns"
+        )
+    return found
 
 
 def first_of_cuda(value: Any) -> CudaArray | None:
@@ -182,13 +203,10 @@ def _through_the_host(
     copied: dict[int, _Copied] = {}
 
     def value(name: str, given: Any) -> Any:
-        kind = type(given)
-        if kind is tuple or kind is list:
-            return kind([value(name, each) for each in given]) if may_be_cuda(given) else given
-        if kind is dict:
-            return {key: value(name, each) for key, each in given.items()}
+        if isinstance(given, tuple | list | dict):
+            return _each(given, name, value)
         if id(given) not in copied:
-            found = recognised(name, given)
+            found = _recognised(name, given)
             if found is None:
                 return given
             copied[id(given)] = _Copied(found.library.to_host(found.array), found, given)

@@ -188,11 +188,10 @@ class CudaLoaded:
             assert isinstance(command, Launch)
             for value in command.arguments:
                 if isinstance(value, Table) and value not in self._same:
-                    driver().check_not_captured(stream)
+                    driver().check_not_captured(stream)  # which need not be the one that copies
                     block = Allocation(self._device, value.array.nbytes)
                     self._blocks.append(block)
                     driver().upload(block.address, np.ascontiguousarray(value.array), 0)
-                    driver().wait(0)
                     self._same[value] = block.address
             module = _module(self._kernel(command.kernel).program, self._device, stream)
             commands.append(_Command(command, module, places, self._same))
@@ -226,14 +225,22 @@ class CudaLoaded:
             found = [self._new(n, memory) if array is None else array for n, array in enumerate(arrays)]
             numbers = [*(array.offset for array in found), *scalars]
             waiting: list[tuple[_Part, int | None]] = [(each, None) for each in self._parts]
+            has_begun = False
             while waiting:
                 part, budget = waiting.pop(0)
                 try:
                     self._run_part(part, memory, stream, numbers)
+                    has_begun = True
                 except CudaMemoryError as error:
                     least, before = part.part.least_bytes, part.size if budget is None else min(part.size, budget)
                     less = least if before // 2 < least < before else before // 2
-                    waiting[:0] = [(each, less) for each in self._with_less(part.part, less, stream, error)]
+                    try:
+                        waiting[:0] = [(each, less) for each in self._with_less(part.part, less, stream, error)]
+                    except NotDirectError as refused:
+                        if not has_begun:
+                            raise
+                        # Another way would do again what is enqueued.
+                        raise _out_of_memory(part.part, f"{error}; with less, {refused}") from error
         none: Any = None  # of OpenCL's events
         return Outcome(self._collected(found), {"combine": [none]}, {})
 
@@ -268,12 +275,16 @@ class CudaLoaded:
                 return [self._loaded(each, stream) for each in self._smaller(part, budget)]
         except (MemoryError, ValueError):  # not even one copy, or not with what is forced
             pass
-        raise OutOfMemoryError(str(failed), sum(block.size for block in part.scratch)) from failed
+        raise _out_of_memory(part, str(failed)) from failed
 
     def _collected(self, arrays: Sequence[Any]) -> list[Any]:
         return [
             tuple(arrays[n] for n in slots) if has_fields else arrays[slots[0]] for slots, has_fields in self._results
         ]
+
+
+def _out_of_memory(part: Part, reason: str) -> OutOfMemoryError:
+    return OutOfMemoryError(reason, sum(block.size for block in part.scratch))
 
 
 _BYTE = np.dtype(np.uint8)

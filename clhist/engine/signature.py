@@ -17,7 +17,7 @@ import pyopencl.array as cl_array
 from clhist.codegen.maps import Argument
 from clhist.engine.call import Call, queue_for
 from clhist.opencl.arrays import Array, overlap
-from clhist.opencl.cuda_arrays import is_cuda
+from clhist.opencl.cuda_arrays import is_cuda, may_be_written
 from clhist.opencl.device import default_queue, profile_names
 from clhist.operators.operator import Operator
 from clhist.planning.problem import FREE
@@ -109,6 +109,8 @@ def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequenc
         if not argument.is_array:
             continue
         if isinstance(value, cl_array.Array):
+            if not argument.is_const and not may_be_written(value):
+                raise _UnknownError
             on_device, where = True, value.queue or value.context
             parts.append((value.dtype, value.shape, value.strides, where, value.offset % _LOAD_BYTES == 0))
         elif type(value) is np.ndarray:

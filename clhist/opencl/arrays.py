@@ -16,7 +16,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, empty_cuda, is_cuda, kept_on_cuda
+from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, empty_cuda, is_cuda, kept_on_cuda, may_be_written
 from clhist.opencl.held_results import held_results
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.upload import FEWEST_BYTES, uploads
@@ -86,7 +86,7 @@ def check_array(
         )
     if host and not array.flags.aligned:
         raise ValueError(f"{name}: expected an array at an address that suits {dtype}, got one at {array.ctypes.data}")
-    if host and not array.flags.writeable:
+    if written and not (array.flags.writeable if host else may_be_written(array)):
         raise ValueError(f"{name}: expected an array that can be written, got a read-only one")
     return array
 

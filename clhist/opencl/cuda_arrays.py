@@ -39,14 +39,19 @@ class CudaMemory:
         What the caller gave, if `owner` was made of it.
     back : callable or None
         What makes of the library's arrays those of the caller's, where that is another.
+    is_read_only : bool
+        Whether it must not be written.
     whole : tuple of address, shape and dtype, or None
         Of `owner`, where that is known.
     """
 
-    __slots__ = ("back", "device", "given", "library", "owner", "whole")
+    __slots__ = ("back", "device", "given", "is_read_only", "library", "owner", "whole")
 
-    def __init__(self, library: Library, device: int, owner: Any, given: Any = None, back: Any = None) -> None:
+    def __init__(
+        self, library: Library, device: int, owner: Any, given: Any = None, back: Any = None, is_read_only: bool = False
+    ) -> None:
         self.library, self.device, self.owner, self.given, self.back = library, device, owner, given, back
+        self.is_read_only = is_read_only
         self.whole: tuple[int, tuple[int, ...], np.dtype] | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -145,10 +150,9 @@ class CudaArray(cl_array.Array):
     def filled(self, array: np.ndarray) -> CudaArray:
         """Copy an array of the host of the same type and shape, and return this one."""
         if self.nbytes:
-            memory, array = self.memory, np.ascontiguousarray(array)
+            memory = self.memory
             with driver().on(memory.device):
-                driver().check_not_captured(memory.stream)  # a graph would read the host's memory later on
-                driver().upload(self.offset, array, memory.stream)
+                driver().upload(self.offset, np.ascontiguousarray(array), memory.stream)
         return self
 
     def astype(self, dtype: Any, queue: Any = None) -> CudaArray:
@@ -182,6 +186,11 @@ class CudaArray(cl_array.Array):
 def is_cuda(value: object) -> bool:
     """Whether `value` is an array of CUDA's memory."""
     return isinstance(value, CudaArray)
+
+
+def may_be_written(value: object) -> bool:
+    """Whether a device array is not one of CUDA's memory that must only be read."""
+    return not (isinstance(value, CudaArray) and value.memory.is_read_only)
 
 
 def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: cl.CommandQueue) -> CudaArray:
@@ -291,6 +300,5 @@ def kept_on_cuda(queue: cl.CommandQueue, array: np.ndarray) -> CudaArray:
         driver().check_not_captured(_ambient.memory.stream)
         block = Allocation(device, array.nbytes)
         driver().upload(block.address, array, 0)
-        driver().wait(0)
     memory = CudaMemory(None, device, block)  # type: ignore[arg-type]
     return CudaArray.made(memory, Described(block.address, array.dtype, array.shape, array.strides, device), queue)

@@ -27,7 +27,7 @@ def cuda_array(name: str, found: Recognised, given: Any) -> CudaArray:
         If no OpenCL device is its device.
     """
     described = found.library.described(name, found.array)
-    memory = CudaMemory(found.library, described.device, found.array, given, found.back)
+    memory = CudaMemory(found.library, described.device, found.array, given, found.back, found.is_read_only)
     return CudaArray.made(memory, described, queue_of_cuda(described.device))
 
 

@@ -141,23 +141,6 @@ def test_a_result_is_an_array_of_the_library(fake):
     assert got.dtype == np.intp
 
 
-class Foreign:
-    """An array of another library."""
-
-    def __init__(self, array):
-        self.array = array
-        self.__cuda_array_interface__ = {}
-
-
-def test_an_array_of_another_library_is_seen_by_cupy(fake, monkeypatch):
-    _, cupy = fake
-    own = cupy.asarray
-    monkeypatch.setattr(cupy, "asarray", lambda value: value.array if isinstance(value, Foreign) else own(value))
-    monkeypatch.setattr(Foreign, "__cuda_array_interface__", None, raising=False)
-    got = clhist.bincount(Foreign(own(BINS)))
-    np.testing.assert_array_equal(got.get(), EXPECTED)
-
-
 REFUSED = {
     "events": (lambda c, x: clhist.reduce_by_index(7, "sum", x, 1, wait_for=[1]), TypeError, "wait_for: expected none"),
     "a queue": (lambda c, x: clhist.bincount(x, queue=clhist.default_queue()), TypeError, "queue: expected none"),

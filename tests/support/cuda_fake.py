@@ -53,6 +53,8 @@ class FakeCuda:
         Bytes of dynamic shared memory that kernels of these names are said to need.
     is_captured, is_broken : bool
         Whether a graph is captured, and whether kernels do nothing.
+    ordered : list of tuple of str and int
+        What was done with events, and on which stream.
     fails : dict of str to int
         What a function of this name returns in the place of success.
     """
@@ -65,6 +67,7 @@ class FakeCuda:
         self.dynamic: dict[str, int] = {}
         self.fails: dict[str, int] = {}
         self.is_captured = self.is_broken = False
+        self.ordered: list[tuple[str, int]] = []
         self.memory: dict[int, np.ndarray] = {}
         self._modules: list[cl.Program] = []
         self._functions: list[tuple[cl.Program, str]] = []
@@ -155,6 +158,22 @@ class FakeCuda:
 
     def do_cuStreamSynchronize(self, stream: Any) -> None:
         assert not self.is_captured
+
+    def do_cuPointerGetAttribute(self, found: Any, attribute: int, address: Any) -> int:
+        assert attribute == 9
+        found._obj.value = 0
+        return 0 if any(0 <= address.value - begin < memory.size for begin, memory in self.memory.items()) else 1
+
+    def do_cuEventCreate(self, found: Any, flags: int) -> None:
+        found._obj.value = 0xE1
+
+    def do_cuEventRecord(self, event: Any, stream: Any) -> None:
+        self.ordered.append(("record", _value(stream)))
+
+    def do_cuStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> None:
+        self.ordered.append(("wait", _value(stream)))
+
+    def do_cuEventDestroy(self, event: Any) -> None: ...
 
     def do_cuStreamIsCapturing(self, stream: Any, found: Any) -> None:
         found._obj.value = int(self.is_captured)
@@ -255,7 +274,9 @@ def fake_cupy(cuda: FakeCuda) -> ModuleType:
     module.ndarray = FakeArray  # type: ignore[attr-defined]
     module.empty, module.asarray = empty, asarray  # type: ignore[attr-defined]
     module.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        get_current_stream=lambda device: SimpleNamespace(ptr=STREAM), runtime=SimpleNamespace(getDevice=lambda: 0)
+        get_current_stream=lambda device: SimpleNamespace(ptr=STREAM),
+        runtime=SimpleNamespace(getDevice=lambda: 0),
+        Device=lambda number: FakeDevice(),
     )
     return module
 
@@ -268,7 +289,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
     if not default_queue().device.type & cl.device_type.CPU:
         pytest.skip("the fake of CUDA has memory of the host, which a GPU cannot read")
     cuda = _CUDA  # the same for all tests, as that of a machine: calls that are kept hold its handles
-    cuda.calls, cuda.launched, cuda.fails, cuda.dynamic = [], [], {}, {}
+    cuda.calls, cuda.launched, cuda.fails, cuda.dynamic, cuda.ordered = [], [], {}, {}, []
     cuda.is_captured = cuda.is_broken = False
     cupy = fake_cupy(cuda)
     cupyx = ModuleType("cupyx")
@@ -278,7 +299,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
     monkeypatch.setattr(libraries, "_loaded", {})
     fake = driver_module.Driver(cuda)
     cuda.calls.clear()
-    for module in (driver_module, cuda_launcher, cuda_queues, sys.modules["clhist.opencl.cuda_arrays"]):
+    for module in (driver_module, libraries, cuda_launcher, cuda_queues, sys.modules["clhist.opencl.cuda_arrays"]):
         monkeypatch.setattr(module, "driver", lambda: fake)
     monkeypatch.setattr(cuda_queues, "_place", lambda device: (7, 7) if device == default_queue().device else None)
     monkeypatch.setitem(cuda_check._reasons, 0, "")
