@@ -29,13 +29,13 @@ def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
 
 # What each number may be at most: what holds now, to be lowered with what goes.
 LIMITS = {
-    "lines of the core": 32_335,
+    "lines of the core": 32_440,
     "floors": 12,
     "modules in circles": 0,
     "imports that run up": 0,
     "most branches of a function": 20,
     "lines of golden text": 4_000,
-    "lines of tests": 32_030,
+    "lines of tests": 32_260,
 }
 
 
