@@ -192,7 +192,7 @@ IN_FULL = {
     "local.cl": ("local: nvidia, native, add float32: sweep",),
     "global.cl": ("global: nvidia, lock, argmax int64: sweep",),
     "packed.cl": ("packed: nvidia: sweep",),
-    "partitioned.cl": ("partitioned: nvidia, counts: split and index", "partitioned: nvidia, counts: sweep"),
+    "partitioned.cl": ("partitioned: nvidia, counts: split and index",),
     "cyclic_passes.cl": ("cyclic passes: core, argmax int64: sweep",),
     "sort.cl": ("sort: nvidia, add float32: pairs", "sort: nvidia, add float32: scan of sorted pairs"),
     "batch.cl": ("batches: nvidia, equal: sweep",),
