@@ -193,9 +193,11 @@ _largest_at: Remembered[int] = Remembered(16)
 
 
 def _note(x: Array, largest: int) -> None:
+    if isinstance(x, np.ndarray):
+        return
     if is_cuda(x):
         _largest_at.put(_place(x), largest)
-    elif is_device_array(x):
+    else:
         _largest.put(id(x), (weakref.ref(x), largest))
 
 

@@ -128,9 +128,9 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     """
     given = a, weights, where, out
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
-    known, found = recalled(key, a, where)
+    known, flattened, found = recalled(key, a, where, weights)
     if known is not None:
-        return known((flat(a), flat(where), flat(weights)), density, out), known.edges[0].copy()
+        return known(flattened, density, out), known.edges[0].copy()
     if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
@@ -213,7 +213,7 @@ def histogramdd(
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
-        known, _ = recalled(key, None, None)
+        known, *_ = recalled(key, None)
         if known is not None:
             return known((*points.arrays, where, weights), density, out), [each.copy() for each in known.edges]
     weights = None if weights is None else as_array("weights", weights)

@@ -62,13 +62,21 @@ class Prepared(NamedTuple):
 _kept: Remembered[Prepared] = Remembered(128)
 
 
-def recalled(key: Hashable, a: Any, where: Any) -> tuple[Prepared | None, tuple[Any, Any] | None]:
-    """Return the histogram that is kept by a signature, if any, and the extent of the data if edges depend on it."""
+def recalled(
+    key: Hashable, a: Any, where: Any = None, weights: Any = None
+) -> tuple[Prepared | None, tuple[Any, ...], tuple[Any, Any] | None]:
+    """Return the histogram that is kept by a signature, if any, with its arrays, flat.
+
+    The last is the extent of the data if edges depend on it.
+    """
     known = _kept.get(key)
-    if known is None or known.sweep is not None:
-        return known, None
-    found = extent(flat(a), flat(where), known.queue, fp64=has_fp64(known.queue.device))
-    return _kept.get((key, signature_of(found))), found
+    if known is None:
+        return None, (), None
+    flattened = flat(a), None if where is None else flat(where), None if weights is None else flat(weights)
+    if known.sweep is not None:
+        return known, flattened, None
+    found = extent(*flattened[:2], known.queue, fp64=has_fp64(known.queue.device))
+    return _kept.get((key, signature_of(found))), flattened, found
 
 
 def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None) -> None:
