@@ -13,14 +13,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.binning.bits import are_few_kinds, of_bits
-from clhist.binning.counts import (
-    check_device_dtypes,
-    checked_data,
-    counted,
-    flat,
-    may_round,
-    present,
-)
+from clhist.binning.counts import check_device_dtypes, checked_data, counted, flat, may_round, present
 from clhist.binning.extent import extent
 from clhist.binning.host import (
     are_for_numpy,

@@ -17,13 +17,7 @@ from clhist.engine.operator_check import check_once
 from clhist.engine.pairs import Pairs, as_parts, checked_pairs
 from clhist.engine.peek import evenly_spread
 from clhist.engine.row_means import RowMeans, are_row_means
-from clhist.engine.scatter import (
-    ScatterSpec,
-    arguments_of,
-    as_array,
-    elements,
-    scatter_engine,
-)
+from clhist.engine.scatter import ScatterSpec, arguments_of, as_array, elements, scatter_engine
 from clhist.engine.shown_options import shows
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import is_small

@@ -120,11 +120,7 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "sort forces sorting. [default: native]",
 )
 @click.option(
-    "--memory",
-    type=click.Choice((*PLACES, "auto")),
-    default="auto",
-    show_default=True,
-    help="Memory of the copies.",
+    "--memory", type=click.Choice((*PLACES, "auto")), default="auto", show_default=True, help="Memory of the copies."
 )
 @click.option(
     "--race-factor",
@@ -265,8 +261,7 @@ def plan(  # noqa: PLR0913  # an option each
         sweeps = join_sweeps([sweep_of((k,)) for k in range(len(num_bins))], join)
         title = "update " + " and ".join(dict.fromkeys(sweep.plan.update for sweep in sweeps))
     console.report(
-        _document(sweeps, budget),
-        lambda: show(sweeps, num_elements, num_bins, histograms, race_factor, device, title),
+        _document(sweeps, budget), lambda: show(sweeps, num_elements, num_bins, histograms, race_factor, device, title)
     )
 
 

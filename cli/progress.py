@@ -39,13 +39,7 @@ class Progress:
     """
 
     def __init__(
-        self,
-        label: str,
-        total: float | None = None,
-        *,
-        hidden: bool = False,
-        compiles: bool = True,
-        delay: float = 0.0,
+        self, label: str, total: float | None = None, *, hidden: bool = False, compiles: bool = True, delay: float = 0.0
     ) -> None:
         self.label, self.total, self.done, self.item = label, total, 0.0, ""
         self._compiles, self._delay, self._silent = compiles, delay, monotonic()

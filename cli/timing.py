@@ -94,9 +94,7 @@ def pipelined(
     return Calls(whole, Samples(tuple(host)), Samples(tuple(others)))
 
 
-def interleaved(
-    calls: Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any], float]],
-) -> dict[str, Samples]:
+def interleaved(calls: Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any], float]]) -> dict[str, Samples]:
     """Return the seconds of a call of each: they take turns, so that a slow moment of the machine slows all of them.
 
     Parameters

@@ -118,10 +118,5 @@ def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
     arguments = [*kind.arguments(), *edges, "int falling", "long *numbers"]
     code = "\n".join(["long number = 0;", *steps, "numbers[i] = falling ? edges0 - number : number;", "EMIT(-1, 1);"])
     return Engine.of(
-        context,
-        operators.count(np.int32),
-        arguments=", ".join(arguments),
-        map=code,
-        preamble=kind.functions(),
-        emits=1,
+        context, operators.count(np.int32), arguments=", ".join(arguments), map=code, preamble=kind.functions(), emits=1
     )

@@ -52,14 +52,7 @@ def order_statistics(
         distinct = sorted(set(prefixes))
         given = [np.uint64(distinct[min(k, len(distinct) - 1)]) for k in range(_PREFIXES)]
         arguments = [data, *([] if where is None else [where]), *(key.type(b) for b in bounds), *given]
-        counts = kernel(
-            *arguments,
-            len(distinct),
-            shift,
-            num_bins=(_PREFIXES, 2**_DIGIT),
-            size=array.size,
-            queue=queue,
-        )
+        counts = kernel(*arguments, len(distinct), shift, num_bins=(_PREFIXES, 2**_DIGIT), size=array.size, queue=queue)
         counts = counts.get(queue) if is_device_array(counts) else counts
         sums = np.cumsum(counts, axis=1)
         for k, prefix in enumerate(prefixes):

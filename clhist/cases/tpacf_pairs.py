@@ -28,8 +28,7 @@ _MOST_PAIRS = 2**31  # of one histogram, which counts in 32 bits; about as many 
 # Points `a` to `a + rows`, each compared with so many `columns` from `b` on, or of point `b + row` if they `slide`; the
 # first `longer` points with one more. The elements of the map from `start` on are theirs.
 _TASK = np.dtype(
-    [("start", np.int64), *((name, np.int32) for name in ("a", "rows", "b", "columns", "slide", "longer"))],
-    align=True,
+    [("start", np.int64), *((name, np.int32) for name in ("a", "rows", "b", "columns", "slide", "longer"))], align=True
 )
 
 _ARGUMENTS = (

@@ -19,8 +19,7 @@ def warn_of_fewer_copies(asked: int | None, plans: Iterable[Plan]) -> None:
     if asked is None or made is None or made >= asked:
         return
     warn_caller(
-        f"copies: {asked} requested, {made} used: limited by the work-items of a group or by memory_budget",
-        UserWarning,
+        f"copies: {asked} requested, {made} used: limited by the work-items of a group or by memory_budget", UserWarning
     )
 
 

@@ -36,25 +36,13 @@ class Methods(Generic[A]):
         return self._one(x, "mean", skipna=skipna, dtype=dtype, reproducible=reproducible)
 
     def var(
-        self,
-        x: Any,
-        *,
-        ddof: int = 0,
-        skipna: bool = True,
-        dtype: DTypeLike | None = None,
-        reproducible: bool = False,
+        self, x: Any, *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
     ) -> A:
         """Return the variance of each group; see `agg`."""
         return self._one(x, "var", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
 
     def std(
-        self,
-        x: Any,
-        *,
-        ddof: int = 0,
-        skipna: bool = True,
-        dtype: DTypeLike | None = None,
-        reproducible: bool = False,
+        self, x: Any, *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
     ) -> A:
         """Return the standard deviation of each group; see `agg`."""
         return self._one(x, "std", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)

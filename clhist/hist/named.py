@@ -34,12 +34,5 @@ class Hist(hist.Hist, family=hist):
         if positions(self, args, named) is None:  # hist says what is wrong
             return super().fill(*args, weight=weight, sample=sample, threads=threads, **named)
         return fill(
-            self,
-            *args,
-            weight=weight,
-            sample=sample,
-            threads=threads,
-            queue=queue,
-            reproducible=reproducible,
-            **named,
+            self, *args, weight=weight, sample=sample, threads=threads, queue=queue, reproducible=reproducible, **named
         )

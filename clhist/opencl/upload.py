@@ -95,12 +95,7 @@ class Uploads:
                 locked = piece.memory[: part.size * dtype.itemsize].view(dtype)
                 np.copyto(locked, part, casting="unsafe")
                 piece.event = cl.enqueue_copy(
-                    self._queue,
-                    buffer,
-                    locked,
-                    dst_offset=begin * dtype.itemsize,
-                    wait_for=waited,
-                    is_blocking=False,
+                    self._queue, buffer, locked, dst_offset=begin * dtype.itemsize, wait_for=waited, is_blocking=False
                 )
                 self._queue.flush()
             finally:

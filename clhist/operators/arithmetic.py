@@ -10,14 +10,7 @@ from numpy.typing import DTypeLike
 from clhist.operators import equivalents as lifts
 from clhist.operators import fixed_point
 from clhist.operators.c_types import c_name, literal, same_value, struct_of
-from clhist.operators.kinds import (
-    float_dtype,
-    integer_dtype,
-    largest_of,
-    number_dtype,
-    real_dtype,
-    smallest_of,
-)
+from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
 from clhist.operators.operator import Operator
 
 

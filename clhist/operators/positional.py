@@ -6,12 +6,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist.operators import equivalents as lifts
-from clhist.operators.kinds import (
-    dtype_of_kind,
-    largest_of,
-    real_dtype,
-    smallest_of,
-)
+from clhist.operators.kinds import dtype_of_kind, largest_of, real_dtype, smallest_of
 from clhist.operators.operator import Operator
 
 

@@ -10,10 +10,7 @@ from numpy.typing import DTypeLike
 
 from clhist.operators.arithmetic import add, product
 from clhist.operators.c_types import c_name, literal
-from clhist.operators.kinds import (
-    dtype_of_kind,
-    float_dtype,
-)
+from clhist.operators.kinds import dtype_of_kind, float_dtype
 from clhist.operators.operator import Operator
 
 

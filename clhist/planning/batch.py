@@ -270,14 +270,7 @@ def _batch(load: Workload, trace: Trace, memory: str, update: str, *, chunks: in
     copy = load.copy_bytes("native" if memory == "local" else update)
     most = None if load.memory_budget is None else load.memory_budget // copy
     return make_plan(
-        BatchedPlan,
-        load,
-        trace,
-        memory=memory,
-        update=update,
-        groups_per_histogram=chunks,
-        most_tasks=most,
-        **numbers,
+        BatchedPlan, load, trace, memory=memory, update=update, groups_per_histogram=chunks, most_tasks=most, **numbers
     )
 
 

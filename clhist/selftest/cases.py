@@ -123,12 +123,7 @@ def _near_one(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
 ARGMAX = operators.argmax(np.float32)
 ARGMIN = operators.argmin(np.int64, np.int64)
 TWO = np.dtype([("first", np.int64), ("second", np.int64)], align=True)
-MIXED = operators.product(
-    {
-        "bits": operators.bitwise_xor(np.uint16),
-        "product": operators.multiply(np.float64),
-    }
-)
+MIXED = operators.product({"bits": operators.bitwise_xor(np.uint16), "product": operators.multiply(np.float64)})
 LEAST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 

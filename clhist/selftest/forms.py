@@ -168,9 +168,7 @@ def _fused(at: Setting) -> None:
     emits = {"n": "bins[i], 1", "sum": "bins[i] / 2, values[i]", "least": "bins[i], values[i]", "few": "i % 3, 1"}
     shapes = {"n": 101, "sum": 50, "least": 101, "few": 3}
     kernel = at.kernel(
-        outputs,
-        "const int *bins, const int *values",
-        "; ".join(f"EMIT_{name}({emits[name]})" for name in outputs),
+        outputs, "const int *bins, const int *values", "; ".join(f"EMIT_{name}({emits[name]})" for name in outputs)
     )
     for size in (0, 1, 997) if at.quick else (0, 1, 997, 5003):
         bins, values = at.pairs(size, 101)

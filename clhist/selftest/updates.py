@@ -72,12 +72,7 @@ _COPIES_AND_PASSES = [(1, 1), (16, 5), (10_000, 10_000)]
 
 # Distribution, elements, bins: one bin of many, more bins than elements, lengths that nothing divides. For these every
 # type has one program.
-INPUTS = [
-    PLAIN,
-    ("all in one", 2053, 41),
-    ("uniform, some outside", 101, 257),
-    ("few inside", 997, 31),
-]
+INPUTS = [PLAIN, ("all in one", 2053, 41), ("uniform, some outside", 101, 257), ("few inside", 997, 31)]
 
 # For four types, of one word, of float updates, of long integers and of a lock: also none, one, skew, order, and bins
 # of which local memory may not hold so many copies.

@@ -125,11 +125,7 @@ class Output:
 def spread_of(column: Column, numbers: Numbers) -> Output:
     """Return the histogram of the second sweep, in whose map `m` is the mean of the group."""
     real, names = numbers.real, column.spreads
-    parts = {
-        "number": operators.add(numbers.count),
-        "shift": operators.add(real),
-        "squares": operators.add(real),
-    }
+    parts = {"number": operators.add(numbers.count), "shift": operators.add(real), "squares": operators.add(real)}
     function, kind = f"clhist_variance_{real.name}_{column.ddof}", c_name(real)
     preamble = f"""{kind} {function}(const {kind} number, const {kind} shift, const {kind} squares)
 {{

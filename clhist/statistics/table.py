@@ -197,11 +197,7 @@ TABLE: dict[str, Statistic] = {
     # SciPy's least value ignores NaN, but its greatest does not.
     "min": Statistic(_own, _extreme("min"), kinds=_DATED, parts=("fmin",), finish=lambda parts: parts["fmin"]),
     "max": Statistic(
-        _own,
-        _extreme("max"),
-        kinds=_DATED,
-        parts=("maximum", "count"),
-        finish=_of_some(lambda parts: parts["maximum"]),
+        _own, _extreme("max"), kinds=_DATED, parts=("maximum", "count"), finish=_of_some(lambda parts: parts["maximum"])
     ),
     "argmin": Statistic(_int64, _positioned("argmin"), kinds=_DATED, is_position=True),
     "argmax": Statistic(_int64, _positioned("argmax"), kinds=_DATED, is_position=True),
@@ -212,11 +208,7 @@ TABLE: dict[str, Statistic] = {
     "any": Statistic(_bool, _logical("any", operators.logical_or(np.bool_))),
     "all": Statistic(_bool, _logical("all", operators.logical_and(np.bool_))),
     "quantile": Statistic(
-        _result,
-        is_order=True,
-        merges=False,
-        takes=("q", "weights"),
-        finish=lambda parts: parts["quantile"],
+        _result, is_order=True, merges=False, takes=("q", "weights"), finish=lambda parts: parts["quantile"]
     ),
 }
 STATISTICS = tuple(name for name, each in TABLE.items() if not each.takes)  # of `clhist.GroupBy.agg`

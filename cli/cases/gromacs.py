@@ -14,14 +14,7 @@ from clhist.cases.gromacs import PairList
 from clhist.cases.gromacs_data import NonbondedInput, Reference
 from clhist.cli.cases import gromacs_plot, gromacs_table
 from clhist.cli.cases.gromacs_input import CUTOFF, QUICK_MOLECULES, Source
-from clhist.cli.cases.options import (
-    DATA,
-    messages,
-    output_option,
-    plan_text,
-    plot_option,
-    times_text,
-)
+from clhist.cli.cases.options import DATA, messages, output_option, plan_text, plot_option, times_text
 from clhist.cli.console import Console, InputError, shared_options
 from clhist.cli.tables import folded
 
@@ -76,13 +69,7 @@ class _RaceFactor(click.ParamType):
 @plot_option("the distributions of forces and of updates per particle")
 @output_option("the pair list and the forces, or the structure", ".gro")
 @shared_options()
-def gromacs(
-    console: Console,
-    update: str,
-    race_factor: float | str,
-    plot: Path | None,
-    **source: Any,
-) -> None:
+def gromacs(console: Console, update: str, race_factor: float | str, plot: Path | None, **source: Any) -> None:
     """Compute the nonbonded forces of a pair list, a case study of SC'20.
 
     The map (distance, Coulomb and Lennard-Jones force of a pair) runs inside the histogram; it adds three components to

@@ -15,16 +15,7 @@ from clhist import default_queue
 from clhist.cases.files import read_table
 from clhist.cases.histo import histo as histogram
 from clhist.cases.histo import wafer
-from clhist.cli.cases.options import (
-    DATA,
-    figure,
-    measure,
-    measured_text,
-    messages,
-    output_option,
-    plot_option,
-    save,
-)
+from clhist.cli.cases.options import DATA, figure, measure, measured_text, messages, output_option, plot_option, save
 from clhist.cli.console import Console, shared_options
 
 
@@ -38,12 +29,7 @@ def _shape(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.command()
 @click.argument("data", type=DATA, required=False)
 @click.option(
-    "--bins",
-    default="996x1024",
-    show_default=True,
-    callback=_shape,
-    metavar="ROWSxCOLUMNS",
-    help="Bins along x and y.",
+    "--bins", default="996x1024", show_default=True, callback=_shape, metavar="ROWSxCOLUMNS", help="Bins along x and y."
 )
 @click.option(
     "--range",

@@ -125,11 +125,7 @@ def test_kernels_of_several_operators_refused(operator, map, error, message):
         (lambda: operators.first(np.complex64), TypeError, "dtype: expected an integer or a float, got complex64"),
         (lambda: operators.last(np.int8, np.float32), TypeError, "index_dtype: expected an integer, got float32"),
         (lambda: operators.argmax(np.int8, np.bool_), TypeError, "index_dtype: expected an integer, got bool"),
-        (
-            lambda: operators.product({}),
-            TypeError,
-            "operators: expected a mapping of at least one field .* got ..$",
-        ),
+        (lambda: operators.product({}), TypeError, "operators: expected a mapping of at least one field .* got ..$"),
         (lambda: operators.product([SUM]), TypeError, "operators: expected a mapping of at least one field to its op"),
         (lambda: operators.product({"x": "a + b"}), TypeError, "operators.'x'.: expected a clhist.Operator, got 'a "),
     ],

@@ -237,11 +237,7 @@ def wait_until_asleep(process):
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="what threads do is asked of Linux")
 @pytest.mark.parametrize(
     ("busy", "patience", "status"),
-    [
-        ("while True: pass", 100, -signal.SIGINT),
-        ("threading.Event().wait()", 100, -signal.SIGINT),
-        (IN_C, 0.7, 130),
-    ],
+    [("while True: pass", 100, -signal.SIGINT), ("threading.Event().wait()", 100, -signal.SIGINT), (IN_C, 0.7, 130)],
 )
 def test_ctrl_c_ends_a_command(busy, patience, status):
     """In Python, in a wait that signals wake, and in C code that no signal wakes, as a call that waits for a device."""

@@ -222,11 +222,7 @@ def test_scalars_of_user_structures(gpu_like, rng):
 
 
 @settings(max_examples=60)
-@given(
-    st.lists(st.integers(-2, 130), max_size=3000),
-    st.integers(1, 128),
-    st.integers(1, 64),
-)
+@given(st.lists(st.integers(-2, 130), max_size=3000), st.integers(1, 128), st.integers(1, 64))
 def test_any_input_and_partitions(count, bins, num_bins, partitions):
     x = np.array(bins, np.int32)
     found = count(x, num_bins=num_bins, size=len(x), passes=partitions, **PARTITIONED)

@@ -87,10 +87,7 @@ def test_device_arrays_on_any_queue(kernel, queue, out_of_order_queue, rng):
 
 def test_maps_that_emit_more_than_once(rng):
     kernel = HistogramKernel(
-        None,
-        COUNT,
-        arguments="const int *x, const int *y",
-        map="EMIT(x[i], 1); if (y[i] >= 0) { EMIT(y[i], 1); }",
+        None, COUNT, arguments="const int *x, const int *y", map="EMIT(x[i], 1); if (y[i] >= 0) { EMIT(y[i], 1); }"
     )
     x, y = rng.integers(0, 100, 5000, np.int32), np.full(5000, -1, np.int32)
     found = kernel.race_factor(x, y, num_bins=100)

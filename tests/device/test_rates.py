@@ -12,12 +12,7 @@ from clhist import operators
 from clhist.calibration import rates as measure_plans
 from clhist.calibration.measure import Bench
 from clhist.planning import times as model_times
-from clhist.planning.times import (
-    BANDWIDTH,
-    CELLS,
-    SHORT,
-    VALUES,
-)
+from clhist.planning.times import BANDWIDTH, CELLS, SHORT, VALUES
 
 KIND = "native int32"
 

@@ -103,10 +103,7 @@ CONVERTED_BY_A_GPU = [("i4", "i1"), ("i4", "u2"), ("f4", "i4"), ("f4", "f8"), ("
 
 @pytest.mark.parametrize(
     ("dest", "values", "any_profile"),
-    [
-        *((*pair, "own profile") for pair in CONVERTED),
-        *((*pair, "as a GPU") for pair in CONVERTED_BY_A_GPU),
-    ],
+    [*((*pair, "own profile") for pair in CONVERTED), *((*pair, "as a GPU") for pair in CONVERTED_BY_A_GPU)],
     indirect=["any_profile"],
 )
 def test_values_of_another_dtype(dest, values, any_profile, rng):

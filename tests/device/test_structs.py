@@ -10,8 +10,7 @@ from clhist import HistogramKernel, Operator
 from clhist.selftest.cases import pair_kernel
 
 NESTED = np.dtype(
-    [("a", np.int8), ("b", [("c", np.float32), ("d", np.uint16, (2, 3))]), ("e", np.int64), ("f", np.bool_)],
-    align=True,
+    [("a", np.int8), ("b", [("c", np.float32), ("d", np.uint16, (2, 3))]), ("e", np.int64), ("f", np.bool_)], align=True
 )
 
 

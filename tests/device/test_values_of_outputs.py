@@ -19,11 +19,7 @@ def test_sums_beside_counts(first_has_values, bins, choices, gpu_like, queue, rn
     w = rng.integers(-9, 9, SIZE).astype(np.int32)
     code = "EMIT0(x[i], w[i]); EMIT1(x[i], 1)" if first_has_values else "EMIT0(x[i], 1); EMIT1(x[i], w[i])"
     kernel = clhist.HistogramKernel(
-        queue.context,
-        [operators.add(np.int32)] * 2,
-        arguments="const int *x, const int *w",
-        map=code,
-        profile=gpu_like,
+        queue.context, [operators.add(np.int32)] * 2, arguments="const int *x, const int *w", map=code, profile=gpu_like
     )
     inside = (x >= 0) & (x < bins)
     sums = np.bincount(x[inside], w[inside], bins).astype(np.int32)

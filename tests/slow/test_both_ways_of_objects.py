@@ -6,15 +6,7 @@ import inspect
 
 import numpy as np
 import pytest
-from both_ways import (
-    SIZES,
-    Case,
-    check,
-    check_order,
-    data_of,
-    is_reproducible,
-    params,
-)
+from both_ways import SIZES, Case, check, check_order, data_of, is_reproducible, params
 
 import clhist
 from clhist import ndimage

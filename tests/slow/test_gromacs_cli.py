@@ -196,8 +196,7 @@ def test_a_malformed_structure_is_refused_by_line(tmp_path, water):
 
 
 @pytest.mark.parametrize(
-    ("missing", "expected"),
-    [(set(), None), ({"local"}, "global"), ({"global"}, "none"), ({"local", "global"}, "none")],
+    ("missing", "expected"), [(set(), None), ({"local"}, "global"), ({"global"}, "none"), ({"local", "global"}, "none")]
 )
 def test_native_is_offered_where_the_device_has_it(box, monkeypatch, missing, expected):
     monkeypatch.setattr(gromacs_table, "missing_atomics", lambda pairs: missing)
@@ -220,12 +219,7 @@ def test_nan_is_no_small_error(box):
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [
-        (None, "No such file"),
-        (b"", "npz"),
-        (b"PK\x03\x04 truncated", "npz"),
-        (b"# a text file\n", "npz"),
-    ],
+    [(None, "No such file"), (b"", "npz"), (b"PK\x03\x04 truncated", "npz"), (b"# a text file\n", "npz")],
 )
 def test_bad_files_are_named_without_a_traceback(tmp_path, content, says):
     path = tmp_path / "bad.npz"

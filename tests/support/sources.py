@@ -96,12 +96,7 @@ def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
 
 
 def prepared_call(
-    call: Call,
-    profile: Profile,
-    *,
-    batch: Batch | None = None,
-    dest: bool = False,
-    largest: LargestBin | None = None,
+    call: Call, profile: Profile, *, batch: Batch | None = None, dest: bool = False, largest: LargestBin | None = None
 ) -> Prepared:
     """Return what a call enqueues on a device with this profile; with `dest` it updates it in place."""
     source, limits = _source(call), Limits(1024, 4)

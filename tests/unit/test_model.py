@@ -78,8 +78,7 @@ def test_table_1(memory, update, race_factor, num_bins, expected):
 
 
 @pytest.mark.parametrize(
-    ("update", "bin_bytes", "most_bins"),
-    [("native", 4, 3 * 12288), ("cas", 4, 4 * 12288), ("lock", 8, 6 * 4096)],
+    ("update", "bin_bytes", "most_bins"), [("native", 4, 3 * 12288), ("cas", 4, 4 * 12288), ("lock", 8, 6 * 4096)]
 )
 def test_switching_point(update, bin_bytes, most_bins):
     memories = [

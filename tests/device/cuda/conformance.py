@@ -110,10 +110,7 @@ def on_torch() -> None:
         recorded = torch.cuda.CUDAGraph()
         with torch.cuda.graph(recorded):
             clhist.reduce_by_index(30, "sum", bins, 1, out=out)
-            for refused in (
-                lambda: clhist.bincount(bins),
-                lambda: clhist.reduce_by_index(999, "min", bins, bins),
-            ):
+            for refused in (lambda: clhist.bincount(bins), lambda: clhist.reduce_by_index(999, "min", bins, bins)):
                 try:
                     refused()
                 except RuntimeError as error:
