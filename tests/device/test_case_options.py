@@ -6,13 +6,12 @@ import time
 import click
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import refused, runner
 from covering import mostly_slow
 
 import clhist.cases
 from clhist.cli.cases.options import timed_calls
 from clhist.cli.console import Console
-from clhist.cli.main import main
 
 # The arguments that make each compute little.
 COMMANDS = {
@@ -26,8 +25,7 @@ COMMANDS = {
 FILES = {"gromacs": ("--structure", "{}"), "joint": ("{}", "{}"), "tpacf": ("{}", "{}")}
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, [*map(str, arguments)])
+run = runner()
 
 
 @pytest.fixture(params=mostly_slow(list(COMMANDS), 2))
@@ -68,27 +66,20 @@ def test_files_of_something_else_are_named(command, tmp_path, content):
     for ending in (".csv", ".npy", ".npz", ".png"):
         path = tmp_path / f"bad{ending}"
         path.write_bytes(content)
-        result = run(command, *with_file(command, path))
-        assert result.exit_code == 2
-        assert f"bad{ending}: " in result.output
+        result = refused(run(command, *with_file(command, path)), f"bad{ending}: ")
         assert isinstance(result.exception, SystemExit)
 
 
 def test_quick_is_for_generated_data(command, tmp_path):
     if "--quick" in COMMANDS[command]:
-        result = run(command, "--quick", *with_file(command, tmp_path / "points.csv"))
-        assert result.exit_code == 2
-        assert "--quick: expected only" in result.output
+        refused(run(command, "--quick", *with_file(command, tmp_path / "points.csv")), "--quick: expected only")
 
 
 @pytest.mark.parametrize("option", ["--plot", "--output"])
 def test_files_that_cannot_be_written_are_refused_first(command, tmp_path, option):
     for name, says in (("x.txt", "expected a file ."), ("absent/x", "in a folder that exists")):
         ending = {"--plot": ".png", "--output": ".npz"}[option] if name.startswith("absent") else ""
-        result = run(command, option, tmp_path / f"{name}{ending}")
-        assert result.exit_code == 2
-        assert f"Invalid value for '{option}'" in result.output
-        assert says in result.output
+        refused(run(command, option, tmp_path / f"{name}{ending}"), f"Invalid value for '{option}'", says)
 
 
 def test_a_failed_check_is_exit_status_1(capsys):

@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import runner
 
 from clhist.cli.info import describe, native_atomics, show, summary, updates
-from clhist.cli.main import main
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile_files import load_profiles
 from clhist.hardware.vendors import FEATURES
@@ -56,8 +55,7 @@ match = ["no device"]
 )  # fmt: skip
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["info", *arguments])
+run = runner("info")
 
 
 @pytest.fixture(scope="module")

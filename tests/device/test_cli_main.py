@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from commands import refused, runner
 
 import clhist
 from clhist import Profile, errors
@@ -21,9 +22,7 @@ from clhist.hardware.profile_files import PARAMETERS
 from clhist.opencl.device import planning_profile
 from clhist.selftest.checks import Check
 
-
-def run(*arguments):
-    return CliRunner().invoke(cli.main, arguments)
+run = runner()
 
 
 @pytest.fixture
@@ -104,9 +103,7 @@ def test_version():
 
 
 def test_unknown_command_is_a_usage_error():
-    result = run("no_such")
-    assert result.exit_code == 2
-    assert "No such command 'no_such'" in result.output
+    result = refused(run("no_such"), "No such command 'no_such'")
     assert "Did you mean" not in result.output
     assert "No such command 'inof'. Did you mean info?" in run("inof").output
 
@@ -193,9 +190,7 @@ def test_json_is_never_written_over_data(name, tmp_path):
     path = tmp_path / name
     if "/" not in name:
         path.write_bytes(b"data")
-    result = run("histo", "--json", str(path))
-    assert result.exit_code == 2
-    assert "Invalid value for '--json': expected a file" in result.output
+    refused(run("histo", "--json", str(path)), "Invalid value for '--json': expected a file")
     assert not path.exists() or path.read_bytes() == b"data"
 
 
@@ -218,9 +213,10 @@ def test_a_device_for_a_command():
     name = clhist.default_queue().device.name.strip()
     result = run("image", "--quick", "--json", "--device", name[:8])
     assert json.loads(result.output)["images"][0]["device"] == name
-    result = run("image", "--quick", "--device", "no such device")
-    assert result.exit_code == 2
-    assert "no OpenCL device matches device 'no such device'; there are: " in result.output
+    refused(
+        run("image", "--quick", "--device", "no such device"),
+        "no OpenCL device matches device 'no such device'; there are: ",
+    )
 
 
 IN_C = "library.pthread_mutex_lock(lock), library.pthread_mutex_lock(lock)"

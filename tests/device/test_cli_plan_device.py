@@ -4,17 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import runner
 
 import clhist
 import clhist.engine.build
 import clhist.engine.scatter
 from clhist import default_queue, device_profile
-from clhist.cli.main import main
 
-
-def run(*arguments):
-    return CliRunner().invoke(main, ["plan", *arguments])
+run = runner("plan")
 
 
 def plan(*arguments):

@@ -5,12 +5,11 @@ import json
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from click.testing import CliRunner
+from commands import refused, runner
 
 from clhist.cases.arrays import extent
 from clhist.cases.files import read_image, read_npz
 from clhist.cases.histo import histo, wafer
-from clhist.cli.main import main
 
 
 def reference(x, y, x_edges, y_edges, ceiling=255):
@@ -152,8 +151,7 @@ def test_extents(any_profile, rng, queue, dtype, size):
     assert extent(cl_array.to_device(queue, array), queue) == (array.min(), array.max())
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["histo", *map(str, arguments)])
+run = runner("histo")
 
 
 def test_command_with_generated_points(tmp_path):
@@ -209,14 +207,9 @@ def test_bad_files_are_named(tmp_path, content, says):
     path = tmp_path / "bad.txt"
     if content is not None:
         path.write_text(content)
-    result = run(path)
-    assert result.exit_code == 2
-    assert "bad.txt" in result.output
-    assert says in result.output
+    refused(run(path), "bad.txt", says)
 
 
 @pytest.mark.parametrize("bins", ["0", "3x", "x", "2x3x4", "-1", "1.5"])
 def test_bad_bins_are_refused(bins):
-    result = run("--bins", bins)
-    assert result.exit_code == 2
-    assert "expected ROWSxCOLUMNS" in result.output
+    refused(run("--bins", bins), "expected ROWSxCOLUMNS")

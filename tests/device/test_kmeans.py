@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from click.testing import CliRunner
+from commands import runner
 from covering import mostly_slow
 from sklearn import datasets
 from sklearn.cluster import KMeans
@@ -19,7 +19,6 @@ from clhist.cases.kmeans import blobs, kmeans
 from clhist.cases.kmeans_assign import Tile
 from clhist.cases.kmeans_lloyd import Lloyd
 from clhist.cli.cases import kmeans as command
-from clhist.cli.main import main
 from clhist.opencl.device import profile_context
 
 
@@ -315,8 +314,7 @@ def test_queues_that_do_not_fit_are_refused(queue, out_of_order_queue, other_que
     assert kmeans(POINTS, 1, queue=other_queue).inertia == 0
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["kmeans", *map(str, arguments)])
+run = runner("kmeans")
 
 
 @pytest.fixture

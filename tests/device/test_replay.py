@@ -67,20 +67,16 @@ def test_calls_in_turns(given, gpu_like, choices, queue, long_ways):
     assert len(long_ways) == len(bound) + 1 + 1
 
 
-def test_what_is_sorted(given, gpu_like, long_ways):
-    """Some of its launches are PyOpenCL's."""
+@pytest.mark.parametrize("what", ["sorted", "out of order", "scratch memory that goes in between"])
+def test_it_is_prepared_once(what, given, gpu_like, out_of_order_queue, long_ways):
+    """Some of the launches of what is sorted are PyOpenCL's."""
     (x, counts), *_ = given
-    bound = kernel_of(gpu_like).bind(x, 1, num_bins=BINS, update="sort")
-    for _ in range(2):
-        np.testing.assert_array_equal(bound().get(), counts)
-    assert len(long_ways) == 1
-
-
-def test_a_queue_out_of_order(given, out_of_order_queue, long_ways):
-    (x, counts), *_ = given
-    bound = kernel_of().bind(x, 1, num_bins=BINS, queue=out_of_order_queue)
+    more = {"sorted": {"update": "sort"}, "out of order": {"queue": out_of_order_queue}}.get(what, {})
+    bound = kernel_of(None if "queue" in more else gpu_like).bind(x, 1, num_bins=BINS, **more)
     for _ in range(3):
-        np.testing.assert_array_equal(bound().get(out_of_order_queue), counts)
+        np.testing.assert_array_equal(bound().get(more.get("queue")), counts)
+        if "scratch" in what:
+            clhist.free_scratch()
     assert len(long_ways) == 1
 
 
@@ -103,15 +99,6 @@ def test_threads_that_share_a_kernel(given, gpu_like):
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(work, range(12)))
-
-
-def test_scratch_memory_may_go_in_between(given, gpu_like, long_ways):
-    (x, counts), *_ = given
-    bound = kernel_of(gpu_like).bind(x, 1, num_bins=BINS)
-    for _ in range(3):
-        np.testing.assert_array_equal(bound().get(), counts)
-        clhist.free_scratch()
-    assert len(long_ways) == 1
 
 
 def test_no_memory_any_more(given, queue, gpu_like):

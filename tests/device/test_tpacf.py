@@ -7,14 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from click.testing import CliRunner
+from commands import refused, runner
 
 from clhist.cases import tpacf_pairs
 from clhist.cases.tpacf import ESTIMATORS, angular_correlation
 from clhist.cases.tpacf_data import angular_edges, clustered_catalogue, random_catalogue, unit_vectors
 from clhist.cases.tpacf_pairs import pair_counts
 from clhist.cli.cases import tpacf as command
-from clhist.cli.main import main
 
 EDGES = angular_edges()
 
@@ -245,8 +244,7 @@ def test_generated_catalogues(rng):
         assert np.abs(mean).max() < 5 / np.sqrt(3 * 20000 / 10)
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["tpacf", *map(str, arguments)])
+run = runner("tpacf")
 
 
 def test_command_on_generated_data(tmp_path):
@@ -309,10 +307,7 @@ def test_files_that_are_refused(tmp_path, points, name, content, says):
     if content is not None:
         (tmp_path / name).write_text(content)
     for files in ((tmp_path / name, tmp_path / "good.csv"), (tmp_path / "good.csv", tmp_path / name)):
-        result = run(*files)
-        assert result.exit_code == 2
-        assert f"{name}: " in result.output
-        assert says in result.output
+        result = refused(run(*files), f"{name}: ", says)
         assert "Traceback" not in result.output
 
 

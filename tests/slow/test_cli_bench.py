@@ -6,19 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import refused, runner
 
 from benchmarks import lab as bench_lab
 from benchmarks.command import SUITES
 from benchmarks.operators import OPERATORS
 from benchmarks.peer import Peer
 from benchmarks.peer_problems import PROBLEMS
-from clhist.cli.main import main
 from clhist.opencl.device import profile_context
 
-
-def run(*arguments):
-    return CliRunner().invoke(main, ["bench", *arguments])
+run = runner("bench")
 
 
 DISTRIBUTIONS = ("--distribution", "half", "--distribution", "sorted")
@@ -370,17 +367,16 @@ def test_a_plot_without_matplotlib_says_how_to_get_it(tmp_path, monkeypatch):
     ],
 )
 def test_bad_options_are_usage_errors(arguments, text):
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert f"Error: Invalid value for {text}" in result.output
+    refused(run(*arguments), f"Error: Invalid value for {text}")
 
 
 def test_an_input_that_does_not_fit_the_device(monkeypatch):
     monkeypatch.setattr("benchmarks.inputs.InputSpec.nbytes", lambda *_: 2**60)
-    result = run("-n", "1000")
-    assert result.exit_code == 2
-    assert "Error: --num-elements: expected an input of at most " in result.output
-    assert f"got 1,000 elements of {2**60:,} bytes" in result.output
+    refused(
+        run("-n", "1000"),
+        "Error: --num-elements: expected an input of at most ",
+        f"got 1,000 elements of {2**60:,} bytes",
+    )
 
 
 def test_every_suite_has_its_defaults():

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from commands import refused
 
 from clhist.cli.main import main
 
@@ -81,9 +82,5 @@ def test_groups_by_several_devices(files):
     ],
 )
 def test_bad_input(options, message, files):
-    run = CliRunner().invoke(main, ["hist", str(files / "*.npz"), *options])
-    assert run.exit_code == 2
-    assert message in run.output
-    run = CliRunner().invoke(main, ["hist", str(files / "*.parquet")])
-    assert run.exit_code == 2
-    assert "which matches none" in run.output
+    refused(CliRunner().invoke(main, ["hist", str(files / "*.npz"), *options]), message)
+    refused(CliRunner().invoke(main, ["hist", str(files / "*.parquet")]), "which matches none")

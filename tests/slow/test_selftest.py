@@ -15,12 +15,11 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import runner
 from processes import LONGEST, crash, hang, no_checks, three_checks
 
 import clhist.engine.stages
 from clhist import device_profile
-from clhist.cli.main import main
 from clhist.errors import BuildError, NoDeviceError
 from clhist.hardware import atomics
 from clhist.opencl.device import profile_context
@@ -29,9 +28,7 @@ from clhist.selftest.reference import assert_same
 from clhist.selftest.updates import COLUMNS, QUICK, ROWS, needed_features, row_name
 from clhist.selftest.workers import HangError, default_jobs, run_in_processes
 
-
-def run(*arguments):
-    return CliRunner().invoke(main, ["selftest", *arguments])
+run = runner("selftest")
 
 
 @pytest.fixture(scope="module")

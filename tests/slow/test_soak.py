@@ -10,10 +10,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import runner
 from processes import LONGEST, calls_after_others, calls_with_a_defect, ending_calls, run_python
 
-from clhist.cli.main import main
 from soak import processes as soak
 from soak.calls import ARRAYS, FORMS, LAYOUTS, MEMORIES, SAME_KERNELS, UPDATES, VALUES, draw
 from soak.operators import KINDS, READY
@@ -23,8 +22,7 @@ from soak.program import IMPORTS, program
 SETTINGS = [draw(5, number) for number in range(0, 1000 * SAME_KERNELS, SAME_KERNELS)]
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["selftest", *arguments])
+run = runner("selftest")
 
 
 def test_the_same_seed_gives_the_same_calls():

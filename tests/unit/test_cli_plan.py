@@ -8,6 +8,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+from commands import runner
 
 from clhist.cli.main import main
 from clhist.cli.plan import NUMBER
@@ -16,8 +17,7 @@ PAPER = ("--profile", "nvidia-geforce-rtx-2080-ti")
 NUMBERS = ("local_memory", "l2_cache", "l2_line", "hardware_threads", "work_group_size")
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["plan", *arguments])
+run = runner("plan")
 
 
 def plan(*arguments):

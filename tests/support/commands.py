@@ -1,0 +1,23 @@
+"""The command `clhist` in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from clhist.cli.main import main
+
+
+def runner(*command: str) -> Callable[..., Result]:
+    """Return what runs a command with arguments."""
+    return lambda *arguments: CliRunner().invoke(main, [*command, *map(str, arguments)])
+
+
+def refused(result: Result, *says: str) -> Any:
+    """Check that a command ended with the status of wrong usage, and said all of this."""
+    assert result.exit_code == 2, result.output
+    for each in says:
+        assert each in result.output
+    return result
