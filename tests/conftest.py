@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import covering
@@ -136,6 +137,12 @@ def gpu_like(queue: cl.CommandQueue) -> clhist.Profile:
 def cpu_like(gpu_like: clhist.Profile) -> clhist.Profile:
     """The device as if it were a CPU that runs work-groups: a block of neighbouring elements for each work-item."""
     return as_cpu(gpu_like)
+
+
+@pytest.fixture(scope="session")
+def few_items(cpu_like: clhist.Profile) -> clhist.Profile:
+    """A CPU with three work-items."""
+    return replace(cpu_like, hardware_threads=3, work_group_size=1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from covering import covering
+from private_copies import COMPUTED, check_computed_bins, check_operator
 
 import clhist
 from clhist import HistogramKernel, Problem, operators
@@ -17,18 +18,12 @@ from clhist.planning.private_rates import GRID, KINDS, buckets_name, cells_name
 from clhist.planning.problem import Choices
 from clhist.planning.sweeps import plan
 from clhist.planning.times import CELLS
-from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
+from clhist.selftest.cases import CASES, pair_kernel
 from clhist.selftest.inputs import DISTRIBUTIONS, drawn
-from clhist.selftest.reference import counts_of, groups_of
+from clhist.selftest.reference import counts_of
 
 COUNT = operators.add(np.int32)
 BUCKETS = {"update": "private", "memory": "partitioned"}
-
-
-@pytest.fixture(scope="module")
-def few_items(cpu_like):
-    """A CPU with three work-items."""
-    return dataclasses.replace(cpu_like, hardware_threads=3, work_group_size=1)
 
 
 @pytest.fixture
@@ -51,14 +46,7 @@ def test_the_plan(passes, buckets, bits, few_items):
 @pytest.mark.parametrize(("name", "ranges"), covering(list(CASES), (1, 7)))
 def test_operators(name, ranges, few_items, small):
     """Also with `dest`, and without elements."""
-    case, (bins, values, check) = CASES[name], problem(name)
-    kernel, choices = pair_kernel(case.operator, few_items), {**BUCKETS, "passes": ranges}
-    check(kernel(bins, values, num_bins=NUM_BINS, **choices))
-    dest = case.draw(np.random.default_rng(1), NUM_BINS)
-    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
-    case.check(groups_of(all_bins, all_values, NUM_BINS))(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **choices))
-    neutral = case.check([[]] * NUM_BINS)
-    neutral(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS, **choices))
+    check_operator(name, few_items, passes=ranges, **BUCKETS)
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
@@ -70,15 +58,10 @@ def test_distributions(distribution, few_items, small, rng):
         np.testing.assert_array_equal(found, counts_of(bins, 300))
 
 
-@pytest.mark.parametrize("code", ["i & 3", "i % 5", "i / 3 % 7", "7"])
-def test_bins_that_are_computed(code, few_items, small):
-    """Compilers for CPUs make vectors of such loops, whose lanes must not lose pairs of one bucket."""
-    kernel = HistogramKernel(None, COUNT, arguments="", map=f"EMIT({code}, 1)", profile=few_items)
-    i = np.arange(10_007)
-    bins = {"i & 3": i & 3, "i % 5": i % 5, "i / 3 % 7": i // 3 % 7, "7": np.full_like(i, 7)}[code]
-    for ranges in (1, 2, 8):
-        found = kernel(num_bins=8, size=i.size, passes=ranges, **BUCKETS)
-        assert found.tolist() == counts_of(bins, 8).tolist()
+@pytest.mark.parametrize("code", COMPUTED)
+@pytest.mark.parametrize("ranges", [1, 2, 8])
+def test_bins_that_are_computed(ranges, code, few_items, small):
+    check_computed_bins(code, few_items, passes=ranges, **BUCKETS)
 
 
 def test_maps_that_emit_often(few_items, small, rng):

@@ -1,10 +1,8 @@
 """`clhist plan` on the device that is here."""
 
-import json
-
 import numpy as np
 import pytest
-from commands import runner
+from commands import as_json, runner
 
 import clhist
 import clhist.engine.build
@@ -15,9 +13,7 @@ run = runner("plan")
 
 
 def plan(*arguments):
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.output)
+    return as_json(run(*arguments, "--json"))
 
 
 def test_default_device():

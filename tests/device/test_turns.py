@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from covering import covering, mostly_slow
+from private_copies import COMPUTED, check_computed_bins, check_operator
 
 import clhist
 from clhist import HistogramKernel, operators
@@ -18,12 +19,6 @@ from clhist.selftest.inputs import DISTRIBUTIONS, drawn
 from clhist.selftest.reference import counts_of, groups_of
 
 COUNT = operators.add(np.int32)
-
-
-@pytest.fixture(scope="module")
-def few_items(cpu_like):
-    """A CPU with three work-items."""
-    return dataclasses.replace(cpu_like, hardware_threads=3, work_group_size=1)
 
 
 def in_turn(turns):
@@ -41,17 +36,9 @@ def test_the_plan(turns, few_items):
 @pytest.mark.parametrize(("name", "turns"), mostly_slow(covering(list(CASES), (2, 8)), 2))
 def test_operators(name, turns, few_items):
     """In one pass and in several, with `dest`, and without elements."""
-    case, (bins, values, check) = CASES[name], problem(name)
-    kernel = pair_kernel(case.operator, few_items)
-    check(kernel(bins, values, num_bins=NUM_BINS, **in_turn(turns)))
-    check(kernel(bins, values, num_bins=NUM_BINS, passes=3, **in_turn(turns)))
-    dest = case.draw(np.random.default_rng(1), NUM_BINS)
-    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
-    case.check(groups_of(all_bins, all_values, NUM_BINS))(
-        kernel(bins, values, num_bins=NUM_BINS, dest=dest, **in_turn(turns))
-    )
-    neutral = case.check([[]] * NUM_BINS)
-    neutral(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS, **in_turn(turns)))
+    check_operator(name, few_items, **in_turn(turns))
+    bins, values, check = problem(name)
+    check(pair_kernel(CASES[name].operator, few_items)(bins, values, num_bins=NUM_BINS, passes=3, **in_turn(turns)))
 
 
 @pytest.mark.parametrize("name", ["add int32", "add float32", "argmax float32", "two largest"])
@@ -75,14 +62,10 @@ def test_lengths_around_the_rounds_of_the_loop(turns, few_items, rng):
             assert found.tolist() == expected, (items, length)
 
 
-@pytest.mark.parametrize("code", ["i & 3", "i % 5", "i / 3 % 7", "7"])
-def test_bins_that_are_computed(code, few_items):
-    """Compilers for CPUs make vectors of such loops, whose lanes must not lose updates of one bin."""
-    kernel = HistogramKernel(None, COUNT, arguments="", map=f"EMIT({code}, 1)", profile=few_items)
-    i = np.arange(10_007)
-    bins = {"i & 3": i & 3, "i % 5": i % 5, "i / 3 % 7": i // 3 % 7, "7": np.full_like(i, 7)}[code]
-    for turns in (1, 2, 8):
-        assert kernel(num_bins=8, size=i.size, **in_turn(turns)).tolist() == counts_of(bins, 8).tolist()
+@pytest.mark.parametrize("code", COMPUTED)
+@pytest.mark.parametrize("turns", [1, 2, 8])
+def test_bins_that_are_computed(turns, code, few_items):
+    check_computed_bins(code, few_items, **in_turn(turns))
 
 
 def test_maps_that_are_not_unrolled_take_turns_for_nothing(few_items):

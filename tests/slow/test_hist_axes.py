@@ -19,6 +19,11 @@ FLOATS = ["f8", "f4", "f2"]
 INTEGERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?"]
 
 
+def check_counts(ax, x, queue):
+    expected = empty([ax], bh.storage.Int64()).fill(x)
+    assert_same(clhist.hist.fill(empty([ax], bh.storage.Int64()), x, queue=queue), expected, exact=True)
+
+
 @pytest.fixture
 def in_blocks(request, monkeypatch):
     """Find bins element by element, and in blocks, which only CPUs do."""
@@ -30,10 +35,7 @@ def in_blocks(request, monkeypatch):
     ("name", "dtype", "in_blocks"), covering(list(REAL_AXES), FLOATS, (False, True)), indirect=["in_blocks"]
 )
 def test_floats(queue, in_blocks, name, dtype):
-    ax = REAL_AXES[name]
-    x = numbers_beside(edges_of(ax), dtype)
-    expected = empty([ax], bh.storage.Int64()).fill(x)
-    assert_same(clhist.hist.fill(empty([ax], bh.storage.Int64()), x, queue=queue), expected, exact=True)
+    check_counts(REAL_AXES[name], numbers_beside(edges_of(REAL_AXES[name]), dtype), queue)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -41,10 +43,7 @@ def test_floats(queue, in_blocks, name, dtype):
     "name", ["even", "falling", "log", "square", "variable", "variable-no-overflow", "circular-pi"]
 )
 def test_integers_on_axes_of_reals(queue, name, dtype):
-    ax = REAL_AXES[name]
-    x = numbers_beside(edges_of(ax), dtype)
-    expected = empty([ax], bh.storage.Int64()).fill(x)
-    assert_same(clhist.hist.fill(empty([ax], bh.storage.Int64()), x, queue=queue), expected, exact=True)
+    check_counts(REAL_AXES[name], numbers_beside(edges_of(REAL_AXES[name]), dtype), queue)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -53,9 +52,7 @@ def test_integers(queue, name, dtype):
     x = numbers_beside(np.arange(-10, 20), dtype)
     if x.dtype.itemsize >= 4:
         x = x[(x.astype(float) < 2**31) & (x.astype(float) >= -(2**31))]
-    ax = INTEGER_AXES[name]
-    expected = empty([ax], bh.storage.Int64()).fill(x)
-    assert_same(clhist.hist.fill(empty([ax], bh.storage.Int64()), x, queue=queue), expected, exact=True)
+    check_counts(INTEGER_AXES[name], x, queue)
 
 
 @pytest.mark.parametrize("name", ["even", "log", "variable", "circular", "falling"])

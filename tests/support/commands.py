@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,12 @@ from clhist.cli.main import main
 def runner(*command: str) -> Callable[..., Result]:
     """Return what runs a command with arguments."""
     return lambda *arguments: CliRunner().invoke(main, [*command, *map(str, arguments)])
+
+
+def as_json(result: Result) -> Any:
+    """Return what a command wrote as JSON."""
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
 
 
 def refused(result: Result, *says: str) -> Any:

@@ -8,7 +8,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
-from commands import runner
+from commands import as_json, runner
 
 from clhist.cli.main import main
 from clhist.cli.plan import NUMBER
@@ -21,9 +21,7 @@ run = runner("plan")
 
 
 def plan(*arguments):
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.output)
+    return as_json(run(*arguments, "--json"))
 
 
 @pytest.mark.parametrize(

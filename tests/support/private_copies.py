@@ -1,0 +1,33 @@
+"""What holds of private copies however they are updated: one by one, in turn, by way of buckets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clhist import HistogramKernel, Profile, operators
+from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
+from clhist.selftest.reference import counts_of, groups_of
+
+COMPUTED = ["i & 3", "i % 5", "i / 3 % 7", "7"]
+
+
+def check_operator(name: str, profile: Profile, **choices: Any) -> None:
+    """Check an operator, also with `dest` and without elements."""
+    case, (bins, values, check) = CASES[name], problem(name)
+    kernel = pair_kernel(case.operator, profile)
+    check(kernel(bins, values, num_bins=NUM_BINS, **choices))
+    dest = case.draw(np.random.default_rng(1), NUM_BINS)
+    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
+    case.check(groups_of(all_bins, all_values, NUM_BINS))(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **choices))
+    neutral = case.check([[]] * NUM_BINS)
+    neutral(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS, **choices))
+
+
+def check_computed_bins(code: str, profile: Profile, **choices: Any) -> None:
+    """Compilers for CPUs make vectors of such loops, whose lanes must not lose updates of one bin."""
+    kernel = HistogramKernel(None, operators.add(np.int32), arguments="", map=f"EMIT({code}, 1)", profile=profile)
+    i = np.arange(10_007)
+    bins = dict(zip(COMPUTED, (i & 3, i % 5, i // 3 % 7, np.full_like(i, 7)), strict=True))[code]
+    assert kernel(num_bins=8, size=i.size, **choices).tolist() == counts_of(bins, 8).tolist()
