@@ -89,14 +89,8 @@ def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
 
 @kept_by_context
 def _places_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
-    return Engine.of(
-        context,
-        operators.count(np.int32),
-        arguments=", ".join([*kind.arguments(), "int *places"]),
-        map=f"{kind.code()} places[i] = bin; EMIT(-1, 1);",
-        preamble=kind.functions(),
-        emits=1,
-    )
+    code = f"{kind.code()} places[i] = bin; EMIT(-1, 1);"
+    return kind.engine(context, operators.count(np.int32), code, "int *places")
 
 
 @kept_by_context
@@ -114,9 +108,6 @@ def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
     number = number * (edges{n} + 1) + (k >= 0 ? k + 1 : key >= {lowest} && key < start{n} ? 0 : edges{n});
 }}"""
         )
-    edges = [f"int edges{n}" for n in range(len(kind.axes))]
-    arguments = [*kind.arguments(), *edges, "int falling", "long *numbers"]
+    arguments = [*(f"int edges{n}" for n in range(len(kind.axes))), "int falling", "long *numbers"]
     code = "\n".join(["long number = 0;", *steps, "numbers[i] = falling ? edges0 - number : number;", "EMIT(-1, 1);"])
-    return Engine.of(
-        context, operators.count(np.int32), arguments=", ".join(arguments), map=code, preamble=kind.functions(), emits=1
-    )
+    return kind.engine(context, operators.count(np.int32), code, *arguments)

@@ -134,6 +134,16 @@ class BinnedKind:
             found = [*found, *(function for axis in self.axes for function in axis.block_functions())]
         return "\n".join(dict.fromkeys(found))
 
+    def engine(
+        self, context: cl.Context, operators: Any, code: str, *arguments: str, before: Sequence[str] = ()
+    ) -> Engine:
+        """Return the engine of a map with further `arguments`, behind those of the axes and `before` them."""
+        declared = ", ".join([*before, *self.arguments(), *arguments])
+        emits = BLOCK if self.in_blocks else 1
+        return Engine.of(
+            context, operators, declared, code, preamble=self.functions(), emits=emits, covered=self.has_spare
+        )
+
 
 @dataclass(frozen=True)
 class Binned:
@@ -234,19 +244,11 @@ def sweep_engine(
     values : tuple of numpy.dtype
         Of the arrays `v0`, `v1`, ... that the values are computed from.
     """
-    arguments = kind.arguments() + [f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)]
     is_single = len(outputs) == 1
     emits = [f"EMIT{'' if is_single else f'_{name}'}(bin, {value});" for name, _, value in outputs]
-    operators = {name: operator for name, operator, _ in outputs}
-    return Engine.of(
-        context,
-        outputs[0][1] if is_single else operators,
-        ", ".join(arguments),
-        kind.block(emits) if kind.in_blocks else "\n".join([kind.code(), *emits]),
-        preamble=kind.functions(),
-        emits=BLOCK if kind.in_blocks else 1,
-        covered=kind.has_spare,
-    )
+    operators = outputs[0][1] if is_single else {name: operator for name, operator, _ in outputs}
+    code = kind.block(emits) if kind.in_blocks else "\n".join([kind.code(), *emits])
+    return kind.engine(context, operators, code, *(f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,11 +49,8 @@ def render_sweep(spec: SweepSpec) -> str:
         parts=spec.parts,
         kernel_parameters=sweep_parameters(spec),
         state=SweepState(spec),
-        preamble_of=_preambles((*spec.ignored, *spec.outputs)),
-        map_body=read_ahead(spec.map, spec.streamed),
+        **_map_of(spec),
         bins_are_computed=_may_compute_bins(spec),
-        declare=declare,
-        c_name=c_name,
         second_stage=second_stage,
         combining=combining_arguments(spec),
     )
@@ -79,6 +76,12 @@ def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, .
     if programs.behind is not None:
         for name, text, options in render_programs(programs.behind):
             yield f"behind: {name}", text, options
+
+
+def _map_of(spec: SweepSpec) -> dict[str, Any]:
+    """Return what a template that has the map needs: the preambles of all operators, and the map's body."""
+    preambles = _preambles((*spec.ignored, *spec.outputs))
+    return {"preamble_of": preambles, "map_body": read_ahead(spec.map, spec.streamed)}
 
 
 def _may_compute_bins(spec: SweepSpec) -> bool:
@@ -145,73 +148,50 @@ def _render_combine(
         preamble=spec.operator.preamble if preamble is None else preamble,
         clear_parameters=clear_parameters(spec),
         combine_parameters=combine_parameters(spec),
-        declare=declare,
-        c_name=c_name,
     )
 
 
 def render_partition(spec: PartitionSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_split`` and ``clhist_index``."""
-    sweep = spec.sweep
-    return _render(
-        "partition.mako",
-        spec=spec,
-        split_parameters=split_parameters(spec),
-        index_parameters=index_parameters(spec),
-        preamble_of=_preambles((*sweep.ignored, *sweep.outputs)),
-        map_body=read_ahead(sweep.map, sweep.streamed),
-        declare=declare,
-        c_name=c_name,
-    )
+    parameters = {"split_parameters": split_parameters(spec), "index_parameters": index_parameters(spec)}
+    return _render("partition.mako", spec=spec, **parameters, **_map_of(spec.sweep))
 
 
 def render_sample(spec: SampleSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_count_distinct``."""
-    sweep = spec.sweep
-    return _render(
-        "sample.mako",
-        spec=spec,
-        kernel_parameters=sample_parameters(spec),
-        preamble_of=_preambles((*sweep.ignored, *sweep.outputs)),
-        map_body=read_ahead(sweep.map, sweep.streamed),
-        declare=declare,
-        c_name=c_name,
-    )
+    return _render("sample.mako", spec=spec, kernel_parameters=sample_parameters(spec), **_map_of(spec.sweep))
 
 
 def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:
     """Return the OpenCL C program with the kernel ``clhist_pairs``; an element emits at most `max_pairs` pairs."""
-    return _template("sort_pairs.mako").render(
+    return _text(
+        "sort_pairs.mako",
         spec=spec,
         max_pairs=max_pairs,
         output=spec.outputs[0],
         words=accumulator_words(spec.outputs[0].operator),
         kernel_parameters=pairs_parameters(spec),
-        declare=declare,
-        c_name=c_name,
     )
 
 
 def render_sort_scan(operator: Operator, held: str) -> str:
     """Return the preamble in C of PyOpenCL's scan of sorted pairs; `held` is its type of an accumulator."""
-    return _template("sort_scan.mako").render(
-        operator=operator, held=held, words=accumulator_words(operator), declare=declare, c_name=c_name
-    )
+    return _text("sort_scan.mako", operator=operator, held=held, words=accumulator_words(operator))
 
 
 def render_check(operator: Operator) -> str:
     """Return the OpenCL C program with the kernel ``clhist_check``, which combines values in every order."""
-    return _render("check.mako", operator=operator, declare=declare, c_name=c_name)
+    return _render("check.mako", operator=operator)
 
 
 def render_selection(order: object) -> str:
     """Return the OpenCL C program that selects one value of each group of a `clhist.statistics` order."""
-    return _render("select.mako", order=order, c_name=c_name)
+    return _render("select.mako", order=order)
 
 
 def render_measure(kernel: str, *, words: int = 0) -> str:
     """Return the OpenCL C of one of the kernels that measure a device; see ``measure.mako``."""
-    return _template("measure.mako").render(kernel=kernel, words=words)
+    return _text("measure.mako", kernel=kernel, words=words)
 
 
 def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
@@ -226,12 +206,16 @@ def render_strategy(name: str, **values: object) -> str:
 
 def _render(name: str, **values: object) -> str:
     """Return the rendered template with empty lines between functions and sections, and where a macro ends, only."""
-    text = re.sub(r"(?<!\\)\n\s*\n+", "\n", _template(name).render(**values)).strip() + "\n"
+    text = re.sub(r"(?<!\\)\n\s*\n+", "\n", _text(name, **values)).strip() + "\n"
     text = re.sub(r"^}\n(?!#endif|$)", "}\n\n", text, flags=re.MULTILINE)
     return re.sub(r"\n(?=( {4}){1,2}// (Bins|Update|End|Store): )", "\n\n", text)
 
 
 _FALSE = ("n", "no", "f", "false", "off", "0")  # as PyOpenCL reads its variable
+
+
+def _text(name: str, **values: object) -> Any:
+    return _template(name).render(declare=declare, c_name=c_name, **values)
 
 
 def _template(name: str) -> Any:

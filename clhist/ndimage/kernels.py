@@ -63,11 +63,7 @@ def _centers(context: cl.Context, keys: np.dtype, values: np.dtype, dimensions: 
 
 @kept_by_context
 def _histograms(context: cl.Context, keys: np.dtype, kind: BinnedKind) -> Engine:
-    return Engine.of(
-        context,
-        operators.count(np.int64),
-        arguments=f"const {c_name(keys)} *keys, const long groups, {', '.join(kind.arguments())}",
-        map=f"{kind.code()} const long g = keys[i]; if (bin >= 0 && g >= 0 && g < groups) EMIT(g * size0 + bin, 1);",
-        preamble=kind.functions(),
-        emits=1,
+    code = f"{kind.code()} const long g = keys[i]; if (bin >= 0 && g >= 0 && g < groups) EMIT(g * size0 + bin, 1);"
+    return kind.engine(
+        context, operators.count(np.int64), code, before=(f"const {c_name(keys)} *keys", "const long groups")
     )

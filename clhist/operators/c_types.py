@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -110,11 +110,18 @@ def struct_of(fields: Mapping[str, np.dtype], argument: str = "dtype") -> np.dty
 
 def needs_fp64(dtype: np.dtype) -> bool:
     """Whether a kernel that holds `dtype` needs the device's double precision."""
+    return any(each in (np.dtype(np.float64), np.dtype(np.complex128)) for each in scalars_of(dtype))
+
+
+def scalars_of(dtype: np.dtype) -> Iterator[np.dtype]:
+    """Yield the scalar dtypes that `dtype` consists of, in structs and arrays of whatever depth."""
     if dtype.subdtype is not None:
-        return needs_fp64(dtype.subdtype[0])
-    if dtype.fields is not None:
-        return any(needs_fp64(field[0]) for field in dtype.fields.values())
-    return dtype in (np.dtype(np.float64), np.dtype(np.complex128))
+        yield from scalars_of(dtype.subdtype[0])
+    elif dtype.fields is not None:
+        for field in dtype.fields.values():
+            yield from scalars_of(field[0])
+    else:
+        yield dtype
 
 
 def declare(dtype: np.dtype, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clhist.operators.arithmetic import add, reproducible_add
+from clhist.operators.c_types import scalars_of
 from clhist.operators.fixed_point import FORMATS, MOST_VALUES
 from clhist.operators.operator import Operator
 
@@ -65,8 +66,4 @@ def check_max_abs(max_abs: float | None, reproducible: bool) -> None:
 
 
 def _has_floats(dtype: np.dtype) -> bool:
-    if dtype.subdtype is not None:
-        return _has_floats(dtype.subdtype[0])
-    if dtype.fields is not None:
-        return any(_has_floats(field[0]) for field in dtype.fields.values())
-    return dtype.kind in "fc"
+    return any(each.kind in "fc" for each in scalars_of(dtype))
