@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from both_ways import EDGES, ENDS, SIZES, Case, check, check_covers, check_order, data_of, is_reproducible, params
+from both_ways import EDGES, ENDS, Case, all_tests_of, check_covers, data_of, params
 from histograms import outcome
 
 import clhist
@@ -111,15 +111,7 @@ REDUCE = {
 EVERY = params(bincount=BINCOUNT, histogram=HISTOGRAM, others=OTHERS, reduce_by_index=REDUCE)
 
 
-@pytest.mark.parametrize("case", EVERY)
-def test_host_and_device_agree(case, monkeypatch, queue):
-    check(case, SIZES, monkeypatch, queue)
-
-
-@pytest.mark.parametrize("case", [param for param in EVERY if is_reproducible(param.values[0])])
-@pytest.mark.parametrize("size", [900, 10**5])
-def test_reproducible_sums_do_not_depend_on_the_order(case, size, monkeypatch):
-    check_order(case, size, monkeypatch)
+test_host_and_device_agree, test_reproducible_sums_do_not_depend_on_the_order = all_tests_of(EVERY)
 
 
 def test_options_are_all_there():

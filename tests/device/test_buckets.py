@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from covering import covering
-from private_copies import COMPUTED, check_computed_bins, check_operator
+from operator_checks import COMPUTED, check_computed_bins, check_operator
 
 import clhist
 from clhist import HistogramKernel, Problem, operators

@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 import pytest
 from click.testing import CliRunner
+from commands import run_hist as run
 
 from clhist.cli.hist import compute, rows, tables, text
 from clhist.cli.main import main
@@ -47,12 +48,6 @@ def files(frame, tmp_path_factory):
 def small_chunks(monkeypatch):
     monkeypatch.setattr(tables, "CHUNK_ROWS", 1000)
     monkeypatch.setattr(text, "_BLOCK", 30_000)
-
-
-def run(*args, code=0):
-    outcome = CliRunner().invoke(main, ["hist", *map(str, args)], catch_exceptions=False)
-    assert outcome.exit_code == code, outcome.output
-    return outcome
 
 
 def found(*args):

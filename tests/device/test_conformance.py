@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from covering import covering, mostly_slow
 from device_checks import each_check, holds, pairs_of_updates
+from operator_checks import dest_of
 
 from clhist import Profile
 from clhist.hardware.atomics import MEMORIES
@@ -45,14 +46,6 @@ def test_copies_and_passes(name, update, memory, profile, numbers, queue):
     check(kernel(bins, values, num_bins=NUM_BINS, **forced))
     dest, with_dest = dest_of(name)
     with_dest(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **forced))
-
-
-def dest_of(name):
-    """Return what bins hold before, and the check of a result in which that takes part once."""
-    case, (bins, values, _) = CASES[name], problem(name)
-    dest = case.draw(np.random.default_rng(1), NUM_BINS)
-    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
-    return dest, case.check(groups_of(all_bins, all_values, NUM_BINS))
 
 
 @pytest.mark.parametrize("name", mostly_slow(list(CASES), 2))

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from covering import covering, mostly_slow
-from private_copies import COMPUTED, check_computed_bins, check_operator
+from operator_checks import COMPUTED, check_computed_bins, check_operator
 
 import clhist
 from clhist import HistogramKernel, operators

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from both_ways import EDGES, ENDS, SIZES, Case, check, check_covers, check_order, data_of, is_reproducible, params
+from both_ways import EDGES, ENDS, Case, all_tests_of, check_covers, data_of, params
 
 import clhist
 from clhist.stats import binned_statistic, binned_statistic_2d, binned_statistic_dd
@@ -109,15 +109,7 @@ STATISTICS = {
 EVERY = params(histogramdd=SEVERAL, statistics=STATISTICS)
 
 
-@pytest.mark.parametrize("case", EVERY)
-def test_host_and_device_agree(case, monkeypatch, queue):
-    check(case, SIZES, monkeypatch, queue)
-
-
-@pytest.mark.parametrize("case", [param for param in EVERY if is_reproducible(param.values[0])])
-@pytest.mark.parametrize("size", [900, 10**5])
-def test_reproducible_sums_do_not_depend_on_the_order(case, size, monkeypatch):
-    check_order(case, size, monkeypatch)
+test_host_and_device_agree, test_reproducible_sums_do_not_depend_on_the_order = all_tests_of(EVERY)
 
 
 def test_options_are_all_there():

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from commands import refused
+from commands import refused, run_hist
 
 from clhist.cli.main import main
 
@@ -30,9 +30,7 @@ def files(tmp_path):
 
 
 def found(*arguments):
-    run = CliRunner().invoke(main, ["hist", *map(str, arguments), "--json"], catch_exceptions=False)
-    assert run.exit_code == 0, run.output
-    return json.loads(run.stdout)
+    return json.loads(run_hist(*arguments, "--json").stdout)
 
 
 @pytest.mark.parametrize(

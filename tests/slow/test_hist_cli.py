@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pandas
 import pytest
-from click.testing import CliRunner
+from commands import run_hist as run
 
 bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
 hist = pytest.importorskip("hist", reason="hist is not installed")
@@ -22,7 +22,6 @@ from hist_objects import assert_same  # noqa: E402
 
 from clhist.cli.hist import tables, text  # noqa: E402
 from clhist.cli.hist.objects import AxisSpec  # noqa: E402
-from clhist.cli.main import main  # noqa: E402
 from clhist.engine import small  # noqa: E402
 
 SIZE = 5003
@@ -59,12 +58,6 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(tables, "CHUNK_ROWS", 1000)
     monkeypatch.setattr(text, "_BLOCK", 30_000)
     monkeypatch.setitem(small.LEAST, "boost-histogram", 0)
-
-
-def run(*args, code=0):
-    outcome = CliRunner().invoke(main, ["hist", *map(str, args)], catch_exceptions=False)
-    assert outcome.exit_code == code, outcome.output
-    return outcome
 
 
 def read(path):

@@ -141,3 +141,18 @@ def params(**tables: Mapping[str, Case]) -> list[Any]:
 def is_reproducible(case: Case) -> bool:
     """Whether a case has sums that are to be the same in any order."""
     return bool(case.arguments(data_of(1)).get("reproducible"))
+
+
+def all_tests_of(cases: list[Any]) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return two tests of `params`: both ways agree, and reproducible sums do not depend on the order."""
+
+    @pytest.mark.parametrize("case", cases)
+    def agree(case: Case, monkeypatch: pytest.MonkeyPatch, queue: cl.CommandQueue) -> None:
+        check(case, SIZES, monkeypatch, queue)
+
+    @pytest.mark.parametrize("case", [param for param in cases if is_reproducible(param.values[0])])
+    @pytest.mark.parametrize("size", [900, 10**5])
+    def are_ordered(case: Case, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        check_order(case, size, monkeypatch)
+
+    return agree, are_ordered

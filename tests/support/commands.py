@@ -16,6 +16,13 @@ def runner(*command: str) -> Callable[..., Result]:
     return lambda *arguments: CliRunner().invoke(main, [*command, *map(str, arguments)])
 
 
+def run_hist(*arguments: object, code: int = 0) -> Result:
+    """Run `clhist hist`, which is to end with this status."""
+    outcome = CliRunner().invoke(main, ["hist", *map(str, arguments)], catch_exceptions=False)
+    assert outcome.exit_code == code, outcome.output
+    return outcome
+
+
 def as_json(result: Result) -> Any:
     """Return what a command wrote as JSON."""
     assert result.exit_code == 0, result.output

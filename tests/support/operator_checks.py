@@ -1,7 +1,8 @@
-"""What holds of private copies however they are updated: one by one, in turn, by way of buckets."""
+"""What holds of an operator however its copies are updated: one by one, in turn, by way of buckets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,21 @@ from clhist.selftest.reference import counts_of, groups_of
 COMPUTED = ["i & 3", "i % 5", "i / 3 % 7", "7"]
 
 
+def dest_of(name: str) -> tuple[np.ndarray, Callable[[Any], None]]:
+    """Return what bins hold before, and the check of a result in which that takes part once."""
+    case, (bins, values, _) = CASES[name], problem(name)
+    dest = case.draw(np.random.default_rng(1), NUM_BINS)
+    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
+    return dest, case.check(groups_of(all_bins, all_values, NUM_BINS))
+
+
 def check_operator(name: str, profile: Profile, **choices: Any) -> None:
     """Check an operator, also with `dest` and without elements."""
     case, (bins, values, check) = CASES[name], problem(name)
     kernel = pair_kernel(case.operator, profile)
     check(kernel(bins, values, num_bins=NUM_BINS, **choices))
-    dest = case.draw(np.random.default_rng(1), NUM_BINS)
-    all_bins, all_values = np.concatenate([np.arange(NUM_BINS), bins]), np.concatenate([dest, values])
-    case.check(groups_of(all_bins, all_values, NUM_BINS))(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **choices))
+    dest, with_dest = dest_of(name)
+    with_dest(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **choices))
     neutral = case.check([[]] * NUM_BINS)
     neutral(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS, **choices))
 
