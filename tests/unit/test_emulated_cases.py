@@ -1,11 +1,13 @@
-"""What is executed on emulated AMD GPUs is all that the library has: its registries against the list of cases."""
+"""What is executed on emulated AMD GPUs is all that the library has; what is compiled offline is of known vendors."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
 
 from clhist import operators, reduce, typing
@@ -18,6 +20,7 @@ from clhist.strategies import STRATEGIES as PUBLISHED
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / ".ci"))
 
+import offline
 from emulated.cases import listed
 
 # Of CPUs alone.
@@ -86,3 +89,14 @@ def test_every_published_strategy(covered):
 
 def test_case_studies_and_digests(covered):
     assert {"study gromacs", "study kmeans", "digest"} <= covered
+
+
+@pytest.mark.parametrize("memory", PLACES[:2])
+def test_instructions_of_a_vendor_that_is_not_known_are_no_others(memory):
+    part = SimpleNamespace(
+        update="native", part=SimpleNamespace(cell_bytes=4, dtype=np.dtype(np.int32), operation="add")
+    )
+    found = {vendor: offline.instruction(vendor, part, memory) for vendor in ("amd", "nvidia", "intel")}
+    assert len(set(found.values())) == 3
+    with pytest.raises(ValueError, match=r"^vendor: expected one .*, got 'arm'$"):
+        offline.instruction("arm", part, memory)
