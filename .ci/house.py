@@ -36,7 +36,7 @@ LIMITS = {
     "most branches of a function": 20,
     "lines of golden text": 3_500,
     "lines of tests": 32_155,
-    # On a CPU; not looked at by ``--text``.
+    # On a CPU.
     "frames: bincount, NumPy": 60,
     "frames: histogram(x, bins=100), NumPy": 60,
     "frames: HistogramKernel, NumPy": 60,
