@@ -137,7 +137,12 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         """The keys of the groups, in order (numbers, sorted values, or categories)."""
         return np.arange(self.num_groups) if self._labels is None else self._labels
 
-    @takes_cuda_as("_keys")
+    def _on_host(self) -> GroupBy[Any]:
+        """Return the same groups of arrays of NumPy, for which keys on a device are read."""
+        keys = self._keys.get(self._queue) if is_device_array(self._keys) else self._keys
+        return GroupBy(keys.reshape(self._shape), self.num_groups, self._labels, default_queue())
+
+    @takes_cuda_as("_keys", on_host="_on_host")
     @shows()
     def agg(
         self,
@@ -266,7 +271,7 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
         return self._returned(out[0])
 
-    @takes_cuda_as("_keys")
+    @takes_cuda_as("_keys", on_host="_on_host")
     def quantile(
         self, x: Any, q: float, *, weights: Any = None, skipna: bool = True, dtype: DTypeLike | None = None
     ) -> A:

@@ -16,13 +16,13 @@ import numpy as np
 from clhist.cuda.libraries import Recognised, may_be_cuda, recognised
 from clhist.engine.cuda_check import prove
 from clhist.errors import UnsupportedError
-from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, of_caller, results_like
+from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, is_inside, of_caller, results_like
 from clhist.opencl.cuda_queues import cuda_array
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OF_OPENCL = ("queue", "wait_for", "allocator", "return_event", "devices")
-_NUMBERS = ("bins", "range", "minlength", "max_abs")  # the host needs them: they are read
+_NUMBERS = ("bins", "range", "minlength", "max_abs", "index", "min", "max", "q")  # the host needs them: they are read
 _warned: set[str] = set()
 
 
@@ -54,16 +54,25 @@ def _taking(function: F, otherwise: Callable[..., Any]) -> F:
     return cast(F, call)
 
 
-def takes_cuda_as(own: str) -> Callable[[F], F]:
-    """Let a method take arrays of CUDA's memory if the attribute `own` of its object is such an array."""
+def takes_cuda_as(own: str, on_host: str = "") -> Callable[[F], F]:
+    """Let a method take arrays of CUDA's memory if the attribute `own` of its object is such an array.
+
+    What CUDA cannot do goes through the host if `on_host` names a method that returns such an object for there.
+    """
 
     def taking(function: F) -> F:
         @functools.wraps(function)
         def call(self: Any, *args: Any, **options: Any) -> Any:
             held = getattr(self, own)
-            if not isinstance(held, CudaArray):
+            if not isinstance(held, CudaArray) or is_inside():
                 return function(self, *args, **options)
-            return _call(function, (self, *args), options, _refused, held)
+            return _call(function, (self, *args), options, otherwise, held)
+
+        def otherwise(*given: Any) -> Any:
+            if not on_host:
+                return _refused(*given)
+            function, names, (self, *args), options, reason = given
+            return _through_the_host(function, names, (getattr(self, on_host)(), *args), options, reason)
 
         return cast(F, call)
 
@@ -86,7 +95,7 @@ def _call(
             raise TypeError(f"{name}: expected none with arrays of CUDA, whose stream orders what is done")
     names = _names(function, len(args))
     try:
-        taken = _Taken()
+        taken = _Taken(_numbers_of(function))
         given = [taken.value(name, value) for name, value in zip(names, args, strict=True)]
         named = {name: taken.value(name, value) for name, value in options.items()}
         if like is None and not taken.arrays:  # nothing but what was read
@@ -103,8 +112,9 @@ def _call(
 class _Taken:
     """The arguments of a call with arrays as kernels take them; an array that is there twice is one object."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Sequence[str]) -> None:
         self.arrays: list[CudaArray] = []
+        self._numbers = numbers  # the arguments that the host needs
         self._known: dict[int, CudaArray] = {}
 
     def value(self, name: str, value: Any) -> Any:
@@ -116,7 +126,7 @@ class _Taken:
         if found is None:
             return value
         array = cuda_array(name, found, value)
-        if name.partition("[")[0] in _NUMBERS:
+        if name.partition("[")[0] in self._numbers:
             host = array.get()
             return host if host.ndim else host[()]
         self.arrays.append(array)
@@ -173,13 +183,18 @@ def returned(value: Any) -> Any:
 
 
 @functools.cache
-def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
-    found = signature(function).parameters.values()
-    return tuple(each.name for each in found), any(each.kind is each.VAR_POSITIONAL for each in found)
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(signature(function).parameters)
+
+
+@functools.cache
+def _numbers_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return which of a function's own parameters are numbers: columns may have these names as well."""
+    return tuple(name for name in _NUMBERS if name in _parameters(function))
 
 
 def _names(function: Callable[..., Any], number: int) -> list[str]:
-    known, _ = _parameters(function)
+    known = _parameters(function)
     return [known[n] if n < len(known) else known[-1] for n in range(number)]
 
 
@@ -210,7 +225,8 @@ def _through_the_host(
             if found is None:
                 return given
             copied[id(given)] = _Copied(found.library.to_host(found.array), found, given)
-        return copied[id(given)].host
+        host = copied[id(given)].host
+        return host if host.ndim or name not in _numbers_of(function) else host[()]
 
     given = [value(name, each) for name, each in zip(names, args, strict=True)]
     named = {name: value(name, each) for name, each in options.items()}
@@ -229,11 +245,14 @@ def _back_from_host(result: Any, copied: Sequence[_Copied]) -> Any:
             return each.given
     if isinstance(result, np.ndarray) and result.dtype.names is not None:
         return {name: back(np.ascontiguousarray(result[name])) for name in result.dtype.names}
-    if isinstance(result, np.ndarray):
+    if isinstance(result, np.ndarray) and not result.dtype.hasobject:
         like = copied[0].found
         new = like.library.from_host(result, None, like.array)
         return new if like.back is None else like.back(new)
     if isinstance(result, tuple):
         parts = [back(one) for one in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    return {key: back(one) for key, one in result.items()} if type(result) is dict else result
+    if isinstance(result, dict):  # of ours alone, perhaps with methods
+        for key, one in result.items():
+            result[key] = back(one)
+    return result

@@ -2,8 +2,8 @@
 
 All take `labels` and `index` as SciPy does: without `labels` the whole array is one region, with ``index=None`` all
 labels above 0 are, and otherwise `index` names one region or several. NumPy arrays give SciPy's results. Device
-arrays give device arrays for several regions and NumPy scalars for one. Of equal extremes the first is found, where
-SciPy leaves that open. Dtypes that no device takes are left to SciPy.
+arrays, and those of CUDA's libraries, give their own kind for several regions and NumPy scalars for one. Of equal
+extremes the first is found, where SciPy leaves that open. Dtypes that no device takes are left to SciPy.
 
 Labels that are not small non-negative integers are numbered by `numpy.unique` on the host, and refused on a device.
 """
@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from clhist.engine.cuda_calls import takes_cuda
 from clhist.ndimage.extremes import extremes_of
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
-from clhist.ndimage.regions import by_scipy, regions_of, taken
+from clhist.ndimage.regions import by_scipy, regions_of
+from clhist.opencl.elementwise import taken
 
 __all__ = [
     "center_of_mass",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 
+@takes_cuda
 def sum_labels(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the sum of the values of each region, 0 for one without; `scipy.ndimage.sum_labels`.
 
@@ -77,6 +80,7 @@ _ELSEWHERE = {
 }
 
 
+@takes_cuda
 def mean(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the mean of each region, NaN for one without values; `scipy.ndimage.mean`, with its parameters."""
     regions = regions_of(input, labels, index)
@@ -85,6 +89,7 @@ def mean(input: Any, labels: Any = None, index: Any = None) -> Any:
     return regions.picked(regions.of("mean", dtype=np.complex128 if regions.is_complex else np.float64))
 
 
+@takes_cuda
 def variance(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the variance of each region, NaN for one without values; `scipy.ndimage.variance`."""
     regions = regions_of(input, labels, index)
@@ -93,6 +98,7 @@ def variance(input: Any, labels: Any = None, index: Any = None) -> Any:
     return regions.picked(regions.of("var", dtype=np.float64))
 
 
+@takes_cuda
 def standard_deviation(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the standard deviation of each region; `scipy.ndimage.standard_deviation`."""
     regions = regions_of(input, labels, index)
@@ -101,16 +107,19 @@ def standard_deviation(input: Any, labels: Any = None, index: Any = None) -> Any
     return regions.picked(regions.of("std", dtype=np.float64))
 
 
+@takes_cuda
 def minimum(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the least value of each region, 0 for one without; `scipy.ndimage.minimum`."""
     return extremes_of("minimum", input, labels, index)
 
 
+@takes_cuda
 def maximum(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the largest value of each region, 0 for one without; `scipy.ndimage.maximum`."""
     return extremes_of("maximum", input, labels, index)
 
 
+@takes_cuda
 def minimum_position(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return where the least value of each region is, the first of several; `scipy.ndimage.minimum_position`.
 
@@ -122,16 +131,19 @@ def minimum_position(input: Any, labels: Any = None, index: Any = None) -> Any:
     return extremes_of("minimum_position", input, labels, index)
 
 
+@takes_cuda
 def maximum_position(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return where the largest value of each region is; see `minimum_position`."""
     return extremes_of("maximum_position", input, labels, index)
 
 
+@takes_cuda
 def extrema(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return minima, maxima and the positions of both, from one sweep; `scipy.ndimage.extrema`."""
     return extremes_of("extrema", input, labels, index)
 
 
+@takes_cuda
 def median(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the median of each region; `scipy.ndimage.median`, but NaN for a region without values."""
     regions = regions_of(input, labels, index)
@@ -140,6 +152,7 @@ def median(input: Any, labels: Any = None, index: Any = None) -> Any:
     return regions.picked(regions.of("median"))
 
 
+@takes_cuda
 def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the centre of mass of each region, its values being the masses; `scipy.ndimage.center_of_mass`.
 
@@ -157,6 +170,7 @@ def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     return tuple(centers) if regions.is_one else [tuple(each) for each in np.moveaxis(centers, -1, 0).T]
 
 
+@takes_cuda
 def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, index: Any = None) -> Any:
     """Return the histogram of the values of each region; `scipy.ndimage.histogram`.
 

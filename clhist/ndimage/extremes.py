@@ -6,10 +6,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import pyopencl.array as cl_array
 
 from clhist.ndimage.regions import Regions, by_scipy, regions_of
 from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.elementwise import zero_where_none
 
 
 def extremes_of(function: str, input: Any, labels: Any, index: Any) -> Any:
@@ -41,8 +41,7 @@ _EXTREMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def _filled(result: Array, regions: Regions, function: str) -> Any:
     """Return extremes, 0 of empty groups; raise as NumPy does if the only one is empty."""
     if is_device_array(result) and not regions.is_one:
-        zeros = cl_array.zeros(result.queue, result.shape, result.dtype)
-        return regions.picked(cl_array.if_positive(regions.groups.size(), result, zeros))
+        return regions.picked(zero_where_none(result, regions.groups.size()))
     picked = regions.picked_host(result)
     if picked.dtype.kind == "f":
         suspects = np.isnan(picked)

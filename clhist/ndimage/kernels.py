@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.binning import Binned, BinnedKind
 from clhist.binning.inputs import has_fp64, numpy_axis
 from clhist.engine.engine import Engine
 from clhist.groupby import GroupBy
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, is_device_array, zeros
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -35,7 +34,7 @@ def histogram_kernel(groups: GroupBy, values: Array, edges: np.ndarray) -> Array
     shape = groups.num_groups, len(edges) - 1
     axis = numpy_axis(edges, _dtype(given), fp64=has_fp64(queue.device))
     if axis is None:  # no number of the dtype lies between the edges
-        return cl_array.zeros(queue, shape, np.int64) if is_device_array(values) else np.zeros(shape, np.int64)
+        return zeros(queue, shape, np.dtype(np.int64)) if is_device_array(values) else np.zeros(shape, np.int64)
     binned = Binned((axis,), (given,), None, given.size)
     kernel = _histograms(queue.context, keys.dtype, binned.kind)
     found: Any = kernel(keys, groups.num_groups, *binned.arguments(queue), num_bins=shape, queue=queue)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyopencl.array as cl_array
 
 from clhist.engine.scatter import as_array
 from clhist.groupby import GroupBy, group_by
-from clhist.opencl.arrays import Array, as_bytes, is_device_array
+from clhist.opencl.arrays import Array, as_bytes, is_device_array, zeros
+from clhist.opencl.elementwise import are_positive, taken
 from clhist.opencl.lost import check_process
 from clhist.operators.c_types import supported_dtype
 
@@ -92,8 +92,13 @@ def regions_of(input: Any, labels: Any, index: Any) -> Regions | None:
     if labels is None:
         if index is not None:
             raise ValueError("index: expected None, since there are no labels")
-        zeros = cl_array.zeros(values.queue, shape, np.uint8) if is_device_array(values) else np.zeros(shape, np.uint8)
-        return Regions(group_by(zeros, 1), values, 0, shape)
+        one = np.dtype(np.uint8)
+        return Regions(
+            group_by(zeros(values.queue, shape, one) if is_device_array(values) else np.zeros(shape, one), 1),
+            values,
+            0,
+            shape,
+        )
     if is_device_array(values) != is_device_array(labels):
         wrong = "labels" if is_device_array(values) else "input"
         raise TypeError(f"{wrong}: expected a PyOpenCL array, since the other one of input and labels is")
@@ -126,7 +131,7 @@ def _device_regions(values: Array, labels: Array, index: Any) -> Regions:
     if labels.dtype.kind == "b":  # of which PyOpenCL compares none
         labels = as_bytes(labels)
     if index is None:
-        return Regions(group_by((labels > 0).astype(np.int8), 2), values, 1, values.shape)
+        return Regions(group_by(are_positive(labels), 2), values, 1, values.shape)
     asked = np.asarray(index.get() if is_device_array(index) else index)
     if asked.dtype.kind not in "iub" or (asked.size and asked.min() < 0):
         raise ValueError("index: expected non-negative integers on a device; number others by numpy.unique")
@@ -134,17 +139,6 @@ def _device_regions(values: Array, labels: Array, index: Any) -> Regions:
     if largest >= max(_UNASKED_LABELS, 16 * labels.size):
         raise ValueError(f"index: expected numbers of regions on a device, got {largest}; use numpy.unique")
     return Regions(group_by(labels, largest + 1), values, asked.astype(np.intp), values.shape)
-
-
-def taken(result: Array, index: np.ndarray) -> Array:
-    """Return the elements, or rows, of a device array at `index`."""
-    if result.ndim == 1:
-        flat = cl_array.take(result, cl_array.to_device(result.queue, index.ravel().astype(np.int32)))
-        return flat.reshape(index.shape)
-    columns = np.arange(result.shape[1])
-    flat = (index.ravel()[:, None] * result.shape[1] + columns).astype(np.int32)
-    rows = cl_array.take(result.reshape(-1), cl_array.to_device(result.queue, flat.ravel()))
-    return rows.reshape(*index.shape, result.shape[1])
 
 
 def by_scipy(function: str, *arguments: Any) -> Any:

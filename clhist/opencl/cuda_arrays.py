@@ -7,7 +7,7 @@ nothing: it stands for the CUDA device, as a queue of the same device by OpenCL,
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -160,7 +160,16 @@ class CudaArray(cl_array.Array):
         memory, dtype = self.memory, np.dtype(dtype)
         if not memory.library.has(dtype) or self.dtype.names is not None:
             raise NotDirectError(f"to convert to {dtype}")
-        owner = memory.library.converted(_part(self), dtype)
+        return self.computed(lambda own, _: memory.library.converted(own, dtype))
+
+    def of_library(self) -> Any:
+        """Return it, which is contiguous, as an array of its library, of the same memory."""
+        return _part(self)
+
+    def computed(self, function: Callable[[Any, Any], Any]) -> CudaArray:
+        """Return what a function of the library's array, and of the library's module, makes: a new array."""
+        memory = self.memory
+        owner = function(_part(self), memory.library.module)
         found = memory.library.described("result", owner)
         return CudaArray.made(
             CudaMemory(memory.library, memory.device, owner, None, memory.back), found, self.stands_for
@@ -284,6 +293,11 @@ def results_like(memory: CudaMemory) -> Iterator[None]:
         yield
     finally:
         _ambient.memory = before
+
+
+def is_inside() -> bool:
+    """Whether a call on arrays of CUDA goes on in this thread, whose results are given back when it ends."""
+    return _ambient.memory is not None
 
 
 def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> CudaArray:

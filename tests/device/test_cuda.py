@@ -318,16 +318,24 @@ def test_a_device_that_is_not_nvidias_says_nothing_of_cuda():
     )
 
 
-def test_medians_of_groups_are_refused(fake):
-    """Before anything is enqueued; and arrays of the host beside keys of CUDA are, too."""
+def test_medians_of_groups_go_through_the_host(fake, monkeypatch):
+    """With one warning for each function; an array of the host beside keys of CUDA is refused."""
     cuda, cupy = fake
-    groups = clhist.group_by(cupy.asarray(BINS), 77)
-    with pytest.raises(clhist.UnsupportedError, match="medians and quantiles, which are of sorted values"):
-        groups.median(cupy.asarray(BINS))
+    monkeypatch.setattr(cuda_calls, "_warned", set())
+    x, groups = BINS.reshape(50, 100) % 13, clhist.group_by(cupy.asarray(BINS.reshape(50, 100)), 80)
+    expected = clhist.group_by(BINS.reshape(50, 100), 80)
+    with pytest.warns(UserWarning, match="GroupBy.agg: .* medians and quantiles, which are of sorted values"):
+        found = groups.agg(x=(cupy.asarray(x), "median", "sum"))["x"]
+    for name, values in expected.agg(x=(x, "median", "sum"))["x"].items():
+        np.testing.assert_array_equal(found[name].get(), values)
+    with pytest.warns(UserWarning, match="GroupBy.quantile: "):
+        got = groups.quantile(cupy.asarray(x), cupy.asarray(np.float64(0.3)), weights=cupy.asarray(x))
+    np.testing.assert_array_equal(got.get(), expected.quantile(x, 0.3, weights=x))
+    cuda.launched.clear()
     with pytest.raises(TypeError, match="x: expected a"):
         groups.sum(BINS)
     assert not cuda.launched
-    np.testing.assert_array_equal(groups.size().get(), EXPECTED)
+    np.testing.assert_array_equal(groups.size().get(), expected.size())
 
 
 def test_medians_by_bins_go_through_the_host(fake, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist import stats
+from clhist import ndimage, stats
 
 N = 20_000
 RNG = np.random.default_rng(1)
@@ -19,6 +19,9 @@ BINS = RNG.integers(0, 77, N, np.int32)
 COUNTS = RNG.integers(0, 9, N)
 EDGES = np.sort(RNG.normal(size=40))
 RANGES = [[-3, 3], [-3, 3]]
+IMAGE, LABELS = X.reshape(100, 200), BINS.reshape(100, 200)
+COUNTED = COUNTS.reshape(100, 200)
+SOME = np.array([[5, 70], [3, 99]])  # no region has the last label
 
 # Each gets what makes an array of CUDA of NumPy's, or leaves it.
 CASES = {
@@ -59,6 +62,9 @@ CASES = {
     ),
     "groups of a number": lambda a: clhist.group_by(a(BINS), 80).sum(a(COUNTS)),
     "sizes of groups": lambda a: clhist.group_by(a(BINS)).size(),
+    "groups of columns with names of parameters": lambda a: _agg(
+        clhist.group_by(a(BINS)).agg(min=(a(X), "min", "max"), bins=(a(Y), "mean"), out=(a(COUNTS), "sum"))
+    ),
     "weighted means of groups": lambda a: clhist.group_by(a(BINS)).weighted_mean(a(X), a(WEIGHTS)),
     "sums of groups, reproducible": lambda a: clhist.group_by(a(BINS)).sum(a(X), reproducible=True),
     "edges": lambda a: clhist.histogram_bin_edges(a(X), "auto"),
@@ -67,6 +73,34 @@ CASES = {
     "deviations by bins": lambda a: stats.binned_statistic(a(X), a(Y), "std", 30, (-3, 3)),
     "means by bins of two axes": lambda a: stats.binned_statistic_2d(a(X), a(WEIGHTS), a(Y), "mean", 5),
 }
+
+# Of regions; what one region gives is on the host.
+REGIONS = {
+    "sums": lambda a: ndimage.sum(a(IMAGE), a(LABELS), SOME),
+    "sums of integers": lambda a: ndimage.sum_labels(a(COUNTED), a(LABELS), range(77)),
+    "means": lambda a: ndimage.mean(a(IMAGE), a(LABELS.astype(np.uint8)), a(SOME)),
+    "variances": lambda a: ndimage.variance(a(IMAGE), a(LABELS), range(77)),
+    "deviations": lambda a: ndimage.standard_deviation(a(COUNTED), a(LABELS), range(77)),
+    "least": lambda a: ndimage.minimum(a(IMAGE), a(LABELS), SOME),
+    "largest of bytes": lambda a: ndimage.maximum(a(COUNTED.astype(np.uint8)), a(LABELS), SOME),
+    "largest of booleans": lambda a: ndimage.maximum(a(IMAGE > 0), a(LABELS), SOME),
+    "extremes of short ones": lambda a: ndimage.extrema(a(COUNTED.astype(np.uint16)), a(LABELS), range(99)),
+    "where the least is": lambda a: np.array(ndimage.minimum_position(a(IMAGE), a(LABELS), range(77))),
+    "centres": lambda a: np.array(ndimage.center_of_mass(a(IMAGE), a(LABELS), range(77))),
+    "histograms": lambda a: _rows(ndimage.histogram(a(IMAGE), -3, 3, 9, a(LABELS), range(77))),
+    "histogram without a number": lambda a: _rows(ndimage.histogram(a(COUNTED), 2, 2, 1, a(LABELS), range(77))),
+    "sum above 0": lambda a: ndimage.sum(a(IMAGE), a(LABELS)),
+    "mean where true": lambda a: ndimage.mean(a(IMAGE), a(LABELS > 9)),
+    "mean of unsigned labels": lambda a: ndimage.mean(a(IMAGE), a(LABELS.astype(np.uint32))),
+    "largest of all": lambda a: ndimage.maximum(a(IMAGE)),
+    "histogram of one": lambda a: ndimage.histogram(a(IMAGE), -3, 3, 9, a(LABELS), 5),
+}
+ON_HOST = ("where the", "centres", "sum above 0", "mean where", "mean of unsigned", "largest of all", "of one")
+
+
+def _rows(histograms):
+    """Return histograms of regions as rows, which NumPy's are objects of."""
+    return np.stack(histograms.tolist()) if isinstance(histograms, np.ndarray) else histograms
 
 
 def _fields(result):
@@ -102,16 +136,17 @@ def check_same(got, expected):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *(f"regions: {name}" for name in REGIONS)])
 def test_function(name, monkeypatch):
     """Twice, since the second call is one that repeats the first."""
     cuda, cupy = cuda_fake.install(monkeypatch)
-    expected, _ = on_host(CASES[name](lambda array: array))
+    call = REGIONS[name.removeprefix("regions: ")] if name.startswith("regions: ") else CASES[name]
+    expected, _ = on_host(call(lambda array: array))
     for _ in range(2):
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # nothing goes through the host
-            got, is_cuda = on_host(CASES[name](cupy.asarray))
+            got, is_cuda = on_host(call(cupy.asarray))
         check_same(got, expected)
-        assert is_cuda or name == "edges"
+        assert is_cuda != (name == "edges" or (name.startswith("regions") and any(part in name for part in ON_HOST)))
     assert {launch.stream for launch in cuda.launched} <= {cuda_fake.STREAM}
     assert cuda.launched or "nothing" in name

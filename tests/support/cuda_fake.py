@@ -251,7 +251,17 @@ class FakeArray:
         return self._like(self.array.view(dtype))
 
     def __getitem__(self, key: Any) -> FakeArray:
-        return self._like(self.array[key])
+        if not isinstance(key, FakeArray):
+            return self._like(self.array[key])
+        return fake_cupy(self.cuda).asarray(self.array[key.array])
+
+    def __gt__(self, number: float) -> FakeArray:
+        return fake_cupy(self.cuda).asarray(self.array > number)
+
+    def __ne__(self, number: object) -> Any:
+        return fake_cupy(self.cuda).asarray(self.array != number)
+
+    __hash__ = object.__hash__
 
 
 def fake_cupy(cuda: FakeCuda) -> ModuleType:
@@ -271,6 +281,10 @@ def fake_cupy(cuda: FakeCuda) -> ModuleType:
         found.array[...] = array
         return found
 
+    def where(condition: FakeArray, array: FakeArray, number: float) -> FakeArray:
+        return asarray(np.where(condition.array, array.array, number))
+
+    module.where = where  # type: ignore[attr-defined]
     module.ndarray = FakeArray  # type: ignore[attr-defined]
     module.empty, module.asarray = empty, asarray  # type: ignore[attr-defined]
     module.cuda = SimpleNamespace(  # type: ignore[attr-defined]
