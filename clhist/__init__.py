@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from clhist.function_types import (
         bincount,
         digitize,
+        factorize,
         histogram,
         histogram2d,
         histogram_bin_edges,
         histogramdd,
         reduce_by_index,
+        unique,
     )
     from clhist.groupby import GroupBy, group_by
     from clhist.hardware.profile import Profile, named_profile
@@ -78,6 +80,7 @@ _HOMES = {
     "default_queue": "opencl.device",
     "device_profile": "opencl.device",
     "digitize": "digitize",
+    "factorize": "unique",
     "free_scratch": "opencl.memory",
     "group_by": "groupby",
     "histogram": "histogram",
@@ -89,6 +92,7 @@ _HOMES = {
     "plan": "planning.sweeps",
     "plan_sweeps": "planning.sweeps",
     "reduce_by_index": "reduce",
+    "unique": "unique",
 }
 # What other libraries call the same.
 _ELSEWHERE = {
@@ -168,6 +172,7 @@ __all__ = [
     "default_queue",
     "device_profile",
     "digitize",
+    "factorize",
     "free_scratch",
     "group_by",
     "histogram",
@@ -182,4 +187,5 @@ __all__ = [
     "plan_sweeps",
     "reduce_by_index",
     "stats",
+    "unique",
 ]

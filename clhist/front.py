@@ -30,12 +30,14 @@ _ARRAYS = (np.ndarray, cl_array.Array)
 ENTRIES = {
     "bincount": "x",
     "digitize": "",
+    "factorize": "",
     "group_by": "keys",
     "histogram": "a",
     "histogram2d": "x",
     "histogram_bin_edges": "",
     "histogramdd": "sample",
     "reduce_by_index": "indices",
+    "unique": "",
 }
 
 

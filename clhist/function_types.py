@@ -160,3 +160,27 @@ def digitize(
 ) -> Positions:
     """Return the number of the bin of each element: `numpy.digitize` on an OpenCL device."""
     raise NotImplementedError
+
+
+def unique(
+    x: Positions | Values,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    *,
+    sorted: bool = True,
+    queue: cl.CommandQueue | None = None,
+) -> Any:
+    """Return the different elements of an array: `numpy.unique` on an OpenCL device."""
+    raise NotImplementedError
+
+
+def factorize(
+    values: Positions | Values,
+    sort: bool = False,
+    use_na_sentinel: bool = True,
+    *,
+    queue: cl.CommandQueue | None = None,
+) -> tuple[Positions, Positions]:
+    """Return elements as numbers of different values: `pandas.factorize` on an OpenCL device."""
+    raise NotImplementedError

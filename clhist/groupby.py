@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, Never, TypeAlias, overload
 
@@ -9,14 +10,14 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist.codegen.arguments import integer
 from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
 from clhist.engine.shown_options import shows
+from clhist.grouping.columns import without_na
 from clhist.grouping.dates import as_integers, dates_of
+from clhist.grouping.groups import Groups, groups_of
 from clhist.grouping.hints import Hints, check_by_name
-from clhist.grouping.keys import number_of_groups, numbers_and_labels, without_na
 from clhist.grouping.methods import A, Methods
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
@@ -31,7 +32,6 @@ from clhist.opencl.arrays import (
     shares_memory,
     to_device,
 )
-from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.on_device import OnDevice
@@ -47,24 +47,42 @@ _Queue: TypeAlias = cl.CommandQueue | None
 
 
 @overload
-def group_by(keys: DeviceArray, num_groups: int | None = ..., *, queue: _Queue = ...) -> GroupBy[DeviceArray]: ...
+def group_by(
+    keys: DeviceArray | Sequence[DeviceArray],
+    num_groups: int | None = ...,
+    *,
+    sort: bool = ...,
+    queue: _Queue = ...,
+) -> GroupBy[DeviceArray]: ...
 @overload
-def group_by(keys: Values, num_groups: int | None = ..., *, queue: _Queue = ...) -> GroupBy[HostArray]: ...
+def group_by(
+    keys: Values | Sequence[Any], num_groups: int | None = ..., *, sort: bool = ..., queue: _Queue = ...
+) -> GroupBy[HostArray]: ...
 @shows()
 def group_by(
-    keys: Any, num_groups: int | None = None, *, queue: cl.CommandQueue | None = None, **wrong: Any
+    keys: Any,
+    num_groups: int | None = None,
+    *,
+    sort: bool = True,
+    queue: cl.CommandQueue | None = None,
+    **wrong: Any,
 ) -> GroupBy[Any]:
     """Group elements by equal keys, for statistics of each group.
 
     Parameters
     ----------
-    keys : array of any shape
-        Group of each element. Integers are numbers of groups; those outside [0, num_groups) belong to none. A pandas
-        Categorical, or a Series of one, has a group per category. Other types, such as strings, dates and floats, are
-        numbered on the host in their sorted order, by PyArrow or pandas where one is installed. Arrays and columns of
-        NumPy, pandas, PyArrow and polars are taken. Keys that are None, NA, NaN, NaT or masked belong to no group.
+    keys : array of any shape, or a list of columns
+        Key of each element, of any type; the groups are those of the keys that occur, as in pandas. Numbers, booleans
+        and dates are put into a hash table on the device; strings and other objects are numbered on the host, by
+        PyArrow or pandas where one is installed. A pandas Categorical, or a Series of one, has a group per category.
+        Arrays and columns of NumPy, PyOpenCL, pandas, PyArrow and polars are taken; of a list of them, or a dataframe,
+        each combination that occurs is a group. Keys that are None, NA, NaN, NaT or masked belong to no group.
     num_groups : int, optional
-        Number of groups, for integer keys. Defaults to the largest key plus one, whose computation synchronises.
+        With it, integer keys are the numbers of groups, of which there are so many, empty ones included; those outside
+        [0, num_groups) belong to none. Without it the device is waited for.
+    sort : bool
+        Whether groups come in the order of their keys, rather than in that of their first elements. Categories keep
+        theirs.
     queue : pyopencl.CommandQueue, optional
         Defaults to that of `keys`, or the default one.
 
@@ -91,17 +109,7 @@ def group_by(
         name = min(wrong)
         hint = f"; pass the column: group_by(df[{wrong[name]!r}])" if name == "by" else ""
         raise TypeError(f"{name}: expected num_groups or queue as keywords, got {wrong[name]!r}{hint}")
-    keys, labels = numbers_and_labels(keys)
-    if labels is not None and num_groups is not None:
-        raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
-    if queue is None:
-        queue = (keys.queue if is_device_array(keys) else None) or default_queue()
-    check_context([("keys", keys)], queue.context)
-    if labels is not None:
-        num_groups = len(labels)
-    elif num_groups is None:
-        num_groups = number_of_groups(keys, queue)
-    return GroupBy(keys, integer("num_groups", num_groups, 0), labels, queue)
+    return GroupBy(groups_of(keys, num_groups, sort, queue))
 
 
 class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.dask.group_by groups in many processes"):
@@ -117,12 +125,12 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         How many groups there are, empty ones included.
     """
 
-    def __init__(self, keys: Array, num_groups: int, labels: Any, queue: cl.CommandQueue) -> None:
-        self.num_groups = num_groups
-        self._shape = keys.shape
-        self._labels, self._queue = labels, queue
-        self._on_device = is_device_array(keys)
-        self._keys = self._placed(keys)
+    def __init__(self, groups: Groups) -> None:
+        self.num_groups, queue = groups.num_groups, groups.queue
+        self._shape = groups.numbers.shape
+        self._labels, self._names, self._queue = groups.labels, groups.names, queue
+        self._on_device = groups.on_device
+        self._keys = self._placed(groups.numbers)
         self._numbers = Numbers.of(int(prod(self._shape)), bool(queue.device.double_fp_config))
 
     def __repr__(self) -> str:
@@ -133,8 +141,8 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         return self.num_groups
 
     @property
-    def keys(self) -> HostArray:
-        """The keys of the groups, in order (numbers, sorted values, or categories)."""
+    def keys(self) -> HostArray | tuple[HostArray, ...]:
+        """The keys of the groups, in order; arrays of as many columns as the keys have."""
         return np.arange(self.num_groups) if self._labels is None else self._labels
 
     def _on_host(self) -> GroupBy[Any]:
@@ -223,7 +231,7 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
             if "median" in names:
                 found[name]["median"] = self._selected(arrays[name], column)
             found[name] = self._returned_column(found[name], column, names)
-        return Table(found, self.keys)
+        return Table(found, self.keys, self._names)
 
     @takes_cuda_as("_keys")
     def size(self) -> A:

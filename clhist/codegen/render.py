@@ -18,6 +18,7 @@ import platformdirs
 
 from clhist.codegen.combine_state import CombineState
 from clhist.codegen.from_plan import Programs
+from clhist.codegen.key_table import BLOCK, MOST_TRIES, KeySpec
 from clhist.codegen.maps import is_elementwise, read_ahead, uses_position
 from clhist.codegen.parameters import (
     accumulator_words,
@@ -187,6 +188,11 @@ def render_check(operator: Operator) -> str:
 def render_selection(order: object) -> str:
     """Return the OpenCL C program that selects one value of each group of a `clhist.statistics` order."""
     return _render("select.mako", order=order)
+
+
+def render_keys(spec: KeySpec) -> str:
+    """Return the OpenCL C program that numbers keys of any range."""
+    return _render("keys.mako", spec=spec, block=BLOCK, most_tries=MOST_TRIES, c_name=c_name)
 
 
 def render_measure(kernel: str, *, words: int = 0) -> str:

@@ -12,8 +12,8 @@ from numpy.typing import DTypeLike
 from clhist.codegen.arguments import integer
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.engine.scatter import native
+from clhist.grouping.columns import integers, number_up_to
 from clhist.grouping.distributed import GroupSpec
-from clhist.grouping.keys import integers, number_up_to
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.partial import Partial, merge

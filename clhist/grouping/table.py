@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import numpy as np
-
 from clhist.opencl.arrays import is_device_array
 
 A = TypeVar("A")
@@ -14,9 +12,9 @@ A = TypeVar("A")
 class Table(dict[str, dict[str, A]]):
     """A dict of dicts of arrays with one element for each group: ``table[column][statistic]``."""
 
-    def __init__(self, columns: dict[str, dict[str, A]], groups: np.ndarray) -> None:
+    def __init__(self, columns: dict[str, dict[str, A]], groups: Any, names: tuple[Any, ...] = (None,)) -> None:
         super().__init__(columns)
-        self._groups = groups
+        self._groups, self._names = groups, names
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each group.
@@ -42,7 +40,11 @@ class Table(dict[str, dict[str, A]]):
             for column, found in given.items()
             for statistic, each in found.items()
         }
-        groups = self._groups.tolist() if self._groups.dtype == object else self._groups  # tuples make a MultiIndex
+        if isinstance(self._groups, tuple):
+            index = pandas.MultiIndex.from_arrays(self._groups, names=self._names)
+        else:
+            # Tuples make a MultiIndex.
+            index = pandas.Index(self._groups.tolist() if self._groups.dtype == object else self._groups)
         columns = pandas.MultiIndex.from_tuples([*arrays], names=["column", "statistic"]) if arrays else []
-        frame = pandas.DataFrame(dict(enumerate(arrays.values())), index=pandas.Index(groups))
+        frame = pandas.DataFrame(dict(enumerate(arrays.values())), index=index)
         return frame.set_axis(columns, axis=1)

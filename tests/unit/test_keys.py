@@ -13,7 +13,8 @@ import pyarrow
 import pytest
 
 from clhist.grouping import keys as grouping_keys
-from clhist.grouping.keys import integers, numbered, numbers_and_labels
+from clhist.grouping.columns import integers
+from clhist.grouping.keys import numbered
 
 N = 5000
 WORDS = np.array(["", "a", "b", "ä", "a\0", "a\0b", "\U0001f600", "\ud800", "z" * 20, "A"])

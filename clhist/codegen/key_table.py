@@ -1,0 +1,130 @@
+"""The kernels that number keys of any range: what they are of, and their parameters. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clhist.axes.keys import bits_dtype, from_keys, keys_of
+from clhist.operators.c_types import c_name
+from clhist.planning.feature import LONG, UINT, ULONG, Parameter
+
+BLOCK = 1024
+"""Elements, or slots, that a work-group takes at once."""
+
+MOST_TRIES = 256
+"""Slots that are looked at for one key: a table so full, or a seed so unlucky, is given up."""
+
+NONE = 2**32 - 1
+"""In the place of the number of an element without a key."""
+
+
+@dataclass(frozen=True)
+class KeySpec:
+    """Which keys are numbered.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the keys: booleans, integers, floats, dates or durations. Kernels read their bits as integers, so NaN, zeros
+        and subnormal numbers are the same on any device.
+    none : int, optional
+        The integer that is no key.
+    first : bool
+        Whether the first position of each key is kept.
+    """
+
+    dtype: np.dtype
+    none: int | None = None
+    first: bool = False
+
+    @property
+    def word(self) -> np.dtype:
+        """The unsigned integers in the order of the keys."""
+        return np.dtype(np.uint64 if self.dtype.itemsize == 8 else np.uint32)
+
+    @property
+    def bits(self) -> np.dtype:
+        """The integers that kernels read."""
+        return bits_dtype(self.dtype)
+
+    @property
+    def is_missing(self) -> str:
+        """C of whether an element of bits `b` has no key, as NaN and NaT have none."""
+        if self.dtype.kind == "f":
+            return f"(b & {self._literal(self._sign - 1)}) > {self._literal(self._infinity)}"
+        none = self._sign if self.dtype.kind in "mM" else self.none
+        return "false" if none is None else f"b == {self._literal(none % (2 * self._sign))}"
+
+    @property
+    def encoded(self) -> str:
+        """C of the word of an element of bits `b`; there is one zero."""
+        if self.bits.kind == "u":
+            return "(word_t)b"
+        key, width, low = "b", 8 * self.bits.itemsize, self._literal(self._sign - 1)
+        if self.dtype.kind == "f":
+            key = f"(b == {self._literal(self._sign)} ? 0 : b ^ (b >> {width - 1} & {low}))"
+        if self.bits.itemsize == 8:
+            return f"((ulong){key} ^ 0x8000000000000000ul)"
+        return f"((uint)(int){key} ^ 0x80000000u)"
+
+    def words_of(self, keys: np.ndarray) -> np.ndarray:
+        """Return the words that kernels make of keys that are not missing."""
+        found = keys_of(keys + keys.dtype.type(0) if self.dtype.kind == "f" else keys)
+        return found.astype(self.word) if self.bits.kind == "u" else found.view(self.word) ^ self._word_sign
+
+    def keys_of_words(self, words: np.ndarray) -> np.ndarray:
+        """Return the keys of which kernels make these words."""
+        if self.bits.kind == "u":
+            return words.astype(self.bits).view(self.dtype)
+        return from_keys((words ^ self._word_sign).view(f"i{self.word.itemsize}"), self.dtype)
+
+    @property
+    def missing(self) -> Any:
+        """What stands for a key that is missing: NaN or NaT."""
+        return np.nan if self.dtype.kind == "f" else np.array("NaT", self.dtype)
+
+    @property
+    def _word_sign(self) -> np.unsignedinteger:
+        return self.word.type(1 << (8 * self.word.itemsize - 1))
+
+    @property
+    def _sign(self) -> int:
+        return 1 << (8 * self.bits.itemsize - 1)
+
+    @property
+    def _infinity(self) -> int:
+        return int(np.array(np.inf, self.dtype).view(self.bits))
+
+    def _literal(self, bits: int) -> str:
+        """Return C of the integer that has these bits."""
+        return f"({c_name(self.bits)})0x{bits:x}{'ul' if self.bits.itemsize == 8 else 'u'}"
+
+
+def _buffers(*names: str) -> tuple[Parameter, ...]:
+    return tuple(Parameter("__global", name, None) for name in names)
+
+
+_KEYS = (*_buffers("keys"), Parameter("const ulong", "offset", ULONG), Parameter("const long", "size", LONG))
+PARAMETERS: dict[str, tuple[Parameter, ...]] = {
+    "insert": (
+        *_KEYS,
+        *_buffers("table"),
+        Parameter("const uint", "mask", UINT),
+        Parameter("const uint", "most", UINT),
+        Parameter("const ulong", "seed", ULONG),
+        *_buffers("state", "slots", "first"),
+    ),
+    "gather": (
+        *_buffers("table"),
+        Parameter("const uint", "num_slots", UINT),
+        *_buffers("state", "found", "words", "places"),
+    ),
+    "rank": (*_buffers("order", "places"), Parameter("const uint", "size", UINT), *_buffers("ranks")),
+    "number": (*_buffers("slots"), Parameter("const long", "size", LONG), *_buffers("ranks")),
+    "mark": (*_KEYS, Parameter("const ulong", "least", ULONG), *_buffers("marks", "first")),
+    "look_up": (*_KEYS, Parameter("const ulong", "least", ULONG), *_buffers("ranks", "numbers")),
+}
+"""The parameters of each kernel of ``keys.mako``, in order."""

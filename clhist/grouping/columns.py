@@ -1,0 +1,132 @@
+"""Columns of pandas, polars and PyArrow, and masked arrays: their values, and those that are missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from clhist.engine.scatter import as_array
+from clhist.grouping.keys import library, renumbered, sorted_labels
+from clhist.opencl.masks import mask_of
+
+# Integer keys larger than this, and than so many times the number of elements, are taken for identifiers rather than
+# the numbers of groups, each of which has a place in every result.
+_MOST_UNASKED = 1 << 24
+_SPARSE = 16
+
+
+def by_its_library(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the same of a column whose library numbers its values itself; None of what NumPy has in its own types."""
+    if hasattr(keys, "factorize") and not isinstance(keys.dtype, np.dtype):  # pandas
+        if keys.dtype.kind in "iub":
+            return None
+        if getattr(keys.dtype, "storage", "") == "pyarrow" or hasattr(keys.dtype, "pyarrow_dtype"):
+            found = _of_arrow(import_module("pyarrow").array(getattr(keys, "array", keys)))
+            if found is not None:
+                return found
+        codes, labels = keys.factorize()
+        labels, codes = sorted_labels(np.asarray(labels), codes)
+        return codes, labels
+    if hasattr(keys, "to_arrow") and hasattr(keys, "drop_nulls"):  # polars
+        is_text = str(keys.dtype).partition("(")[0] in ("String", "Categorical", "Enum")
+        if not is_text or library("pyarrow") is None:
+            return None
+        keys = keys.to_arrow()
+    return _of_arrow(keys) if hasattr(keys, "dictionary_encode") else None
+
+
+def _of_arrow(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the same of an array of PyArrow's, if it is of text."""
+    arrow = import_module("pyarrow")
+    if arrow.types.is_dictionary(keys.type):
+        keys = keys.cast(keys.type.value_type)
+    if arrow.types.is_string_view(keys.type):
+        keys = keys.cast(arrow.large_string())
+    if not (arrow.types.is_string(keys.type) or arrow.types.is_large_string(keys.type)):
+        return None
+    found = keys.dictionary_encode()
+    if hasattr(found, "combine_chunks"):
+        found = found.combine_chunks()
+    labels = found.dictionary
+    order = _order_of_texts(labels)
+    codes = renumbered(order, found.indices.fill_null(-1).to_numpy(zero_copy_only=False))
+    return codes, labels.take(arrow.array(order)).to_numpy(zero_copy_only=False)
+
+
+def _order_of_texts(labels: Any) -> np.ndarray:
+    """Return what sorts an array of different texts of PyArrow's: by 8 bytes if these differ, else by PyArrow.
+
+    UTF-8 sorts as the characters do. Labels are often numbered, so the 8 bytes come after those that all share.
+    """
+    compute = import_module("pyarrow.compute")
+    if not len(labels):
+        return np.empty(0, np.intp)
+    least, most = (each.as_py().encode() for each in compute.min_max(labels).values())
+    shared = next((n for n, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), min(len(least), len(most)))
+    _, offsets, data = labels.buffers()
+    places = np.frombuffer(offsets, np.int64 if str(labels.type).startswith("large") else np.int32)
+    places = places[labels.offset : labels.offset + len(labels) + 1].astype(np.int64)
+    begin: Any = places[:-1] + shared
+    characters = np.zeros(places[-1] + 8, np.uint8)
+    characters[:-8] = np.frombuffer(data or b"", np.uint8)[: places[-1]]
+    words = np.ndarray(len(characters) - 7, ">u8", characters, strides=(1,))[begin].astype(np.uint64)
+    # Bits beyond the end of a text are those of the next one.
+    bits = 8 * np.clip(places[1:] - begin, 0, 8)
+    words &= ~np.where(bits == 64, np.uint64(0), np.uint64(2**64 - 1) >> np.minimum(bits, 63).astype(np.uint64))
+    order = np.argsort(words)
+    if (np.diff(words[order]) == 0).any():
+        return compute.sort_indices(labels).to_numpy()
+    return order
+
+
+def without_missing(keys: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the keys that are there, and which elements lack one; all keys and None where all are there."""
+    dtype = getattr(keys, "dtype", None)
+    if isinstance(dtype, np.dtype):  # in which NumPy has its own missing values
+        missing, array = mask_of(keys), as_array("keys", keys)
+        return (array if missing is None else np.asarray(array)[~missing]), missing
+    for missing_of, present_of in (("isna", "dropna"), ("is_null", "drop_nulls"), ("is_null", "drop_null")):
+        if hasattr(keys, missing_of) and hasattr(keys, present_of):  # of pandas, polars and PyArrow
+            missing = np.asarray(getattr(keys, missing_of)(), bool)
+            present = np.asarray(getattr(keys, present_of)(), getattr(dtype, "numpy_dtype", None))
+            return present, missing if missing.any() else None
+    return as_array("keys", keys), None
+
+
+def scattered(numbers: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    """Return the numbers at the elements that are not missing, and what is no group's at the others."""
+    dtype = numbers.dtype.newbyteorder("=")
+    if dtype.kind == "u":
+        fits = dtype.itemsize < 8 or not numbers.size or numbers.max() <= np.iinfo(np.int64).max
+        dtype = np.result_type(dtype, np.int8) if dtype.itemsize < 8 else np.dtype(np.int64 if fits else np.uint64)
+    found = np.full(missing.shape, -1 if dtype.kind == "i" else np.iinfo(dtype).max, dtype)
+    found[~missing] = numbers
+    return found
+
+
+def integers(keys: Any) -> np.ndarray:
+    """Return an array of integers, -1 where it is masked; others are returned as they are."""
+    present, missing = without_missing(keys)
+    if missing is None or present.dtype.kind not in "iub":
+        return present
+    return scattered(present.view(np.uint8) if present.dtype.kind == "b" else present, missing)
+
+
+def without_na(values: Any) -> Any:
+    """Return nullable booleans of pandas as NumPy has them: with NaN if some are missing; all else as it is."""
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, np.dtype | None) or getattr(dtype, "kind", "") != "b" or not hasattr(values, "to_numpy"):
+        return values
+    return values.to_numpy(np.float64, na_value=np.nan) if values.isna().any() else values.to_numpy(np.bool_)
+
+
+def number_up_to(largest: int, size: int) -> int:
+    """Return one more than the largest of `size` keys; raise ValueError if it looks like an identifier."""
+    if largest >= max(_MOST_UNASKED, _SPARSE * size):
+        raise ValueError(
+            f"keys: expected numbers of groups, got {largest} among {size}; give num_groups= if that is one, or "
+            "number the keys first, by clhist.factorize or as categories"
+        )
+    return max(0, largest + 1)

@@ -1,0 +1,73 @@
+"""Keys of any type as the numbers of their groups: on the device, or on the host where there are few, or no kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.engine.small import is_small
+from clhist.grouping.keys import numbered
+from clhist.grouping.numbering import MOST_ELEMENTS, Numbering, can_number, number_keys
+from clhist.opencl.arrays import Array, is_device_array, to_device
+from clhist.opencl.device import default_queue
+from clhist.opencl.lost import fetched
+
+
+def factorized(
+    keys: Array,
+    queue: cl.CommandQueue | None,
+    *,
+    sort: bool = True,
+    first: bool = False,
+    missing: bool = False,
+    as_is: bool = False,
+    on_host: bool | None = None,
+) -> Numbering:
+    """Return keys as numbers, as `clhist.grouping.numbering.number_keys`; of any type that can be hashed and sorted.
+
+    Parameters
+    ----------
+    keys : array
+        Of one dimension.
+    queue : pyopencl.CommandQueue or None
+        The caller's.
+    sort, first, missing, as_is, on_host
+        As of `number_keys`.
+
+    Raises
+    ------
+    TypeError
+        If keys cannot be hashed or sorted.
+    """
+    is_device = is_device_array(keys)
+    on_host = not is_device if on_host is None else on_host
+    if not is_device and is_small("unique", keys.size, queue):
+        return _by_the_host(keys, sort, first, missing)
+    found = queue or (keys.queue if is_device else None) or default_queue()
+    if can_number(keys.dtype, found.device) and keys.size < MOST_ELEMENTS:
+        dtype = keys.dtype
+        if not is_device:
+            keys = np.ascontiguousarray(keys, dtype.newbyteorder("="))
+        numbering = number_keys(keys, found, sort=sort, first=first, missing=missing, as_is=as_is, on_host=on_host)
+        return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
+    numbers, *others = _by_the_host(fetched(keys, found) if is_device else keys, sort, first, missing)
+    placed = (each if each is None or not is_device else to_device(found, each) for each in others)
+    return Numbering(numbers if on_host else to_device(found, numbers), *placed)
+
+
+def _by_the_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Numbering:
+    labels, numbers = numbered(keys)
+    numbers = numbers.astype(np.int32 if keys.size < 2**31 else np.int64, copy=False)
+    has_none = numbers < 0
+    if missing and has_none.any():
+        numbers = np.where(has_none, numbers.dtype.type(len(labels)), numbers)
+        labels = np.concatenate([labels, keys[has_none][:1].astype(labels.dtype, copy=False)])
+    positions = np.zeros(len(labels) + 1, np.int64)
+    positions[numbers[::-1]] = np.arange(keys.size - 1, -1, -1)  # the last that is written is the first one
+    positions = positions[: len(labels)]
+    if not sort:
+        order = np.argsort(positions)
+        ranks = np.full(len(labels) + 1, -1, numbers.dtype)
+        ranks[order] = np.arange(len(labels), dtype=numbers.dtype)
+        labels, positions, numbers = labels[order], positions[order], ranks[numbers]
+    return Numbering(numbers, labels, positions if first else None)

@@ -1,0 +1,246 @@
+"""The groups of keys: the number of the group of each element, and the key of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+from pyopencl.elementwise import ElementwiseKernel
+
+from clhist import operators
+from clhist.codegen.arguments import integer
+from clhist.engine.call import Call
+from clhist.engine.engine import Engine
+from clhist.engine.extremes import extremes
+from clhist.grouping.columns import by_its_library, scattered, without_missing
+from clhist.grouping.factorized import factorized
+from clhist.grouping.numbering import number_keys
+from clhist.opencl.arrays import (
+    Array,
+    as_bytes,
+    check_context,
+    empty,
+    in_place,
+    is_device_array,
+    shares_memory,
+    to_device,
+)
+from clhist.opencl.cuda_arrays import is_cuda
+from clhist.opencl.device import default_queue
+from clhist.opencl.program import building, kept_by_context
+from clhist.operators.c_types import c_name
+
+
+class Groups(NamedTuple):
+    """The groups of some keys.
+
+    Attributes
+    ----------
+    numbers : array of integers
+        The group of each element, of the shape of the keys; outside [0, num_groups) where it belongs to none.
+    num_groups : int
+        How many there are.
+    labels : numpy.ndarray, tuple of numpy.ndarray, or None
+        The key of each group, in several columns if the keys are; None if it is its number.
+    names : tuple
+        Those of the columns, None where one has none.
+    on_device : bool
+        Whether the caller's keys are on a device.
+    queue : pyopencl.CommandQueue
+        Where they are.
+    """
+
+    numbers: Array
+    num_groups: int
+    labels: Any
+    names: tuple[Any, ...]
+    on_device: bool
+    queue: cl.CommandQueue
+
+
+def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
+    """Return the groups of keys.
+
+    Parameters
+    ----------
+    keys : array, column, or several of them
+        As `clhist.group_by` takes them.
+    num_groups : int or None
+        How many groups there are, if keys are their numbers.
+    sort : bool
+        Whether groups are in the order of their keys, rather than in that of their first elements.
+    queue : pyopencl.CommandQueue or None
+        The caller's.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+    """
+    if keys is None:
+        raise TypeError("keys: expected an array, got None; numpy.zeros(n, int) puts n elements into one group")
+    columns = _columns(keys)
+    if columns is not None and len(columns) > 1:
+        if num_groups is not None:
+            raise TypeError(f"num_groups: expected none with keys of {len(columns)} columns, got {num_groups!r}")
+        return _joined([_one_column(each, None, True, queue) for each in columns], sort)
+    return _one_column(keys if columns is None else columns[0], num_groups, sort, queue)
+
+
+def _columns(keys: Any) -> list[Any] | None:
+    """Return the columns of a dataframe or of a list of arrays; None of one column."""
+    if hasattr(keys, "columns") and hasattr(keys, "shape"):
+        found = [keys[name] for name in keys.columns]
+    elif isinstance(keys, list | tuple) and any(getattr(each, "shape", ()) != () for each in keys):
+        found = list(keys)
+    else:
+        return None
+    if not found:
+        raise TypeError("keys: expected a column at least, got none")
+    return found
+
+
+def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
+    names = (getattr(keys, "name", None),)
+    numbers, labels, on_device = _numbers(keys, num_groups is not None, sort, queue)
+    if queue is None:
+        queue = (numbers.queue if is_device_array(numbers) else None) or default_queue()
+    check_context([("keys", numbers)], queue.context)
+    if labels is None:
+        number = integer("num_groups", num_groups, 0)
+    elif num_groups is not None:
+        raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
+    else:
+        number = len(labels)
+    return Groups(numbers, number, labels, names, on_device, queue)
+
+
+def _numbers(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
+    """Return the numbers of one column and the keys, which are None if integers are the numbers of groups."""
+    if is_device_array(keys):
+        if are_numbers or is_cuda(keys):
+            if keys.dtype.kind not in "iub":
+                raise TypeError(f"keys: expected integers on a device, got {keys.dtype}")
+            keys = as_bytes(keys) if keys.dtype.kind == "b" else keys
+            return (keys, None, True) if are_numbers else (*_of_cuda(keys, sort), True)
+        found = factorized(_flat(keys), queue, sort=sort, as_is=sort)
+        numbers = as_bytes(found.numbers) if keys.dtype.kind == "b" else found.numbers
+        return numbers.reshape(keys.shape), found.keys.get(), True
+    if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
+        keys = keys.array
+    if hasattr(keys, "codes") and hasattr(keys, "categories"):
+        return np.asarray(keys.codes), np.asarray(keys.categories), False
+    if (known := by_its_library(keys)) is not None:
+        return (*(known if sort else _by_first(*known)), False)
+    present, missing = without_missing(keys)
+    if are_numbers and present.dtype.kind in "iub":
+        present = as_bytes(present) if present.dtype.kind == "b" else present
+        return (present if missing is None else scattered(present, missing)), None, False
+    # On another device than the host's they stay: the numbers are needed there.
+    stays = missing is None and queue is not None and not shares_memory(queue.device)
+    found = factorized(np.reshape(present, -1), queue, sort=sort, as_is=sort, on_host=not stays)
+    numbers = found.numbers.reshape(present.shape)
+    numbers = as_bytes(numbers) if numbers.dtype.kind == "b" else numbers
+    return (numbers if missing is None else scattered(numbers, missing)), found.keys, False
+
+
+def _by_first(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return numbers and labels in the order of the first positions."""
+    first = np.full(len(labels) + 1, numbers.size)
+    first[numbers.reshape(-1)[::-1]] = np.arange(numbers.size - 1, -1, -1)
+    order = np.argsort(first[:-1])
+    ranks = np.full(len(labels) + 1, -1, numbers.dtype)
+    ranks[order] = np.arange(len(labels), dtype=numbers.dtype)
+    return ranks[numbers], labels[order]
+
+
+def _flat(keys: Array) -> Array:
+    if not keys.flags.c_contiguous:
+        raise ValueError(f"keys: expected a contiguous array, got one with strides {keys.strides}")
+    return keys if keys.ndim == 1 else keys.reshape(-1)
+
+
+def _of_cuda(keys: Array, sort: bool) -> tuple[Array, np.ndarray]:
+    """Return numbers and keys of an array of CUDA's: as they are, if all numbers up to the largest occur."""
+    if keys.size and sort:
+        largest, least = extremes(keys, keys.queue)
+        if least == 0 and largest < keys.size:
+            engine = _counted(keys.queue.context, keys.dtype)
+            counts = engine.run([_flat(keys)], Call(largest + 1, queue=keys.queue)).results[0]
+            if np.all(counts.get()):
+                return keys, np.arange(largest + 1, dtype=keys.dtype)
+    found = factorized(keys.get().reshape(-1), None, sort=sort, on_host=True)
+    return to_device(keys.queue, found.numbers.reshape(keys.shape)), found.keys
+
+
+@kept_by_context
+def _counted(context: cl.Context, keys: np.dtype) -> Engine:
+    return Engine.of(context, operators.count(np.uint32), f"const {c_name(keys)} *keys", "EMIT(keys[i], 1)", emits=1)
+
+
+def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
+    """Return the groups of the combinations of keys that occur."""
+    first, *others = columns
+    names = tuple(each.names[0] for each in columns)
+    for n, other in enumerate(others, 1):
+        if other.numbers.shape != first.numbers.shape:
+            raise ValueError(
+                f"keys[{n}]: expected shape {first.numbers.shape} as of keys[0], got {other.numbers.shape}"
+            )
+        if other.on_device != first.on_device:
+            raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on a {_place(first)}")
+    cuda = is_cuda(first.numbers)
+    queue = default_queue() if cuda else first.queue
+    numbers, number, labels = first.numbers, first.num_groups, [_labels(first)]
+    for n, other in enumerate(others, 1):
+        joined = _join(numbers, number, other.numbers, other.num_groups, queue)
+        found = number_keys(joined, queue, sort=sort if n == len(others) else True, none=-1)
+        known = found.keys.get()
+        numbers, number = found.numbers, len(known)
+        left, right = np.divmod(known, max(1, other.num_groups))
+        labels = [*(each[left] for each in labels), _labels(other)[right]]
+    if cuda:
+        numbers = to_device(first.queue, numbers.get())
+    elif not first.on_device and shares_memory(queue.device):
+        numbers = numbers.get()
+    return Groups(numbers.reshape(first.numbers.shape), number, tuple(labels), names, first.on_device, first.queue)
+
+
+def _join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue) -> Array:
+    """Return numbers of two columns as one in the order of both, -1 where either has none."""
+    a, b = (_placed(each, queue) for each in (a, b))
+    joined = empty(queue, (a.size,), np.dtype(np.int64), True)
+    if a.size:
+        _joiner(queue.context, a.dtype, b.dtype)(joined, a, b, num_a, num_b, queue=queue)
+    return joined
+
+
+@kept_by_context
+def _joiner(context: cl.Context, a: np.dtype, b: np.dtype) -> ElementwiseKernel:
+    with building():
+        return ElementwiseKernel(
+            context,
+            f"long *joined, const {c_name(a)} *a, const {c_name(b)} *b, const ulong num_a, const ulong num_b",
+            "joined[i] = (ulong)a[i] < num_a && (ulong)b[i] < num_b ? (long)((ulong)a[i] * num_b + (ulong)b[i]) : -1",
+            "clhist_join",
+        )
+
+
+def _placed(numbers: Array, queue: cl.CommandQueue) -> Array:
+    """Return numbers in one dimension where kernels take them."""
+    if is_cuda(numbers):
+        numbers = numbers.get()
+    if is_device_array(numbers):
+        return numbers.reshape(-1)
+    flat = np.require(numbers.reshape(-1), numbers.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
+    return in_place(flat, queue) if flat.size else empty(queue, (0,), flat.dtype, True)
+
+
+def _labels(groups: Groups) -> np.ndarray:
+    return np.arange(groups.num_groups) if groups.labels is None else groups.labels
+
+
+def _place(groups: Groups) -> str:
+    return "device" if groups.on_device else "host"

@@ -1,0 +1,135 @@
+"""`unique` and `factorize`: the different values of an array, and which of them each element is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.bincount import bincount
+from clhist.engine.labelled import unlabelled
+from clhist.engine.scatter import as_array
+from clhist.grouping.factorized import factorized
+from clhist.opencl.arrays import check_context, is_device_array
+from clhist.opencl.masks import check_unmasked
+
+
+def unique(
+    x: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    *,
+    sorted: bool = True,
+    queue: cl.CommandQueue | None = None,
+) -> Any:
+    """Return the different elements of an array: `numpy.unique` on an OpenCL device.
+
+    Numbers, booleans and dates are put into a hash table on the device, which takes about two readings of them; other
+    types are hashed on the host.
+
+    Parameters
+    ----------
+    x : array_like
+        Data of any shape, of NumPy or PyOpenCL, or of CUDA's libraries through the host.
+    return_index : bool
+        Whether the first position of each value is returned.
+    return_inverse : bool
+        Whether the number of each element among the values is returned.
+    return_counts : bool
+        Whether it is returned how often each value occurs.
+    sorted : bool
+        Whether values come in their order, rather than in that of their first positions.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then.
+
+    Returns
+    -------
+    values : array of shape (U,)
+        Of the dtype of `x`, and of its kind. All NaN are one value, the last; as are NaT. The two zeros are one.
+    index : array of int64, shape (U,)
+        First positions in the flattened array; only if asked for.
+    inverse : array of int32, of the shape of `x`
+        ``values[inverse]`` is `x`; only if asked for.
+    counts : array of int64, shape (U,)
+        Only if asked for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+    MemoryError
+        If the device has no room.
+
+    Examples
+    --------
+    >>> clhist.unique(np.array([7, 2, 7]), return_inverse=True)                             # doctest: +SKIP
+    (array([2, 7]), array([1, 0, 1], dtype=int32))
+    """
+    x, shape = _flat(x, queue)
+    found = factorized(x, queue, sort=sorted, first=return_index, missing=True)
+    results = [found.keys]
+    if return_index:
+        results.append(found.first)
+    if return_inverse:
+        results.append(found.numbers.reshape(shape))
+    if return_counts:
+        results.append(bincount(found.numbers, minlength=found.keys.size, queue=queue))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def factorize(
+    values: Any, sort: bool = False, use_na_sentinel: bool = True, *, queue: cl.CommandQueue | None = None
+) -> tuple[Any, Any]:
+    """Return elements as numbers of different values: `pandas.factorize` on an OpenCL device.
+
+    Parameters
+    ----------
+    values : array_like of shape (N,)
+        Data of NumPy or PyOpenCL, or of CUDA's libraries through the host.
+    sort : bool
+        Whether values are numbered in their order, rather than in that of their first positions.
+    use_na_sentinel : bool
+        Whether the number of a missing value (NaN, NaT, None) is -1; else it has one as others do.
+    queue : pyopencl.CommandQueue, optional
+        Where it runs; small NumPy arrays as well then.
+
+    Returns
+    -------
+    codes : array of int32, shape (N,)
+        The number of each element.
+    uniques : array of shape (U,)
+        The different values, of the dtype of `values`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+    MemoryError
+        If the device has no room.
+
+    Examples
+    --------
+    >>> clhist.factorize(np.array([7, 2, 7]))                                               # doctest: +SKIP
+    (array([0, 1, 0], dtype=int32), array([7, 2]))
+    """
+    values, shape = _flat(values, queue)
+    if len(shape) != 1:
+        raise ValueError(f"values: expected one dimension, got {len(shape)}")
+    found = factorized(values, queue, sort=sort, missing=not use_na_sentinel)
+    return found.numbers, found.keys
+
+
+def _flat(x: Any, queue: cl.CommandQueue | None) -> tuple[Any, tuple[int, ...]]:
+    """Return an array in one dimension, and its shape."""
+    x = unlabelled(x)
+    check_unmasked("x", x)
+    x = as_array("x", x)
+    if queue is not None:
+        check_context([("x", x)], queue.context)
+    if is_device_array(x):
+        if not x.flags.c_contiguous:
+            raise ValueError(f"x: expected a contiguous array, got one with strides {x.strides} of shape {x.shape}")
+        return (x if x.ndim == 1 else x.reshape(-1)), x.shape
+    return np.reshape(x, -1), x.shape
