@@ -78,8 +78,8 @@ def group_by(
         Arrays and columns of NumPy, PyOpenCL, pandas, PyArrow and polars are taken; of a list of them, or a dataframe,
         each combination that occurs is a group. Keys that are None, NA, NaN, NaT or masked belong to no group.
     num_groups : int, optional
-        With it, integer keys are the numbers of groups, of which there are so many, empty ones included; those outside
-        [0, num_groups) belong to none. Without it the device is waited for.
+        Number of groups, for integer keys that are the numbers of groups: empty groups have results as well, and those
+        outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for.
     sort : bool
         Whether groups come in the order of their keys, rather than in that of their first elements. Categories keep
         theirs.
@@ -108,7 +108,7 @@ def group_by(
     if wrong:
         name = min(wrong)
         hint = f"; pass the column: group_by(df[{wrong[name]!r}])" if name == "by" else ""
-        raise TypeError(f"{name}: expected num_groups or queue as keywords, got {wrong[name]!r}{hint}")
+        raise TypeError(f"{name}: expected num_groups, sort or queue as keywords, got {wrong[name]!r}{hint}")
     return GroupBy(groups_of(keys, num_groups, sort, queue))
 
 

@@ -104,7 +104,7 @@ def _columns(keys: Any) -> list[Any] | None:
 
 def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
     names = (getattr(keys, "name", None),)
-    numbers, labels, on_device = _numbers(keys, num_groups is not None, sort, queue)
+    numbers, labels, on_device = numbers_of(keys, num_groups is not None, sort, queue)
     if queue is None:
         queue = (numbers.queue if is_device_array(numbers) else None) or default_queue()
     check_context([("keys", numbers)], queue.context)
@@ -117,7 +117,7 @@ def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.Command
     return Groups(numbers, number, labels, names, on_device, queue)
 
 
-def _numbers(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
+def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
     """Return the numbers of one column and the keys, which are None if integers are the numbers of groups."""
     if is_device_array(keys):
         if are_numbers or is_cuda(keys):

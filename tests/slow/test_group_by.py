@@ -225,7 +225,7 @@ def test_complex(dtype):
     for statistic in ("count", "sum", "mean"):
         check(found[statistic], keys, z.astype(np.complex128), statistic, rtol=1e-6 if dtype == np.complex64 else 1e-12)
     few = np.array([0, 0, 1, 4]), np.array([1 + 2j, 3 - 1j, np.nan, 1j], dtype)
-    np.testing.assert_allclose(clhist.group_by(few[0]).prod(few[1]), [5 + 5j, 1, 1, 1, 1j], rtol=1e-6)
+    np.testing.assert_allclose(clhist.group_by(few[0], 5).prod(few[1]), [5 + 5j, 1, 1, 1, 1j], rtol=1e-6)
     with np.errstate(all="ignore"):
         assert np.isnan(clhist.group_by(few[0]).mean(few[1], skipna=False)[1])
     with pytest.raises(ValueError, match=r"x: expected statistics of complex.* among sum, .*got 'max'"):
@@ -286,7 +286,7 @@ def test_device_arrays(queue: cl.CommandQueue):
     for statistic in names:
         assert isinstance(found[statistic], cl_array.Array)
         check(found[statistic].get(), keys, columns["x"], statistic, rtol=3e-7)
-    assert clhist.group_by(cl_array.to_device(queue, np.array([3, -1, 0], np.int32))).num_groups == 4
+    assert clhist.group_by(cl_array.to_device(queue, np.array([3, -1, 0], np.int32))).keys.tolist() == [-1, 0, 3]
 
 
 @pytest.mark.usefixtures("no_kernels")
@@ -347,5 +347,5 @@ def test_pandas():
     names = ["count", "sum", "mean", "std", "var", "min", "max", "first", "last", "median"]
     reference = frame.groupby("key")["y"].agg(names)
     found = clhist.group_by(frame["key"]).agg(y=(frame["y"], names), ddof=1)["y"]
-    ours = pandas.DataFrame(found).drop(EMPTY)
+    ours = pandas.DataFrame(found, index=sorted(set(frame["key"])))
     pandas.testing.assert_frame_equal(ours, reference, check_names=False, check_index_type=False)

@@ -71,6 +71,8 @@ CALLS = {
     "histogram2d": (partial(clhist.histogram2d, bins=5), X, Y),
     "histogramdd columns": (lambda x, y, w: clhist.histogramdd([x, y], 5, weights=w), X, Y, W),
     "histogramdd rows": (partial(clhist.histogramdd, bins=5), np.stack([X, Y], -1)),
+    "unique": (partial(clhist.unique, return_inverse=True), KEYS),
+    "factorize": (clhist.factorize, KEYS),
     "histogram_bin_edges": (partial(clhist.histogram_bin_edges, bins="fd"), X),
     "digitize": (lambda x: clhist.digitize(x, [0.2, 0.5]), X),
     "group_by": (lambda k, x: clhist.group_by(k).agg(x=(x, "mean", "max"))["x"], KEYS, X),

@@ -14,6 +14,7 @@ import pytest
 
 from clhist.grouping import keys as grouping_keys
 from clhist.grouping.columns import integers
+from clhist.grouping.groups import numbers_of
 from clhist.grouping.keys import numbered
 
 N = 5000
@@ -29,6 +30,11 @@ def library(request, monkeypatch):
     if request.param == "neither":
         monkeypatch.setitem(sys.modules, "pandas", None)
     return request.param
+
+
+def numbers_and_labels(keys):
+    """Return the numbers of one column, and its keys; integers are numbers."""
+    return numbers_of(keys, are_numbers=True, sort=True, queue=None)[:2]
 
 
 def is_missing(key):
@@ -207,15 +213,7 @@ def test_keys_that_cannot_be_sorted():
         numbered(lists)
 
 
-def test_more_than_one_column():
-    a, b = np.array([1, 0, 1]), np.array(["a", "b", "a"])
-    for given in ([a, b], (a, a), [pandas.Series(a), pandas.Series(b)]):
-        with pytest.raises(TypeError, match=r"^keys: expected one array, got a (list|tuple) of 2; .*ravel_multi_index"):
-            numbers_and_labels(given)
-    with pytest.raises(TypeError, match=r"^keys: expected one column, got a dataframe of a, b; .*MultiIndex"):
-        numbers_and_labels(pandas.DataFrame({"a": a, "b": b}))
-    with pytest.raises(TypeError, match=r"pass it: group_by\(df\['ep'\]\)"):
-        numbers_and_labels(pandas.DataFrame({"ep": b}))
+def test_lists_of_lists_are_one_column():
     assert numbers_and_labels([[0, 1], [1, 0]])[0].shape == (2, 2)
 
 

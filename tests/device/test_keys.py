@@ -1,0 +1,194 @@
+"""Keys of any range as numbers: `unique`, `factorize` and groups, against NumPy and pandas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pyopencl.array as cl_array
+import pytest
+
+import clhist
+from clhist.grouping import numbering
+from clhist.grouping.numbering import number_keys
+
+DTYPES = ["bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "M8[ns]", "m8[s]"]
+SIZES = [0, 1, 2, 1023, 1025, 70_000]
+
+
+def arrays(dtype, size, rng):
+    """Yield keys of a type: all kinds of them, few, multiples of a power of two, and all alike."""
+    if dtype.kind == "b":
+        yield rng.integers(0, 2, size).astype(bool)
+        yield np.ones(size, bool)
+    elif dtype.kind == "f":
+        special = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, np.finfo(dtype).smallest_subnormal, 1, 2, 3.5]
+        yield rng.choice(np.array(special, dtype), size)
+        yield rng.normal(size=size).astype(dtype)
+        yield np.full(size, np.nan, dtype)
+    else:
+        bits = np.dtype(np.int64) if dtype.kind in "mM" else dtype
+        info = np.iinfo(bits)
+        found = rng.integers(info.min, info.max, size, bits, endpoint=True)
+        found[: min(2, size)] = [info.max, info.min][:size]
+        yield found.view(dtype)
+        yield rng.integers(0, 5, size).astype(bits).view(dtype)
+        yield (rng.integers(0, 1000, size).astype(bits) * bits.type(16)).view(dtype)
+        yield np.full(size, info.max).view(dtype)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", DTYPES)
+def test_numbers_of_keys(name, size, queue):
+    dtype, rng = np.dtype(name), np.random.default_rng(size)
+    for keys in arrays(dtype, size, rng):
+        there = keys == keys
+        labels, first, inverse = np.unique(keys[there], return_index=True, return_inverse=True)
+        numbers = np.full(size, -1)
+        numbers[there] = inverse
+        given = [keys] if dtype.kind in "mMb" else [keys, cl_array.to_device(queue, keys)]
+        for each in given:
+            found = number_keys(each, queue, first=True)
+            on_host = [part.get() if each is not keys else part for part in found]
+            np.testing.assert_array_equal(on_host[0], numbers)
+            np.testing.assert_array_equal(on_host[1], labels)
+            np.testing.assert_array_equal(on_host[2], np.flatnonzero(there)[first])
+            assert on_host[1].dtype == dtype
+        codes, uniques = pandas.factorize(keys)
+        found = number_keys(keys, queue, sort=False)
+        np.testing.assert_array_equal(found.numbers, codes)
+        np.testing.assert_array_equal(found.keys, uniques)
+
+
+def test_integers_that_are_none(queue):
+    keys = np.array([3, -1, 7, -1, 3], np.int64)
+    for many in (1, 10**15):
+        found = number_keys(np.where(keys < 0, -1, keys * many), queue, none=-1)
+        assert found.numbers.tolist() == [0, -1, 1, -1, 0]
+        assert found.keys.tolist() == [3 * many, 7 * many]
+
+
+def test_numbers_as_they_are(queue):
+    keys = np.array([2, 0, 1, 2], np.int16)
+    assert number_keys(keys, queue, as_is=True).numbers is keys
+    assert number_keys(keys, queue).numbers is not keys
+    assert number_keys(keys[1:3] + 1, queue, as_is=True).numbers.tolist() == [0, 1]
+
+
+def test_too_many_elements(queue, monkeypatch):
+    monkeypatch.setattr(numbering, "MOST_ELEMENTS", 4)
+    with pytest.raises(ValueError, match="keys: expected less than 4 elements, got 4"):
+        number_keys(np.arange(4), queue)
+
+
+ALL = {"return_index": True, "return_inverse": True, "return_counts": True}
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 1000, 70_000])
+@pytest.mark.parametrize("kind", ["wide", "near", "floats", "dates", "texts", "swapped", "complex", "booleans"])
+def test_as_numpy_and_pandas(kind, size, queue):
+    rng = np.random.default_rng(size)
+    keys = {
+        "wide": lambda: rng.integers(0, 2**60, size),
+        "near": lambda: rng.integers(-5, 5, size),
+        "floats": lambda: rng.choice([0.0, np.nan, -0.0, 3, np.inf], size),
+        "dates": lambda: np.where(
+            rng.random(size) < 0.1, np.datetime64("NaT"), rng.integers(0, 99, size).astype("M8[D]")
+        ),
+        "texts": lambda: rng.choice(["a", "bc", ""], size),
+        "swapped": lambda: rng.integers(0, 9, size).astype(">i4"),
+        "complex": lambda: rng.integers(0, 3, size) + 1j,
+        "booleans": lambda: rng.integers(0, 2, size).astype(bool),
+    }[kind]()
+    for options in ({}, ALL):
+        for x in (keys, keys.reshape(1, -1), keys[::2]):
+            for given in (None, queue):
+                ours, theirs = clhist.unique(x, queue=given, **options), np.unique(x, **options)
+                ours, theirs = (each if options else (each,) for each in (ours, theirs))
+                assert ours[0].dtype == keys.dtype
+                for one, other in zip(ours, theirs, strict=True):
+                    np.testing.assert_array_equal(one, other)
+    native = keys.astype(keys.dtype.newbyteorder("="))
+    for options in ({}, {"sort": True}, {"use_na_sentinel": False}):
+        for given in (None, queue):
+            codes, uniques = clhist.factorize(keys, queue=given, **options)
+            expected, values = pandas.factorize(native, **options)
+            np.testing.assert_array_equal(codes, expected)
+            np.testing.assert_array_equal(uniques, values)
+
+
+def test_device_arrays(queue):
+    keys = np.random.default_rng(0).normal(size=70_000).round(1)
+    keys[::7] = np.nan
+    found, expected = clhist.unique(cl_array.to_device(queue, keys), **ALL), np.unique(keys, **ALL)
+    for one, other in zip(found, expected, strict=True):
+        assert isinstance(one, cl_array.Array)
+        np.testing.assert_array_equal(one.get(), other)
+    values = clhist.unique(cl_array.to_device(queue, keys), sorted=False, return_index=True)
+    assert (np.diff(values[1].get()) > 0).all()
+    with pytest.raises(ValueError, match="values: expected one dimension, got 2"):
+        clhist.factorize(cl_array.to_device(queue, keys.reshape(2, -1)))
+    with pytest.raises(ValueError, match="x: expected a contiguous array"):
+        clhist.unique(cl_array.to_device(queue, keys)[::2])
+
+
+def columns(size, rng):
+    some = max(1, size // 10)
+    return {
+        "wide": rng.integers(0, 2**60, some)[rng.integers(0, some, size)],
+        "near": rng.integers(-5, 6, size),
+        "even": rng.integers(3, 9, size) * 2,
+        "floats": rng.choice([0.0, 1.5, np.inf, np.nan, -0.0], size),
+        "texts": rng.choice(["a", "b", "zz"], size),
+        "dates": rng.integers(0, 5, size).astype("M8[D]"),
+        "booleans": rng.integers(0, 2, size).astype(bool),
+        "bytes": rng.integers(0, 255, size).astype(np.uint8),
+    }
+
+
+BY = [
+    *(["wide"], ["near"], ["even"], ["floats"], ["texts"], ["dates"], ["booleans"], ["bytes"]),
+    *(["wide", "near"], ["near", "texts"], ["texts", "floats"], ["dates", "booleans"], ["bytes", "wide"]),
+    ["near", "even", "floats"],
+]
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 70_000])
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("by", BY, ids="+".join)
+def test_groups_as_pandas_has_them(by, sort, size):
+    rng = np.random.default_rng(size)
+    frame = pandas.DataFrame({**columns(size, rng), "x": rng.normal(size=size)})
+    expected = frame.groupby(by, sort=sort)["x"].agg(["sum", "count", "min"])
+    several = len(by) > 1
+    for keys in ([frame[name].to_numpy() for name in by], frame[by]):
+        given = keys if several or keys is frame else keys[0] if isinstance(keys, list) else keys
+        groups = clhist.group_by(given, sort=sort)
+        found = groups.agg(x=(frame["x"], "sum", "count", "min"))
+        ours = found.to_pandas()["x"] if size else pandas.DataFrame(found["x"])
+        assert len(groups) == len(expected)
+        np.testing.assert_allclose(ours[["sum", "count", "min"]], expected, rtol=1e-9, atol=1e-12)
+        held = groups.keys if several else (groups.keys,)
+        for n, labels in enumerate(held):
+            assert list(labels) == list(expected.index.get_level_values(n))
+
+
+@pytest.mark.parametrize("name", ["wide", "near", "even", "floats", "bytes"])
+def test_groups_of_device_arrays(name, queue):
+    rng = np.random.default_rng(0)
+    keys, x = columns(70_000, rng)[name], rng.normal(size=70_000)
+    groups = clhist.group_by(cl_array.to_device(queue, keys))
+    expected = pandas.Series(x).groupby(keys).sum()
+    np.testing.assert_allclose(groups.sum(cl_array.to_device(queue, x)).get(), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(groups.keys, expected.index)
+    other = columns(70_000, rng)["near"]
+    groups = clhist.group_by([cl_array.to_device(queue, each) for each in (keys, other)])
+    expected = pandas.Series(x).groupby([keys, other]).sum()
+    np.testing.assert_allclose(groups.sum(cl_array.to_device(queue, x)).get(), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_masked_and_nullable_keys():
+    keys = np.array([5, 10**15, 5, -3])
+    for given in (np.ma.array(keys, mask=[0, 0, 1, 0]), pandas.Series([5, 10**15, None, -3], dtype="Int64")):
+        groups = clhist.group_by(given)
+        assert groups.keys.tolist() == [-3, 5, 10**15]
+        assert groups.sum(np.arange(4.0)).tolist() == [3, 0, 1]
