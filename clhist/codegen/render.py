@@ -192,7 +192,7 @@ def render_selection(order: object) -> str:
 
 def render_keys(spec: KeySpec) -> str:
     """Return the OpenCL C program that numbers keys of any range."""
-    return _render("keys.mako", spec=spec, block=BLOCK, most_tries=MOST_TRIES, c_name=c_name)
+    return _render("keys.mako", spec=spec, block=BLOCK, most_tries=MOST_TRIES)
 
 
 def render_measure(kernel: str, *, words: int = 0) -> str:

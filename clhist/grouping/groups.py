@@ -128,22 +128,28 @@ def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue 
         found = factorized(_flat(keys), queue, sort=sort, as_is=sort)
         numbers = as_bytes(found.numbers) if keys.dtype.kind == "b" else found.numbers
         return numbers.reshape(keys.shape), found.keys.get(), True
+    return *_numbers_on_host(keys, are_numbers, sort, queue), False
+
+
+def _numbers_on_host(
+    keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None
+) -> tuple[Array, np.ndarray | None]:
     if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
         keys = keys.array
     if hasattr(keys, "codes") and hasattr(keys, "categories"):
-        return np.asarray(keys.codes), np.asarray(keys.categories), False
+        return np.asarray(keys.codes), np.asarray(keys.categories)
     if (known := by_its_library(keys)) is not None:
-        return (*(known if sort else _by_first(*known)), False)
+        return known if sort else _by_first(*known)
     present, missing = without_missing(keys)
     if are_numbers and present.dtype.kind in "iub":
         present = as_bytes(present) if present.dtype.kind == "b" else present
-        return (present if missing is None else scattered(present, missing)), None, False
+        return (present if missing is None else scattered(present, missing)), None
     # On another device than the host's they stay: the numbers are needed there.
     stays = missing is None and queue is not None and not shares_memory(queue.device)
     found = factorized(np.reshape(present, -1), queue, sort=sort, as_is=sort, on_host=not stays)
     numbers = found.numbers.reshape(present.shape)
     numbers = as_bytes(numbers) if numbers.dtype.kind == "b" else numbers
-    return (numbers if missing is None else scattered(numbers, missing)), found.keys, False
+    return (numbers if missing is None else scattered(numbers, missing)), found.keys
 
 
 def _by_first(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -33,7 +33,7 @@ def arrays(dtype, size, rng):
         yield found.view(dtype)
         yield rng.integers(0, 5, size).astype(bits).view(dtype)
         yield (rng.integers(0, 1000, size).astype(bits) * bits.type(16)).view(dtype)
-        yield np.full(size, info.max).view(dtype)
+        yield np.full(size, info.max, bits).view(dtype)
 
 
 @pytest.mark.parametrize("size", SIZES)
