@@ -32,6 +32,7 @@ from clhist.opencl.arrays import (
     shares_memory,
     to_device,
 )
+from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.on_device import OnDevice
@@ -148,7 +149,8 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
     def _on_host(self) -> GroupBy[Any]:
         """Return the same groups of arrays of NumPy, for which keys on a device are read."""
         keys = self._keys.get(self._queue) if is_device_array(self._keys) else self._keys
-        return GroupBy(keys.reshape(self._shape), self.num_groups, self._labels, default_queue())
+        found = keys.reshape(self._shape), self.num_groups, self._labels, self._names, False, default_queue()
+        return GroupBy(Groups(*found))
 
     @takes_cuda_as("_keys", on_host="_on_host")
     @shows()
