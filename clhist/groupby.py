@@ -49,11 +49,7 @@ _Queue: TypeAlias = cl.CommandQueue | None
 
 @overload
 def group_by(
-    keys: DeviceArray | Sequence[DeviceArray],
-    num_groups: int | None = ...,
-    *,
-    sort: bool = ...,
-    queue: _Queue = ...,
+    keys: DeviceArray | Sequence[DeviceArray], num_groups: int | None = ..., *, sort: bool = ..., queue: _Queue = ...
 ) -> GroupBy[DeviceArray]: ...
 @overload
 def group_by(
@@ -61,12 +57,7 @@ def group_by(
 ) -> GroupBy[HostArray]: ...
 @shows()
 def group_by(
-    keys: Any,
-    num_groups: int | None = None,
-    *,
-    sort: bool = True,
-    queue: cl.CommandQueue | None = None,
-    **wrong: Any,
+    keys: Any, num_groups: int | None = None, *, sort: bool = True, queue: _Queue = None, **wrong: Any
 ) -> GroupBy[Any]:
     """Group elements by equal keys, for statistics of each group.
 
