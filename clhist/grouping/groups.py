@@ -145,7 +145,7 @@ def _numbers_on_host(
         present = as_bytes(present) if present.dtype.kind == "b" else present
         return (present if missing is None else scattered(present, missing)), None
     # On another device than the host's they stay: the numbers are needed there.
-    stays = missing is None and queue is not None and not shares_memory(queue.device)
+    stays = present.size and missing is None and queue is not None and not shares_memory(queue.device)
     found = factorized(np.reshape(present, -1), queue, sort=sort, as_is=sort, on_host=not stays)
     numbers = found.numbers.reshape(present.shape)
     numbers = as_bytes(numbers) if numbers.dtype.kind == "b" else numbers
@@ -209,7 +209,7 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
         labels = [*(each[left] for each in labels), _labels(other)[right]]
     if cuda:
         numbers = to_device(first.queue, numbers.get())
-    elif not first.on_device and shares_memory(queue.device):
+    elif not first.on_device and (shares_memory(queue.device) or not numbers.size):
         numbers = numbers.get()
     return Groups(numbers.reshape(first.numbers.shape), number, tuple(labels), names, first.on_device, first.queue)
 

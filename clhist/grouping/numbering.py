@@ -29,7 +29,7 @@ MOST_ELEMENTS = NONE
 _FIRST_BITS, _MOST_BITS = 12, 31
 _SMALL_BITS, _FAST, _SLOW = 16, 4, 2
 # Marks are used where they are as few as the elements, within these.
-_FEWEST_MARKS, _MOST_MARKS = 1 << 16, 1 << 22
+_FEWEST_MARKS, _MOST_MARKS = 1 << 16, 1 << 27
 _GROUPS, _LANES = 8, 256  # work-groups for each compute unit, and the work-items of one; of a GPU
 
 
@@ -168,14 +168,15 @@ class _Work:
     def _by_marks(self, least: int, number: int) -> tuple[Array, Array | None]:
         marks, first = self._filled(number, np.uint8, 0), self._filled(number, np.uint32, NONE, only=self.spec.first)
         self._enqueue("mark", self.size, *self._data(), least, marks, first)
-        found = np.flatnonzero(self._fetched(marks, number, np.uint8))
+        marked = self._fetched(marks, number, np.uint8)
+        if self._as_is and marked.all() and int(self.spec.words_of(np.zeros(1, self.spec.dtype))[0]) == least:
+            self.numbers = self.keys
+            return np.arange(number, dtype=np.int64).astype(self.spec.dtype), None
+        found = np.flatnonzero(marked)
         positions = self._fetched(first, number, np.uint32)[found].astype(np.int64) if self.spec.first else None
         if not self._sort and positions is not None:
             order = np.argsort(positions)
             found, positions = found[order], positions[order]
-        if self._as_is and len(found) == number and int(self.spec.words_of(np.zeros(1, self.spec.dtype))[0]) == least:
-            self.numbers = self.keys
-            return self.spec.keys_of_words(found.astype(self.spec.word) + self.spec.word.type(least)), positions
         ranks = np.zeros(number, np.uint32)
         ranks[found] = np.arange(len(found), dtype=np.uint32)
         self._enqueue("look_up", self.size, *self._data(), least, self._sent(ranks), self._new_numbers())
