@@ -6,7 +6,7 @@ What a bin holds between two pieces is an accumulator of the operator, neither l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Generic, Self, Unpack, overload
 
 import numpy as np
 import pyopencl as cl
@@ -16,7 +16,7 @@ from clhist.engine import streams
 from clhist.engine.call import Call, queue_for
 from clhist.engine.chunks import Chunks, KnownPiece, Piece
 from clhist.engine.cuda_calls import first_of_cuda, takes_cuda, takes_cuda_as
-from clhist.engine.engine import Engine, check_number
+from clhist.engine.engine import Engine
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
 from clhist.engine.progress import Progress, reported
@@ -35,12 +35,13 @@ from clhist.operators.operator import Operator
 from clhist.partial import Partial, bins_text, combined, joined, merge, portable_outputs
 from clhist.planning.problem import CHOICES, Choices
 from clhist.race_factor import run
-from clhist.typing import NumBins, RaceFactorMode, StreamChoices
+from clhist.typing import A, Chunk, Made, Named, NumBins, One, Ordered, Own, RaceFactorMode, StreamChoices, Streamed
 
 CHUNK_BYTES = 64 << 20
+INSTEAD = "its partial() can be, and a clhist.Spec, which says what to compute"
 
 
-class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, which says what to compute"):
+class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
     """A histogram over a stream of chunks: `reduce_by_index` or a `HistogramKernel`, chunk by chunk.
 
     Parameters
@@ -91,7 +92,7 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
     @shows(StreamChoices)
     def __init__(
         self,
-        operator: Any,
+        operator: Streamed[Made],
         num_bins: NumBins,
         *,
         dtype: Any = None,
@@ -157,7 +158,7 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         return self._size
 
     @takes_cuda
-    def add(self, *args: Any, size: int | None = None) -> Self:
+    def add(self, *args: Chunk[Own], size: int | None = None) -> Accumulator[Own, Made]:
         """Add a chunk of the stream, and return the accumulator.
 
         Parameters
@@ -191,7 +192,7 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         except NotDirectError:
             self._came_from = self._like
             raise
-        return self
+        return self  # type: ignore[return-value]
 
     def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> Self:
         """Add chunk after chunk, and return the accumulator.
@@ -213,6 +214,12 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
                 report(self._size - before)
         return self
 
+    @overload
+    def result(self: Accumulator[A, One]) -> A: ...  # type: ignore[overload-overlap]
+    @overload
+    def result(self: Accumulator[A, Named]) -> dict[str, A]: ...
+    @overload
+    def result(self: Accumulator[A, Ordered]) -> tuple[A, ...]: ...
     @takes_cuda_as("_like")
     def result(self) -> Any:
         """Return the histogram of all that has been added; more can be added then.
@@ -235,13 +242,10 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
                 check_range(label, form, result)
         return self._outputs.collect(found)
 
-    def partial(self) -> Partial:
-        """Return the accumulators of all that has been added and merged, and of `dest`; they can go anywhere.
+    def partial(self) -> Partial[Made]:
+        """Return the accumulators of all that has been added and merged, and of `dest`.
 
-        Returns
-        -------
-        Partial
-            On the host; it can be pickled, saved, and merged anywhere.
+        They are on the host, and can be pickled, saved, and merged anywhere.
         """
         self._check_device()
         ranges = joined(self._ranges) if self._has_positions else None
@@ -250,7 +254,7 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         own = Partial(self._portable, arrays, self._count, values, ranges)
         return own if self._added is None else merge([own, self._added])
 
-    def merge(self, other: Accumulator | Partial) -> Self:
+    def merge(self, other: Accumulator[Any, Made] | Partial[Made]) -> Self:
         """Add what another accumulator has been given, on whatever device, and return this one, of the same `size`.
 
         Parameters
@@ -274,7 +278,7 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         self._clear()
         return self
 
-    def take(self) -> Partial:
+    def take(self) -> Partial[Made]:
         """Return `partial`, and hold nothing any more; `size` stays as it is."""
         part = self.partial()
         self._added = None
@@ -314,12 +318,8 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
     def feed(self, piece: Piece) -> None:
         """Add what `piece` returned, here or in an accumulator of the same arguments on another device."""
         engine = piece.engine.on(self.queue.context).with_operators(self._forms)
-        for form, portable, emits in zip(self._forms, self._portable.operators, self._emits, strict=True):
-            if portable.most_values == form.most_values:
-                size = piece.size + self._count
-                check_number(form, size * emits + (0 if self._added is None else self._added.values))
-            else:  # which goes on in 64 bits after each chunk, if it must
-                check_number(form, min(piece.size, piece.step) * emits)
+        merged = 0 if self._added is None else self._added.values
+        streams.check_numbers(self._forms, self._portable.operators, self._emits, piece, self._count, merged)
         piece.check_position()
         self._position = piece.position
         self._on_device = piece.on_device
@@ -360,17 +360,9 @@ class Accumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, wh
         if (self._count + size) * max(self._emits) > min(room, default=np.inf):
             self._added = self.partial()
             self._clear()
-        call = Call(
-            outputs.like(list(self._shapes)),
-            size,
-            outputs.like(self._held),
-            outputs.like(self._spare),
-            self.queue,
-            race_factor=self._race_factor,
-            choices=self._choices,
-            memory_budget=self._budget,
-            partial=True,
-        )
+        shapes, dest, out = map(outputs.like, (list(self._shapes), self._held, self._spare))
+        more: Any = {"race_factor": self._race_factor, "choices": self._choices, "memory_budget": self._budget}
+        call = Call(shapes, size, dest, out, self.queue, partial=True, **more)
         event = run(engine, [given[argument.name] for argument in engine.arguments], call).event
         self._held, self._spare = self._spare, self._held
         follows = self._ranges and self._ranges[-1][1] == self._position

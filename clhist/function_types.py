@@ -22,6 +22,7 @@ from clhist.typing import (
     DeviceArray,
     Devices,
     Ends,
+    Given,
     HostArray,
     OnDevice,
     Others,
@@ -81,13 +82,13 @@ def bincount(
 
 
 def histogram(  # noqa: PLR0913  # as the function
-    a: A | Others,
+    a: Given[A],
     bins: Bins = 10,
     range: Ends | None = None,
     density: bool | None = None,
-    weights: A | Others | None = None,
+    weights: Given[A] | None = None,
     *,
-    where: A | Others | None = None,
+    where: Given[A] | None = None,
     axis: Axes | None = None,
     queue: cl.CommandQueue | None = None,
     out: A | None = None,
@@ -99,14 +100,14 @@ def histogram(  # noqa: PLR0913  # as the function
 
 
 def histogram2d(
-    x: A | Others,
-    y: A | Others,
+    x: Given[A],
+    y: Given[A],
     bins: Bins | Sequence[Bins] = 10,
     range: Sequence[Ends | None] | None = None,
     density: bool | None = None,
-    weights: A | Others | None = None,
+    weights: Given[A] | None = None,
     *,
-    where: A | Others | None = None,
+    where: Given[A] | None = None,
     queue: cl.CommandQueue | None = None,
     out: A | None = None,
     reproducible: bool = False,
@@ -116,7 +117,7 @@ def histogram2d(
 
 
 @overload
-def histogramdd(
+def histogramdd(  # type: ignore[overload-overlap]
     sample: DeviceArray | Sequence[DeviceArray], bins: Any = ..., range: Any = ..., density: bool | None = ...,
     weights: DeviceArray | None = ..., *, where: Any = ..., queue: cl.CommandQueue | None = ..., out: Any = ...,
     reproducible: bool = ...,
@@ -143,12 +144,12 @@ def histogramdd(
 
 
 def histogram_bin_edges(
-    a: A | Others,
+    a: Given[A],
     bins: Bins = 10,
     range: Ends | None = None,
-    weights: A | Others | None = None,
+    weights: Given[A] | None = None,
     *,
-    where: A | Others | None = None,
+    where: Given[A] | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> HostArray:
     """Return the edges that `histogram` uses: `numpy.histogram_bin_edges`, for device arrays as well."""

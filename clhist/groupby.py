@@ -18,7 +18,7 @@ from clhist.grouping.columns import without_na
 from clhist.grouping.dates import as_integers, dates_of
 from clhist.grouping.groups import Groups, groups_of
 from clhist.grouping.hints import Hints, check_by_name
-from clhist.grouping.methods import A, Methods
+from clhist.grouping.methods import A, Methods, X
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
@@ -42,13 +42,13 @@ from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import check_weights, probability, select
 from clhist.statistics.selection_texts import Order
 from clhist.statistics.table import TABLE, column_of, named_statistics
-from clhist.typing import DeviceArray, HostArray, Values
+from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
 _Queue: TypeAlias = cl.CommandQueue | None
 
 
 @overload
-def group_by(
+def group_by(  # type: ignore[overload-overlap]
     keys: DeviceArray | Sequence[DeviceArray], num_groups: int | None = ..., *, sort: bool = ..., queue: _Queue = ...
 ) -> GroupBy[DeviceArray]: ...
 @overload
@@ -152,7 +152,7 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         ddof: int = 0,
         dtype: DTypeLike | None = None,
         reproducible: bool = False,
-        **columns: Any,
+        **columns: tuple[X[A], *tuple[GroupStatistics, ...]],
     ) -> Table[A]:
         """Compute several statistics of several arrays, in one sweep over all of them.
 
@@ -235,7 +235,7 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
 
     @takes_cuda_as("_keys")
     def weighted_mean(
-        self, x: Any, weights: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
+        self, x: X[A], weights: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
     ) -> A:
         """Return the sum of x times weight over the sum of the weights of each group, NaN for an empty one.
 
@@ -274,7 +274,7 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
 
     @takes_cuda_as("_keys", on_host="_on_host")
     def quantile(
-        self, x: Any, q: float, *, weights: Any = None, skipna: bool = True, dtype: DTypeLike | None = None
+        self, x: X[A], q: float, *, weights: X[A] | None = None, skipna: bool = True, dtype: DTypeLike | None = None
     ) -> A:
         """Return a quantile of each group, NaN for an empty one.
 

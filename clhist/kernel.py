@@ -16,7 +16,7 @@ from clhist.engine.engine import Engine
 from clhist.engine.reproducible import reproducible as reproducible_engine
 from clhist.engine.scatter import arguments_of_call
 from clhist.hardware.profile import Profile
-from clhist.kernel_types import Given, K, KernelCalls
+from clhist.kernel_types import KernelCalls
 from clhist.opencl.lost import check_process
 from clhist.opencl.memory import Allocator
 from clhist.operators.names import with_names
@@ -24,7 +24,7 @@ from clhist.operators.reproducible import check_max_abs
 from clhist.planning.plan import Plan
 from clhist.planning.problem import CHOICES, FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
-from clhist.typing import NumBins
+from clhist.typing import HostArray, K, MadeOf, NumBins
 
 _NO_CHOICE = (None,) * len(CHOICES)
 
@@ -94,9 +94,9 @@ class HistogramKernel(KernelCalls[K]):
     """
 
     def __init__(
-        self: HistogramKernel[Given],
+        self: HistogramKernel[MadeOf],
         context: cl.Context | None,
-        operator: Given,
+        operator: MadeOf,
         *,
         arguments: str,
         map: str,
@@ -345,7 +345,7 @@ class HistogramKernel(KernelCalls[K]):
         args = arguments_of_call(self.arguments, args, num_bins)
         return sample_race_factor(self.engine, self.engine.check(args, Call(num_bins, size, queue=queue)))
 
-    def accumulator(self, num_bins: Any, **options: Any) -> Accumulator:
+    def accumulator(self, num_bins: Any, **options: Any) -> Accumulator[HostArray, K]:
         """Return an `Accumulator` of this map, for input that comes piece by piece; it has the `options`."""
         return Accumulator(self, num_bins, **options)
 

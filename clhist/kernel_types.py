@@ -9,12 +9,12 @@ Of the signatures of a method, type checkers keep the one whose `self` fits, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyopencl as cl
 
 from clhist.opencl.on_device import OnDevice
-from clhist.typing import AnyOperator
+from clhist.typing import K, KernelOf, Named, One, Ordered
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from clhist.operators.operator import Operator
     from clhist.planning.plan import Plan
     from clhist.typing import A, KernelOptions, NumBins, PlanChoices, Scalar, TimedOptions
-
-# What a kernel was made of: one operator, several in order, or several by name. mypy finds no closer type of a list of
-# operators of several kinds.
-One: TypeAlias = AnyOperator
-Ordered: TypeAlias = Sequence[object]
-Named: TypeAlias = Mapping[str, object]
-K = TypeVar("K", covariant=True)
-Given = TypeVar("Given", One, Ordered, Named)
 
 
 class _OperatorOf:
@@ -47,7 +39,7 @@ class _OperatorOf:
         def __set__(self, kernel: Any, operator: Any) -> None: ...
 
 
-class KernelCalls(OnDevice, Generic[K], instead="a clhist.Spec of the same arguments can be: see its partial()"):
+class KernelCalls(OnDevice, KernelOf[K], instead="a clhist.Spec of the same arguments can be: see its partial()"):
     """The signatures of the calls of a `HistogramKernel`; type checkers see these alone.
 
     The two kinds of arguments stay apart: NumPy arrays give NumPy arrays, PyOpenCL arrays give PyOpenCL arrays. They

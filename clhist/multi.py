@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, Self
+from typing import Any, Generic, Self, overload
 
 import pyopencl as cl
 
-from clhist.accumulator import CHUNK_BYTES, Accumulator
+from clhist.accumulator import CHUNK_BYTES, INSTEAD, Accumulator
 from clhist.engine.chunks import Piece
 from clhist.engine.pool import Pool
 from clhist.engine.progress import Progress, reported
@@ -17,10 +17,10 @@ from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 from clhist.opencl.several import device_name, queues_of
 from clhist.partial import Partial, bins_text, combined
-from clhist.typing import NumBins
+from clhist.typing import A, Chunk, Devices, HostArray, Made, Named, NumBins, One, Ordered, Streamed
 
 
-class MultiAccumulator(OnDevice, instead="its partial() can be, and a clhist.Spec, which says what to compute"):
+class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
     """A histogram over a stream of chunks, computed by several devices: an `Accumulator` and a thread for each.
 
     A chunk goes to whichever device is free. A device that fails is left out from then on, with a warning; what it had
@@ -53,10 +53,10 @@ class MultiAccumulator(OnDevice, instead="its partial() can be, and a clhist.Spe
 
     def __init__(
         self,
-        operator: Any,
+        operator: Streamed[Made],
         num_bins: NumBins,
         *,
-        devices: Any = None,
+        devices: Devices | None = None,
         queues: Sequence[cl.CommandQueue] | None = None,
         dtype: Any = None,
         dest: Any = None,
@@ -71,7 +71,7 @@ class MultiAccumulator(OnDevice, instead="its partial() can be, and a clhist.Spe
         found = queues_of("all" if devices is None else devices) if queues is None else queues_of(queues, "queues")
         engine = getattr(operator, "engine", None)  # of a kernel
         options |= {"dtype": dtype, "chunk_bytes": chunk_bytes, "first_index": first_index, "start": start}
-        held = [operator if engine is None else engine.on(queue.context) for queue in found]
+        held: list[Any] = [operator if engine is None else engine.on(queue.context) for queue in found]
         self._devices = [
             _Device(Accumulator(each, num_bins, queue=queue, **options))
             for each, queue in zip(held, found, strict=True)
@@ -92,7 +92,7 @@ class MultiAccumulator(OnDevice, instead="its partial() can be, and a clhist.Spe
         """The devices that failed, by name, and why."""
         return {worker.name: error for worker, error in self._pool.failed.items()}
 
-    def add(self, *args: Any, size: int | None = None) -> Self:
+    def add(self, *args: Chunk[A], size: int | None = None) -> Self:
         """Add a chunk of the stream, and return the accumulator; in chunks of `chunk_bytes` if its arrays are NumPy's.
 
         Parameters
@@ -138,6 +138,12 @@ class MultiAccumulator(OnDevice, instead="its partial() can be, and a clhist.Spe
             self._run((piece for given in chunks for piece in self._pieces(given, None)), taken)
         return self
 
+    @overload
+    def result(self: MultiAccumulator[One]) -> HostArray: ...  # type: ignore[overload-overlap]
+    @overload
+    def result(self: MultiAccumulator[Named]) -> dict[str, HostArray]: ...
+    @overload
+    def result(self: MultiAccumulator[Ordered]) -> tuple[HostArray, ...]: ...
     def result(self) -> Any:
         """Return the histogram of all that has been added; more can be added then.
 
@@ -150,13 +156,13 @@ class MultiAccumulator(OnDevice, instead="its partial() can be, and a clhist.Spe
         self._settle()
         return self._whole.result()
 
-    def partial(self) -> Partial:
+    def partial(self) -> Partial[Made]:
         """Return the accumulators of all that has been added and merged, and of `dest`; see `Accumulator.partial`."""
         self._settle()
         self._owned = False
         return self._whole
 
-    def merge(self, other: Accumulator | MultiAccumulator | Partial) -> Self:
+    def merge(self, other: Accumulator[Any, Made] | MultiAccumulator[Made] | Partial[Made]) -> Self:
         """Add what another accumulator has been given, or what its `partial` returned; see `Accumulator.merge`."""
         if not isinstance(other, Accumulator | MultiAccumulator | Partial):
             raise TypeError(f"other: expected an Accumulator or a clhist.Partial, got {type(other).__name__}")

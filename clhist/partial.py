@@ -10,26 +10,27 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, overload
 
 import numpy as np
 import pyopencl as cl
 
 from clhist._version import __version__
 from clhist.engine.outputs import Outputs
-from clhist.engine.partials import combine_arrays
+from clhist.engine.partials import combine_arrays, merge_arrays
 from clhist.files.arrays import read_npz
 from clhist.opencl.arrays import empty
 from clhist.opencl.device import default_queue, device_profile
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
 from clhist.operators.operator import Operator
+from clhist.typing import HostArray, K, MadeOf, Named, One, Ordered, Recipe
 
 FORMAT = 1  # of what is pickled and saved; another one is refused
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Partial:
+class Partial(Generic[K]):
     """Accumulators of a part of the data: what a bin holds, before the result is made of it.
 
     It can be pickled, sent, saved and merged with partial results of other devices, processes and machines: the form
@@ -71,6 +72,12 @@ class Partial:
         """The shape of each histogram."""
         return tuple(array.shape for array in self.arrays)
 
+    @overload
+    def result(self: Partial[One], queue: cl.CommandQueue | None = ...) -> HostArray: ...  # type: ignore[overload-overlap]
+    @overload
+    def result(self: Partial[Named], queue: cl.CommandQueue | None = ...) -> dict[str, HostArray]: ...
+    @overload
+    def result(self: Partial[Ordered], queue: cl.CommandQueue | None = ...) -> tuple[HostArray, ...]: ...
     def result(self, queue: cl.CommandQueue | None = None) -> Any:
         """Return the histograms, of the operators' dtypes.
 
@@ -110,8 +117,14 @@ class Partial:
         with open(file, "wb") as stream:
             np.savez(stream, allow_pickle=False, description=np.array(json.dumps(described)), **arrays)
 
+    @overload
     @classmethod
-    def load(cls, file: str | os.PathLike[str], operator: Any) -> Partial:
+    def load(cls, file: str | os.PathLike[str], operator: Recipe[MadeOf]) -> Partial[MadeOf]: ...
+    @overload
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], operator: MadeOf) -> Partial[MadeOf]: ...
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], operator: Any) -> Any:
         """Read what `save` wrote.
 
         Parameters
@@ -183,7 +196,7 @@ class Partial:
         return _restored, (FORMAT, __version__, self.outputs, self.arrays, self.size, self.values, self.positions)
 
 
-def merge(partials: Iterable[Partial]) -> Partial:
+def merge(partials: Iterable[Partial[K]]) -> Partial[K]:
     """Return partial results as one; they are left as they are.
 
     Parameters
@@ -223,7 +236,7 @@ def merge(partials: Iterable[Partial]) -> Partial:
     return whole
 
 
-def combined(own: Partial, other: Partial, argument: str, *, in_place: bool = False) -> Partial:
+def combined(own: Partial[K], other: Partial[K], argument: str, *, in_place: bool = False) -> Partial[K]:
     """Return two partial results as one, in the arrays of the first if it need not be kept; see `merge`."""
     other.check(own.outputs, own.shapes, argument)
     positions = None
@@ -238,7 +251,7 @@ def combined(own: Partial, other: Partial, argument: str, *, in_place: bool = Fa
         _check_counts(operator, held, more, values, argument)
     arrays = own.arrays if in_place else tuple(array.copy() for array in own.arrays)
     for operator, into, more in zip(own.outputs.operators, arrays, other.arrays, strict=True):
-        _combine(operator, into, more)
+        merge_arrays(operator, into, more)
     return Partial(own.outputs, arrays, own.size + other.size, values, positions)
 
 
@@ -335,36 +348,6 @@ def _check_counts(operator: Operator, held: np.ndarray, more: np.ndarray, values
     most = np.iinfo(operator.accumulator).max
     if values > most and (held > most - more).any():
         raise OverflowError(f"{argument}: expected counts of at most {most} in all, got a bin with more")
-
-
-def _combine(operator: Operator, into: np.ndarray, more: np.ndarray) -> None:
-    """Combine accumulators: by NumPy, or else by the default device."""
-    pairs = [(getattr(np, part.operation or "", None), part.accessor) for part in operator.parts]
-    if all(isinstance(ufunc, np.ufunc) and not ufunc.__name__.startswith("logical") for ufunc, _ in pairs):
-        with np.errstate(all="ignore"):
-            for ufunc, accessor in pairs:
-                held = _part(into, accessor)
-                ufunc(held, _part(more, accessor), out=held)  # type: ignore[misc]
-        return
-    queue = default_queue()
-    combine_arrays(
-        queue,
-        device_profile(queue.device),
-        operator,
-        into,
-        into,
-        dest_is_partial=True,
-        out_is_partial=True,
-        more=np.ascontiguousarray(more),
-    )
-
-
-def _part(array: np.ndarray, accessor: str) -> np.ndarray:
-    """Return the part of accumulators that C names by `accessor`, such as ``".sum.x"``."""
-    for name in filter(None, accessor.split(".")):
-        half = array.dtype.names is None  # of complex numbers
-        array = (array.real if name == "x" else array.imag) if half else array[name]
-    return array
 
 
 def joined(ranges: Iterable[tuple[int, int]], argument: str = "partial") -> tuple[tuple[int, int], ...]:

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import pyopencl as cl
 
@@ -24,13 +24,13 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.names import COUNT, with_names
 from clhist.partial import Partial, bins_text, neutral_arrays, portable_outputs
-from clhist.typing import NumBins
+from clhist.typing import HostArray, K, MadeOf, Named, NumBins, One, Ordered, Recipe
 
 _MOST_KEPT = 4  # accumulators of a thread, with their page-locked memory
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Spec:
+class Spec(Recipe[K]):
     """What to compute, without data, device or process: it can be pickled and hashed.
 
     Parameters
@@ -76,8 +76,8 @@ class Spec:
     counts: bool
 
     def __init__(
-        self,
-        operators: Any,
+        self: Spec[MadeOf],
+        operators: MadeOf,
         num_bins: NumBins,
         *,
         arguments: str = "",
@@ -89,14 +89,15 @@ class Spec:
         dtype: Any = None,
         first_index: str | None = None,
     ) -> None:
-        counts = not map and isinstance(operators, str) and operators == COUNT
+        given: Any = operators
+        counts = not map and isinstance(given, str) and given == COUNT
         if map:
-            outputs = Outputs.of(with_names(operators, dtype))
+            outputs = Outputs.of(with_names(given, dtype))
             outputs.check_map(map, preamble)
         elif arguments or preamble or structs or options or emits is not None or first_index is not None:
             raise TypeError("map: expected C that emits values, since other parts of a map are given; got none")
         else:
-            outputs = Outputs.of(stream_operator(operators, dtype, None))
+            outputs = Outputs.of(stream_operator(given, dtype, None))
         shapes = outputs.shapes(num_bins)
         if not map and len(shapes[0]) > 1:
             raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
@@ -106,7 +107,7 @@ class Spec:
             "arguments": arguments,
             "map": map,
             "preamble": preamble,
-            "structs": tuple((name, supported_dtype(given)) for name, given in (structs or {}).items()),
+            "structs": tuple((name, supported_dtype(each)) for name, each in (structs or {}).items()),
             "options": tuple(options),
             "emits": None if emits is None else integer("emits", emits, 1),
             "first_index": first_index,
@@ -114,21 +115,21 @@ class Spec:
         }.items():
             object.__setattr__(self, name, value)
 
-    def accumulator(self, **options: Any) -> Accumulator:
+    def accumulator(self, **options: Any) -> Accumulator[HostArray, K]:
         """Return an `Accumulator` for it, which takes `queue`, `start`, `dest`, `chunk_bytes` and further choices."""
         queue = queue_for(options.pop("queue", None))
         shapes = self.outputs.like(list(self.shapes))
         if self.map:
-            engine = _engine_of(queue.context, self)
+            engine: Any = _engine_of(queue.context, self)
             return Accumulator(engine, shapes, queue=queue, first_index=self.first_index, **options)
-        operator = COUNT if self.counts else self.outputs.operators[0]
+        operator: Any = COUNT if self.counts else self.outputs.operators[0]
         dtype = self.outputs.operators[0].dtype if self.counts and options.get("dest") is None else None
         return Accumulator(operator, shapes, dtype=dtype, queue=queue, **options)
 
     @takes_cuda
     def partial(
         self, *arrays: Any, size: int | None = None, start: int | None = None, queue: cl.CommandQueue | None = None
-    ) -> Partial:
+    ) -> Partial[K]:
         """Compute a part of the data.
 
         Parameters
@@ -155,7 +156,7 @@ class Spec:
         queue = queue or default_queue(*arrays)
         start = None if start is None else integer("start", start, 0)
         # Kept while it is not in use: with it goes its page-locked memory, which takes long to get.
-        held = _kept(self, queue) or self.accumulator(queue=queue)
+        held: Accumulator[Any, K] = _kept(self, queue) or self.accumulator(queue=queue)
         held.seek(start)
         held.add(*arrays, size=size)
         found = held.take()
@@ -163,12 +164,24 @@ class Spec:
             _keep(self, queue, held)
         return found
 
-    def empty(self) -> Partial:
+    def empty(self) -> Partial[K]:
         """Return the partial result of no data, which changes no other that it is merged with."""
         outputs = portable_outputs(self.outputs)
         return Partial(outputs, neutral_arrays(outputs, self.shapes), 0, 0, ())
 
-    def result(self, partial: Partial, queue: cl.CommandQueue | None = None) -> Any:
+    @overload
+    def result(  # type: ignore[overload-overlap]
+        self: Spec[One], partial: Partial[One], queue: cl.CommandQueue | None = ...
+    ) -> HostArray: ...
+    @overload
+    def result(
+        self: Spec[Named], partial: Partial[Named], queue: cl.CommandQueue | None = ...
+    ) -> dict[str, HostArray]: ...
+    @overload
+    def result(
+        self: Spec[Ordered], partial: Partial[Ordered], queue: cl.CommandQueue | None = ...
+    ) -> tuple[HostArray, ...]: ...
+    def result(self, partial: Partial[Any], queue: cl.CommandQueue | None = None) -> Any:
         """Return the histograms of what is in `partial`; see `Partial.result`.
 
         Raises
@@ -181,9 +194,10 @@ class Spec:
         partial.check(portable_outputs(self.outputs), self.shapes)
         return partial.result(queue)
 
-    def load(self, file: str | os.PathLike[str]) -> Partial:
+    def load(self, file: str | os.PathLike[str]) -> Partial[K]:
         """Return what `Partial.save` wrote, if it is of these operators and bins; see `Partial.load`."""
-        found = Partial.load(file, self)
+        own: Any = self
+        found = Partial.load(file, own)
         found.check(portable_outputs(self.outputs), self.shapes, str(file))
         return found
 
@@ -211,20 +225,20 @@ def _engine_of(context: cl.Context, spec: Spec) -> Engine:
 _local = threading.local()
 
 
-def _kept(spec: Spec, queue: cl.CommandQueue) -> Accumulator | None:
-    found: Accumulator | None = _of_thread().pop((spec, queue), None)
+def _kept(spec: Spec, queue: cl.CommandQueue) -> Accumulator[Any, Any] | None:
+    found: Accumulator[Any, Any] | None = _of_thread().pop((spec, queue), None)
     return found
 
 
-def _keep(spec: Spec, queue: cl.CommandQueue, accumulator: Accumulator) -> None:
+def _keep(spec: Spec, queue: cl.CommandQueue, accumulator: Accumulator[Any, Any]) -> None:
     kept = _of_thread()
     kept[spec, queue] = accumulator
     while len(kept) > _MOST_KEPT:
         kept.popitem(last=False)
 
 
-def _of_thread() -> OrderedDict[tuple[Spec, cl.CommandQueue], Accumulator]:
+def _of_thread() -> OrderedDict[tuple[Spec, cl.CommandQueue], Accumulator[Any, Any]]:
     if not hasattr(_local, "kept"):
         _local.kept = OrderedDict()
-    kept: OrderedDict[tuple[Spec, cl.CommandQueue], Accumulator] = _local.kept
+    kept: OrderedDict[tuple[Spec, cl.CommandQueue], Accumulator[Any, Any]] = _local.kept
     return kept

@@ -30,6 +30,7 @@ from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.names import FUNCTIONS
 from clhist.operators.reproducible import check_reproducible
+from clhist.statistic_types import of_bins, of_bins_2d, of_bins_dd
 from clhist.statistics.selection import check_weights, probability
 from clhist.statistics.table import BINNED
 
@@ -39,6 +40,7 @@ __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
 _BY_FUNCTION = {getattr(np, name): name for name in BINNED if name in FUNCTIONS.values() and hasattr(np, name)}
 
 
+@of_bins_dd
 @takes_cuda
 def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     sample: Any,
@@ -188,6 +190,7 @@ def _by_kernels(
     return results, None if expand is None else _numbers(points, edges, data, axes, queue, expand)
 
 
+@of_bins
 @takes_cuda
 def binned_statistic(
     x: Any, values: Any, statistic: Any = "mean", bins: Any = 10, range: Any = None, **options: Any
@@ -220,6 +223,7 @@ def binned_statistic(
     return scipy_functions().BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
 
 
+@of_bins_2d
 @takes_cuda
 def binned_statistic_2d(
     x: Any,

@@ -6,7 +6,7 @@ Results live where the inputs do: a `HostArray` for NumPy arrays, a `DeviceArray
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Required, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Required, TypeAlias, TypedDict, overload
 from typing import TypeVar as WithoutDefault
 
 import numpy as np
@@ -59,13 +59,23 @@ Shape: TypeAlias = int | tuple[int, ...]
 NumBins: TypeAlias = Shape | Sequence[Shape] | Mapping[str, Shape]
 Allocator: TypeAlias = Callable[[int], Any]
 
-# The names of operators are for completion. An operator may be any C expression, so the call reports a wrong name.
 OperatorName: TypeAlias = Literal[
-    "sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax", "first", "last", "count"
+    "sum", "add", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax", "first", "last", "count"
 ]
-AnyOperator: TypeAlias = Operator | np.ufunc | OperatorName | str
+# Those that are known without an `Operator`; type checkers know this spelling alone.
+OperatorText: TypeAlias = Literal[
+    "a + b", "a * b", "a & b", "a | b", "a ^ b", "min(a, b)", "max(a, b)", "fmin(a, b)", "fmax(a, b)"
+]
+AnyOperator: TypeAlias = Operator | np.ufunc | OperatorName | OperatorText
 Rule: TypeAlias = Literal["auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges"]  # for a number of bins
-BinnedStatistic: TypeAlias = Literal["mean", "median", "count", "sum", "std", "min", "max"]
+# Statistics by name, or by functions that are named so, such as `numpy.mean`.
+GroupName: TypeAlias = Literal[
+    "sum", "mean", "count", "var", "std", "min", "max", "argmin", "argmax", "first", "last", "median", "prod", "any",
+    "all",
+]  # fmt: skip
+BinName: TypeAlias = Literal["mean", "std", "median", "count", "sum", "min", "max", "quantile"]
+Function: TypeAlias = Callable[..., Any]
+GroupStatistics: TypeAlias = GroupName | Function | list[Any] | tuple[Any, ...]  # of names
 
 
 class HasArray(Protocol):
@@ -77,14 +87,22 @@ class HasArray(Protocol):
 # Several arguments of a call are all NumPy's or all PyOpenCL's. Type checkers find that out by a type variable in each
 # of them, beside what says nothing: sequences and arrays of other libraries. Those take a dtype by its name in
 # ``__array__``, which NumPy's own do not.
-class ForeignArray(Protocol):
+class Foreign(Protocol):
     """An array of another library, such as pandas or polars."""
 
     def __array__(self, *, dtype: None = ...) -> Any: ...
 
 
-Values: TypeAlias = Sequence[Any] | HasArray  # of NumPy, or to be converted by it
-Others: TypeAlias = Sequence[Any] | ForeignArray  # to be converted by NumPy
+class Listed(Protocol):
+    """A sequence, such as a list or a tuple, but no str: that contains nothing else than str."""
+
+    def __contains__(self, key: object, /) -> bool: ...
+
+    def index(self, value: Any, /) -> int: ...
+
+
+Values: TypeAlias = Listed | HasArray  # of NumPy, or to be converted by it
+Others: TypeAlias = Listed | Foreign  # to be converted by NumPy
 Bins: TypeAlias = int | Rule | Values
 
 # The results of functions without overloads: type checkers print each overload of a wrong call, with all its options.
@@ -93,6 +111,10 @@ Positions = TypeVar("Positions", DeviceArray, NDArray[np.intp], default=NDArray[
 Dest = TypeVar(
     "Dest", bound=DeviceArray | HostArray | tuple[DeviceArray, ...] | tuple[HostArray, ...], default=HostArray
 )
+Own = TypeVar("Own", DeviceArray, HostArray, default=HostArray)
+_One: TypeAlias = BinName | Function
+_Several: TypeAlias = list[Any] | tuple[Any, ...]
+Asked = TypeVar("Asked", _One, _Several, default=_One)
 _Own = TypeVar("_Own")
 
 
@@ -105,6 +127,79 @@ class OnDevice(Protocol[_Own]):  # type: ignore[misc]  # one type exactly, or a 
     def __pos__(self) -> _Own: ...
 
 
+class _StatisticOf:
+    """The attribute `statistic` of results: an array, or arrays by name if several statistics were asked for."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, result: _Result[A, _One], of: Any) -> A: ...
+        @overload
+        def __get__(self, result: _Result[A, _Several], of: Any) -> dict[str, A]: ...
+        def __get__(self, result: Any, of: Any) -> Any: ...
+
+
+class _Result(Generic[A, Asked]):
+    if TYPE_CHECKING:
+        statistic = _StatisticOf()
+        binnumber: A
+
+
+# SciPy's tuples, as type checkers see them. Unpacked, they know the first item of one statistic alone.
+class BinnedStatisticResult(tuple[A, HostArray, A], _Result[A, Asked]):
+    """Of `clhist.stats.binned_statistic`."""
+
+    if TYPE_CHECKING:
+        bin_edges: HostArray
+
+
+class BinnedStatistic2dResult(tuple[A, HostArray, HostArray, A], _Result[A, Asked]):
+    """Of `clhist.stats.binned_statistic_2d`."""
+
+    if TYPE_CHECKING:
+        x_edge: HostArray
+        y_edge: HostArray
+
+
+class BinnedStatisticddResult(tuple[A, list[HostArray], A], _Result[A, Asked]):
+    """Of `clhist.stats.binned_statistic_dd`."""
+
+    if TYPE_CHECKING:
+        bin_edges: list[HostArray]
+
+
+class OnHost(Protocol[_Own]):  # type: ignore[misc]  # as of OnDevice
+    """A NumPy array of any shape and dtype, as what tells a type variable that it is one: two may differ in both."""
+
+    @property
+    def base(self) -> _Own | None: ...
+
+    @property
+    def flat(self) -> Any: ...
+
+
+Given: TypeAlias = OnDevice[A] | OnHost[A] | Others  # arrays of one kind, whatever their dtypes, or what says nothing
+Arrays: TypeAlias = Values | DeviceArray  # of either kind
+
+# What was made: one histogram, several in order, or several by name, and so the results.
+One: TypeAlias = Operator | np.ufunc | str
+Ordered: TypeAlias = Sequence[object]  # mypy finds no closer type of operators of several kinds
+Named: TypeAlias = Mapping[str, object]
+K = TypeVar("K", covariant=True, default=Any)
+Made = TypeVar("Made", covariant=True, default=One)  # of streams, which are of operators, too
+MadeOf = TypeVar("MadeOf", One, Ordered, Named, default=One)
+
+
+class Recipe(Generic[K]):
+    """What knows its operators: a kernel, or a `clhist.Spec`."""
+
+
+class KernelOf(Recipe[K]):
+    """A `clhist.HistogramKernel`."""
+
+
+Streamed: TypeAlias = AnyOperator | KernelOf[Made]
+Chunk: TypeAlias = Given[A] | Scalar
 RaceFactorMode: TypeAlias = Literal["sample", "sample once"]
 
 
@@ -174,6 +269,17 @@ class TimedOptions(_Kernel, total=False):
     """Keywords of `clhist.HistogramKernel.timed` besides its own."""
 
     update: Update | None
+
+
+class BinOptions(TypedDict, total=False):
+    """Keywords of the functions of `clhist.stats`."""
+
+    where: Arrays | None
+    queue: cl.CommandQueue | None
+    reproducible: bool
+    binnumber: bool
+    q: float | None
+    weights: Arrays | None
 
 
 class KernelSpec(TypedDict, total=False):

@@ -90,7 +90,7 @@ class Groups:
         self.time_statistic(statistic)
 
     def time_statistic(self, statistic: str) -> Any:
-        return clhist.group_by(self.keys, num_groups=1000).agg(x=(self.values, statistic))
+        return clhist.group_by(self.keys, num_groups=1000).agg(x=(self.values, [statistic]))
 
 
 class SmallCalls:

@@ -23,6 +23,7 @@ def extremes(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
         largest, smallest = (int(each.get()[0]) for each in engine.run([x], Call(1, queue=queue)).results)
         return largest, smallest
     if is_device_array(x):
+        x = x if x.ndim else x.reshape(1)  # which PyOpenCL's have a length of
         return int(fetched(cl_array.max(x, queue), queue)), int(fetched(cl_array.min(x, queue), queue))
     return int(x.max()), int(x.min())
 

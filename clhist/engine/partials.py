@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
 import pyopencl as cl
 
 from clhist.engine.cuda_launcher import CudaLoaded
@@ -15,6 +16,7 @@ from clhist.engine.stages import Limits
 from clhist.hardware.profile import Profile
 from clhist.opencl.arrays import Array, is_device_array, to_device
 from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of, results_like
+from clhist.opencl.device import default_queue, device_profile
 from clhist.operators.operator import Operator
 
 
@@ -76,3 +78,33 @@ def _run_by_cuda(loaded: CudaLoaded, queue: cl.CommandQueue, arrays: Sequence[Ar
         for given, copy in zip(arrays, placed, strict=True):
             if given is out and copy is not out:
                 out[...] = copy.get()
+
+
+def merge_arrays(operator: Operator, into: np.ndarray, more: np.ndarray) -> None:
+    """Combine accumulators on the host with `more`: by NumPy, or else by the default device."""
+    pairs = [(getattr(np, part.operation or "", None), part.accessor) for part in operator.parts]
+    if all(isinstance(ufunc, np.ufunc) and not ufunc.__name__.startswith("logical") for ufunc, _ in pairs):
+        with np.errstate(all="ignore"):
+            for ufunc, accessor in pairs:
+                held = _part(into, accessor)
+                ufunc(held, _part(more, accessor), out=held)  # type: ignore[misc]
+        return
+    queue = default_queue()
+    combine_arrays(
+        queue,
+        device_profile(queue.device),
+        operator,
+        into,
+        into,
+        dest_is_partial=True,
+        out_is_partial=True,
+        more=np.ascontiguousarray(more),
+    )
+
+
+def _part(array: np.ndarray, accessor: str) -> np.ndarray:
+    """Return the part of accumulators that C names by `accessor`, such as ``".sum.x"``."""
+    for name in filter(None, accessor.split(".")):
+        half = array.dtype.names is None  # of complex numbers
+        array = (array.real if name == "x" else array.imag) if half else array[name]
+    return array

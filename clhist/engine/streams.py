@@ -10,8 +10,9 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.maps import Argument
+from clhist.engine.chunks import Piece
 from clhist.engine.cuda_calls import first_of_cuda
-from clhist.engine.engine import Engine
+from clhist.engine.engine import Engine, check_number
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays
 from clhist.engine.results import check_dest
@@ -25,7 +26,7 @@ from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 
 
-def stream_operator(op: Operator | np.ufunc | str, dtype: Any, dest: Any) -> Operator:
+def stream_operator(op: Any, dtype: Any, dest: Any) -> Operator:
     """Return the operator that the first argument, on the dtype of the others, stands for."""
     if dtype is None:
         dtype = op.dtype if isinstance(op, Operator) else getattr(dest, "dtype", None)
@@ -115,3 +116,22 @@ def portable_arrays(
             found.append(np.empty(array.shape, wanted.accumulator))
             combine_arrays(queue, profile, wanted, array, found[-1], out_is_partial=True)
     return tuple(found)
+
+
+def check_numbers(
+    forms: Sequence[Operator],
+    portable: Sequence[Operator],
+    emits: Sequence[int],
+    piece: Piece,
+    count: int,
+    merged: int,
+) -> None:
+    """Raise OverflowError if a bin may have more values with `piece` than one of the operators can take.
+
+    `count` elements are held, and a bin has at most `merged` values of others.
+    """
+    for form, found, each in zip(forms, portable, emits, strict=True):
+        if found.most_values == form.most_values:
+            check_number(form, (piece.size + count) * each + merged)
+        else:  # which goes on in 64 bits after each chunk, if it must
+            check_number(form, min(piece.size, piece.step) * each)

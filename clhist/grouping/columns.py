@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clhist.engine.scatter import as_array
-from clhist.grouping.keys import library, renumbered, sorted_labels
+from clhist.grouping.keys import library, order_of_texts, renumbered, sorted_labels
 from clhist.opencl.masks import mask_of
 
 # Integer keys larger than this, and than so many times the number of elements, are taken for identifiers rather than
@@ -50,35 +50,9 @@ def _of_arrow(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
     if hasattr(found, "combine_chunks"):
         found = found.combine_chunks()
     labels = found.dictionary
-    order = _order_of_texts(labels)
+    order = order_of_texts(labels)
     codes = renumbered(order, found.indices.fill_null(-1).to_numpy(zero_copy_only=False))
     return codes, labels.take(arrow.array(order)).to_numpy(zero_copy_only=False)
-
-
-def _order_of_texts(labels: Any) -> np.ndarray:
-    """Return what sorts an array of different texts of PyArrow's: by 8 bytes if these differ, else by PyArrow.
-
-    UTF-8 sorts as the characters do. Labels are often numbered, so the 8 bytes come after those that all share.
-    """
-    compute = import_module("pyarrow.compute")
-    if not len(labels):
-        return np.empty(0, np.intp)
-    least, most = (each.as_py().encode() for each in compute.min_max(labels).values())
-    shared = next((n for n, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), min(len(least), len(most)))
-    _, offsets, data = labels.buffers()
-    places = np.frombuffer(offsets, np.int64 if str(labels.type).startswith("large") else np.int32)
-    places = places[labels.offset : labels.offset + len(labels) + 1].astype(np.int64)
-    begin: Any = places[:-1] + shared
-    characters = np.zeros(places[-1] + 8, np.uint8)
-    characters[:-8] = np.frombuffer(data or b"", np.uint8)[: places[-1]]
-    words = np.ndarray(len(characters) - 7, ">u8", characters, strides=(1,))[begin].astype(np.uint64)
-    # Bits beyond the end of a text are those of the next one.
-    bits = 8 * np.clip(places[1:] - begin, 0, 8)
-    words &= ~np.where(bits == 64, np.uint64(0), np.uint64(2**64 - 1) >> np.minimum(bits, 63).astype(np.uint64))
-    order = np.argsort(words)
-    if (np.diff(words[order]) == 0).any():
-        return compute.sort_indices(labels).to_numpy()
-    return order
 
 
 def without_missing(keys: Any) -> tuple[np.ndarray, np.ndarray | None]:

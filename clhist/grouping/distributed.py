@@ -14,6 +14,7 @@ from clhist.partial import Partial
 from clhist.spec import Spec
 from clhist.statistics.outputs import Column, Numbers, Output
 from clhist.statistics.table import outputs_of
+from clhist.typing import Named
 
 _NUMBERS = Numbers(np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.uint64))  # of any number of elements
 
@@ -53,7 +54,7 @@ class GroupSpec:
         code = f"const {c_name(self.keys)} g = keys[i]; {' '.join(emits)}"
         return Spec(by_name, self.num_groups, arguments=", ".join(arguments), map=code, emits=1, first_index="first")
 
-    def results(self, whole: Partial) -> dict[str, dict[str, np.ndarray]]:
+    def results(self, whole: Partial[Named]) -> dict[str, dict[str, np.ndarray]]:
         """Return the statistics of each column by their names."""
         found: Mapping[str, Any] = whole.result()
         named = {}

@@ -94,6 +94,9 @@ def _by_dictionary(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def sorted_labels(labels: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels that are not missing, sorted, and the numbers in them; -1 stays, as of missing ones."""
+    if (texts := _as_texts(labels)) is not None:
+        order = order_of_texts(texts)
+        return labels[order], renumbered(order, codes)
     kept = np.flatnonzero(~_missing(labels))
     if labels.dtype.kind == "O":  # which NumPy sorts at a third of Python's speed
         order = np.array(sorted(kept.tolist(), key=labels.tolist().__getitem__), np.intp)
@@ -104,6 +107,44 @@ def sorted_labels(labels: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np
     if labels.dtype.kind in "fc":
         labels = labels + labels.dtype.type(0)  # one zero, whichever came first
     return labels, codes
+
+
+def _as_texts(labels: np.ndarray) -> Any:
+    """Return objects as an array of PyArrow's, which sorts them sooner, if all of them are texts and it is there."""
+    arrow = library("pyarrow", labels.size) if labels.dtype.kind == "O" else None
+    if arrow is None:
+        return None
+    try:
+        texts = arrow.array(labels)
+    except (arrow.ArrowException, ValueError, TypeError):  # of several types, or a text that UTF-8 has not
+        return None
+    return texts if arrow.types.is_string(texts.type) and not texts.null_count and hasattr(texts, "buffers") else None
+
+
+def order_of_texts(labels: Any) -> np.ndarray:
+    """Return what sorts an array of different texts of PyArrow's: by 8 bytes if these differ, else by PyArrow.
+
+    UTF-8 sorts as the characters do. Labels are often numbered, so the 8 bytes come after those that all share.
+    """
+    compute = import_module("pyarrow.compute")
+    if not len(labels):
+        return np.empty(0, np.intp)
+    least, most = (each.as_py().encode() for each in compute.min_max(labels).values())
+    shared = next((n for n, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), min(len(least), len(most)))
+    _, offsets, data = labels.buffers()
+    places = np.frombuffer(offsets, np.int64 if str(labels.type).startswith("large") else np.int32)
+    places = places[labels.offset : labels.offset + len(labels) + 1].astype(np.int64)
+    begin: Any = places[:-1] + shared
+    characters = np.zeros(places[-1] + 8, np.uint8)
+    characters[:-8] = np.frombuffer(data or b"", np.uint8)[: places[-1]]
+    words = np.ndarray(len(characters) - 7, ">u8", characters, strides=(1,))[begin].astype(np.uint64)
+    # Bits beyond the end of a text are those of the next one.
+    bits = 8 * np.clip(places[1:] - begin, 0, 8)
+    words &= ~np.where(bits == 64, np.uint64(0), np.uint64(2**64 - 1) >> np.minimum(bits, 63).astype(np.uint64))
+    order = np.argsort(words)
+    if (np.diff(words[order]) == 0).any():
+        return compute.sort_indices(labels).to_numpy()
+    return order
 
 
 def renumbered(order: np.ndarray, codes: np.ndarray, number: int | None = None) -> np.ndarray:

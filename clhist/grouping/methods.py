@@ -2,86 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from numpy.typing import DTypeLike
 
-from clhist.typing import DeviceArray, HostArray
+from clhist.typing import DeviceArray, HostArray, Others
 
 A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
+X: TypeAlias = A | Others  # values, of the kind of the keys
 
 
 class Methods(Generic[A]):
     """A method for each statistic without arguments of its own."""
 
-    def agg(self, **columns: Any) -> Mapping[str, Mapping[str, A]]:
-        """Return several statistics of several arrays."""
-        raise NotImplementedError
-
-    def count(self, x: Any, *, skipna: bool = True) -> A:
+    def count(self, x: X[A], *, skipna: bool = True) -> A:
         """Return how many values each group has, as int64."""
         return self._one(x, "count", skipna=skipna)
 
-    def sum(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> A:
+    def sum(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> A:
         """Return the sum of each group; see `agg`."""
         return self._one(x, "sum", skipna=skipna, dtype=dtype, reproducible=reproducible)
 
-    def prod(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
+    def prod(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the product of each group; see `agg`."""
         return self._one(x, "prod", skipna=skipna, dtype=dtype)
 
-    def mean(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> A:
+    def mean(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False) -> A:
         """Return the mean of each group, which may be of complex numbers; see `agg`."""
         return self._one(x, "mean", skipna=skipna, dtype=dtype, reproducible=reproducible)
 
     def var(
-        self, x: Any, *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
+        self, x: X[A], *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
     ) -> A:
         """Return the variance of each group; see `agg`."""
         return self._one(x, "var", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
 
     def std(
-        self, x: Any, *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
+        self, x: X[A], *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
     ) -> A:
         """Return the standard deviation of each group; see `agg`."""
         return self._one(x, "std", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
 
-    def median(self, x: Any, *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
+    def median(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the median of each group; see `agg`."""
         return self._one(x, "median", skipna=skipna, dtype=dtype)
 
-    def min(self, x: Any, *, skipna: bool = True) -> A:
+    def min(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the least value of each group; see `agg`."""
         return self._one(x, "min", skipna=skipna)
 
-    def max(self, x: Any, *, skipna: bool = True) -> A:
+    def max(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the largest value of each group; see `agg`."""
         return self._one(x, "max", skipna=skipna)
 
-    def argmin(self, x: Any, *, skipna: bool = True) -> A:
+    def argmin(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the position of the least value of each group; see `agg`."""
         return self._one(x, "argmin", skipna=skipna)
 
-    def argmax(self, x: Any, *, skipna: bool = True) -> A:
+    def argmax(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the position of the largest value of each group; see `agg`."""
         return self._one(x, "argmax", skipna=skipna)
 
-    def first(self, x: Any, *, skipna: bool = True) -> A:
+    def first(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the first value of each group; see `agg`."""
         return self._one(x, "first", skipna=skipna)
 
-    def last(self, x: Any, *, skipna: bool = True) -> A:
+    def last(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the last value of each group; see `agg`."""
         return self._one(x, "last", skipna=skipna)
 
-    def any(self, x: Any, *, skipna: bool = True) -> A:
+    def any(self, x: X[A], *, skipna: bool = True) -> A:
         """Return whether any value of each group is not zero; see `agg`."""
         return self._one(x, "any", skipna=skipna)
 
-    def all(self, x: Any, *, skipna: bool = True) -> A:
+    def all(self, x: X[A], *, skipna: bool = True) -> A:
         """Return whether all values of each group are not zero; see `agg`."""
         return self._one(x, "all", skipna=skipna)
 
-    def _one(self, x: Any, statistic: str, **options: Any) -> A:
-        return self.agg(x=(x, statistic), **options)["x"][statistic]
+    def _one(self, x: X[A], statistic: str, **options: Any) -> A:
+        own: Any = self
+        found: A = own.agg(x=(x, statistic), **options)["x"][statistic]
+        return found

@@ -19,6 +19,14 @@ from clhist.ndimage.extremes import extremes_of
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
 from clhist.ndimage.regions import by_scipy, regions_of
 from clhist.opencl.elementwise import taken
+from clhist.statistic_types import (
+    centres_of_regions,
+    extrema_of_regions,
+    floats_of_regions,
+    histogram_of_regions,
+    numbers_of_regions,
+    places_of_regions,
+)
 
 __all__ = [
     "center_of_mass",
@@ -37,6 +45,7 @@ __all__ = [
 ]
 
 
+@numbers_of_regions
 @takes_cuda
 def sum_labels(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the sum of the values of each region, 0 for one without; `scipy.ndimage.sum_labels`.
@@ -80,6 +89,7 @@ _ELSEWHERE = {
 }
 
 
+@floats_of_regions
 @takes_cuda
 def mean(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the mean of each region, NaN for one without values; `scipy.ndimage.mean`, with its parameters."""
@@ -89,6 +99,7 @@ def mean(input: Any, labels: Any = None, index: Any = None) -> Any:
     return regions.picked(regions.of("mean", dtype=np.complex128 if regions.is_complex else np.float64))
 
 
+@floats_of_regions
 @takes_cuda
 def variance(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the variance of each region, NaN for one without values; `scipy.ndimage.variance`."""
@@ -98,6 +109,7 @@ def variance(input: Any, labels: Any = None, index: Any = None) -> Any:
     return regions.picked(regions.of("var", dtype=np.float64))
 
 
+@floats_of_regions
 @takes_cuda
 def standard_deviation(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the standard deviation of each region; `scipy.ndimage.standard_deviation`."""
@@ -107,18 +119,21 @@ def standard_deviation(input: Any, labels: Any = None, index: Any = None) -> Any
     return regions.picked(regions.of("std", dtype=np.float64))
 
 
+@numbers_of_regions
 @takes_cuda
 def minimum(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the least value of each region, 0 for one without; `scipy.ndimage.minimum`."""
     return extremes_of("minimum", input, labels, index)
 
 
+@numbers_of_regions
 @takes_cuda
 def maximum(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the largest value of each region, 0 for one without; `scipy.ndimage.maximum`."""
     return extremes_of("maximum", input, labels, index)
 
 
+@places_of_regions
 @takes_cuda
 def minimum_position(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return where the least value of each region is, the first of several; `scipy.ndimage.minimum_position`.
@@ -131,18 +146,21 @@ def minimum_position(input: Any, labels: Any = None, index: Any = None) -> Any:
     return extremes_of("minimum_position", input, labels, index)
 
 
+@places_of_regions
 @takes_cuda
 def maximum_position(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return where the largest value of each region is; see `minimum_position`."""
     return extremes_of("maximum_position", input, labels, index)
 
 
+@extrema_of_regions
 @takes_cuda
 def extrema(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return minima, maxima and the positions of both, from one sweep; `scipy.ndimage.extrema`."""
     return extremes_of("extrema", input, labels, index)
 
 
+@floats_of_regions
 @takes_cuda
 def median(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the median of each region; `scipy.ndimage.median`, but NaN for a region without values."""
@@ -152,6 +170,7 @@ def median(input: Any, labels: Any = None, index: Any = None) -> Any:
     return regions.picked(regions.of("median"))
 
 
+@centres_of_regions
 @takes_cuda
 def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the centre of mass of each region, its values being the masses; `scipy.ndimage.center_of_mass`.
@@ -170,6 +189,7 @@ def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     return tuple(centers) if regions.is_one else [tuple(each) for each in np.moveaxis(centers, -1, 0).T]
 
 
+@histogram_of_regions
 @takes_cuda
 def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, index: Any = None) -> Any:
     """Return the histogram of the values of each region; `scipy.ndimage.histogram`.

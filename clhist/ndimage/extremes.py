@@ -23,7 +23,7 @@ def extremes_of(function: str, input: Any, labels: Any, index: Any) -> Any:
     found: dict[str, Any] = {}
     for names, skipna in ((lows, True), (highs, False)) if skips else ((lows + highs, False),):
         if names:
-            found |= regions.groups.agg(x=(regions.values, *names), skipna=skipna)["x"]
+            found |= regions.groups.agg(x=(regions.values, names), skipna=skipna)["x"]
     results = [_filled(found[name], regions, function) for name in ("min", "max") if name in found]
     results += [_positions(found[name], regions, function) for name in ("argmin", "argmax") if name in found]
     return results[0] if len(results) == 1 else tuple(results)

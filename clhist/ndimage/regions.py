@@ -62,7 +62,7 @@ class Regions:
 
     def of(self, *statistics: str, **options: Any) -> Any:
         """Return statistics of all groups, where a NaN counts; one array or several."""
-        found = self.groups.agg(x=(self.values, *statistics), skipna=False, **options)["x"]
+        found = self.groups.agg(x=(self.values, statistics), skipna=False, **options)["x"]
         return found[statistics[0]] if len(statistics) == 1 else [found[name] for name in statistics]
 
     def picked(self, result: Array) -> Any:

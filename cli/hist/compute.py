@@ -148,7 +148,8 @@ def _number(rows: Rows, n: int, bins: Bins, ends: Any) -> int:
     if bins.is_log:
         column, ends = np.log(column[column > 0]), np.log(ends)
     column = column[np.isfinite(column)]
-    return len(clhist.histogram_bin_edges(column, bins.bins, tuple(ends))) - 1
+    rule: Any = bins.bins
+    return len(clhist.histogram_bin_edges(column, rule, tuple(ends))) - 1
 
 
 class Counts:

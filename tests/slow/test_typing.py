@@ -15,7 +15,7 @@ PROGRAMS = ROOT / "tests" / "typing"
 LINES = list(enumerate((PROGRAMS / "mistakes.py").read_text().splitlines(), start=1))
 MARKED = {n for n, line in LINES if "# error: " in line}
 OF_MYPY = {n for n, line in LINES if "# error of mypy: " in line}  # pyright makes a union of both kinds of arrays
-MOST = 1000  # characters about one mistake
+MOST = 1024  # characters about one mistake
 
 
 def messages(name: str, tmp_path: Path) -> dict[int, str]:

@@ -9,7 +9,8 @@ import pyopencl.array as cl_array
 from numpy.typing import NDArray
 
 import clhist
-from clhist.typing import DeviceArray, HostArray
+from clhist import ndimage, stats
+from clhist.typing import BinnedStatisticResult, DeviceArray, HostArray, Named
 
 queue = clhist.default_queue()
 bins = np.array([0, 1, 1], np.int32)
@@ -79,8 +80,58 @@ assert_type(groups_on_device.agg(x=(values_on_device, "max"))["x"], dict[str, De
 assert_type(groups.keys, HostArray)
 assert_type(stream.add(bins, values), clhist.Accumulator)
 
-# Histograms: edges are NumPy's in any case.
+# What streams and their parts give is what they were made of; arrays are where those of the last chunk were.
+assert_type(stream.result(), HostArray)
+assert_type(stream.add(on_device, values_on_device).result(), DeviceArray)
+there: clhist.Accumulator[DeviceArray] = clhist.Accumulator("sum", 3, dtype=np.float32)
+assert_type(there.result(), DeviceArray)
+assert_type(clhist.Accumulator(named, 2).add(on_device).result(), dict[str, DeviceArray])
+assert_type(clhist.Accumulator(ordered, 2).result(), tuple[HostArray, ...])
+assert_type(stream.merge(stream.partial()).partial().result(), HostArray)
+assert_type(clhist.MultiAccumulator("count", 3, devices="all").add([0, 1], 1).result(), HostArray)
+assert_type(clhist.MultiAccumulator(named, 3).result(), dict[str, HostArray])
+spec = clhist.Spec({"n": "count"}, 3, arguments="const int *b", map="EMIT_n(b[i], 1)")
+assert_type(spec.partial(bins), clhist.Partial[Named])
+assert_type(spec.result(clhist.merge([spec.partial(bins), spec.empty()])), dict[str, HostArray])
+assert_type(clhist.Partial.load("part.npz", spec).result(), dict[str, HostArray])
+assert_type(clhist.Partial.load("part.npz", gcd).result(), HostArray)
+
+
+def merged(spec: clhist.Spec, parts: Sequence[clhist.Partial]) -> clhist.Partial:
+    return clhist.merge([spec.empty(), *parts])
+
+
+merged(spec, [spec.partial(bins)])
+
+# Statistics of groups, by names or by functions; names that were computed are given as one sequence.
+computed = ["mean", *(["std"] if bins.size else [])]
+assert_type(groups.agg(x=(values, np.mean, "std"), y=([1, 2, 3], computed))["y"]["std"], HostArray)
+assert_type(groups_on_device.quantile(values_on_device, 0.9), DeviceArray)
+
+# Statistics of bins, and of regions: a number of one, an array of several.
+by_bins = stats.binned_statistic(values, np.ones(3), "mean", 10, (0, 1), reproducible=True)
+assert_type(by_bins, BinnedStatisticResult[HostArray])
+assert_type(by_bins.statistic, HostArray)
+assert_type(by_bins.bin_edges, HostArray)
+mean_of_bins, edges_of_bins, number_of_bin = by_bins
+assert_type(mean_of_bins, HostArray)
+assert_type(stats.binned_statistic(values_on_device, on_device, np.std, [0, 1, 2]).statistic, DeviceArray)
+assert_type(stats.binned_statistic(values_on_device, on_device, computed).statistic, dict[str, DeviceArray])
+assert_type(stats.binned_statistic_2d(values, values, None, "count", [10, [0, 1]]).y_edge, HostArray)
+assert_type(stats.binned_statistic_dd([values, [1, 2, 3]], values, "quantile", q=0.5).bin_edges, list[HostArray])
+assert_type(stats.binned_statistic_dd([on_device, on_device], on_device, ("min",)).statistic, dict[str, DeviceArray])
+assert_type(ndimage.sum(values), np.number[Any])
+assert_type(ndimage.mean(values, bins, np.int64(1)), np.floating[Any])
+assert_type(ndimage.mean(values, labels=bins, index=[1, 2]), HostArray)
+assert_type(ndimage.median(values_on_device, on_device, np.arange(3)), DeviceArray)
+assert_type(ndimage.maximum_position(values, bins, 1), tuple[np.integer[Any], ...])
+assert_type(ndimage.center_of_mass(values, bins, [1, 2]), list[tuple[np.float64, ...]])
+assert_type(ndimage.extrema(values_on_device, on_device, [1, 2])[0], DeviceArray)
+assert_type(ndimage.histogram(values_on_device, 0, 1, 3, on_device, [1, 2]), DeviceArray)
+
+# Histograms: arrays may differ in dtype and shape; edges are NumPy's in any case.
 assert_type(clhist.histogram(values, bins=10, range=(0, 1)), tuple[HostArray, HostArray])
+assert_type(clhist.histogram(np.ones(3), weights=values), tuple[HostArray, HostArray])
 assert_type(clhist.histogram([1.0, 2.0], "auto", density=True, where=[True, False]), tuple[HostArray, HostArray])
 counts, edges = clhist.histogram(values_on_device, edges_of_users := np.linspace(0, 1, 5), weights=values_on_device)
 assert_type(counts, DeviceArray)

@@ -6,6 +6,7 @@ import inspect
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,10 +17,22 @@ from clhist.engine.row_means import are_row_means
 from clhist.hardware.profile import Profile, named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.kernel import HistogramKernel
+from clhist.operators.names import NAMES
+from clhist.operators.recognition import recognise
 from clhist.planning.choose import STRATEGIES
 from clhist.planning.problem import CHOICES, FREE, Choices, Histogram, Problem
 from clhist.planning.sweeps import plan_sweeps
-from clhist.typing import CallOptions, KernelOptions, PlanChoices, StreamChoices
+from clhist.statistics.table import BINNED, TABLE
+from clhist.typing import (
+    BinName,
+    CallOptions,
+    GroupName,
+    KernelOptions,
+    OperatorName,
+    OperatorText,
+    PlanChoices,
+    StreamChoices,
+)
 
 OF_KERNELS = {"return_event", "reproducible", "max_abs"}  # which no call of an engine has
 
@@ -30,6 +43,14 @@ def test_type_checkers_see_the_options_of_calls():
     assert set(CHOICES) == PlanChoices.__annotations__.keys() - {"race_factor"}
     assert set(CHOICES) < StreamChoices.__annotations__.keys() < parameters
     assert set(CHOICES) < CallOptions.__annotations__.keys() <= parameters
+
+
+def test_type_checkers_see_the_names_of_operators_and_statistics():
+    assert set(get_args(OperatorName)) == set(NAMES)
+    assert set(get_args(BinName)) == set(BINNED)
+    assert set(get_args(GroupName)) == {name for name in TABLE if not TABLE[name].takes}
+    for text in get_args(OperatorText):
+        assert any(recognise(text, np.dtype(dtype)) for dtype in ("i4", "f4"))
 
 
 @pytest.mark.parametrize("name", sorted(KernelOptions.__annotations__.keys() - OF_KERNELS))

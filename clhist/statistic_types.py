@@ -1,0 +1,131 @@
+"""The types of the functions of `clhist.stats` and `clhist.ndimage`, which each takes as its own by a decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar, Unpack, overload
+
+import numpy as np
+
+from clhist.typing import (
+    A,
+    Arrays,
+    Asked,
+    BinnedStatistic2dResult,
+    BinnedStatisticddResult,
+    BinnedStatisticResult,
+    BinOptions,
+    Ends,
+    Function,
+    Given,
+    HostArray,
+    Values,
+)
+
+_Number = TypeVar("_Number", covariant=True)
+_Place = TypeVar("_Place")
+Region: TypeAlias = int | np.integer[Any]
+Place: TypeAlias = tuple[np.integer[Any], ...]
+Centre: TypeAlias = tuple[np.float64, ...]
+
+
+class OfRegions(Protocol[_Number]):
+    """A number of one region, an array of several."""
+
+    @overload
+    def __call__(self, input: Given[A], labels: Given[A] | None = ..., index: Region | None = ...) -> _Number: ...
+    @overload
+    def __call__(self, input: Given[A], labels: Given[A], index: Arrays) -> A: ...
+
+
+class PlacesOfRegions(Protocol[_Place]):
+    """A place in one region, a list of those in several."""
+
+    @overload
+    def __call__(self, input: Given[A], labels: Given[A] | None = ..., index: Region | None = ...) -> _Place: ...
+    @overload
+    def __call__(self, input: Given[A], labels: Given[A], index: Arrays) -> list[_Place]: ...
+
+
+class HistogramOfRegions(Protocol):
+    """Counts of one region, or None of one without values; an array of several, of these or of rows."""
+
+    @overload
+    def __call__(
+        self, input: Given[A], min: float, max: float, bins: int, labels: Given[A] | None = ...,
+        index: Region | None = ...,
+    ) -> HostArray: ...  # fmt: skip
+    @overload
+    def __call__(self, input: Given[A], min: float, max: float, bins: int, labels: Given[A], index: Arrays) -> A: ...
+
+
+class Extrema(Protocol):
+    """Least and largest value, and the places of both."""
+
+    @overload
+    def __call__(
+        self, input: Given[A], labels: Given[A] | None = ..., index: Region | None = ...
+    ) -> tuple[np.number[Any], np.number[Any], Place, Place]: ...
+    @overload
+    def __call__(self, input: Given[A], labels: Given[A], index: Arrays) -> tuple[A, A, list[Place], list[Place]]: ...
+
+
+class BinnedStatistic(Protocol):
+    """One statistic, or several by name, by the bins of one dimension."""
+
+    def __call__(
+        self,
+        x: Given[A],
+        values: Given[A] | None,
+        statistic: Asked = ...,
+        bins: int | Values = ...,
+        range: Ends | Sequence[Ends] | None = ...,
+        **options: Unpack[BinOptions],
+    ) -> BinnedStatisticResult[A, Asked]: ...
+
+
+class BinnedStatistic2d(Protocol):
+    """The same by those of two."""
+
+    def __call__(  # as the function
+        self,
+        x: Given[A],
+        y: Given[A],
+        values: Given[A] | None,
+        statistic: Asked = ...,
+        bins: int | Values = ...,
+        range: Sequence[Ends] | None = ...,
+        expand_binnumbers: bool = ...,
+        **options: Unpack[BinOptions],
+    ) -> BinnedStatistic2dResult[A, Asked]: ...
+
+
+class BinnedStatisticDd(Protocol):
+    """The same by those of several."""
+
+    def __call__(  # as the function
+        self,
+        sample: Given[A] | Sequence[Given[A]],
+        values: Given[A] | None,
+        statistic: Asked = ...,
+        bins: int | Values = ...,
+        range: Sequence[Ends] | None = ...,
+        expand_binnumbers: bool = ...,
+        binned_statistic_result: object = ...,
+        **options: Unpack[BinOptions],
+    ) -> BinnedStatisticddResult[A, Asked]: ...
+
+
+def _same(function: Any) -> Any:
+    return function
+
+
+numbers_of_regions: Callable[[Function], OfRegions[np.number[Any]]] = _same
+floats_of_regions: Callable[[Function], OfRegions[np.floating[Any]]] = _same
+places_of_regions: Callable[[Function], PlacesOfRegions[Place]] = _same
+centres_of_regions: Callable[[Function], PlacesOfRegions[Centre]] = _same
+histogram_of_regions: Callable[[Function], HistogramOfRegions] = _same
+extrema_of_regions: Callable[[Function], Extrema] = _same
+of_bins: Callable[[Function], BinnedStatistic] = _same
+of_bins_2d: Callable[[Function], BinnedStatistic2d] = _same
+of_bins_dd: Callable[[Function], BinnedStatisticDd] = _same
