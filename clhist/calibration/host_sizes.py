@@ -16,6 +16,7 @@ from clhist.calibration.measure import Bench, Measurement
 from clhist.engine.small import rate_name
 from clhist.histogram import histogram, histogram2d
 from clhist.reduce import reduce_by_index
+from clhist.unique import unique
 
 _SIZES = tuple(2**k for k in range(10, 23))
 
@@ -23,7 +24,8 @@ _SIZES = tuple(2**k for k in range(10, 23))
 def host_sizes(bench: Bench) -> dict[str, Measurement]:
     """Return the least size by the names of `clhist.engine.small.rate_name`: of 100 bins, and of 30 x 30."""
     x, y = np.random.default_rng(1).random((2, _SIZES[-1]))
-    indices = (x * 100).astype(np.intp)
+    indices = (x * 100).astype(np.int64)
+    wide = indices << 40
     queue = bench.queue
 
     def counts(ours: bool, size: int) -> Any:
@@ -42,7 +44,12 @@ def host_sizes(bench: Bench) -> dict[str, Measurement]:
         given = x[:size], y[:size], 30, ((0.0, 1.0), (0.0, 1.0))
         return histogram2d(*given, queue=queue) if ours else np.histogram2d(*given)
 
+    def different(ours: bool, size: int) -> Any:
+        given = wide[:size]
+        return unique(given, queue=queue, return_inverse=True) if ours else np.unique(given, return_inverse=True)
+
     calls = {"bincount": counts, "reduce_by_index": sums, "1 dimension": single, "2 dimensions": double}
+    calls["unique"] = different
     if find_spec("boost_histogram"):
         import boost_histogram as bh
 

@@ -19,8 +19,8 @@ LEAST = {
     "reduce_by_index": 2**12,  # elements, or bins
     "1 dimension": 2**16,
     "2 dimensions": 2**13,
-    "boost-histogram": 2**13,
     "unique": 2**16,
+    "boost-histogram": 2**13,
 }
 """From how many elements on kernels are faster, by call, on two cores; `clhist calibrate` measures it for a device."""
 

@@ -43,7 +43,7 @@ def test_kernels_and_streams_say_what_they_are():
 def test_groups_say_what_they_are():
     device = clhist.default_queue().device.name.strip()
     groups = clhist.group_by(np.array([[0, 2], [2, 7]], np.int16))
-    assert repr(groups) == f"<GroupBy 8 groups of 4 elements by int16, on {device}>"
+    assert repr(groups) == f"<GroupBy 3 groups of 4 elements by int32, on {device}>"
 
 
 def test_plans_are_tables_in_notebooks():
