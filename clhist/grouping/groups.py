@@ -126,7 +126,7 @@ def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue 
             keys = as_bytes(keys) if keys.dtype.kind == "b" else keys
             return (keys, None, True) if are_numbers else (*_of_cuda(keys, sort), True)
         found = factorized(_flat(keys), queue, sort=sort, as_is=sort)
-        numbers = as_bytes(found.numbers) if keys.dtype.kind == "b" else found.numbers
+        numbers = as_bytes(found.numbers) if found.numbers.dtype.kind == "b" else found.numbers
         return numbers.reshape(keys.shape), found.keys.get(), True
     return *_numbers_on_host(keys, are_numbers, sort, queue), False
 

@@ -77,7 +77,7 @@ groups_on_device = clhist.group_by(on_device, 2)
 assert_type(groups_on_device, clhist.GroupBy[DeviceArray])
 assert_type(groups_on_device.median(values_on_device, skipna=False), DeviceArray)
 assert_type(groups_on_device.agg(x=(values_on_device, "max"))["x"], dict[str, DeviceArray])
-assert_type(groups.keys, HostArray)
+assert_type(groups.keys, HostArray | tuple[HostArray, ...])
 assert_type(stream.add(bins, values), clhist.Accumulator)
 
 # What streams and their parts give is what they were made of; arrays are where those of the last chunk were.
