@@ -26,8 +26,7 @@ def unique(
 ) -> Any:
     """Return the different elements of an array: `numpy.unique` on an OpenCL device.
 
-    Numbers, booleans and dates are put into a hash table on the device, which takes about two readings of them; other
-    types are hashed on the host.
+    Numbers, booleans and dates are put into a hash table on the device; other types are hashed on the host.
 
     Parameters
     ----------
@@ -67,7 +66,7 @@ def unique(
     >>> clhist.unique(np.array([7, 2, 7]), return_inverse=True)                             # doctest: +SKIP
     (array([2, 7]), array([1, 0, 1], dtype=int32))
     """
-    x, shape = _flat(x, queue)
+    x, shape = _flat("x", x, queue)
     found = factorized(x, queue, sort=sorted, first=return_index, missing=True)
     results = [found.keys]
     if return_index:
@@ -114,22 +113,23 @@ def factorize(
     >>> clhist.factorize(np.array([7, 2, 7]))                                               # doctest: +SKIP
     (array([0, 1, 0], dtype=int32), array([7, 2]))
     """
-    values, shape = _flat(values, queue)
+    values, shape = _flat("values", values, queue)
     if len(shape) != 1:
         raise ValueError(f"values: expected one dimension, got {len(shape)}")
     found = factorized(values, queue, sort=sort, missing=not use_na_sentinel)
     return found.numbers, found.keys
 
 
-def _flat(x: Any, queue: cl.CommandQueue | None) -> tuple[Any, tuple[int, ...]]:
+def _flat(name: str, x: Any, queue: cl.CommandQueue | None) -> tuple[Any, tuple[int, ...]]:
     """Return an array in one dimension, and its shape."""
     x = unlabelled(x)
-    check_unmasked("x", x)
-    x = as_array("x", x)
+    check_unmasked(name, x)
+    x = as_array(name, x)
     if queue is not None:
-        check_context([("x", x)], queue.context)
+        check_context([(name, x)], queue.context)
     if is_device_array(x):
         if not x.flags.c_contiguous:
-            raise ValueError(f"x: expected a contiguous array, got one with strides {x.strides} of shape {x.shape}")
+            strides = f"strides {x.strides} of shape {x.shape}"
+            raise ValueError(f"{name}: expected a contiguous array, got one with {strides}")
         return (x if x.ndim == 1 else x.reshape(-1)), x.shape
     return np.reshape(x, -1), x.shape

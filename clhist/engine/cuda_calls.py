@@ -6,7 +6,6 @@ What CUDA cannot do goes through the host, with one warning.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any, NamedTuple, TypeVar, cast
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from clhist.cuda.libraries import Recognised, may_be_cuda, recognised
+from clhist.engine.caller import warn_caller
 from clhist.engine.cuda_check import prove
 from clhist.errors import UnsupportedError
 from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, is_inside, of_caller, results_like
@@ -198,6 +198,14 @@ def _names(function: Callable[..., Any], number: int) -> list[str]:
     return [known[n] if n < len(known) else known[-1] for n in range(number)]
 
 
+def warn_of_host(name: str, reason: str) -> None:
+    """Warn, once for a function of this name, that data of CUDA is copied to the host and back."""
+    if name not in _warned:
+        _warned.add(name)
+        message = f"{name}: the data of CUDA goes through the host, since CUDA cannot do this directly: {reason}"
+        warn_caller(message, UserWarning)
+
+
 class _Copied(NamedTuple):
     host: np.ndarray
     found: Recognised
@@ -207,14 +215,7 @@ class _Copied(NamedTuple):
 def _through_the_host(
     function: Callable[..., Any], names: list[str], args: tuple[Any, ...], options: Mapping[str, Any], reason: str
 ) -> Any:
-    name = getattr(function, "__qualname__", "this function")
-    if name not in _warned:
-        _warned.add(name)
-        warnings.warn(
-            f"{name}: the data of CUDA goes through the host, since CUDA cannot do this directly: {reason}",
-            UserWarning,
-            stacklevel=4,
-        )
+    warn_of_host(getattr(function, "__qualname__", "this function"), reason)
     copied: dict[int, _Copied] = {}
 
     def value(name: str, given: Any) -> Any:

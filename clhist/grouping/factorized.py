@@ -62,12 +62,22 @@ def _by_the_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Nu
     if missing and has_none.any():
         numbers = np.where(has_none, numbers.dtype.type(len(labels)), numbers)
         labels = np.concatenate([labels, keys[has_none][:1].astype(labels.dtype, copy=False)])
-    positions = np.zeros(len(labels) + 1, np.int64)
-    positions[numbers[::-1]] = np.arange(keys.size - 1, -1, -1)  # the last that is written is the first one
-    positions = positions[: len(labels)]
+    ordered, others, positions = in_first_order(numbers, labels)
     if not sort:
-        order = np.argsort(positions)
-        ranks = np.full(len(labels) + 1, -1, numbers.dtype)
-        ranks[order] = np.arange(len(labels), dtype=numbers.dtype)
-        labels, positions, numbers = labels[order], positions[order], ranks[numbers]
+        return Numbering(ordered, others, np.sort(positions) if first else None)
     return Numbering(numbers, labels, positions if first else None)
+
+
+def in_first_order(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return numbers and labels in the order of the labels' first positions, and these, in the order of before.
+
+    A number of -1 stays.
+    """
+    positions = np.zeros(len(labels) + 1, np.int64)
+    flat = numbers.reshape(-1)
+    positions[flat[::-1]] = np.arange(flat.size - 1, -1, -1)  # the last that is written is the first one
+    positions = positions[: len(labels)]
+    order = np.argsort(positions)
+    ranks = np.full(len(labels) + 1, -1, numbers.dtype)
+    ranks[order] = np.arange(len(labels), dtype=numbers.dtype)
+    return ranks[numbers], labels[order], positions

@@ -9,14 +9,14 @@ import numpy as np
 import pyopencl as cl
 from pyopencl.elementwise import ElementwiseKernel
 
-from clhist import operators
 from clhist.codegen.arguments import integer
 from clhist.engine.call import Call
-from clhist.engine.engine import Engine
+from clhist.engine.cuda_calls import warn_of_host
 from clhist.engine.extremes import extremes
 from clhist.grouping.columns import by_its_library, scattered, without_missing
-from clhist.grouping.factorized import factorized
+from clhist.grouping.factorized import factorized, in_first_order
 from clhist.grouping.numbering import number_keys
+from clhist.grouping.sweep import size_kernel
 from clhist.opencl.arrays import (
     Array,
     as_bytes,
@@ -31,6 +31,8 @@ from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import default_queue
 from clhist.opencl.program import building, kept_by_context
 from clhist.operators.c_types import c_name
+
+_NUMBERED_ON_HOST = "keys that are not all numbers from 0 on, or of several columns"
 
 
 class Groups(NamedTuple):
@@ -139,7 +141,7 @@ def _numbers_on_host(
     if hasattr(keys, "codes") and hasattr(keys, "categories"):
         return np.asarray(keys.codes), np.asarray(keys.categories)
     if (known := by_its_library(keys)) is not None:
-        return known if sort else _by_first(*known)
+        return known if sort else in_first_order(*known)[:2]
     present, missing = without_missing(keys)
     if are_numbers and present.dtype.kind in "iub":
         present = as_bytes(present) if present.dtype.kind == "b" else present
@@ -150,16 +152,6 @@ def _numbers_on_host(
     numbers = found.numbers.reshape(present.shape)
     numbers = as_bytes(numbers) if numbers.dtype.kind == "b" else numbers
     return (numbers if missing is None else scattered(numbers, missing)), found.keys
-
-
-def _by_first(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers and labels in the order of the first positions."""
-    first = np.full(len(labels) + 1, numbers.size)
-    first[numbers.reshape(-1)[::-1]] = np.arange(numbers.size - 1, -1, -1)
-    order = np.argsort(first[:-1])
-    ranks = np.full(len(labels) + 1, -1, numbers.dtype)
-    ranks[order] = np.arange(len(labels), dtype=numbers.dtype)
-    return ranks[numbers], labels[order]
 
 
 def _flat(keys: Array) -> Array:
@@ -173,17 +165,13 @@ def _of_cuda(keys: Array, sort: bool) -> tuple[Array, np.ndarray]:
     if keys.size and sort:
         largest, least = extremes(keys, keys.queue)
         if least == 0 and largest < keys.size:
-            engine = _counted(keys.queue.context, keys.dtype)
+            engine = size_kernel(keys.queue.context, keys.dtype)
             counts = engine.run([_flat(keys)], Call(largest + 1, queue=keys.queue)).results[0]
             if np.all(counts.get()):
                 return keys, np.arange(largest + 1, dtype=keys.dtype)
+    warn_of_host("group_by", _NUMBERED_ON_HOST)
     found = factorized(keys.get().reshape(-1), None, sort=sort, on_host=True)
     return to_device(keys.queue, found.numbers.reshape(keys.shape)), found.keys
-
-
-@kept_by_context
-def _counted(context: cl.Context, keys: np.dtype) -> Engine:
-    return Engine.of(context, operators.count(np.uint32), f"const {c_name(keys)} *keys", "EMIT(keys[i], 1)", emits=1)
 
 
 def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
@@ -196,8 +184,11 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
                 f"keys[{n}]: expected shape {first.numbers.shape} as of keys[0], got {other.numbers.shape}"
             )
         if other.on_device != first.on_device:
-            raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on a {_place(first)}")
+            where = "a device" if first.on_device else "the host"
+            raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on {where}")
     cuda = is_cuda(first.numbers)
+    if cuda:
+        warn_of_host("group_by", _NUMBERED_ON_HOST)
     queue = default_queue() if cuda else first.queue
     numbers, number, labels = first.numbers, first.num_groups, [_labels(first)]
     for n, other in enumerate(others, 1):
@@ -219,7 +210,8 @@ def _join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue) ->
     a, b = (_placed(each, queue) for each in (a, b))
     joined = empty(queue, (a.size,), np.dtype(np.int64), True)
     if a.size:
-        _joiner(queue.context, a.dtype, b.dtype)(joined, a, b, num_a, num_b, queue=queue)
+        # Waited for, since numbers that are read in place may be copies that nobody keeps.
+        _joiner(queue.context, a.dtype, b.dtype)(joined, a, b, num_a, num_b, queue=queue).wait()
     return joined
 
 
@@ -246,7 +238,3 @@ def _placed(numbers: Array, queue: cl.CommandQueue) -> Array:
 
 def _labels(groups: Groups) -> np.ndarray:
     return np.arange(groups.num_groups) if groups.labels is None else groups.labels
-
-
-def _place(groups: Groups) -> str:
-    return "device" if groups.on_device else "host"

@@ -53,7 +53,7 @@ class Numbering(NamedTuple):
 
 def can_number(dtype: np.dtype, device: cl.Device) -> bool:
     """Whether keys of a type can be numbered on a device: 64 bits need a compare-exchange of as many."""
-    if dtype.kind not in "iufbmM" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.float16:
+    if dtype.kind not in "iufbmM" or dtype.itemsize not in (1, 2, 4, 8):
         return False
     return dtype.itemsize < 8 or "cl_khr_int64_base_atomics" in device.extensions
 
@@ -95,7 +95,7 @@ def number_keys(
     ValueError
         If there are too many elements.
     MemoryError
-        If the device has no room.
+        If the device has no room, or there are more than 2**30 different keys.
     """
     if is_cuda(keys):
         raise NotDirectError("keys, which a hash table numbers")
@@ -194,6 +194,8 @@ class _Work:
             added, is_full, has_ones, has_missing = self._fetched(state, 4, np.uint32).tolist()
             if not is_full:
                 break
+            if bits == _MOST_BITS:
+                raise MemoryError(f"keys: expected at most {slots // 2} different ones, got more")
             bits = min(_MOST_BITS, bits + (_FAST if bits < _SMALL_BITS else _SLOW))
         number = added + has_ones
         words, places = self._new(max(1, number), word), self._new(max(1, number), np.uint32)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from digests import BINS, drawn, exact_sums, same_bits
+from digests import BINS, by_bin, drawn, exact_sums, same_bits
 
-from clhist import HistogramKernel, operators, reduce_by_index
+from clhist import operators, reduce_by_index
 
 DTYPES = [np.float32, np.float64]
 
@@ -40,13 +40,7 @@ def test_carries_through_all_words(choices, dtype, gpu_like):
     bins, values = one_in_all_words(dtype, 5, 1000)
     # One bin carries up first and down then, the next the other way round.
     values = np.where(bins % 2, -values, values)
-    kernel = HistogramKernel(
-        None,
-        operators.add(dtype),
-        arguments="const int *bins, const value_t *values",
-        map="EMIT(bins[i], values[i])",
-        profile=gpu_like,
-    )
+    kernel = by_bin(operators.add(dtype), gpu_like)
     if choices["update"] == "sort" and dtype is np.float64:
         with pytest.raises(
             ValueError, match=r"^update: 'sort' is not available on a GPU for accumulators of more than"
@@ -61,13 +55,7 @@ def test_carries_through_all_words(choices, dtype, gpu_like):
 def test_two_values_of_an_element(memory, gpu_like):
     # No bin is held in registers then: each update adds a term.
     bins, values = one_in_all_words(np.float32, 5, 1000)
-    kernel = HistogramKernel(
-        None,
-        operators.add(np.float32),
-        arguments="const int *bins, const float *values",
-        map="EMIT(bins[i], values[i]); EMIT(bins[i] + 1, -values[i])",
-        profile=gpu_like,
-    )
+    kernel = by_bin(operators.add(np.float32), gpu_like, "EMIT(bins[i], values[i]); EMIT(bins[i] + 1, -values[i])")
     result = kernel(bins, values, num_bins=6, reproducible=True, update="carry", memory=memory, copies=1)
     both = np.concatenate([bins, bins + 1])
     same_bits(result, exact_sums(both, np.concatenate([values, -values]), 6))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import partial
+
+import cuda_fake
 import numpy as np
 import pandas
 import pyopencl.array as cl_array
 import pytest
 
 import clhist
+from clhist.engine import cuda_calls
 from clhist.grouping import numbering
 from clhist.grouping.numbering import number_keys
 
@@ -74,12 +79,6 @@ def test_numbers_as_they_are(queue):
     assert number_keys(keys[1:3] + 1, queue, as_is=True).numbers.tolist() == [0, 1]
 
 
-def test_too_many_elements(queue, monkeypatch):
-    monkeypatch.setattr(numbering, "MOST_ELEMENTS", 4)
-    with pytest.raises(ValueError, match="keys: expected less than 4 elements, got 4"):
-        number_keys(np.arange(4), queue)
-
-
 ALL = {"return_index": True, "return_inverse": True, "return_counts": True}
 
 
@@ -125,6 +124,8 @@ def test_device_arrays(queue):
     assert (np.diff(values[1].get()) > 0).all()
     with pytest.raises(ValueError, match="values: expected one dimension, got 2"):
         clhist.factorize(cl_array.to_device(queue, keys.reshape(2, -1)))
+    with pytest.raises(ValueError, match=r"^values: expected an array without masked"):
+        clhist.factorize(np.ma.array([1, 2], mask=[0, 1]))
     with pytest.raises(ValueError, match="x: expected a contiguous array"):
         clhist.unique(cl_array.to_device(queue, keys)[::2])
 
@@ -159,8 +160,7 @@ def test_groups_as_pandas_has_them(by, sort, size):
     expected = frame.groupby(by, sort=sort)["x"].agg(["sum", "count", "min"])
     several = len(by) > 1
     for keys in ([frame[name].to_numpy() for name in by], frame[by]):
-        given = keys if several or keys is frame else keys[0] if isinstance(keys, list) else keys
-        groups = clhist.group_by(given, sort=sort)
+        groups = clhist.group_by(keys, sort=sort)
         found = groups.agg(x=(frame["x"], "sum", "count", "min"))
         ours = found.to_pandas()["x"] if size else pandas.DataFrame(found["x"])
         assert len(groups) == len(expected)
@@ -170,23 +170,40 @@ def test_groups_as_pandas_has_them(by, sort, size):
             assert list(labels) == list(expected.index.get_level_values(n))
 
 
-@pytest.mark.parametrize("name", ["wide", "near", "even", "floats", "bytes"])
-def test_groups_of_device_arrays(name, queue):
-    rng = np.random.default_rng(0)
-    keys, x = columns(70_000, rng)[name], rng.normal(size=70_000)
-    groups = clhist.group_by(cl_array.to_device(queue, keys))
-    expected = pandas.Series(x).groupby(keys).sum()
-    np.testing.assert_allclose(groups.sum(cl_array.to_device(queue, x)).get(), expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(groups.keys, expected.index)
-    other = columns(70_000, rng)["near"]
-    groups = clhist.group_by([cl_array.to_device(queue, each) for each in (keys, other)])
-    expected = pandas.Series(x).groupby([keys, other]).sum()
-    np.testing.assert_allclose(groups.sum(cl_array.to_device(queue, x)).get(), expected, rtol=1e-9, atol=1e-12)
-
-
 def test_masked_and_nullable_keys():
     keys = np.array([5, 10**15, 5, -3])
     for given in (np.ma.array(keys, mask=[0, 0, 1, 0]), pandas.Series([5, 10**15, None, -3], dtype="Int64")):
         groups = clhist.group_by(given)
         assert groups.keys.tolist() == [-3, 5, 10**15]
         assert groups.sum(np.arange(4.0)).tolist() == [3, 0, 1]
+
+
+def test_too_many(queue, monkeypatch):
+    monkeypatch.setattr(numbering, "_MOST_BITS", 12)
+    keys = np.arange(5000, dtype=np.int64) << 40
+    assert number_keys(keys[:2000], queue).numbers.tolist() == list(range(2000))
+    with pytest.raises(MemoryError, match="keys: expected at most 2048 different ones, got more"):
+        number_keys(keys, queue)
+    monkeypatch.setattr(numbering, "MOST_ELEMENTS", 4)
+    with pytest.raises(ValueError, match="keys: expected less than 4 elements, got 4"):
+        number_keys(np.arange(4), queue)
+
+
+@pytest.mark.parametrize("on", ["device", "cuda"])
+def test_groups_of_arrays_elsewhere(on, queue, monkeypatch):
+    _, cupy = cuda_fake.install(monkeypatch)
+    monkeypatch.setattr(cuda_calls, "_warned", set())
+    make = cupy.asarray if on == "cuda" else partial(cl_array.to_device, queue)
+    rng = np.random.default_rng(0)
+    keys, x = columns(70_000, rng), rng.normal(size=70_000)
+    heard = ["group_by: the data of CUDA goes through the host"] if on == "cuda" else []  # once
+    for by in (["wide"], ["near"], ["even"], ["bytes"], ["wide", "near"], *([["floats"]] if on == "device" else [])):
+        given = [make(keys[name]) for name in by]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            groups = clhist.group_by(given if len(by) > 1 else given[0])
+        assert [str(each.message).partition(",")[0] for each in caught] == heard * (by == ["wide"])
+        expected = pandas.Series(x).groupby([keys[name] for name in by]).sum()
+        np.testing.assert_allclose(groups.sum(make(x)).get(), expected, rtol=1e-9, atol=1e-12)
+        held = groups.keys if len(by) > 1 else (groups.keys,)
+        assert all(np.array_equal(each, expected.index.get_level_values(n)) for n, each in enumerate(held))

@@ -12,7 +12,7 @@ from math import fsum, inf, nan
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from digests import BINS, HASHES, drawn, exact_sums, same_bits
+from digests import BINS, HASHES, by_bin, drawn, exact_sums, same_bits
 
 from clhist import Accumulator, HistogramKernel, Operator, bincount, operators, reduce_by_index
 from clhist.selftest.reference import nearest
@@ -76,13 +76,7 @@ PLANS = [
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_any_order_and_any_plan(dtype, gpu_like, rng):
     bins, values = drawn(dtype)
-    kernel = HistogramKernel(
-        None,
-        operators.add(dtype),
-        arguments="const int *bins, const value_t *values",
-        map="EMIT(bins[i], values[i])",
-        profile=gpu_like,
-    )
+    kernel = by_bin(operators.add(dtype), gpu_like)
     expected = reduce_by_index(BINS, np.add, bins, values, reproducible=True)
     for choices in PLANS[:-1] if dtype is np.float64 else PLANS:  # whose accumulators no GPU's scan takes
         order = rng.permutation(len(bins))
@@ -297,13 +291,7 @@ def test_streams_and_partial_results(max_abs, rng):
 def test_minima_have_one_zero_and_one_nan(profile):
     values = np.array([0.0, -0.0, 1, nan, -nan], np.float32)
     bins = np.array([0, 0, 0, 1, 1], np.int32)
-    kernel = HistogramKernel(
-        None,
-        operators.minimum(np.float32),
-        arguments="const int *bins, const float *x",
-        map="EMIT(bins[i], x[i])",
-        profile=profile,
-    )
+    kernel = by_bin(operators.minimum(np.float32), profile)
     for order in (slice(None), slice(None, None, -1)):
         result = kernel(bins[order].copy(), values[order].copy(), num_bins=2, reproducible=True)
         assert np.signbit(result[0])

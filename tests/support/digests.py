@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from clhist import HistogramKernel
 from clhist.selftest.reference import groups_of, nearest
 
 BINS = 37
@@ -31,3 +32,9 @@ def exact_sums(bins, values, num_bins, dest=None):
     starts = np.zeros(num_bins) if dest is None else dest
     each = zip(starts.tolist(), groups, strict=True)
     return np.array([nearest(sum(map(Fraction, group), Fraction(d)), values.dtype) for d, group in each])
+
+
+def by_bin(operator, profile, map="EMIT(bins[i], values[i])"):
+    """Return a kernel of bins and values on devices of a profile."""
+    arguments = "const int *bins, const value_t *values"
+    return HistogramKernel(None, operator, arguments=arguments, map=map, profile=profile)
