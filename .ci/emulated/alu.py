@@ -37,13 +37,12 @@ def tinygrad() -> ModuleType:
     libraries, program = places().environment["LD_LIBRARY_PATH"], places().program("clang")
     script = f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {program} "$@"\n'
     if not clang.exists() or clang.read_text() != script:  # tinygrad calls it at its start
-        replace(clang, script.encode())
-        clang.chmod(0o755)
+        replace(clang, script.encode(), mode=0o755)
     os.environ |= {
         "DEV": "CPU:LLVM",
         "LLVM_PATH": str(places().libraries / f"libLLVM-{NEWEST}.so"),
         "CC": str(clang),
-        "CACHEDB": str(places().cache / "tinygrad.db"),
+        "CACHELEVEL": "0",  # its database is one for all processes, and `save` keeps what it would
     }
     sys.path.insert(0, str(places().tinygrad))
     from test.mockgpu.amd import emu

@@ -66,9 +66,10 @@ def places() -> Places:
     return found
 
 
-def replace(file: Path, content: bytes) -> None:
+def replace(file: Path, content: bytes, mode: int = 0o644) -> None:
     """Write a file that other processes may write, too."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     temporary.write_bytes(content)
+    temporary.chmod(mode)
     temporary.replace(file)

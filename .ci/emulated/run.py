@@ -47,8 +47,9 @@ def main(words: Sequence[str] | None = None) -> int:
     with ThreadPoolExecutor(_WORKERS) as pool:
         jobs = [(target, part) for part in parts for target in targets]
         results = list(pool.map(lambda job: _elsewhere(*job, given), jobs))
-    failed = [f"{target}, {part}" for (target, part), code in zip(jobs, results, strict=True) if code]
-    said = f"FAILED: {'; '.join(failed)}" if failed else "all as meant"
+    failed = {job: text for job, text in zip(jobs, results, strict=True) if text}
+    print("".join(failed.values()), end="")  # once more, where the end of a long output is all that is read
+    said = f"FAILED: {'; '.join(map(', '.join, failed))}" if failed else "all as meant"
     print(f"{said}: {time.monotonic() - begin:.0f} s")
     return min(1, len(failed))
 
@@ -89,18 +90,20 @@ def _pytest(target: str, words: str) -> int:
         alu.save()
 
 
-def _elsewhere(target: str, part: str, given: argparse.Namespace) -> int:
-    """Run a part on a target in another process, and show what it says."""
+def _elsewhere(target: str, part: str, given: argparse.Namespace) -> str:
+    """Run a part on a target in another process, show what it says, and return that if it fails."""
     line = [sys.executable, str(HERE), target, "--here", "--part", part, "--case", given.case]
     line += ["--seed", str(given.seed), *["--update"] * given.update, *["--verbose"] * given.verbose]
     environment = os.environ | {VARIABLE: str(places().root)}
     try:
         run = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=_LONGEST, check=False)
     except subprocess.TimeoutExpired:
-        print(f"{target}, {part}: no end after {_LONGEST} s", flush=True)
-        return 1
-    print(f"{run.stdout}{run.stderr if run.returncode else ''}", end="", flush=True)
-    return run.returncode
+        code, text = 1, f"{target}, {part}: no end after {_LONGEST} s\n"
+    else:
+        code = run.returncode
+        text = f"{run.stdout}{run.stderr}{target}, {part}: exit status {code}\n" if code else run.stdout
+    print(text, end="", flush=True)
+    return text if code else ""
 
 
 def _run_here(target: str, given: argparse.Namespace) -> int:
