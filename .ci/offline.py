@@ -23,9 +23,11 @@ from isa import lock_faults, of_assembly
 
 from clhist import operators
 from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
+from clhist.codegen.key_table import KeySpec
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
+    render_keys,
     render_measure,
     render_partition,
     render_probe,
@@ -190,6 +192,8 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
     yield Program(f"sorted pairs of {accumulator_words(LARGER)} words", f"{render_sort_scan(LARGER, 'held_t')}\n{scan}")
     for name in ("local_memory", "local_argument", "read", "scatter", "stride", "residents", "nothing"):
         yield Program(f"measure {name}", render_measure(name, words=4096))
+    for dtype in map(np.dtype, ("int32", "float32", *["int64", "datetime64[ns]"] * ("int64_base_atomics" in features))):
+        yield Program(f"keys of {dtype}", render_keys(KeySpec(dtype, first=True)))
 
 
 def planned(

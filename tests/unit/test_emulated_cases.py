@@ -87,8 +87,8 @@ def test_every_published_strategy(covered):
     assert words(set(PUBLISHED) - {"clhist"}, "published") <= covered
 
 
-def test_case_studies_and_digests(covered):
-    assert {"study gromacs", "study kmeans", "digest"} <= covered
+def test_case_studies_digests_and_keys(covered):
+    assert {"study gromacs", "study kmeans", "digest", "keys"} <= covered
 
 
 @pytest.mark.parametrize("memory", PLACES[:2])

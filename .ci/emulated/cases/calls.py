@@ -11,6 +11,7 @@ import pyopencl as cl
 
 import clhist
 from clhist import operators
+from clhist.grouping.numbering import number_keys
 from clhist.selftest.reference import nearest
 from emulated.cases.case import Action, bins_of, folded, same
 
@@ -155,5 +156,29 @@ def edges(n: int) -> Action:
         where = np.sort(rng.uniform(-3, 3, 41))
         found, _ = clhist.histogram(x, bins=where, queue=queue)
         same(np.asarray(found, np.int64), np.histogram(x, bins=where)[0].astype(np.int64))
+
+    return action
+
+
+def keys(dtype: Any, n: int, kind: str) -> Action:
+    """Numbers of keys: a few that are far apart, all different, or near each other."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        if np.dtype(dtype).kind == "f":
+            given = rng.choice(np.array([0.0, -0.0, np.nan, np.inf, 2.5, 1e-42], dtype), n)
+            given = rng.standard_normal(n).astype(dtype) if kind == "different" else given
+        else:
+            info = np.iinfo(dtype)
+            given = rng.integers(info.min, info.max, n, dtype, endpoint=True)
+            if kind != "different":
+                given = given[rng.integers(0, 9, n)] if kind == "few" else rng.integers(0, 300, n).astype(dtype)
+        there = given == given
+        labels, first, numbers = np.unique(given[there], return_index=True, return_inverse=True)
+        expected = np.full(n, -1, np.int32)
+        expected[there] = numbers
+        found = number_keys(given, queue, first=True)
+        same(found.numbers, expected)
+        same(found.keys, labels)
+        same(found.first, np.flatnonzero(there)[first])
 
     return action

@@ -29,6 +29,7 @@ def listed() -> list[Case]:
         *_planned(),
         *_contended(),
         *_forms(),
+        *_keys(),
         *operator_cases(),
         *option_cases(),
         *study_cases(),
@@ -145,3 +146,12 @@ def _forms() -> Iterator[Case]:
     yield _case("8 locks, global", calls.records(4000, 200, "half", **given), "global", given)
     given = {"update": "lock", "memory": "local", "locks": 1}
     yield _case("1 lock, local", calls.records(2000, 200, "uniform", **given), "local", given)
+
+
+def _keys() -> Iterator[Case]:
+    """Keys of all widths in a table that grows, and marked where they are near each other."""
+    for name in ("int16", "int32", "uint64", "float32", "float64"):
+        for kind in ("few", "different", *["near"] * (name[0] != "f")):
+            yield Case(
+                f"{kind} keys of {name}", calls.keys(np.dtype(name).type, 6000, kind), covers=frozenset(["keys"])
+            )
