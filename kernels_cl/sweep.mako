@@ -73,7 +73,7 @@ ${section.fill("map_ahead")}
 #undef CLHIST_IN_PASS
 #define CLHIST_IN_PASS(bin, num_bins) true
 % endif
-void clhist_map_inside(
+${state.inlined}void clhist_map_inside(
 ${state.wrapped(["const clhist_bin_t clhist_target", *state.map_parameters, "CLHIST_STATE_PARAMETERS"])})
 {
     ${map_body};
@@ -149,7 +149,7 @@ ${copies.flush()}
 ## The functions that one output needs: an update of a bin, and what an EMIT calls.
 <%def name="functions(output, s)">
 // Combines a value into a bin of ${state.copy_in_words}.
-void clhist_update_bin${s}(const clhist_bin_t bin, const ${state.taken_type(output)} lifted, CLHIST_STATE_PARAMETERS)
+${state.inlined}void clhist_update_bin${s}(const clhist_bin_t bin, const ${state.taken_type(output)} lifted, CLHIST_STATE_PARAMETERS)
 {
 % for part in parts:
 % if part.output is output:
@@ -160,7 +160,7 @@ ${state.update_call(part)}
 ${section.fill("functions", s)}
 % if spec.in_range or spec.block:
 // An update of a bin that is in the pass${": every bin that the map emits is" if spec.in_range else ", as has been compared"}.
-void clhist_emit${"" if spec.in_range else "_inside"}${s}(
+${state.inlined}void clhist_emit${"" if spec.in_range else "_inside"}${s}(
     const clhist_bin_t bin, const value${s}_t value, CLHIST_STATE_PARAMETERS)
 {
 ${take(output, s)}

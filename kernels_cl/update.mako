@@ -110,11 +110,22 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 </%def>
 
 ## The same without atomics, by two digits at a time. Where a compiler might make vectors of updates, and so lose those of
-## one bin, its accesses are volatile.
+## one bin, its accesses are volatile. No function of OpenCL, such as vload2: PoCL calls those, for as long as all the rest.
 <%def name="private_words(part, space, fence, bins_are_computed)">
 <% n, volatile = part.n, "volatile " if bins_are_computed else "" %>\
+// Passes a carry on, which is seldom needed.
+void __attribute__((noinline)) clhist_pass_on${n}(
+    ${volatile}${space} uint *word, ${volatile}${space} uint *const end, uint left, const uint flip)
+{
+    for (; left && word < end; ++word) {
+        const uint seen = *word ^ flip, next = seen + left;
+        *word = next ^ flip;
+        left = next < left;
+    }
+}
+
 // The work-item owns the words, and adds two digits of a term at a time.
-void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
+${state.inlined}void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
 {
     const ${state.term_type(part)} term = ${part.part.term};
     ${volatile}${space} uint *word = (${space} uint *)cell + term.at;
@@ -122,32 +133,23 @@ void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffi
         ((volatile ${space} uint *)cell)[${part.part.words}] |= term.flags;
         return;
     }
-    const ulong minus = (ulong)(long)(int)term.minus, signs = 0x8000000080000000ul;  // digits are signed
-% if bins_are_computed:
-    const ulong old = ((ulong)word[1] << 32 | word[0]) ^ signs, next = (old + ((term.low ^ minus) - minus)) ^ signs;
-    word[0] = (uint)next;
-    word[1] = (uint)(next >> 32);
-% else:
-    const ulong old = as_ulong(vload2(0, word)) ^ signs;
-    vstore2(as_uint2((old + ((term.low ^ minus) - minus)) ^ signs), 0, word);
-% endif
-    uint left = term.high + (uint)(minus ? old < term.low : old + term.low < term.low);
+    // x - d is ~(~x + d): a borrow is a carry of complements. And digits are signed.
+    const ulong minus = (ulong)(long)(int)term.minus, flip = minus ^ 0x8000000080000000ul;
+    const ulong old = ((ulong)word[1] << 32 | word[0]) ^ flip, next = old + term.low;
+    word[0] = (uint)(next ^ flip);
+    word[1] = (uint)((next ^ flip) >> 32);
+    uint left = term.high + (next < old);
     ${volatile}${space} uint *further = (${space} uint *)cell + term.at + 2;
 % if part.part.words > 64:
     // Most values have digits in a third word: a branch would be predicted badly.
-    const uint third = *further ^ 0x80000000u;
-    *further = (third + ((left ^ term.minus) - term.minus)) ^ 0x80000000u;
-    left = term.minus ? third < left : third + left < left;
+    const uint third = *further ^ (uint)flip, sum = third + left;
+    *further = sum ^ (uint)flip;
+    left = sum < left;
     ++further;
 % endif
     if (left == 0)
         return;
-    ${volatile}${space} uint *const end = (${space} uint *)cell + ${part.part.words};
-    for (; left && further < end; ++further) {
-        const uint seen = *further ^ 0x80000000u;
-        *further = (seen + ((left ^ term.minus) - term.minus)) ^ 0x80000000u;
-        left = term.minus ? seen < left : seen + left < left;
-    }
+    clhist_pass_on${n}(further, (${space} uint *)cell + ${part.part.words}, left, (uint)flip);
 }
 </%def>
 

@@ -277,6 +277,12 @@ class SweepState:
         """Return whether an update adds the term of a value: not where a bin is held, whose value is an accumulator."""
         return takes_term(part.part, part.update) and not self.spec.hot_bin
 
+    @property
+    def inlined(self) -> str:
+        """What makes compilers inline the update of a long integer, whose calls would take PoCL as long as itself."""
+        long_integers = any(part.part.words and part.update == "private" for part in self.spec.parts)
+        return "__attribute__((always_inline)) " if long_integers else ""
+
     def update_call(self, part: SweepPart) -> str:
         """Return the statement that updates the cell of `bin` of a part."""
         lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []

@@ -191,7 +191,7 @@ def _exact_term(dtype: np.dtype, name: str) -> str:
     """Return C of the term of any value, in least numbers: significand * 2^shift, in two words or three."""
     high = "term.high = (uint)(significand >> 1 >> (63 - within));\n    " if dtype.itemsize == 8 else ""
     return f"""{_of_bits(dtype, name, FORMATS[dtype].beyond)}\
-    const uint shift = (uint)(max(exponent, 1) - 1), within = shift & {_WORD_BITS - 1};
+    const uint shift = (uint)(exponent > 0 ? exponent - 1 : 0), within = shift & {_WORD_BITS - 1};
     term.at = shift / {_WORD_BITS};
     term.low = significand << within;
     {high}return term;
@@ -203,10 +203,12 @@ def _exact_term(dtype: np.dtype, name: str) -> str:
 def _window_term(dtype: np.dtype, name: str, exponent: int, bits: int) -> str:
     fmt = FORMATS[dtype]
     return f"""{_of_bits(dtype, name, exponent)}\
-    const int shift = max(exponent, 1) + ({fmt.least - 1 - (exponent - bits)});  // in quanta: significand * 2^shift
-    const int drop = clamp(-shift, 1, {fmt.precision + 1});  // bits to round away, half to even
-    const ulong rounded = (significand + (1ul << (drop - 1)) - 1 + (significand >> drop & 1)) >> drop;
-    term.low = shift < 0 ? rounded : significand << shift;
+    const int shift = (exponent > 0 ? exponent : 1) + ({fmt.least - 1 - (exponent - bits)});  // in quanta: * 2^shift
+    term.low = significand << (shift & 63);
+    if (shift < 0) {{  // some bits are rounded away, half to even
+        const int drop = shift < -{fmt.precision} ? {fmt.precision + 1} : -shift;
+        term.low = (significand + (1ul << (drop - 1)) - 1 + (significand >> drop & 1)) >> drop;
+    }}
     return term;
 }}
 
