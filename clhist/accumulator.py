@@ -25,7 +25,7 @@ from clhist.engine.shown_options import shows
 from clhist.engine.signature import Remembered, signature_of_arguments
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, empty, to_device
-from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of
+from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, StreamOrder, cuda_device_of
 from clhist.opencl.device import device_profile
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
@@ -127,6 +127,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
             self._profile = device_profile(self.queue.device)
         self._own_queue, self._like = self.queue, streams.library_of(dest)
         self._came_from: CudaArray | None = None
+        self._order = StreamOrder()
         self._shapes = self._outputs.shapes(num_bins)
         # Accumulators go from call to call: the operators may not take another form in the next.
         self._forms = [streams.held_form(each, cpu=self._profile.kind == "cpu") for each in self._outputs.operators]
@@ -334,6 +335,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
             self._like, queue = held if is_there else streams.library_of(first), first.stands_for
         if queue is self.queue and (first is None or self._like is held):
             return
+        self._check_device()
         arrays = [lost.fetched(each, self.queue) for each in self._held]
         self.queue, self._chunks = queue, Chunks(queue, self._chunk_bytes)
         self._profile = device_profile(queue.device)
@@ -341,9 +343,10 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         self._spare = self._held if len(arrays) == 1 else self._empty()
 
     def _check_device(self) -> None:
-        """Raise in a process that was forked, or whose device was lost."""
+        """Raise in a process that was forked, or whose device was lost; of CUDA's streams, wait for the last."""
         check_process()
         lost.check_queue(self.queue)
+        self._order.begin([*self._held, *self._spare])
 
     def _pairs(self, indices: Any, values: Any, position: int) -> Piece:
         """Return (index, value) pairs, checked."""
@@ -365,6 +368,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         call = Call(shapes, size, dest, out, self.queue, partial=True, **more)
         event = run(engine, [given[argument.name] for argument in engine.arguments], call).event
         self._held, self._spare = self._spare, self._held
+        self._order.end(self._held)
         follows = self._ranges and self._ranges[-1][1] == self._position
         self._ranges.append((self._ranges.pop()[0] if follows else self._position, self._position + size))
         self._position += size
@@ -373,6 +377,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
 
     def _combine(self, form: Operator, dest: Array | None, out: Array, **more: Any) -> None:
         combine_arrays(self.queue, self._profile, form, dest, out, **more)
+        self._order.end(self._held)
 
     def _finished(self) -> list[Array]:
         found = []

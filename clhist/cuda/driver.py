@@ -255,13 +255,11 @@ class Driver:
         """Let what is enqueued on a stream from now on wait for all that was enqueued on another; the host does not."""
         self.check_not_captured(stream)
         self.check_not_captured(other)
-        event = _handle()
-        self._call("cuEventCreate", ctypes.byref(event), _UNTIMED)
-        try:
-            self._call("cuEventRecord", event, stream_of(other))
-            self._call("cuStreamWaitEvent", stream_of(stream), event, 0)
-        finally:
-            self._call("cuEventDestroy_v2", event)
+        Event(self).record(other).let_wait(stream)
+
+    def event(self, call: str, *given: Any) -> None:
+        """Make a call that concerns an event."""
+        self._call(call, *given)
 
     def is_captured(self, stream: int) -> bool:
         """Whether what is enqueued on a stream goes into a graph."""
@@ -276,6 +274,29 @@ class Driver:
                 "this call reads from the device or compiles, which cannot be captured into a graph: make the same "
                 "call once before the capture, and capture only functions that read nothing on the host"
             )
+
+
+class Event:
+    """A point of what is enqueued on a stream, which may be gone by the time that another waits for it."""
+
+    def __init__(self, own: Driver) -> None:
+        self._driver, self._handle = own, _handle()
+        own.event("cuEventCreate", ctypes.byref(self._handle), _UNTIMED)
+        weakref.finalize(self, _destroyed, own, self._handle)
+
+    def record(self, stream: int) -> Event:
+        """Be behind all that was enqueued on a stream until now, and return this."""
+        self._driver.event("cuEventRecord", self._handle, stream_of(stream))
+        return self
+
+    def let_wait(self, stream: int) -> None:
+        """Let what is enqueued on a stream from now on wait for it; the host does not."""
+        self._driver.event("cuStreamWaitEvent", stream_of(stream), self._handle, 0)
+
+
+def _destroyed(own: Driver, event: Any) -> None:
+    with suppress(CudaError):
+        own.event("cuEventDestroy_v2", event)
 
 
 class Allocation:

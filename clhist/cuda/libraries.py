@@ -51,6 +51,9 @@ class Library:
         """Return an array of another library, which has `__cuda_array_interface__`, as one of this."""
         raise NotImplementedError
 
+    def is_used(self, array: Any, device: int) -> None:
+        """Keep the memory of an array, once it is dropped, until the current stream is done with it."""
+
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         """Return a new array, of bytes for a dtype that the library lacks."""
         raise NotImplementedError
@@ -128,6 +131,9 @@ class _Torch(Library):
         if self._raw_stream is not None:
             return self._raw_stream(device)
         return int(self.module.cuda.current_stream(device).cuda_stream)
+
+    def is_used(self, array: Any, device: int) -> None:
+        array.record_stream(self.module.cuda.current_stream(device))
 
     def seen(self, value: Any, device: int) -> Any:
         other, own = value.__cuda_array_interface__.get("stream"), self.stream(device)

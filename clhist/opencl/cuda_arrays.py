@@ -7,7 +7,7 @@ nothing: it stands for the CUDA device, as a queue of the same device by OpenCL,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.cuda.driver import Allocation, driver
+from clhist.cuda.driver import Allocation, Event, driver
 from clhist.cuda.libraries import Described, Library
 
 
@@ -190,6 +190,43 @@ class CudaArray(cl_array.Array):
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __neg__ = __abs__ = any = all = map_to_host = _refused
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refused
     __hash__ = cl_array.Array.__hash__
+
+
+class StreamOrder:
+    """Orders what streams do with arrays that are kept from call to call: each waits for what those before it did."""
+
+    def __init__(self) -> None:
+        self._event: Event | None = None
+        self._stream = 0
+
+    def begin(self, arrays: Sequence[object]) -> None:
+        """Let the library's current stream wait for the one that used the arrays last, where that is another.
+
+        Raises
+        ------
+        CaptureError
+            If what is enqueued goes into a graph, whose launches would not take turns with the arrays' other uses.
+        """
+        kept = [each for each in arrays if isinstance(each, CudaArray)]
+        if not kept:
+            self._event = None
+            return
+        kept[0].check_not_captured()
+        memory = kept[0].memory
+        if self._event is not None and memory.stream != self._stream:
+            with driver().on(memory.device):
+                self._event.let_wait(memory.stream)
+            for each in kept:
+                memory.library.is_used(each.memory.owner, memory.device)
+            self.end(kept)
+
+    def end(self, arrays: Sequence[object]) -> None:
+        """Note that the library's current stream has used the arrays."""
+        if arrays and isinstance(arrays[0], CudaArray):
+            memory = arrays[0].memory
+            self._stream = memory.stream
+            with driver().on(memory.device):
+                self._event = (self._event or Event(driver())).record(self._stream)
 
 
 def is_cuda(value: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from types import SimpleNamespace
 
 import cuda_fake
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from test_cuda_functions import BINS, COUNTS, N, X, check_same, on_host
 
 import clhist
+from clhist.cuda.driver import CaptureError
 from clhist.engine import cuda_calls
 
 
@@ -117,6 +119,42 @@ def test_bins_follow_the_chunks(fake):
         assert type(found) is kind
         found = found if kind is np.ndarray else found.get()
         np.testing.assert_array_equal(found, n * np.bincount(BINS, COUNTS, 77))
+    assert sums.size == 5 * N
+
+
+def test_streams_take_turns(fake, monkeypatch):
+    """What uses the bins waits for what used them last on another stream, though it may be gone; once each time."""
+    cuda, cupy = fake
+    sums = clhist.Accumulator("sum", 77, dtype=np.int64)
+
+    def on(stream):
+        monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda device: SimpleNamespace(ptr=stream))
+        cuda.ordered.clear()
+
+    def waits():
+        return [stream for what, stream in cuda.ordered if what == "wait"]
+
+    bins, counts = cupy.asarray(BINS), cupy.asarray(COUNTS)
+    uses = [
+        lambda: sums.add(bins, counts),
+        sums.result,
+        lambda: sums.add(bins, counts),
+        sums.partial,
+        lambda: sums.merge(sums.partial()),
+        sums.result,
+        lambda: sums.add(BINS, COUNTS),  # bins go to the host
+    ]
+    for n, use in enumerate(uses):
+        on(0x70 + n)
+        use()
+        assert waits() == ([0x70 + n] if n else [])
+    np.testing.assert_array_equal(sums.result(), 5 * np.bincount(BINS, COUNTS, 77))
+    cuda.ordered.clear()
+    sums.add(bins, counts).add(bins, counts)
+    assert waits() == []
+    cuda.is_captured = True
+    with pytest.raises(CaptureError, match="captured into a graph"):
+        sums.add(bins, counts)
     assert sums.size == 5 * N
 
 
