@@ -12,7 +12,7 @@ import numpy as np
 from clhist.codegen.layout import is_wide, local_capacity, order_of
 from clhist.codegen.maps import Argument
 from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, PartitionSpec, RowsSpec, SampleSpec, SweepSpec
 from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
@@ -27,6 +27,7 @@ from clhist.planning.partition import (
     power_of_two,
 )
 from clhist.planning.plan import Output, Plan
+from clhist.planning.rows import FEW_BINS, RowsPlan
 from clhist.planning.updates import waits
 
 # Names of the arrays of partitioned pairs.
@@ -95,6 +96,8 @@ class Programs:
         Of the kernels that group the pairs before the sweep.
     sorted_pairs : int
         Pairs of an element where they are sorted; 0 if they are not.
+    rows : RowsSpec, optional
+        Of what gathers rows, in the place of the sweep.
     behind : Programs, optional
         Of what counts again if the sweep gives up.
     """
@@ -102,6 +105,7 @@ class Programs:
     sweep: SweepSpec
     partition: PartitionSpec | None = None
     sorted_pairs: int = 0
+    rows: RowsSpec | None = None
     behind: Programs | None = None
 
 
@@ -110,11 +114,31 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     spec, index = sweep_spec(plan, source, profile, aligned=aligned, used=used), plan.output_indices[0]
     if plan.sorts_pairs:
         return Programs(spec, sorted_pairs=source.max_pairs[index] or 1)
+    if isinstance(plan, RowsPlan):
+        return Programs(spec, rows=rows_spec(plan, spec, source, profile))
     value, room = source.values[index], profile.local_memory
     found = _over_pairs(plan, spec, value, room)
     if plan.behind is None:
         return found
     return replace(found, behind=_over_pairs(plan.behind, _spec_behind(plan.behind, spec, value, profile), value, room))
+
+
+def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source, profile: Profile) -> RowsSpec:
+    """Return what the program depends on that gathers rows; `spec` is of a sweep over them."""
+    text, operator = source.rows, plan.outputs[0].operator
+    assert text is not None
+    vector = 1
+    if text.loads and spec.aligned and spec.order != "blocked":
+        vector = 16 // operator.dtype.itemsize
+        while plan.rows.components % vector:
+            vector //= 2
+    vectors = plan.rows.components // vector
+    lanes = min(1 << (plan.work_group_size.bit_length() - 1), 1 << (vectors - 1).bit_length())
+    few = 0
+    if plan.is_few:
+        few = next((n for n in (FEW_BINS // 8, FEW_BINS) if n >= plan.row_bins), FEW_BINS)
+    copies = bool(plan.parts) and (plan.parts > 1 or not operator.holds_values)
+    return RowsSpec(spec, text, vector, lanes, copies, few)
 
 
 def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int) -> Programs:

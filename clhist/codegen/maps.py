@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clhist.planning.feature import ULONG, Parameter
+from clhist.planning.problem import Rows
 
 # A declaration of another i, or an assignment to one: the map's own is const.
 _HIDDEN_INDEX = re.compile(r"[\w*]\s+\**i\s*[=;,:)]|\bi\s*(=[^=]|\+\+|--|[-+*/%&|^]=)|(\+\+|--)\s*i\b")
@@ -52,6 +53,27 @@ class Argument(NamedTuple):
             base, offset = Parameter("__global char *", f"{self.name}__base", None), f"{self.name}__offset"
             return base, Parameter("const ulong", offset, ULONG)
         return (Parameter(f"const {self.c_type}", self.name, self.dtype),)
+
+
+class RowText(NamedTuple):
+    """The C of a call whose values are rows.
+
+    Attributes
+    ----------
+    rows : Rows
+        What they are.
+    index : str
+        Of the bin of row `i`; of sorted rows, the name of the array of offsets.
+    value : str
+        Of the value of component `element` of all rows.
+    loads : str
+        The array that this is an element of, if it is one of plain numbers.
+    """
+
+    rows: Rows
+    index: str
+    value: str
+    loads: str = ""
 
 
 def is_elementwise(argument: Argument, code: str, preamble: str = "") -> bool:

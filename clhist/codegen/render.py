@@ -27,11 +27,12 @@ from clhist.codegen.parameters import (
     combining_arguments,
     index_parameters,
     pairs_parameters,
+    rows_parameters,
     sample_parameters,
     split_parameters,
     sweep_parameters,
 )
-from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, SampleSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, RowsSpec, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
 from clhist.operators.c_types import c_name, declare
@@ -70,6 +71,9 @@ def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, .
     spec = programs.sweep
     if programs.sorted_pairs:
         yield "pairs", render_sort_pairs(spec, programs.sorted_pairs), ()
+        return
+    if programs.rows is not None:
+        yield "rows", render_rows(programs.rows), ()
         return
     if programs.partition is not None:
         yield "split and index", render_partition(programs.partition), ()
@@ -156,6 +160,18 @@ def render_partition(spec: PartitionSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_split`` and ``clhist_index``."""
     parameters = {"split_parameters": split_parameters(spec), "index_parameters": index_parameters(spec)}
     return _render("partition.mako", spec=spec, **parameters, **_map_of(spec.sweep))
+
+
+def render_rows(spec: RowsSpec) -> str:
+    """Return the OpenCL C program with the kernels that gather rows."""
+    return _render(
+        "rows.mako",
+        spec=spec,
+        parameters=rows_parameters(spec),
+        preamble_of=_preambles(spec.sweep.outputs),
+        declare=declare,
+        c_name=c_name,
+    )
 
 
 def render_sample(spec: SampleSpec) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clhist.codegen.arguments import check_structs, integer, parse_arguments
-from clhist.codegen.maps import Argument, is_elementwise, is_streamed, max_pairs_of, uniform_value, uses_position
+from clhist.codegen.maps import Argument, RowText, is_elementwise, is_streamed, max_pairs_of, uniform_value, uses_position
 from clhist.operators.c_types import needs_fp64
 from clhist.operators.operator import Operator
 from clhist.planning.problem import Histogram
@@ -41,6 +41,8 @@ class Source:
         Upper bound on the pairs that one element emits to one output, as the caller states it; None if not stated.
     covered : bool
         Whether the map emits no bin outside those that there are: sweeps need not check.
+    rows : RowText or None
+        If values are rows.
     """
 
     arguments: tuple[Argument, ...]
@@ -52,6 +54,7 @@ class Source:
     options: tuple[str, ...] = ()
     emits: int | None = None
     covered: bool = False
+    rows: RowText | None = None
 
     @classmethod
     def of(
@@ -66,6 +69,7 @@ class Source:
         options: Sequence[str] = (),
         emits: int | None = None,
         covered: bool = False,
+        rows: RowText | None = None,
     ) -> Source:
         """Return the source that a caller's text stands for.
 
@@ -73,7 +77,7 @@ class Source:
         ----------
         arguments : str
             C declarations; see `clhist.codegen.arguments.parse_arguments`.
-        map, operators, suffixes, preamble, options, emits, covered
+        map, operators, suffixes, preamble, options, emits, covered, rows
             As the attributes.
         structs : mapping of str to dtype-like, optional
             Structured types by name. The values of each operator are known as ``value_t`` with its suffix.
@@ -100,6 +104,7 @@ class Source:
             tuple(options),
             None if emits is None else integer("emits", emits, 1),
             covered,
+            rows,
         )
 
     def with_operators(self, operators: Sequence[Operator]) -> Source:

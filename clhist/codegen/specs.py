@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from clhist.codegen.hot_bin import HotBin
-from clhist.codegen.maps import Argument, is_streamed
+from clhist.codegen.maps import Argument, RowText, is_streamed
 from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
@@ -23,7 +23,7 @@ from clhist.planning.bucketed import Buckets
 from clhist.planning.feature import Feature
 from clhist.planning.partition import SEGMENT_COST
 from clhist.planning.plan import Output
-from clhist.planning.updates import SORT, part_loops, slowest, waits
+from clhist.planning.updates import WITHOUT_UPDATES, part_loops, slowest, waits
 
 # A longer map (in characters) is not unrolled for wide loads: it is not bound by its loads.
 _LONGEST_UNROLLED_MAP = 400
@@ -32,6 +32,7 @@ _BYTES_OF_A_LOAD = 16
 _ELEMENTS_OF_A_ROUND = 8
 _ELEMENTS_OF_A_BLOCK = 128
 _PARTITION_ELEMENTS = 16
+_JOINED_BYTES = 8192
 
 F = TypeVar("F", bound=Feature)
 
@@ -154,7 +155,7 @@ class SweepSpec:
 
         Any in global memory; in local memory compare-exchange, locks, and additions that are loops themselves.
         """
-        shares_copies = self.update not in ("private", SORT) and not self.replaces_cells
+        shares_copies = self.update not in ("private", *WITHOUT_UPDATES) and not self.replaces_cells
         if not self.single_pair or self.order != "interleaved" or not shares_copies:
             return False
         if self.memory == "global":
@@ -337,6 +338,45 @@ class PartitionSpec(NamedTuple):
     def local_bytes(self) -> int:
         """Local memory of a work-group, in bytes."""
         return self.region * (2 + self.value_bytes) + 4 * self.most * (self.counters + 1) + 32
+
+
+class RowsSpec(NamedTuple):
+    """Everything that the source depends on that gathers rows.
+
+    Attributes
+    ----------
+    sweep : SweepSpec
+        The arguments and the operator.
+    text : RowText
+        The C of indices and values.
+    vector : int
+        Components that a work-item loads at once.
+    lanes : int
+        Work-items that have a bin.
+    copies : bool
+        Whether a CPU has copies of accumulators in scratch memory, rather than results in place.
+    few_bins : int
+        Bins that the one work-group has room for that counts and places all; 0 without it.
+    """
+
+    sweep: SweepSpec
+    text: RowText
+    vector: int
+    lanes: int
+    copies: bool
+    few_bins: int
+
+    @property
+    def slots(self) -> int:
+        """Bins, or pieces, of a work-group of a GPU."""
+        return self.sweep.work_group_size // self.lanes
+
+    @property
+    def joined(self) -> int:
+        """Rows of a work-group that joins pieces: a power of two, whose accumulators take little local memory."""
+        each = self.lanes * self.vector * self.sweep.outputs[0].operator.accumulator.itemsize
+        most = max(1, min(self.slots, _JOINED_BYTES // each))
+        return 1 << (most.bit_length() - 1)
 
 
 class SampleSpec(NamedTuple):

@@ -189,8 +189,9 @@ class Builder:
         histograms, read_bytes = self._source.histograms(bins), self._source.read_bytes
         one_launch = one_launch and self._source.may_combine
         return Problem(
-            histograms, size, num_histograms, even, float(race_factor), choices, room, read_bytes, one_launch=one_launch
-        )
+            histograms, size, num_histograms, even, float(race_factor), choices, room, read_bytes, one_launch=one_launch,
+            rows=None if self._source.rows is None else self._source.rows.rows,
+        )  # fmt: skip
 
     def profile_of(self, device: cl.Device) -> Profile:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""

@@ -98,15 +98,15 @@ class Preparation:
             copies = tasks.slots if tasks.slots is not None else plan.global_copies * plan.num_histograms
         places, size = sweep.layout(copies)
         scratch = None
-        if size:
-            scratch = commands.room(size, sweep.purpose)
+        if size or (plan.writes_results and not plan.is_one_launch):
+            scratch = commands.room(size, sweep.purpose) if size else None
 
             def clear(places: Mapping[str, int], copies: int, cells: int | None = None) -> None:
                 self._clear(sweep, commands, scratch, places, copies, tasks.kind, cells)
 
             sweep.clear(clear, places, copies)
             sweep.add_to(commands, tasks, self._values(sweep, scratch, places, tasks))
-        if not plan.is_one_launch:
+        if not plan.writes_results:
             self._combine(sweep, commands, scratch, places, copies, tasks)
         return commands.part(plan, sweep.least_bytes)
 
@@ -177,7 +177,7 @@ class Preparation:
     def _values(self, sweep: Sweep, scratch: Scratch | None, places: Mapping[str, int], tasks: Tasks) -> dict[str, Any]:
         """Return the arguments of the sweep by the names of its kernels' parameters."""
         values: dict[str, Any] = {}
-        if sweep.plan.is_one_launch:  # it combines its copies itself
+        if sweep.plan.writes_results:  # it combines its copies itself
             (index,) = sweep.plan.output_indices
             values = {**self.targets.forms[index].arguments("clhist_"), **self._largest()}
         for argument in self.arguments:

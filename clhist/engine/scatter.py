@@ -12,13 +12,14 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.codegen.maps import Argument
+from clhist.codegen.maps import Argument, RowText
 from clhist.engine.engine import Engine
 from clhist.opencl.arrays import Array, check_array, is_array, is_device_array
 from clhist.opencl.device import planning_profile
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, supported_dtype
 from clhist.operators.operator import Operator
+from clhist.planning.problem import Rows
 
 _TAKEN = (np.ndarray, cl_array.Array, int, float, np.generic)
 
@@ -99,7 +100,11 @@ def scatter_engine(context: cl.Context, spec: ScatterSpec) -> Engine:
         is_outside = "(uint)CLHIST_BIN(indices[i]) >= limit"
         code = f"if (CLHIST_IN_PASS(indices[i], limit)) {code}; else if ({is_outside}) {otherwise}"
     emits = spec.vector if spec.by_rows else 1
-    return Engine.of(context, spec.operator, ", ".join(arguments), code, emits=emits)
+    rows = None
+    if not spec.guarded and not spec.from_first:
+        loads = "values" if spec.values == (spec.operator.dtype,) and spec.operator.dtype.kind in "iuf" else ""
+        rows = RowText(Rows(spec.vector, spec.by_rows), "indices[i]", value_text(spec, "(element)"), loads)
+    return Engine.of(context, spec.operator, ", ".join(arguments), code, emits=emits, rows=rows)
 
 
 def pair_spec(

@@ -8,6 +8,7 @@ from typing import cast
 from clhist.codegen.from_plan import Programs
 from clhist.engine.packed import PackedSweep
 from clhist.engine.partition import partitioned_sweep
+from clhist.engine.rows import rows_sweep
 from clhist.engine.sort import sorted_sweep
 from clhist.engine.stages import Sweep, sweep_code
 from clhist.planning.packed import PackedPlan
@@ -17,6 +18,7 @@ from clhist.planning.plan import Plan
 _OTHERS: Mapping[str, Callable[[Plan, Programs, tuple[str, ...]], Sweep]] = {
     "sort": sorted_sweep,
     "partitioned": partitioned_sweep,
+    "rows": rows_sweep,
 }
 
 

@@ -27,9 +27,11 @@ from clhist.planning.packed import (
 from clhist.planning.partition import MOST_PREDICTED, PartitionedPlan, is_worth_partitioning, partitioned
 from clhist.planning.plan import Plan, Trace, after
 from clhist.planning.private import PrivatePlan, private_copies
+from clhist.planning.rows import RowsPlan, gathered, or_gathered
+from clhist.planning.rows import seconds as gathering_seconds
 from clhist.planning.sort import SortedPlan, global_or_sorted, sorted_pairs
 from clhist.planning.times import Times, times_of
-from clhist.planning.updates import BY_NAME, SORT
+from clhist.planning.updates import BY_NAME, GATHER, SORT
 from clhist.planning.workload import Workload
 
 # Every strategy has one file here, and where it is more than a plain sweep one in engine/ and one in kernels_cl/.
@@ -45,6 +47,7 @@ STRATEGIES: dict[str, type[Plan]] = {
         SortedPlan,
         BatchedPlan,
         FlattenedPlan,
+        RowsPlan,
     )
 }
 
@@ -88,7 +91,11 @@ def plan_sweep(load: Workload) -> Plan:
     times = times_of(load)
     chosen = _chosen(load, times)
     chosen = with_fewest_launches(chosen, load, times[chosen.memory])
-    return replace(chosen, seconds=times[chosen.memory].seconds(chosen))
+    predicted = times[chosen.memory].seconds(chosen)
+    found = or_gathered(chosen, predicted, load)
+    if isinstance(found, RowsPlan):
+        predicted = gathering_seconds(found, load)
+    return replace(found, seconds=predicted)
 
 
 def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
@@ -96,6 +103,8 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
     local_update, global_update = choices.update or load.local_update, choices.update or load.global_update
     if choices.counter_bits in WIDTHS:
         return _local(load, local_update)
+    if choices.update == GATHER:
+        return gathered(load)
     if choices.update == SORT and choices.memory != "partitioned":
         return sorted_pairs(load)
     if load.num_histograms is not None and choices.memory != "partitioned":

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from clhist.operators.operator import Operator
 from clhist.planning.feature import Feature
 from clhist.planning.problem import IN_TURN, SIDE_BY_SIDE
-from clhist.planning.updates import WORDS
+from clhist.planning.updates import WITHOUT_UPDATES, WORDS
 from clhist.planning.workload import LOCK_BYTES, Workload
 
 GLOBAL_WORK_GROUP = 256  # section V-A: "block sizes 1024 and 256 for shared and global memory"
@@ -75,8 +75,8 @@ class Plan:
         Which of `clhist.planning.choose.STRATEGIES` it is.
     memory : {"local", "global"}
         Where the copies are.
-    update : {"private", "native", "cas", "lock", "sort"}
-        How a bin is updated; "sort" if the pairs are sorted instead (Listing 4).
+    update : {"private", "native", "cas", "lock", "sort", "gather"}
+        How a bin is updated; "sort" if the pairs are sorted instead (Listing 4), "gather" if rows are gathered.
     copies : int
         M: copies of a work-group in local memory, of the device in global memory.
     cooperation : int
@@ -243,6 +243,11 @@ class Plan:
         return False
 
     @property
+    def writes_results(self) -> bool:
+        """Whether its kernels write the results themselves: no second stage combines copies."""
+        return self.is_one_launch
+
+    @property
     def ranges(self) -> int:
         """Ranges of bins by which kernels before the sweep group the pairs; 0 without such kernels."""
         return 0
@@ -346,7 +351,7 @@ def make_plan(
     cooperation = ceil(sharers / copies)
     # A GPU's native atomics on local memory are faster than a load and a store (measured, docs/notebook).
     native_on_gpu = update == "native" and not load.on_cpu
-    if cooperation == 1 and load.choices.update is None and update != "sort" and not native_on_gpu:
+    if cooperation == 1 and load.choices.update is None and update not in WITHOUT_UPDATES and not native_on_gpu:
         update = "private"
     return kind(
         memory=memory,

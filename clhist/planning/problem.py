@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import inf
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from clhist.operators.operator import Operator
 
@@ -59,6 +59,28 @@ class Choices:
         """Return these choices but for those that force anything else."""
         others = [each.name for each in fields(self) if each.metadata["forces"] not in (None, *forced)]
         return replace(self, **dict.fromkeys(others))
+
+
+class Rows(NamedTuple):
+    """What is known of a call whose values are rows, each of which goes to the components of one bin.
+
+    Attributes
+    ----------
+    components : int
+        D: of a row.
+    is_element : bool
+        Whether an element of the map is a row, rather than one component.
+    is_sorted : bool
+        Whether offsets say which rows go to each bin, one bin after the other.
+    """
+
+    components: int
+    is_element: bool
+    is_sorted: bool = False
+
+    def elements(self, size: int) -> int:
+        """Return how many rows so many elements of the map are."""
+        return size if self.is_element else size // self.components
 
 
 FREE = Choices()
@@ -123,6 +145,8 @@ class Problem:
     one_launch : bool
         Whether sweep and combine may be one launch where elements are few: not of partial results, one array for each
         field of a struct, several operators, or the caller's compiler options, whose second stages are other programs.
+    rows : Rows or None
+        If values are rows.
     """
 
     histograms: tuple[Histogram, ...]
@@ -135,6 +159,7 @@ class Problem:
     read_bytes: int = BIN_NUMBER_BYTES
     refused: tuple[tuple[str, str], ...] = ()
     one_launch: bool = True
+    rows: Rows | None = None
 
     @classmethod
     def of(cls, operator: Operator, bins: int, size: int, **more: object) -> Problem:

@@ -18,9 +18,10 @@ from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import Histogram, Problem
 from clhist.planning.times import NATIVE_COPIES
 from clhist.planning.updates import (
+    GATHER,
     MOST_NATIVE_COPIES,
-    SORT,
     UPDATES,
+    WITHOUT_UPDATES,
     choose_updates,
     part_loops,
     rate_kind,
@@ -119,7 +120,7 @@ def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:
             failed = failed or error
             continue
         is_shared = NATIVE_COPIES in profile.rates and plan.memory == "local" and problem.choices.update is None
-        if plan.update == "private" and not is_shared:
+        if plan.update == GATHER or (plan.update == "private" and not is_shared):
             return plan if best is None else best
         if best is None or _is_better(plan, best):
             best = plan
@@ -145,7 +146,7 @@ def _is_better(other: Plan, own: Plan) -> bool:
 
 def _rank(plan: Plan) -> int:
     """Return how good an update is, 0 being the best; sorting was taken in the place of locks."""
-    return UPDATES.index("lock" if plan.update == SORT else plan.update)
+    return UPDATES.index("lock" if plan.update in WITHOUT_UPDATES else plan.update)
 
 
 def _forms(histogram: Histogram, size: int) -> Iterator[Operator]:
@@ -178,10 +179,10 @@ def _plan_one(
     """Return the plan of one sweep for `outputs`; `single` is the histogram asked for if there is only one."""
     choices = problem.choices
     features = profile.features or frozenset()
-    shared = None if choices.update in ("private", SORT) else choices.update
+    shared = None if choices.update in ("private", *WITHOUT_UPDATES) else choices.update
     updates = _shared_updates(outputs, choices.memory, features, shared, problem.refused)
     plan = plan_sweep(_workload(outputs, indices, problem, profile, single, updates))
-    if plan.update in ("private", SORT):
+    if plan.update in ("private", *WITHOUT_UPDATES):
         chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]
     else:
         chosen = updates[plan.memory]
@@ -230,6 +231,8 @@ def _workload(
         read_bytes=problem.read_bytes,
         loops=any(part_loops(part) for output in outputs for part in output.operator.parts),
         one_launch=problem.one_launch,
+        rows=None if single is None else problem.rows,
+        holds_values=single is not None and outputs[0].operator.holds_values,
     )
 
 

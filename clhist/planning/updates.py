@@ -71,7 +71,7 @@ def _has_exchange(part: Part, memory: str, features: Collection[str]) -> bool:
 
 
 # What callers may name; see `FORCEABLE`.
-Name: TypeAlias = Literal["private", "native", "carry", "cas", "lock", "sort"]
+Name: TypeAlias = Literal["private", "native", "carry", "cas", "lock", "sort", "gather"]
 
 PRIVATE = Update("private", "a work-item owns its copy: no atomic", "", lambda *_: False, False, 1, "")
 # Additions of floats and of 64 bits are loops in NVIDIA's local memory, and have as many useful copies as are here.
@@ -95,10 +95,13 @@ LOCK = Update(
 BY_NAME = {update.name: update for update in (PRIVATE, NATIVE, CARRY, CAS, LOCK)}
 UPDATES = tuple(BY_NAME)
 REPLACEABLE = tuple(update.name for update in BY_NAME.values() if update.replaceable)
-SORT = "sort"  # what a caller may ask for besides: sorting the pairs takes the place of updating bins
+# What a caller may ask for besides: sorting pairs, or gathering rows, takes the place of updating bins.
+SORT, GATHER = "sort", "gather"
+WITHOUT_UPDATES = (SORT, GATHER)
 FORCEABLE: tuple[str, ...] = get_args(Name)
 WORDS = {name: update.words for name, update in BY_NAME.items()} | {
-    SORT: "pairs are sorted by bin and scanned, Listing 4 of the paper"
+    SORT: "pairs are sorted by bin and scanned, Listing 4 of the paper",
+    GATHER: "the rows of a bin are gathered and combined in registers",
 }
 
 _USEFUL_CELLS, MOST_NATIVE_COPIES, _MOST_FAST_COPIES = 8192, 8, 32

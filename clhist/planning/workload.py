@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from clhist.hardware.profile import Profile
-from clhist.planning.problem import BIN_NUMBER_BYTES, FREE, Choices, check_numbers
+from clhist.planning.problem import BIN_NUMBER_BYTES, FREE, Choices, Rows, check_numbers
 from clhist.planning.updates import check_update
 
 LOCK_BYTES = 4
@@ -71,6 +71,10 @@ class Workload:
         Whether a native update in local memory is a loop itself: see `clhist.planning.updates.part_loops`.
     one_launch : bool
         Whether sweep and combine may be one launch.
+    rows : Rows, optional
+        If values are rows.
+    holds_values : bool
+        Whether an accumulator is a value.
 
     Raises
     ------
@@ -100,6 +104,8 @@ class Workload:
     read_bytes: int = BIN_NUMBER_BYTES
     loops: bool = False
     one_launch: bool = True
+    rows: Rows | None = None
+    holds_values: bool = False
 
     def __post_init__(self) -> None:
         if len(self.bin_bytes) != len(self.bins):

@@ -1,0 +1,123 @@
+"""Rows of values, gathered by bin: the kernels and launches; see `clhist.planning.rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import Any, cast
+
+from clhist.codegen.from_plan import Programs
+from clhist.codegen.kernel_code import KernelCode
+from clhist.codegen.parameters import rows_parameters
+from clhist.codegen.render import render_rows
+from clhist.codegen.specs import RowsSpec
+from clhist.engine.stages import Commands, Sweep, Tasks
+from clhist.planning.plan import Plan
+from clhist.planning.rows import COUNTED_TILE, SCANNED_BINS, RowsPlan
+
+_CURSORS = 4  # words: where the next bins begin, and how many pieces and shared bins there are
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowsSweep(Sweep):
+    """Kernels that write the results themselves, without a copy of the bins on a GPU.
+
+    Attributes
+    ----------
+    rows : RowsSpec
+        What their source was made of.
+    codes : mapping of str to KernelCode
+        The kernels, by name.
+    """
+
+    plan: RowsPlan
+    rows: RowsSpec
+    codes: Mapping[str, KernelCode]
+
+    @property
+    def kernels(self) -> tuple[KernelCode, ...]:
+        return tuple(self.codes.values())
+
+    def layout(self, copies: int) -> tuple[dict[str, int], int]:
+        return {}, 0
+
+    def clear(self, clear: Callable[..., None], places: Mapping[str, int], copies: int) -> None:
+        """Nothing: there are no copies that anyone else made."""
+
+    def add_to(self, commands: Commands, tasks: Tasks, values: Mapping[str, Any]) -> None:
+        """Add all that there is to do; results are complete after the last command."""
+        plan = self.plan
+        given = {**values, "clhist_elements": plan.elements, "clhist_row_bins": plan.row_bins, "clhist_held": None}
+        if plan.parts:
+            self._add(commands, given)
+        else:
+            self._gather(commands, given)
+
+    def _add(self, commands: Commands, given: dict[str, Any]) -> None:
+        """Have the work-items of a CPU add each row to its bin."""
+        plan, group = self.plan, self.plan.work_group_size
+        if self.rows.copies:
+            size = plan.parts * plan.num_bins * plan.outputs[0].operator.accumulator.itemsize
+            given["clhist_held"] = commands.room(size, self.purpose)
+        given["clhist_parts"] = plan.parts
+        stage = "sweep" if self.rows.copies else "combine"
+        commands.add(stage, self.codes["add"], (plan.work_groups * group,), (group,), given)
+        if self.rows.copies:
+            commands.add("combine", self.codes["join"], (plan.work_groups * group,), (group,), given)
+
+    def _gather(self, commands: Commands, given: dict[str, Any]) -> None:
+        """Count and place the numbers of rows, unless these are sorted, then gather them by bin."""
+        plan, spec, group = self.plan, self.rows, self.plan.work_group_size
+        elements, bins, purpose = plan.elements, plan.row_bins, self.purpose
+        placed = not spec.text.rows.is_sorted
+        counts = commands.room(4 * (bins * placed + _CURSORS), purpose)
+        given |= {"clhist_piece": plan.piece, "clhist_slots": plan.pieces, "clhist_counts": counts}
+        # Behind the counts, so that one kernel clears both.
+        given |= {"clhist_words": bins * placed + _CURSORS, "clhist_cursors": counts}
+        shared = elements // plan.piece  # bins, at most
+        given["clhist_pieces"] = commands.room(16 * (plan.pieces + shared + 1), purpose)
+        names = ("begins", "ids", "ranks") if placed and not plan.is_few else ("begins", "ids") if placed else ()
+        for name in names:
+            given[f"clhist_{name}"] = commands.room(4 * max(1, bins if name == "begins" else elements), purpose)
+        for name in {"begins", "ids"} - set(names):
+            given[f"clhist_{name}"] = None
+        if plan.pieces:
+            size = plan.pieces * plan.rows.components * plan.outputs[0].operator.accumulator.itemsize
+            given["clhist_held"] = commands.room(size, purpose)
+
+        def add(name: str, items: int, stage: str = "sweep") -> None:
+            groups = max(1, ceil(items / group))
+            commands.add(stage, self.codes[name], (groups * group,), (group,), given)
+
+        if plan.is_few:
+            add("few", group)
+        else:
+            add("clear", given["clhist_words"])
+            if placed:
+                add("count", ceil(elements / COUNTED_TILE))
+            if placed or plan.pieces:
+                add("begin", ceil(bins / SCANNED_BINS))
+            if placed:
+                add("place", elements)
+        add("gather", (ceil(plan.pieces / spec.slots) + ceil(bins / spec.slots)) * group, "combine")
+        if plan.pieces:
+            add("join", shared * group, "combine")
+
+
+def rows_sweep(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
+    """Return the sweep of a plan that gathers rows."""
+    assert programs.rows is not None
+    codes = _codes(programs.rows, options)
+    found, kernel = cast(RowsPlan, plan), next(iter(codes.values()))
+    return RowsSweep(plan=found, spec=programs.sweep, kernel=kernel, rows=programs.rows, codes=codes)
+
+
+@lru_cache(maxsize=256)
+def _codes(spec: RowsSpec, options: tuple[str, ...]) -> Mapping[str, KernelCode]:
+    source = render_rows(spec)
+    return {
+        name: KernelCode(source, options, f"clhist_rows_{name}", parameters)
+        for name, parameters in rows_parameters(spec).items()
+    }

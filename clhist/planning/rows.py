@@ -1,0 +1,239 @@
+"""Rows of values: the rows of a bin are gathered, combined in registers and written once, with no atomic on a value.
+
+Not in the paper, which combines the components of vectors as bins of their own (SC'20, section IV-D). Where a value is
+a row of numbers there is far more to read in values than in indices, so that these may as well be sorted: the elements
+of each bin are counted, and their numbers placed bin after bin. What is written is the result itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import ClassVar
+
+from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
+from clhist.planning.private import PrivatePlan
+from clhist.planning.private_rates import PrivateRates
+from clhist.planning.problem import FREE, Rows
+from clhist.planning.times import BANDWIDTH, LAUNCH, ROWS_ADDED, ROWS_CLEARED, ROWS_GATHERED, ROWS_PLACED
+from clhist.planning.updates import GATHER
+from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
+
+FEW_ELEMENTS, FEW_BINS = 2**15, 2**13  # that one work-group of a GPU counts and places, in local memory
+COUNTED_TILE = 8  # elements of a work-item that counts
+SCANNED_BINS = 4  # of a work-item that says where bins begin
+_LEAST_PIECE = 64  # rows of a bin that are never shared out
+_MOST_PIECES, _PIECE_LANES = 2**14, 2**16
+_LEAST_COMPONENTS = 2
+_INDEX_BYTES = 4
+_WIDE_BYTES = 64  # of a row, that is gathered where nothing is known of updates
+_GAIN = 0.9  # of the predicted time of another plan, that it takes at most where it is chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsPlan(Plan):
+    """The rows of each bin gathered by `lanes` work-items of a GPU, or added to it by the work-items of a CPU.
+
+    Attributes
+    ----------
+    rows : Rows
+        What they are.
+    lanes : int
+        Work-items of a GPU that have the components of one bin.
+    piece : int
+        Rows of a bin beyond which its rows are shared out.
+    parts : int
+        Parts of the elements for each of which a CPU has a copy of all bins; with one, results are filled in place.
+    """
+
+    strategy: ClassVar[str] = "rows"
+    is_joinable: ClassVar[bool] = False
+
+    rows: Rows
+    lanes: int
+    piece: int
+    parts: int
+
+    @property
+    def elements(self) -> int:
+        """How many rows there are."""
+        return self.rows.elements(self.num_elements)
+
+    @property
+    def row_bins(self) -> int:
+        """Bins that a row goes to."""
+        return self.num_bins // self.rows.components
+
+    @property
+    def is_few(self) -> bool:
+        """Whether one work-group of a GPU counts and places all."""
+        return not self.rows.is_sorted and self.elements <= FEW_ELEMENTS and self.row_bins <= FEW_BINS
+
+    @property
+    def pieces(self) -> int:
+        """Most pieces of bins whose rows are shared out."""
+        return 2 * (self.elements // self.piece)
+
+    @property
+    def writes_results(self) -> bool:
+        return True
+
+    @property
+    def launches(self) -> int:
+        if self.parts:
+            return 1 + (self.parts > 1)
+        return (1 if self.is_few else 2 if self.rows.is_sorted else 4) + 1 + (self.pieces > 0)
+
+    def how(self) -> str:
+        if self.parts:
+            return f" of rows of {self.rows.components:,} components"
+        return f" of rows of {self.rows.components:,} components by {self.lanes:,} work-items each"
+
+    def way(self) -> str:
+        return "gathered rows"
+
+    @property
+    def choices(self) -> dict[str, object]:
+        return {"update": GATHER}
+
+    def memory_bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
+        return 0, next(int(step.value) for step in self.steps if step.symbol == "bytes")
+
+    def in_global_memory(self) -> str:
+        return "the numbers of the rows by bin" if not self.parts else super().in_global_memory()
+
+    def own_words(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        words = f"{self.rows.components:,} components, " + (
+            "added by the work-items that own the bin" if self.parts == 1 else
+            f"added to {self.parts:,} copies" if self.parts else f"{self.lanes:,} work-items a bin"
+        )  # fmt: skip
+        return {"passes (S)": [("rows", words)]}
+
+
+def cannot_gather(load: Workload) -> Exception | None:
+    """Return why rows cannot be gathered, if so."""
+    if load.rows is None or len(load.bins) > 1 or not load.one_launch:
+        return ValueError(
+            "update: 'gather' takes the arrays of clhist.reduce_by_index, with results of one array, and no kernel"
+        )
+    if load.num_histograms is not None:
+        return ValueError("update: 'gather' makes one histogram, and no batch")
+    if load.rows.elements(load.size) > NARROW_ELEMENTS or load.num_bins > NARROW_BINS:
+        return ValueError(
+            f"update: 'gather' takes at most {NARROW_ELEMENTS} rows and {NARROW_BINS} components of bins, "
+            f"got {load.rows.elements(load.size)} and {load.num_bins}"
+        )
+    for name, value in (("copies", load.choices.copies), ("passes", load.choices.passes)):
+        if value not in (None, 1) and not (name == "copies" and load.on_cpu):
+            return ValueError(f"{name}: expected 1 with update='gather', got {value}")
+    if load.choices.memory not in (None, "global"):
+        return ValueError(f"memory: expected 'global' with update='gather', got {load.choices.memory!r}")
+    return None
+
+
+def gathered(load: Workload) -> RowsPlan:
+    """Return the plan; raises ValueError or MemoryError where it is impossible."""
+    if reason := cannot_gather(load):
+        raise reason
+    assert load.rows is not None
+    trace, rows = Trace(), load.rows
+    elements, components = int(trace.step("rows", rows.elements(load.size), "", "N")), rows.components
+    trace.step("D", components, "IV-D", "components of a row")
+    group = load.choices.work_group_size or (1 if load.on_cpu else min(GLOBAL_WORK_GROUP, load.profile.work_group_size))
+    bins = load.num_bins // components
+    size = load.bin_bytes[0]
+    parts, lanes, piece = 0, 1, 1
+    if load.on_cpu:
+        parts = int(trace.step("M", _parts(load, elements, bins), "", "copies, as long as they are not more work"))
+        used = 0 if parts == 1 and load.holds_values else parts * load.num_bins * size
+        groups = ceil(max(parts, load.profile.hardware_threads) / group)
+        groups = max(1, min(groups, ceil(parts * bins / group)))
+    else:
+        vectors = ceil(components / max(1, 16 // max(1, load.value_bytes or size)))
+        lanes = min(1 << (group.bit_length() - 1), 1 << (vectors - 1).bit_length())
+        lanes = int(trace.step("lanes", lanes, "", "work-items of a bin, with 16 bytes of its rows each"))
+        most = max(512, min(_MOST_PIECES, _PIECE_LANES // lanes))
+        piece = int(trace.step("piece", max(_LEAST_PIECE, ceil(elements / most)), "", "rows that are not shared out"))
+        groups = ceil(bins / (group // lanes))
+        used = 4 * (2 * bins + 2 * elements) * (not rows.is_sorted) + 2 * (elements // piece) * (32 + components * size)
+    trace.step("bytes", used, "", "of numbers of rows, or of copies, and pieces")
+    if load.memory_budget is not None and used > load.memory_budget:
+        raise MemoryError(f"memory_budget: gathering {elements} rows takes {used} bytes, got {load.memory_budget} bytes")
+    return make_plan(
+        RowsPlan,
+        load,
+        trace,
+        memory="global",
+        update=GATHER,
+        copies=max(1, parts),
+        passes=1,
+        group=group,
+        groups=groups,
+        sharers=1,
+        rows=rows,
+        lanes=lanes,
+        piece=piece,
+        parts=parts,
+    )
+
+
+def _parts(load: Workload, elements: int, bins: int) -> int:
+    """Return the parts of the elements of a CPU: one for each work-item, if there are enough elements for all bins."""
+    threads = load.profile.hardware_threads
+    if load.rows is not None and load.rows.is_sorted:
+        return 1
+    if load.choices.copies is not None:
+        return min(load.choices.copies, threads, max(1, elements))
+    parts = max(1, min(threads, int(elements / (2 * bins))))
+    return load.affordable(parts, "private")
+
+
+def seconds(plan: RowsPlan, load: Workload) -> float | None:
+    """Return how long `plan` is predicted to take, from measured rates; None if one is not known."""
+    rates, rows = load.profile.rates, plan.rows
+    size = load.value_bytes or load.bin_bytes[0]
+    read, written = plan.elements * rows.components * size, plan.num_bins * size
+    if plan.parts:
+        added, cleared = rates.get(ROWS_ADDED, 0), rates.get(ROWS_CLEARED, 0)
+        return (read / added + plan.parts * written / cleared) * 1e-9 if added and cleared else None
+    placed, gathered_, launch = rates.get(ROWS_PLACED, 0), rates.get(ROWS_GATHERED, 0), rates.get(LAUNCH, 0)
+    if not placed or not gathered_ or not launch or not rates.get(BANDWIDTH, 0):
+        return None
+    placing = 0.0 if plan.is_few or rows.is_sorted else plan.elements / placed + plan.row_bins / placed
+    return (placing + (read + written) / gathered_) * 1e-9 + plan.launches * launch * 1e-6
+
+
+def is_worth_gathering(load: Workload) -> bool:
+    """Whether it may be chosen at all: of calls that leave the choice, on rows of several components."""
+    if load.rows is None or load.choices != FREE or not load.size or cannot_gather(load):
+        return False
+    return load.rows.is_sorted or load.rows.components >= _LEAST_COMPONENTS
+
+
+def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
+    """Return the plan that gathers rows if it is predicted to be faster than `chosen`, which takes `others` seconds.
+
+    Without rates of the kind of update that `chosen` has, rows of several cache sectors are gathered.
+    """
+    if not is_worth_gathering(load):
+        return chosen
+    try:
+        plan = gathered(load)
+    except MemoryError:
+        return chosen
+    own = seconds(plan, load)
+    assert load.rows is not None
+    if own is None:
+        return chosen
+    if load.on_cpu:
+        rates = PrivateRates.of(load.profile.rates, not load.value_bytes, load.bin_bytes[0])
+        if rates is not None and isinstance(chosen, PrivatePlan):
+            items, turns = chosen.work_groups * chosen.work_group_size, chosen.turns
+            others = 1e-9 * rates.nanoseconds(load.size * load.pairs_per_element, load.num_bins, items, turns)
+    trace = Trace()
+    trace.step("t_rows", own * 1e6, "", "predicted from measured rates, us, rows gathered")
+    if others is not None:
+        trace.step("t_others", others * 1e6, "", "the same of bins updated")
+    is_less = own < _GAIN * others if others is not None else load.rows.components * load.bin_bytes[0] >= _WIDE_BYTES
+    return replace(plan if is_less else chosen, steps=(*(plan if is_less else chosen).steps, *trace.steps))
