@@ -26,6 +26,7 @@ value_t clhist_finish(const accumulator_t a)
 }
 #define CLHIST_ROW_VALUE(element) (${text.value})
 % if sweep.order == "blocked":
+${types.ahead()}
 ${blocked()}
 % else:
 ${gathering()}
@@ -49,7 +50,19 @@ ${wrapped([parameter.declaration for parameter in parameters[name]])})
 // Adds a row to the accumulators of its bin. A function, so that no array is taken to be another.
 void clhist_add_row(${", ".join(["__global accumulator_t *restrict to", "const ulong clhist_row", *(a.parameter for a in sweep.arguments)])})
 {
-    for (uint clhist_c = 0; clhist_c < ${d}; ++clhist_c)
+    uint clhist_c = 0;
+% if v > 1:
+    for (; clhist_c + ${v} <= ${d}; clhist_c += ${v}) {
+        // All loads before the first store, for vectors.
+% for c in range(v):
+        const accumulator_t clhist_sum_${c} = clhist_combine(to[clhist_c + ${c}], clhist_lift(CLHIST_ROW_VALUE(clhist_row * ${d} + clhist_c + ${c})));
+% endfor
+% for c in range(v):
+        to[clhist_c + ${c}] = clhist_sum_${c};
+% endfor
+    }
+% endif
+    for (; clhist_c < ${d}; ++clhist_c)
         to[clhist_c] = clhist_combine(to[clhist_c], clhist_lift(CLHIST_ROW_VALUE(clhist_row * ${d} + clhist_c)));
 }
 
@@ -112,8 +125,15 @@ ${results()}\
             clhist_rows[found] = i;
             found += bin < clhist_count;
         }
-        for (uint k = 0; k < found; ++k)
+        for (uint k = 0; k < found; ++k) {
+% if spec.ahead:
+            __global const accumulator_t *ahead = clhist_to + (ulong)clhist_bins[min(k + ${spec.ahead}, found - 1)] * ${d};
+% for line in range(0, min(d * operator.accumulator.itemsize, 256), 64):
+            CLHIST_AHEAD((__global const char *)ahead + ${line});
+% endfor
+% endif
             clhist_add_row(${", ".join([f"clhist_to + (ulong)clhist_bins[k] * {d}", "clhist_rows[k]", *(a.name for a in sweep.arguments)])});
+        }
     }
 % endif
 }
@@ -344,8 +364,8 @@ ${types.arrays(sweep)}\
     const uint clhist_lane = get_local_id(0);
     for (uint k = clhist_lane; k < clhist_row_bins; k += ${group})
         clhist_own[k] = 0;
-    if (clhist_lane < 4)
-        clhist_cursors[clhist_lane] = 0;
+    for (uint k = clhist_lane; k < 4; k += ${group})
+        clhist_cursors[k] = 0;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     for (uint i = clhist_lane; i < clhist_elements; i += ${group}) {
         const uint bin = CLHIST_BIN(${text.index});

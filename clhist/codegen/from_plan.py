@@ -132,6 +132,10 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source, profile: Profile)
         vector = 16 // operator.dtype.itemsize
         while plan.rows.components % vector:
             vector //= 2
+    elif text.loads and operator.accumulator.kind in "iuf":
+        vector = 16
+        while vector > plan.rows.components:
+            vector //= 2
     vectors = plan.rows.components // vector
     lanes = min(1 << (plan.work_group_size.bit_length() - 1), 1 << (vectors - 1).bit_length())
     few = 0

@@ -33,6 +33,7 @@ _ELEMENTS_OF_A_ROUND = 8
 _ELEMENTS_OF_A_BLOCK = 128
 _PARTITION_ELEMENTS = 16
 _JOINED_BYTES = 8192
+_ROWS_AHEAD = 8
 
 F = TypeVar("F", bound=Feature)
 
@@ -365,6 +366,11 @@ class RowsSpec(NamedTuple):
     lanes: int
     copies: bool
     few_bins: int
+
+    @property
+    def ahead(self) -> int:
+        """How many rows ahead a CPU asks for the bin of one."""
+        return _ROWS_AHEAD
 
     @property
     def slots(self) -> int:
