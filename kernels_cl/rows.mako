@@ -4,7 +4,7 @@
 <%namespace name="types" file="types.mako"/>
 <%!
     from clhist.codegen.state import wrapped
-    from clhist.planning.rows import COUNTED_TILE, SCANNED_BINS
+    from clhist.planning.rows import COUNTED_TILE, FEW_ELEMENTS, LEAST_PIECE, SCANNED_BINS
 %>\
 <%
     sweep, output, text = spec.sweep, spec.sweep.outputs[0], spec.text
@@ -32,8 +32,8 @@ ${blocked()}
 ${gathering()}
 % endif
 
-<%def name="begin(name)">
-__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+<%def name="begin(name, size=None)">
+__kernel __attribute__((reqd_work_group_size(${size or group}, 1, 1)))
 void clhist_rows_${name}(
 ${wrapped([parameter.declaration for parameter in parameters[name]])})
 {\
@@ -169,17 +169,6 @@ ${begin("clear")}
 #define CLHIST_ROWS_ID(k) clhist_ids[k]
 % endif
 
-// Has the rows of a bin with very many shared out: notes the pieces, and which of them are of the bin.
-void clhist_share(
-    const uint bin, const uint begin, const uint count, const uint piece, const uint slots,
-    __global uint *cursors, __global uint4 *pieces)
-{
-    const uint number = (count + piece - 1) / piece;
-    const uint first = atomic_add(cursors + 1, number);
-    pieces[slots + atomic_inc(cursors + 2)] = (uint4)(bin, first, number, 0);
-    for (uint k = 0; k < number; ++k)
-        pieces[first + k] = (uint4)(begin + (ulong)count * k / number, begin + (ulong)count * (k + 1) / number, 0, 0);
-}
 % if not is_sorted and not spec.few_bins:
 ${counting()}
 % endif
@@ -192,6 +181,10 @@ ${begin("begin")}
 ${types.arrays(sweep)}\
     const uint clhist_lane = get_local_id(0);
     const uint clhist_bin = (uint)get_group_id(0) * ${group * SCANNED_BINS} + clhist_lane;
+    __local uint clhist_long[${group * SCANNED_BINS}], clhist_number, clhist_piece_at;
+    if (clhist_lane == 0)
+        clhist_number = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
 % for k in range(SCANNED_BINS):
     const uint clhist_count_${k} = clhist_bin + ${k * group} < clhist_row_bins ? CLHIST_ROWS_COUNT(clhist_bin + ${k * group}) : 0;
 % endfor
@@ -213,9 +206,10 @@ ${scan("clhist_ends", group)}
         clhist_at += clhist_count_${k};
 % endif
         if (clhist_count_${k} > clhist_piece)
-            clhist_share(clhist_bin + ${k * group}, CLHIST_ROWS_BEGIN(clhist_bin + ${k * group}), clhist_count_${k}, clhist_piece, clhist_slots, clhist_cursors, clhist_pieces);
+            clhist_long[atomic_inc(&clhist_number)] = clhist_bin + ${k * group};
     }
 % endfor
+${share(group)}
 }
 
 // Combines the rows of each bin, or of a piece of one: ${lanes} lanes have ${v} components each. Pieces come first.
@@ -356,31 +350,52 @@ ${space}out[to] = clhist_finish(total_0);
 % endif
 </%def>
 
+## Has the rows of bins with very many shared out: notes the pieces, and which of them are of which bin.
+<%def name="share(size)">\
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    for (uint clhist_k = 0; clhist_k < clhist_number; ++clhist_k) {
+        const uint bin = clhist_long[clhist_k], begin = CLHIST_ROWS_BEGIN(bin), end = begin + CLHIST_ROWS_COUNT(bin);
+        const uint number = (end - begin + clhist_piece - 1) / clhist_piece;
+        if (clhist_lane == 0) {
+            clhist_piece_at = atomic_add(clhist_cursors + 1, number);
+            clhist_pieces[clhist_slots + atomic_inc(clhist_cursors + 2)] = (uint4)(bin, clhist_piece_at, number, 0);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint k = clhist_lane; k < number; k += ${size})
+            clhist_pieces[clhist_piece_at + k] = (uint4)(begin + k * clhist_piece, min(begin + (k + 1) * clhist_piece, end), 0, 0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+</%def>
+
 ## Where a call has few elements and bins: one work-group counts and places all in local memory.
 <%def name="few()">
-${begin("few")}
+<% size = spec.few_group %>\
+${begin("few", size)}
 ${types.arrays(sweep)}\
-    __local uint clhist_own[${spec.few_bins}], clhist_ends[${group}];
+    __local uint clhist_own[${spec.few_bins}], clhist_ends[${size}];
+    __local uint clhist_long[${FEW_ELEMENTS // LEAST_PIECE}], clhist_number, clhist_piece_at;
     const uint clhist_lane = get_local_id(0);
-    for (uint k = clhist_lane; k < clhist_row_bins; k += ${group})
+    if (clhist_lane == 0)
+        clhist_number = 0;
+    for (uint k = clhist_lane; k < clhist_row_bins; k += ${size})
         clhist_own[k] = 0;
-    for (uint k = clhist_lane; k < 4; k += ${group})
+    for (uint k = clhist_lane; k < 4; k += ${size})
         clhist_cursors[k] = 0;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    for (uint i = clhist_lane; i < clhist_elements; i += ${group}) {
+    for (uint i = clhist_lane; i < clhist_elements; i += ${size}) {
         const uint bin = CLHIST_BIN(${text.index});
         if (bin < clhist_row_bins)
             atomic_inc(clhist_own + bin);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const uint clhist_first = clhist_row_bins * clhist_lane / ${group};
-    const uint clhist_last = clhist_row_bins * (clhist_lane + 1) / ${group};
+    const uint clhist_first = clhist_row_bins * clhist_lane / ${size};
+    const uint clhist_last = clhist_row_bins * (clhist_lane + 1) / ${size};
     uint clhist_sum = 0;
     for (uint k = clhist_first; k < clhist_last; ++k)
         clhist_sum += clhist_own[k];
     clhist_ends[clhist_lane] = clhist_sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-${scan("clhist_ends", group)}
+${scan("clhist_ends", size)}
     uint clhist_at = clhist_ends[clhist_lane] - clhist_sum;
     for (uint k = clhist_first; k < clhist_last; ++k) {
         const uint count = clhist_own[k];
@@ -388,11 +403,12 @@ ${scan("clhist_ends", group)}
         clhist_begins[k] = clhist_at;
         clhist_own[k] = clhist_at;
         if (count > clhist_piece)
-            clhist_share(k, clhist_at, count, clhist_piece, clhist_slots, clhist_cursors, clhist_pieces);
+            clhist_long[atomic_inc(&clhist_number)] = k;
         clhist_at += count;
     }
+${share(size)}
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = clhist_lane; i < clhist_elements; i += ${group}) {
+    for (uint i = clhist_lane; i < clhist_elements; i += ${size}) {
         const uint bin = CLHIST_BIN(${text.index});
         if (bin < clhist_row_bins)
             clhist_ids[atomic_inc(clhist_own + bin)] = i;

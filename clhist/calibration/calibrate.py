@@ -20,6 +20,7 @@ from clhist.calibration.cpu_rates import cpu_rates
 from clhist.calibration.host_sizes import host_sizes
 from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.calibration.rates import plan_rates
+from clhist.calibration.row_rates import row_rates
 from clhist.hardware.profile import Profile
 from clhist.hardware.profile_files import PARAMETERS, parse_profile, user_directory
 from clhist.opencl.device import device_kind, own_profile, trust
@@ -144,6 +145,7 @@ def calibrate(
     numbers: dict[str, Any] = {finding.key: finding.value for finding in findings}
     planned_with = trust(replace(before, rates={}, **numbers))
     measured |= cpu_rates(bench, planned_with) if is_cpu else plan_rates(bench, planned_with)
+    measured |= row_rates(bench, planned_with)
     rates = {name: found for name, found in measured.items() if name not in PARAMETERS}
     return Calibration(device.name.strip(), device_kind(device), driver, findings, rates)
 

@@ -140,9 +140,9 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source, profile: Profile)
     lanes = min(1 << (plan.work_group_size.bit_length() - 1), 1 << (vectors - 1).bit_length())
     few = 0
     if plan.is_few:
-        few = next((n for n in (FEW_BINS // 8, FEW_BINS) if n >= plan.row_bins), FEW_BINS)
+        few = FEW_BINS // 8 if plan.row_bins <= FEW_BINS // 8 <= plan.few_bins else plan.few_bins
     copies = bool(plan.parts) and (plan.parts > 1 or not operator.holds_values)
-    return RowsSpec(spec, text, vector, lanes, copies, few)
+    return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group)
 
 
 def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int) -> Programs:

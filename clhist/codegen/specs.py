@@ -358,6 +358,8 @@ class RowsSpec(NamedTuple):
         Whether a CPU has copies of accumulators in scratch memory, rather than results in place.
     few_bins : int
         Bins that the one work-group has room for that counts and places all; 0 without it.
+    few_group : int
+        Work-items of that.
     """
 
     sweep: SweepSpec
@@ -366,6 +368,7 @@ class RowsSpec(NamedTuple):
     lanes: int
     copies: bool
     few_bins: int
+    few_group: int
 
     @property
     def ahead(self) -> int:

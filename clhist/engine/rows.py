@@ -92,7 +92,7 @@ class RowsSweep(Sweep):
             commands.add(stage, self.codes[name], (groups * group,), (group,), given)
 
         if plan.is_few:
-            add("few", group)
+            commands.add("sweep", self.codes["few"], (spec.few_group,), (spec.few_group,), given)
         else:
             add("clear", given["clhist_words"])
             if placed:

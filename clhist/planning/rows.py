@@ -16,17 +16,18 @@ from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
 from clhist.planning.private import PrivatePlan
 from clhist.planning.private_rates import PrivateRates
 from clhist.planning.problem import FREE, Rows
-from clhist.planning.times import BANDWIDTH, LAUNCH, ROWS_ADDED, ROWS_CLEARED, ROWS_GATHERED, ROWS_PLACED
+from clhist.planning.times import BANDWIDTH, CELLS, LAUNCH, ROWS_ADDED, ROWS_FOUND, ROWS_GATHERED, ROWS_PLACED
 from clhist.planning.updates import GATHER
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
 
 FEW_ELEMENTS, FEW_BINS = 2**15, 2**13  # that one work-group of a GPU counts and places, in local memory
 COUNTED_TILE = 8  # elements of a work-item that counts
 SCANNED_BINS = 4  # of a work-item that says where bins begin
-_LEAST_PIECE = 64  # rows of a bin that are never shared out
+_FEW_BYTES = 8192  # of local memory, besides a word for each of these
+LEAST_PIECE = 64  # rows of a bin that are never shared out
 _MOST_PIECES, _PIECE_LANES = 2**14, 2**16
 _LEAST_COMPONENTS = 2
-_INDEX_BYTES = 4
+_LINE_BYTES = 64  # of memory that are read together, at least
 _WIDE_BYTES = 64  # of a row, that is gathered where nothing is known of updates
 _GAIN = 0.9  # of the predicted time of another plan, that it takes at most where it is chosen
 
@@ -45,6 +46,10 @@ class RowsPlan(Plan):
         Rows of a bin beyond which its rows are shared out.
     parts : int
         Parts of the elements for each of which a CPU has a copy of all bins; with one, results are filled in place.
+    few_group : int
+        Work-items of the one work-group that counts and places few elements.
+    few_bins : int
+        Bins that it has room for in local memory.
     """
 
     strategy: ClassVar[str] = "rows"
@@ -54,6 +59,8 @@ class RowsPlan(Plan):
     lanes: int
     piece: int
     parts: int
+    few_group: int
+    few_bins: int
 
     @property
     def elements(self) -> int:
@@ -68,7 +75,7 @@ class RowsPlan(Plan):
     @property
     def is_few(self) -> bool:
         """Whether one work-group of a GPU counts and places all."""
-        return not self.rows.is_sorted and self.elements <= FEW_ELEMENTS and self.row_bins <= FEW_BINS
+        return not self.rows.is_sorted and self.elements <= FEW_ELEMENTS and self.row_bins <= self.few_bins
 
     @property
     def pieces(self) -> int:
@@ -154,7 +161,7 @@ def gathered(load: Workload) -> RowsPlan:
         lanes = min(1 << (group.bit_length() - 1), 1 << (vectors - 1).bit_length())
         lanes = int(trace.step("lanes", lanes, "", "work-items of a bin, with 16 bytes of its rows each"))
         most = max(512, min(_MOST_PIECES, _PIECE_LANES // lanes))
-        piece = int(trace.step("piece", max(_LEAST_PIECE, ceil(elements / most)), "", "rows that are not shared out"))
+        piece = int(trace.step("piece", max(LEAST_PIECE, ceil(elements / most)), "", "rows that are not shared out"))
         groups = ceil(bins / (group // lanes))
         used = 4 * (2 * bins + 2 * elements) * (not rows.is_sorted) + 2 * (elements // piece) * (32 + components * size)
     trace.step("bytes", used, "", "of numbers of rows, or of copies, and pieces")
@@ -175,6 +182,8 @@ def gathered(load: Workload) -> RowsPlan:
         lanes=lanes,
         piece=piece,
         parts=parts,
+        few_bins=min(FEW_BINS, max(0, load.profile.local_memory - _FEW_BYTES) // 4),
+        few_group=load.choices.work_group_size or load.profile.work_group_size,
     )
 
 
@@ -195,12 +204,16 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
     size = load.value_bytes or load.bin_bytes[0]
     read, written = plan.elements * rows.components * size, plan.num_bins * size
     if plan.parts:
-        added, cleared = rates.get(ROWS_ADDED, 0), rates.get(ROWS_CLEARED, 0)
-        return (read / added + plan.parts * written / cleared) * 1e-9 if added and cleared else None
+        found, added, filled = (rates.get(name, 0) for name in (ROWS_FOUND, ROWS_ADDED, CELLS))
+        if not found or not added or not filled:
+            return None
+        return (plan.elements / found + read / added + plan.parts * written / 4 / filled) * 1e-9
     placed, gathered_, launch = rates.get(ROWS_PLACED, 0), rates.get(ROWS_GATHERED, 0), rates.get(LAUNCH, 0)
     if not placed or not gathered_ or not launch or not rates.get(BANDWIDTH, 0):
         return None
     placing = 0.0 if plan.is_few or rows.is_sorted else plan.elements / placed + plan.row_bins / placed
+    lines = _LINE_BYTES * ceil(rows.components * size / _LINE_BYTES)
+    read = plan.elements * lines
     return (placing + (read + written) / gathered_) * 1e-9 + plan.launches * launch * 1e-6
 
 

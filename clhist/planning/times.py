@@ -27,7 +27,7 @@ PACKED = {bits: f"{bits}-bit counters in local memory" for bits in reversed(COUN
 PACKED_ASIDE = {bits: f"further pass of {bits}-bit counters" for bits in PACKED}
 CELLS, BANDWIDTH, SHORT, LAUNCH = "filling and combining cells", "bandwidth", "shortest kernel", "launch"
 ROWS_PLACED, ROWS_GATHERED = "rows placed by bin", "rows gathered"  # in G/s and GB/s, on a GPU
-ROWS_ADDED, ROWS_CLEARED = "rows added", "rows cleared and combined"  # in GB/s, on a CPU
+ROWS_FOUND, ROWS_ADDED = "rows found", "rows added"  # the same on a CPU
 VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
 
 # Of a device that was not measured in time, but whose instructions were counted (.ci/emulated).

@@ -1,0 +1,69 @@
+"""Measuring what `clhist.planning.rows` predicts from: how fast rows are placed and gathered, or found and added."""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+import pyopencl.array as cl_array
+
+from clhist import operators
+from clhist.calibration.measure import Bench, Measurement, spread_of
+from clhist.engine.call import call_of
+from clhist.engine.scatter import ScatterSpec, arguments_of, elements, scatter_engine
+from clhist.hardware.profile import Profile
+from clhist.planning.times import ROWS_ADDED, ROWS_FOUND, ROWS_GATHERED, ROWS_PLACED
+
+_CPU_ROWS, _CPU_BINS = 2**20, 1000
+_GPU_ROWS, _GPU_BINS, _GPU_COMPONENTS = 2**21, 100_000, 64
+_NARROW, _WIDE = 2, 64
+
+
+def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
+    """Return the rates of float32 rows that are summed in uniform bins, by the names of `clhist.planning.times`."""
+    shrink = 8 if bench.quick else 1
+    if profile.kind == "cpu":
+        rows = _CPU_ROWS // shrink
+        narrow, wide = (
+            [min(sum(run) for run in _stages(bench, rows, _CPU_BINS, d, is_element=True))] for d in (_NARROW, _WIDE)
+        )
+        nanoseconds = max(1e-3, (wide[0] - narrow[0]) / rows * 1e9)
+        added = 4 * (_WIDE - _NARROW) / nanoseconds
+        found = 1 / max(1e-2, narrow[0] / rows * 1e9 - 4 * _NARROW / added)
+        method = f"{rows} rows of {_NARROW} and {_WIDE} components into {_CPU_BINS} uniform bins, the best run"
+        return {
+            ROWS_FOUND: Measurement(found, "G/s", 0.0, method),
+            ROWS_ADDED: Measurement(added, "GB/s", 0.0, method),
+        }
+    rows, bins = _GPU_ROWS // shrink, _GPU_BINS // shrink
+    runs = _stages(bench, rows, bins, _GPU_COMPONENTS, is_element=False)
+    placed = [(rows + bins) / before * 1e-9 for before, _ in runs]
+    gathered = [4 * _GPU_COMPONENTS * (rows + bins) / last * 1e-9 for _, last in runs]
+    method = f"{rows} rows of {_GPU_COMPONENTS} components into {bins} uniform bins"
+    return {
+        name: Measurement(statistics.median(samples), unit, spread_of(samples), method)
+        for name, unit, samples in ((ROWS_PLACED, "G/s", placed), (ROWS_GATHERED, "GB/s", gathered))
+    }
+
+
+def _stages(bench: Bench, rows: int, bins: int, components: int, *, is_element: bool) -> list[tuple[float, float]]:
+    """Return the seconds before the kernels that write results, and of these, of each run."""
+    random = np.random.default_rng(1)
+    operator = operators.add(np.float32)
+    spec = ScatterSpec(operator, np.dtype(np.int32), (operator.dtype,), components, is_element)
+    indices = cl_array.to_device(bench.queue, random.integers(0, bins, rows, dtype=np.int32))
+    values = cl_array.to_device(bench.queue, np.ones((rows, components), np.float32))
+    call = call_of((bins, components), {"update": "gather"})
+    call.size, call.queue = elements(spec, indices), bench.queue
+    engine = scatter_engine(bench.context, spec)
+    found = []
+    for _ in range(bench.runs + 1):
+        outcome = engine.run(arguments_of(spec, indices, (values,), bins), call)
+        bench.queue.finish()
+        seconds = {
+            stage: sum(1e-9 * (event.profile.end - event.profile.start) for event in events)
+            for stage, events in outcome.events.items()
+        }
+        last = seconds.pop("combine")
+        found.append((sum(seconds.values()), last))
+    return found[1:]
