@@ -15,7 +15,7 @@ from typing import ClassVar
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
 from clhist.planning.private import PrivatePlan
 from clhist.planning.private_rates import PrivateRates
-from clhist.planning.problem import FREE, Rows
+from clhist.planning.problem import Rows
 from clhist.planning.times import BANDWIDTH, CELLS, LAUNCH, ROWS_ADDED, ROWS_FOUND, ROWS_GATHERED, ROWS_PLACED
 from clhist.planning.updates import GATHER
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
@@ -219,7 +219,7 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
 
 def is_worth_gathering(load: Workload) -> bool:
     """Whether it may be chosen at all: of calls that leave the choice, on rows of several components."""
-    if load.rows is None or load.choices != FREE or not load.size or cannot_gather(load):
+    if load.rows is None or load.choices.forced or not load.size or not load.holds_values or cannot_gather(load):
         return False
     return load.rows.is_sorted or load.rows.components >= _LEAST_COMPONENTS
 
