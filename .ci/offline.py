@@ -24,6 +24,7 @@ from isa import lock_faults, of_assembly
 from clhist import operators
 from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
 from clhist.codegen.key_table import KeySpec
+from clhist.codegen.maps import RowText
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
@@ -31,6 +32,7 @@ from clhist.codegen.render import (
     render_measure,
     render_partition,
     render_probe,
+    render_rows,
     render_sort_pairs,
     render_sort_scan,
     render_strategy,
@@ -46,7 +48,7 @@ from clhist.operators.operator import Operator
 from clhist.planning.packed import WIDTHS, PackedCounters
 from clhist.planning.passes import CyclicPasses
 from clhist.planning.plan import Plan
-from clhist.planning.problem import FREE, SIDE_BY_SIDE, Choices, Problem
+from clhist.planning.problem import FREE, SIDE_BY_SIDE, Choices, Problem, Rows
 from clhist.planning.sweeps import plan
 from clhist.planning.updates import BY_NAME
 from clhist.strategies import STRATEGIES, Limits, NotApplicable, Recipe
@@ -184,6 +186,16 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
             yield Program(
                 f"combine {operator.name}, {rows} rows", render_combine(CombineSpec(operator, "interleaved", 32, rows))
             )
+    for components, bins in ((64, 100_000), (3, 500)):
+        rows = RowText(Rows(components, is_element=False), "x[i]", "w[element]", "w")
+        source = Source.of(XW, "EMIT(x[i], w[i])", [operators.add(np.float32)], rows=rows)
+        for size in (2000, 10**6):
+            asked = Problem(
+                source.histograms([bins * components]), size * components, choices=Choices("gather"),
+                memory_budget=2**33, rows=rows.rows,
+            )  # fmt: skip
+            found = programs_of(plan(asked, profile), source, profile, aligned=True).rows
+            yield Program(f"{size} rows of {components}", render_rows(found))
     source = Source.of(X, "EMIT(x[i], ((value_t){x[i], i}))", [LARGER])
     spec = replace(sweep_spec(planned(source, profile, 500), source, profile, aligned=False), work_group_size=256)
     yield Program("pairs to sort", render_sort_pairs(spec, 1))

@@ -202,8 +202,9 @@ class HistogramKernel(KernelCalls[K]):
             race_factor : float, "sample" or "sample once"
                 RF: H consecutive elements touch H / RF distinct bins (SC'20, III-D). "sample" measures it before
                 planning, see `race_factor`; "sample once" only at the first call with this number of bins.
-            update : {"private", "native", "carry", "cas", "lock", "sort"}, optional
-                Force the update; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4).
+            update : {"private", "native", "carry", "cas", "lock", "sort", "gather"}, optional
+                Force the update; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4); "gather", of
+                `clhist.reduce_by_index` alone, combines the rows of each bin in registers.
             memory : {"local", "global", "partitioned"}, optional
                 Force the memory of the copies; "partitioned" groups the pairs by ranges of bins that fit local memory
                 first, for maps that emit one value per element; with ``update="private"`` a CPU does so in its caches.

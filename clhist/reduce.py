@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -21,9 +22,10 @@ from clhist.engine.scatter import ScatterSpec, arguments_of, as_array, elements,
 from clhist.engine.shown_options import shows
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import is_small
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import is_array, is_device_array, overlap
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import check_max_abs, is_complex_sum, reproducible_form
+from clhist.planning.updates import GATHER
 from clhist.race_factor import run
 from clhist.typing import AnyOperator, CallOptions, Devices
 
@@ -121,7 +123,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     """
     is_alone = not (options or batched) and offsets is None
     given = dest, op, indices, values, queue, out, reproducible, max_abs
-    key = signature_of(*given) if is_alone and is_device_array(indices) else None
+    may_repeat = is_alone and is_device_array(indices) and not _shares(out, indices, values)
+    key = signature_of(*given) if may_repeat else None
     if (known := _known.get(key)) is not None:
         repeated, count, has_dest = known
         arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
@@ -144,6 +147,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     spec = pairs.spec(queue.device)
     call = _call(pairs, spec, options, offsets)
     call.out, call.queue = out, queue
+    pairs = _apart(pairs, spec, call)
     args = arguments_of(spec, pairs.indices, pairs.values, pairs.shape[1 if pairs.batched else 0])
     if are_row_means(spec, call):
         means = RowMeans(queue, spec, call, pairs.shape, (pairs.indices, *pairs.values))
@@ -152,8 +156,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         engine = scatter_engine(queue.context, spec)
         outcome = run(engine, args, call)
         (result,), event = outcome.results, outcome.event
-        if key is not None:
-            _remember(key, pairs, whole, engine, args, call)
+        _remember(key, pairs, whole, engine, args, call)
     result = _as_whole(result, whole, given_out)
     return (result, event) if with_event else result
 
@@ -184,6 +187,26 @@ def _out_by_parts(out: Any, pairs: Pairs) -> Any:
     return as_parts(out)
 
 
+def _shares(out: Any, *given: Any) -> bool:
+    """Whether any of the arrays of a result shares memory with any of the others."""
+    outs = [each for each in (out if isinstance(out, tuple) else (out,)) if is_array(each)]
+    arrays = chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in given)
+    return any(overlap(array, each) for array in arrays if is_array(array) for each in outs)
+
+
+def _apart(pairs: Pairs, spec: ScatterSpec, call: Call) -> Pairs:
+    """Return pairs that share no memory with the results, which may be written while rows are read."""
+    out = call.out
+    if (spec.vector == 1 and call.choices.update != GATHER) or not _shares(out, pairs.indices, pairs.values):
+        return pairs
+
+    def apart(given: Any) -> Any:
+        return given.copy() if _shares(out, given) else given
+
+    values = tuple([apart(each) for each in pairs.values]) if isinstance(pairs.values, tuple) else pairs.values
+    return replace(pairs, indices=apart(pairs.indices), values=values)
+
+
 def _check_options(options: Mapping[str, Any], reproducible: bool, max_abs: float | None) -> None:
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
@@ -209,7 +232,7 @@ _known: Remembered[tuple[KnownCall, int, bool]] = Remembered(16)
 
 def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: Sequence[Any], call: Call) -> None:
     """Keep a plain call on device arrays by its signature."""
-    if pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
+    if key is None or pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
         return
     same = [None if is_device_array(value) else value for value in args]
     repeated = KnownCall(engine, same, Call(call.num_bins, call.size, queue=call.queue))

@@ -1,7 +1,8 @@
-## Rows of values, combined by bin. On a GPU the rows of each bin are counted and their numbers placed bin after bin (or
-## offsets say where they are); then some lanes gather the rows of a bin, combine them in registers and write its result
+## Rows of values, combined by bin. On a GPU the rows of each bin are counted and their numbers placed bin after bin;
+## then some lanes gather the rows of a bin, combine them in registers and write its result
 ## once. The rows of a bin that has very many are shared out in pieces. On a CPU each work-item adds rows to bins of its own.
 <%namespace name="types" file="types.mako"/>
+<%namespace name="kernel" file="rows_begin.mako"/>
 <%!
     from clhist.codegen.state import wrapped
     from clhist.planning.rows import COUNTED_TILE, FEW_ELEMENTS, LEAST_PIECE, SCANNED_BINS
@@ -9,7 +10,7 @@
 <%
     sweep, output, text = spec.sweep, spec.sweep.outputs[0], spec.text
     operator, group, d = output.operator, spec.sweep.work_group_size, spec.text.rows.components
-    v, lanes, is_sorted, known = spec.vector, spec.lanes, spec.text.rows.is_sorted, {}
+    v, lanes, known = spec.vector, spec.lanes, {}
     bank = 1024  # bins that a work-group which counts holds in local memory, a power of two
 %>
 // Rows of ${d} components, gathered by bin: ${"each work-item has bins of its own" if sweep.order == "blocked" else f"{lanes} lanes a bin, {v} components each"}.
@@ -27,149 +28,23 @@ value_t clhist_finish(const accumulator_t a)
 #define CLHIST_ROW_VALUE(element) (${text.value})
 % if sweep.order == "blocked":
 ${types.ahead()}
-${blocked()}
+<%include file="rows_added.mako"/>
 % else:
 ${gathering()}
 % endif
 
-<%def name="begin(name, size=None)">
-__kernel __attribute__((reqd_work_group_size(${size or group}, 1, 1)))
-void clhist_rows_${name}(
-${wrapped([parameter.declaration for parameter in parameters[name]])})
-{\
-</%def>
-
-<%def name="results()">\
-    __global const value_t *dest = (__global const value_t *)(clhist_dest_base + clhist_dest_offset);
-    __global value_t *out = (__global value_t *)(clhist_out_base + clhist_out_offset);
-</%def>
-
-## A CPU: P parts of the elements, each with a copy of all bins, and ranges of bins for the work-items of a part. Rows are
-## looked for block by block, and those found added without a branch.
-<%def name="blocked()">
-// Adds a row to the accumulators of its bin. A function, so that no array is taken to be another.
-void clhist_add_row(${", ".join(["__global accumulator_t *restrict to", "const ulong clhist_row", *(a.parameter for a in sweep.arguments)])})
-{
-    uint clhist_c = 0;
-% if v > 1:
-    for (; clhist_c + ${v} <= ${d}; clhist_c += ${v}) {
-        // All loads before the first store, for vectors.
-% for c in range(v):
-        const accumulator_t clhist_sum_${c} = clhist_combine(to[clhist_c + ${c}], clhist_lift(CLHIST_ROW_VALUE(clhist_row * ${d} + clhist_c + ${c})));
-% endfor
-% for c in range(v):
-        to[clhist_c + ${c}] = clhist_sum_${c};
-% endfor
-    }
-% endif
-    for (; clhist_c < ${d}; ++clhist_c)
-        to[clhist_c] = clhist_combine(to[clhist_c], clhist_lift(CLHIST_ROW_VALUE(clhist_row * ${d} + clhist_c)));
-}
-
-// Each work-item has a part of the elements and a range of bins.
-${begin("add")}
-${types.arrays(sweep)}\
-${results()}\
-    const uint clhist_item = get_global_id(0), clhist_ranges = get_global_size(0) / clhist_parts;
-    const uint clhist_part = clhist_item / clhist_ranges, clhist_range = clhist_item % clhist_ranges;
-    if (clhist_part >= clhist_parts)
-        return;
-% if is_sorted:
-    // Ranges of bins that have about as many rows each.
-    uint clhist_ends[2];
-    for (uint k = 0; k < 2; ++k) {
-        const ulong clhist_rows = (ulong)clhist_elements * (clhist_range + k) / clhist_ranges;
-        uint low = 0, high = clhist_row_bins;
-        while (low < high) {
-            const uint middle = low + (high - low) / 2;
-            if ((ulong)(${text.index}[middle] - ${text.index}[0]) < clhist_rows)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        clhist_ends[k] = clhist_range + k == 0 ? 0 : clhist_range + k == clhist_ranges ? clhist_row_bins : low;
-    }
-    const uint clhist_first = clhist_ends[0], clhist_count = clhist_ends[1] - clhist_ends[0];
-% else:
-    const uint clhist_first = (ulong)clhist_row_bins * clhist_range / clhist_ranges;
-    const uint clhist_count = (uint)((ulong)clhist_row_bins * (clhist_range + 1) / clhist_ranges) - clhist_first;
-% endif
-% if spec.copies:
-    __global accumulator_t *clhist_to = clhist_held + ((ulong)clhist_part * clhist_row_bins + clhist_first) * ${d};
-    for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
-        clhist_to[k] = clhist_neutral();
-% else:
-    // An accumulator is a value: it is where the result belongs.
-    __global accumulator_t *clhist_to = (__global accumulator_t *)out + (ulong)clhist_first * ${d};
-    if (clhist_has_dest)
-        for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
-            clhist_to[k] = clhist_combine(clhist_lift(dest[(ulong)clhist_first * ${d} + k]), clhist_neutral());
-    else
-        for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
-            clhist_to[k] = clhist_neutral();
-% endif
-% if is_sorted:
-    for (uint b = 0; b < clhist_count; ++b) {
-        const ulong end = (ulong)${text.index}[clhist_first + b + 1];
-        for (ulong k = (ulong)${text.index}[clhist_first + b]; k < end; ++k)
-            clhist_add_row(${", ".join(["clhist_to + (ulong)b * " + str(d), "k", *(a.name for a in sweep.arguments)])});
-    }
-% else:
-    const uint clhist_stop = (ulong)clhist_elements * (clhist_part + 1) / clhist_parts;
-    uint clhist_bins[${128}], clhist_rows[${128}];
-    for (uint block = (ulong)clhist_elements * clhist_part / clhist_parts; block < clhist_stop; block += 128) {
-        uint found = 0;
-        for (uint i = block; i < min(block + 128, clhist_stop); ++i) {
-            const uint bin = CLHIST_BIN(${text.index}) - clhist_first;
-            clhist_bins[found] = bin;
-            clhist_rows[found] = i;
-            found += bin < clhist_count;
-        }
-        for (uint k = 0; k < found; ++k) {
-% if spec.ahead:
-            __global const accumulator_t *ahead = clhist_to + (ulong)clhist_bins[min(k + ${spec.ahead}, found - 1)] * ${d};
-% for line in range(0, min(d * operator.accumulator.itemsize, 256), 64):
-            CLHIST_AHEAD((__global const char *)ahead + ${line});
-% endfor
-% endif
-            clhist_add_row(${", ".join([f"clhist_to + (ulong)clhist_bins[k] * {d}", "clhist_rows[k]", *(a.name for a in sweep.arguments)])});
-        }
-    }
-% endif
-}
-
-// Combines the copies of all parts with what dest has.
-${begin("join")}
-${results()}\
-    const ulong clhist_cells = (ulong)clhist_row_bins * ${d};
-    const ulong end = clhist_cells * (get_global_id(0) + 1) / get_global_size(0);
-    for (ulong k = clhist_cells * get_global_id(0) / get_global_size(0); k < end; ++k) {
-        accumulator_t total = clhist_has_dest ? clhist_lift(dest[k]) : clhist_neutral();
-        for (uint part = 0; part < clhist_parts; ++part)
-            total = clhist_combine(total, clhist_held[part * clhist_cells + k]);
-        out[k] = clhist_finish(total);
-    }
-}
-</%def>
-
 <%def name="gathering()">
 // Sets the numbers of rows of all bins, and those of the call, to 0.
-${begin("clear")}
+${kernel.begin("clear", group)}
     for (uint k = get_global_id(0); k < clhist_words; k += get_global_size(0))
         clhist_counts[k] = 0;
 }
-% if is_sorted:
-#define CLHIST_ROWS_BEGIN(bin) ((uint)${text.index}[bin])
-#define CLHIST_ROWS_COUNT(bin) ((uint)(${text.index}[(bin) + 1] - ${text.index}[bin]))
-#define CLHIST_ROWS_ID(k) (k)
-% else:
 // The first words are those of the call.
 #define CLHIST_ROWS_BEGIN(bin) clhist_begins[bin]
 #define CLHIST_ROWS_COUNT(bin) clhist_counts[(bin) + 4]
 #define CLHIST_ROWS_ID(k) clhist_ids[k]
-% endif
 
-% if not is_sorted and not spec.few_bins:
+% if not spec.few_bins:
 ${counting()}
 % endif
 % if spec.few_bins:
@@ -177,7 +52,7 @@ ${few()}
 % endif
 
 // Gives each bin room for its rows, wherever there is some, and shares out the rows of those with very many.
-${begin("begin")}
+${kernel.begin("begin", group)}
 ${types.arrays(sweep)}\
     const uint clhist_lane = get_local_id(0);
     const uint clhist_bin = (uint)get_group_id(0) * ${group * SCANNED_BINS} + clhist_lane;
@@ -188,7 +63,6 @@ ${types.arrays(sweep)}\
 % for k in range(SCANNED_BINS):
     const uint clhist_count_${k} = clhist_bin + ${k * group} < clhist_row_bins ? CLHIST_ROWS_COUNT(clhist_bin + ${k * group}) : 0;
 % endfor
-% if not is_sorted:
     __local uint clhist_ends[${group}], clhist_base;
     const uint clhist_own = ${" + ".join(f"clhist_count_{k}" for k in range(SCANNED_BINS))};
     clhist_ends[clhist_lane] = clhist_own;
@@ -198,13 +72,10 @@ ${scan("clhist_ends", group)}
         clhist_base = atomic_add(clhist_cursors, clhist_ends[clhist_lane]);
     barrier(CLK_LOCAL_MEM_FENCE);
     uint clhist_at = clhist_base + clhist_ends[clhist_lane] - clhist_own;
-% endif
 % for k in range(SCANNED_BINS):
     if (clhist_bin + ${k * group} < clhist_row_bins) {
-% if not is_sorted:
         clhist_begins[clhist_bin + ${k * group}] = clhist_at;
         clhist_at += clhist_count_${k};
-% endif
         if (clhist_count_${k} > clhist_piece)
             clhist_long[atomic_inc(&clhist_number)] = clhist_bin + ${k * group};
     }
@@ -213,9 +84,9 @@ ${share(group)}
 }
 
 // Combines the rows of each bin, or of a piece of one: ${lanes} lanes have ${v} components each. Pieces come first.
-${begin("gather")}
+${kernel.begin("gather", group)}
 ${types.arrays(sweep)}\
-${results()}\
+${kernel.results()}\
     const uint clhist_lane = get_local_id(0) % ${lanes}, clhist_slot = get_local_id(0) / ${lanes};
     const uint clhist_groups = (clhist_slots + ${spec.slots - 1}) / ${spec.slots}, clhist_group = get_group_id(0);
     if (clhist_slot >= ${spec.slots})
@@ -271,8 +142,8 @@ ${store("            ")}
 
 <% rows = spec.joined %>\
 // Joins the pieces of a bin: ${rows} rows of a work-group take them in turn.
-${begin("join")}
-${results()}\
+${kernel.begin("join", group)}
+${kernel.results()}\
     __local accumulator_t clhist_totals[${rows * lanes * v}];
     if (get_group_id(0) >= clhist_cursors[2])
         return;
@@ -370,7 +241,7 @@ ${space}out[to] = clhist_finish(total_0);
 ## Where a call has few elements and bins: one work-group counts and places all in local memory.
 <%def name="few()">
 <% size = spec.few_group %>\
-${begin("few", size)}
+${kernel.begin("few", size)}
 ${types.arrays(sweep)}\
     __local uint clhist_own[${spec.few_bins}], clhist_ends[${size}];
     __local uint clhist_long[${FEW_ELEMENTS // LEAST_PIECE}], clhist_number, clhist_piece_at;
@@ -383,7 +254,7 @@ ${types.arrays(sweep)}\
         clhist_cursors[k] = 0;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     for (uint i = clhist_lane; i < clhist_elements; i += ${size}) {
-        const uint bin = CLHIST_BIN(${text.index});
+        const uint bin = CLHIST_BIN(${text.bin});
         if (bin < clhist_row_bins)
             atomic_inc(clhist_own + bin);
     }
@@ -409,7 +280,7 @@ ${scan("clhist_ends", size)}
 ${share(size)}
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = clhist_lane; i < clhist_elements; i += ${size}) {
-        const uint bin = CLHIST_BIN(${text.index});
+        const uint bin = CLHIST_BIN(${text.bin});
         if (bin < clhist_row_bins)
             clhist_ids[atomic_inc(clhist_own + bin)] = i;
     }
@@ -420,7 +291,7 @@ ${share(size)}
 <%def name="counting()">
 // Counts the rows of each bin, and gives each row its number among them. A work-group looks at its first elements: if
 // many are of the same bins, it counts in local memory as far as that has room, and each bin there once for all.
-${begin("count")}
+${kernel.begin("count", group)}
 ${types.arrays(sweep)}\
     __local uint clhist_keys[${bank}], clhist_own[${bank}], clhist_again;
     const uint clhist_lane = get_local_id(0);
@@ -438,7 +309,7 @@ ${types.arrays(sweep)}\
     {
         const uint i = clhist_start + ${k * group};
         if (i < clhist_elements)
-            clhist_bin_${k} = CLHIST_BIN(${text.index});
+            clhist_bin_${k} = CLHIST_BIN(${text.bin});
     }
 % endfor
 % for k in range(COUNTED_TILE):
@@ -479,11 +350,11 @@ ${types.arrays(sweep)}\
 }
 
 // Puts the number of each row where its bin has room for it.
-${begin("place")}
+${kernel.begin("place", group)}
 ${types.arrays(sweep)}\
     const uint i = get_global_id(0);
     if (i < clhist_elements) {
-        const uint bin = CLHIST_BIN(${text.index});
+        const uint bin = CLHIST_BIN(${text.bin});
         if (bin < clhist_row_bins)
             clhist_ids[clhist_begins[bin] + clhist_ranks[i]] = i;
     }

@@ -11,8 +11,9 @@ import numpy as np
 
 from clhist.codegen.layout import is_wide, local_capacity, order_of
 from clhist.codegen.maps import Argument
+from clhist.codegen.rows import RowsSpec, rows_spec
 from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec, PartitionSpec, RowsSpec, SampleSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSpec
 from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
@@ -27,7 +28,7 @@ from clhist.planning.partition import (
     power_of_two,
 )
 from clhist.planning.plan import Output, Plan
-from clhist.planning.rows import FEW_BINS, RowsPlan
+from clhist.planning.rows import RowsPlan
 from clhist.planning.updates import waits
 
 # Names of the arrays of partitioned pairs.
@@ -115,34 +116,12 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     if plan.sorts_pairs:
         return Programs(spec, sorted_pairs=source.max_pairs[index] or 1)
     if isinstance(plan, RowsPlan):
-        return Programs(spec, rows=rows_spec(plan, spec, source, profile))
+        return Programs(spec, rows=rows_spec(plan, spec, source))
     value, room = source.values[index], profile.local_memory
     found = _over_pairs(plan, spec, value, room)
     if plan.behind is None:
         return found
     return replace(found, behind=_over_pairs(plan.behind, _spec_behind(plan.behind, spec, value, profile), value, room))
-
-
-def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source, profile: Profile) -> RowsSpec:
-    """Return what the program depends on that gathers rows; `spec` is of a sweep over them."""
-    text, operator = source.rows, plan.outputs[0].operator
-    assert text is not None
-    vector = 1
-    if text.loads and spec.aligned and spec.order != "blocked":
-        vector = 16 // operator.dtype.itemsize
-        while plan.rows.components % vector:
-            vector //= 2
-    elif text.loads and operator.accumulator.kind in "iuf":
-        vector = 16
-        while vector > plan.rows.components:
-            vector //= 2
-    vectors = plan.rows.components // vector
-    lanes = min(1 << (plan.work_group_size.bit_length() - 1), 1 << (vectors - 1).bit_length())
-    few = 0
-    if plan.is_few:
-        few = FEW_BINS // 8 if plan.row_bins <= FEW_BINS // 8 <= plan.few_bins else plan.few_bins
-    copies = bool(plan.parts) and (plan.parts > 1 or not operator.holds_values)
-    return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group)
 
 
 def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int) -> Programs:

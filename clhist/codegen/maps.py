@@ -62,8 +62,8 @@ class RowText(NamedTuple):
     ----------
     rows : Rows
         What they are.
-    index : str
-        Of the bin of row `i`; of sorted rows, the name of the array of offsets.
+    bin : str
+        Of the bin of row `i`.
     value : str
         Of the value of component `element` of all rows.
     loads : str
@@ -71,7 +71,7 @@ class RowText(NamedTuple):
     """
 
     rows: Rows
-    index: str
+    bin: str
     value: str
     loads: str = ""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from clhist.codegen.specs import CombineSpec, PartitionSpec, RowsSpec, SampleSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSpec
 from clhist.operators.operator import Operator
 from clhist.planning.batch import Chunks
-from clhist.planning.feature import INT, LONG, UINT, ULONG, Parameter, buffers, uints
+from clhist.planning.feature import INT, LONG, UINT, ULONG, Parameter
 from clhist.planning.packed import AfterFlag, PackedCounters
 from clhist.planning.private import PaddedCopies
 
@@ -78,33 +78,6 @@ def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     found = [Parameter("__global const uint *", "clhist_starts", None)]
     found += [Parameter("__global uint *", name, None) for name in ("clhist_sums", "clhist_totals")]
     return (*found, Parameter("const uint", "clhist_tiles", UINT), *flag_parameters(spec))
-
-
-def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
-    """Return the parameters of each kernel that gathers rows, in order, by its name without ``clhist_rows_``."""
-    arrays = tuple(parameter for each in spec.sweep.arguments for parameter in each.kernel_parameters)
-    results = tuple(result_parameters(CombineSpec(spec.sweep.outputs[0].operator, spec.sweep.order), "clhist_"))
-    size, held = uints("elements", "row_bins"), buffers("__global accumulator_t *", "held")
-
-    def words(*names: str) -> tuple[Parameter, ...]:
-        return buffers("__global uint *", *names)
-
-    if spec.sweep.order == "blocked":
-        joined = (*uints("row_bins", "parts"), *held, *results)
-        return {"add": (*arrays, *size, *uints("parts"), *held, *results), "join": joined}
-    pieces = (*words("cursors"), *buffers("__global uint4 *", "pieces"))
-    found = {
-        "clear": (*words("counts"), *uints("words")),
-        "begin": (*arrays, *uints("row_bins", "piece", "slots"), *words("counts", "begins"), *pieces),
-        "gather": (*arrays, *uints("row_bins", "piece", "slots"), *words("counts", "begins", "ids"), *pieces, *held, *results),
-        "join": (*uints("slots"), *pieces, *held, *results),
-    }
-    if spec.few_bins:
-        found["few"] = (*arrays, *size, *uints("piece", "slots"), *words("counts", "begins", "ids"), *pieces)
-    elif not spec.text.rows.is_sorted:
-        found["count"] = (*arrays, *size, *words("counts", "ranks"))
-        found["place"] = (*arrays, *size, *words("begins", "ranks", "ids"))
-    return found
 
 
 def sample_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:

@@ -27,12 +27,12 @@ from clhist.codegen.parameters import (
     combining_arguments,
     index_parameters,
     pairs_parameters,
-    rows_parameters,
     sample_parameters,
     split_parameters,
     sweep_parameters,
 )
-from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, RowsSpec, SampleSpec, SweepSpec
+from clhist.codegen.rows import RowsSpec, rows_parameters
+from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
 from clhist.operators.c_types import c_name, declare
@@ -169,8 +169,6 @@ def render_rows(spec: RowsSpec) -> str:
         spec=spec,
         parameters=rows_parameters(spec),
         preamble_of=_preambles(spec.sweep.outputs),
-        declare=declare,
-        c_name=c_name,
     )
 
 

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from clhist.codegen.arguments import check_structs, integer, parse_arguments
-from clhist.codegen.maps import Argument, RowText, is_elementwise, is_streamed, max_pairs_of, uniform_value, uses_position
+from clhist.codegen.maps import (
+    Argument,
+    RowText,
+    is_elementwise,
+    is_streamed,
+    max_pairs_of,
+    uniform_value,
+    uses_position,
+)
 from clhist.operators.c_types import needs_fp64
 from clhist.operators.operator import Operator
 from clhist.planning.problem import Histogram

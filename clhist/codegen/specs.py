@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from clhist.codegen.hot_bin import HotBin
-from clhist.codegen.maps import Argument, RowText, is_streamed
+from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
 from clhist.operators.operator import Operator, Part
@@ -32,8 +32,6 @@ _BYTES_OF_A_LOAD = 16
 _ELEMENTS_OF_A_ROUND = 8
 _ELEMENTS_OF_A_BLOCK = 128
 _PARTITION_ELEMENTS = 16
-_JOINED_BYTES = 8192
-_ROWS_AHEAD = 8
 
 F = TypeVar("F", bound=Feature)
 
@@ -339,53 +337,6 @@ class PartitionSpec(NamedTuple):
     def local_bytes(self) -> int:
         """Local memory of a work-group, in bytes."""
         return self.region * (2 + self.value_bytes) + 4 * self.most * (self.counters + 1) + 32
-
-
-class RowsSpec(NamedTuple):
-    """Everything that the source depends on that gathers rows.
-
-    Attributes
-    ----------
-    sweep : SweepSpec
-        The arguments and the operator.
-    text : RowText
-        The C of indices and values.
-    vector : int
-        Components that a work-item loads at once.
-    lanes : int
-        Work-items that have a bin.
-    copies : bool
-        Whether a CPU has copies of accumulators in scratch memory, rather than results in place.
-    few_bins : int
-        Bins that the one work-group has room for that counts and places all; 0 without it.
-    few_group : int
-        Work-items of that.
-    """
-
-    sweep: SweepSpec
-    text: RowText
-    vector: int
-    lanes: int
-    copies: bool
-    few_bins: int
-    few_group: int
-
-    @property
-    def ahead(self) -> int:
-        """How many rows ahead a CPU asks for the bin of one."""
-        return _ROWS_AHEAD
-
-    @property
-    def slots(self) -> int:
-        """Bins, or pieces, of a work-group of a GPU."""
-        return self.sweep.work_group_size // self.lanes
-
-    @property
-    def joined(self) -> int:
-        """Rows of a work-group that joins pieces: a power of two, whose accumulators take little local memory."""
-        each = self.lanes * self.vector * self.sweep.outputs[0].operator.accumulator.itemsize
-        most = max(1, min(self.slots, _JOINED_BYTES // each))
-        return 1 << (most.bit_length() - 1)
 
 
 class SampleSpec(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -188,10 +189,9 @@ class Builder:
         room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
         histograms, read_bytes = self._source.histograms(bins), self._source.read_bytes
         one_launch = one_launch and self._source.may_combine
-        return Problem(
-            histograms, size, num_histograms, even, float(race_factor), choices, room, read_bytes, one_launch=one_launch,
-            rows=None if self._source.rows is None else self._source.rows.rows,
-        )  # fmt: skip
+        text, race_factor = self._source.rows, float(race_factor)
+        more: dict[str, Any] = {"one_launch": one_launch, "rows": None if text is None else text.rows}
+        return Problem(histograms, size, num_histograms, even, race_factor, choices, room, read_bytes, **more)
 
     def profile_of(self, device: cl.Device) -> Profile:
         """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""

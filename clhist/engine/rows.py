@@ -10,9 +10,8 @@ from typing import Any, cast
 
 from clhist.codegen.from_plan import Programs
 from clhist.codegen.kernel_code import KernelCode
-from clhist.codegen.parameters import rows_parameters
 from clhist.codegen.render import render_rows
-from clhist.codegen.specs import RowsSpec
+from clhist.codegen.rows import RowsSpec, rows_parameters
 from clhist.engine.stages import Commands, Sweep, Tasks
 from clhist.planning.plan import Plan
 from clhist.planning.rows import COUNTED_TILE, SCANNED_BINS, RowsPlan
@@ -68,21 +67,18 @@ class RowsSweep(Sweep):
             commands.add("combine", self.codes["join"], (plan.work_groups * group,), (group,), given)
 
     def _gather(self, commands: Commands, given: dict[str, Any]) -> None:
-        """Count and place the numbers of rows, unless these are sorted, then gather them by bin."""
+        """Count and place the numbers of rows, then gather them by bin."""
         plan, spec, group = self.plan, self.rows, self.plan.work_group_size
         elements, bins, purpose = plan.elements, plan.row_bins, self.purpose
-        placed = not spec.text.rows.is_sorted
-        counts = commands.room(4 * (bins * placed + _CURSORS), purpose)
+        counts = commands.room(4 * (bins + _CURSORS), purpose)
         given |= {"clhist_piece": plan.piece, "clhist_slots": plan.pieces, "clhist_counts": counts}
         # Behind the counts, so that one kernel clears both.
-        given |= {"clhist_words": bins * placed + _CURSORS, "clhist_cursors": counts}
+        given |= {"clhist_words": bins + _CURSORS, "clhist_cursors": counts}
         shared = elements // plan.piece  # bins, at most
         given["clhist_pieces"] = commands.room(16 * (plan.pieces + shared + 1), purpose)
-        names = ("begins", "ids", "ranks") if placed and not plan.is_few else ("begins", "ids") if placed else ()
+        names = ("begins", "ids") if plan.is_few else ("begins", "ids", "ranks")
         for name in names:
             given[f"clhist_{name}"] = commands.room(4 * max(1, bins if name == "begins" else elements), purpose)
-        for name in {"begins", "ids"} - set(names):
-            given[f"clhist_{name}"] = None
         if plan.pieces:
             size = plan.pieces * plan.rows.components * plan.outputs[0].operator.accumulator.itemsize
             given["clhist_held"] = commands.room(size, purpose)
@@ -95,12 +91,9 @@ class RowsSweep(Sweep):
             commands.add("sweep", self.codes["few"], (spec.few_group,), (spec.few_group,), given)
         else:
             add("clear", given["clhist_words"])
-            if placed:
-                add("count", ceil(elements / COUNTED_TILE))
-            if placed or plan.pieces:
-                add("begin", ceil(bins / SCANNED_BINS))
-            if placed:
-                add("place", elements)
+            add("count", ceil(elements / COUNTED_TILE))
+            add("begin", ceil(bins / SCANNED_BINS))
+            add("place", elements)
         add("gather", (ceil(plan.pieces / spec.slots) + ceil(bins / spec.slots)) * group, "combine")
         if plan.pieces:
             add("join", shared * group, "combine")

@@ -244,7 +244,7 @@ class Plan:
 
     @property
     def writes_results(self) -> bool:
-        """Whether its kernels write the results themselves: no second stage combines copies."""
+        """Whether its kernels write the results themselves, and no second stage combines copies."""
         return self.is_one_launch
 
     @property

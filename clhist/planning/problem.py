@@ -70,13 +70,10 @@ class Rows(NamedTuple):
         D: of a row.
     is_element : bool
         Whether an element of the map is a row, rather than one component.
-    is_sorted : bool
-        Whether offsets say which rows go to each bin, one bin after the other.
     """
 
     components: int
     is_element: bool
-    is_sorted: bool = False
 
     def elements(self, size: int) -> int:
         """Return how many rows so many elements of the map are."""

@@ -75,7 +75,7 @@ class RowsPlan(Plan):
     @property
     def is_few(self) -> bool:
         """Whether one work-group of a GPU counts and places all."""
-        return not self.rows.is_sorted and self.elements <= FEW_ELEMENTS and self.row_bins <= self.few_bins
+        return self.elements <= FEW_ELEMENTS and self.row_bins <= self.few_bins
 
     @property
     def pieces(self) -> int:
@@ -90,7 +90,7 @@ class RowsPlan(Plan):
     def launches(self) -> int:
         if self.parts:
             return 1 + (self.parts > 1)
-        return (1 if self.is_few else 2 if self.rows.is_sorted else 4) + 1 + (self.pieces > 0)
+        return (1 if self.is_few else 4) + 1 + (self.pieces > 0)
 
     def how(self) -> str:
         if self.parts:
@@ -163,10 +163,10 @@ def gathered(load: Workload) -> RowsPlan:
         most = max(512, min(_MOST_PIECES, _PIECE_LANES // lanes))
         piece = int(trace.step("piece", max(LEAST_PIECE, ceil(elements / most)), "", "rows that are not shared out"))
         groups = ceil(bins / (group // lanes))
-        used = 4 * (2 * bins + 2 * elements) * (not rows.is_sorted) + 2 * (elements // piece) * (32 + components * size)
+        used = 4 * (2 * bins + 2 * elements) + 2 * (elements // piece) * (32 + components * size)
     trace.step("bytes", used, "", "of numbers of rows, or of copies, and pieces")
     if load.memory_budget is not None and used > load.memory_budget:
-        raise MemoryError(f"memory_budget: gathering {elements} rows takes {used} bytes, got {load.memory_budget} bytes")
+        raise MemoryError(f"memory_budget: gathering {elements} rows takes {used}, got {load.memory_budget} bytes")
     return make_plan(
         RowsPlan,
         load,
@@ -190,8 +190,6 @@ def gathered(load: Workload) -> RowsPlan:
 def _parts(load: Workload, elements: int, bins: int) -> int:
     """Return the parts of the elements of a CPU: one for each work-item, if there are enough elements for all bins."""
     threads = load.profile.hardware_threads
-    if load.rows is not None and load.rows.is_sorted:
-        return 1
     if load.choices.copies is not None:
         return min(load.choices.copies, threads, max(1, elements))
     parts = max(1, min(threads, int(elements / (2 * bins))))
@@ -211,7 +209,7 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
     placed, gathered_, launch = rates.get(ROWS_PLACED, 0), rates.get(ROWS_GATHERED, 0), rates.get(LAUNCH, 0)
     if not placed or not gathered_ or not launch or not rates.get(BANDWIDTH, 0):
         return None
-    placing = 0.0 if plan.is_few or rows.is_sorted else plan.elements / placed + plan.row_bins / placed
+    placing = 0.0 if plan.is_few else plan.elements / placed + plan.row_bins / placed
     lines = _LINE_BYTES * ceil(rows.components * size / _LINE_BYTES)
     read = plan.elements * lines
     return (placing + (read + written) / gathered_) * 1e-9 + plan.launches * launch * 1e-6
@@ -221,7 +219,7 @@ def is_worth_gathering(load: Workload) -> bool:
     """Whether it may be chosen at all: of calls that leave the choice, on rows of several components."""
     if load.rows is None or load.choices.forced or not load.size or not load.holds_values or cannot_gather(load):
         return False
-    return load.rows.is_sorted or load.rows.components >= _LEAST_COMPONENTS
+    return load.rows.components >= _LEAST_COMPONENTS
 
 
 def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:

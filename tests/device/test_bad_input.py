@@ -93,7 +93,7 @@ def test_what_is_right_is_accepted(kernel, good):
         ({"out": strided(np.zeros(4, np.int32))}, ValueError, "out: expected a contiguous array, got one with strides"),
         ({"out": read_only(np.zeros(4, np.int32))}, ValueError, "out: expected an array that can be written"),
         ({"out": [0, 0, 0, 0]}, TypeError, "out: expected a NumPy or PyOpenCL array of int32, got list"),
-        ({"update": "atomic"}, ValueError, "update: expected one of private, native, carry, cas, lock, sort, got 'a"),
+        ({"update": "atomic"}, ValueError, "update: expected one of private, native, carry, cas, lock, sort, gather,"),
         ({"memory": "shared"}, ValueError, "memory: expected one of local, global, partitioned, got 'shared'"),
         ({"copies": 0}, ValueError, "copies: expected at least 1, got 0"),
         ({"copies": "two"}, TypeError, "copies: expected an integer, got 'two'"),

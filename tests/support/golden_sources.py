@@ -116,6 +116,20 @@ STRATEGIES = {
         "cpu, argmax int64": ("cpu", Call(ARGMAX, FIRST, choices={"update": "sort"})),
         "core, two values of an element": ("core", Call(COUNTS, TWICE, choices={"update": "sort"})),
     },
+    "rows": {
+        f"{vendor}, {name}, {d}, {size // d} rows": (
+            vendor,
+            Call(OPERATORS[name], f"EMIT(x[i / {d}] * {d} + i % {d}, w[i])", size=size, bins=bins * d, components=d,
+                 choices={"update": "gather"}),
+        )
+        for vendor, name, d, size, bins in (
+            ("cpu", "add float32", 64, 2**20, 10),
+            ("cpu", "add float32", 5, 5000, 5000),
+            ("nvidia", "add float32", 64, 2**26, 10**5),
+            ("nvidia", "add int64", 3, 3000, 500),
+            ("core", "fmin float32", 5, 5 * 2**20, 1000),
+        )
+    },
     "batches": {
         "nvidia, equal": ("nvidia", Call(COUNTS, bins=50, histograms=1000)),
         "nvidia, equal, float": ("nvidia", Call(SUM, WEIGHT, bins=50, histograms=1000, choices={"memory": "local"})),
@@ -195,8 +209,8 @@ IN_FULL = {
     "partitioned.cl": ("partitioned: nvidia, counts: split and index",),
     "cyclic_passes.cl": ("cyclic passes: core, argmax int64: sweep",),
     "sort.cl": ("sort: nvidia, add float32: pairs", "sort: nvidia, add float32: scan of sorted pairs"),
+    "rows.cl": ("rows: cpu, add float32, 5, 1000 rows: rows",),
     "batch.cl": ("batches: nvidia, equal: sweep",),
-    "batch_cpu.cl": ("batches: cpu, ragged: sweep",),
     "one_launch.cl": ("one launch: cpu, count: sweep",),
     "combine.cl": ("combine: add float32, 16 rows",),
     "selection.cl": ("selection: gpu, float32 in groups of int32",),

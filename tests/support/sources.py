@@ -13,6 +13,7 @@ import numpy as np
 
 from clhist import Operator, Profile, operators
 from clhist.codegen.from_plan import programs_of
+from clhist.codegen.maps import RowText
 from clhist.codegen.render import render_combine, render_programs, render_sort_scan
 from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec
@@ -23,7 +24,7 @@ from clhist.engine.stages import Limits, Result
 from clhist.engine.sweeps import sweep_of
 from clhist.hardware.atomics import to_prove
 from clhist.planning.plan import Plan
-from clhist.planning.problem import Choices, Problem
+from clhist.planning.problem import Choices, Problem, Rows
 from clhist.planning.sweeps import plan_sweeps
 
 # What OpenCL reports of each vendor's devices; atomics that must be proven count as proven.
@@ -69,6 +70,8 @@ class Call:
         Whether arrays allow wide loads.
     race_factor : float
         RF.
+    components : int
+        D, if values are rows.
     """
 
     operator: Operator | dict[str, Operator]
@@ -82,6 +85,7 @@ class Call:
     ragged: bool = False
     aligned: bool = True
     race_factor: float = 1.0
+    components: int = 0
 
 
 def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
@@ -136,6 +140,7 @@ _WORDS = {
     "bucketed": "bucketed",
     "packed": "packed",
     "flattened": "flat global",
+    "rows": "rows",
 }
 
 
@@ -155,7 +160,10 @@ _C_NAMES = {
 def _source(call: Call) -> Source:
     named = {"": call.operator} if isinstance(call.operator, Operator) else call.operator
     suffixes = [f"_{name}" if name else "" for name in named]
-    return Source.of(_declared(call), call.code, list(named.values()), suffixes, preamble=call.preamble)
+    rows = None
+    if call.components:
+        rows = RowText(Rows(call.components, is_element=False), "x[i]", "w[element]", "w")
+    return Source.of(_declared(call), call.code, list(named.values()), suffixes, preamble=call.preamble, rows=rows)
 
 
 def _planned(call: Call, profile: Profile) -> tuple[Plan, ...]:
@@ -168,6 +176,7 @@ def _planned(call: Call, profile: Profile) -> tuple[Plan, ...]:
         call.race_factor,
         Choices(**call.choices),
         2**33,
+        rows=None if source.rows is None else source.rows.rows,
     )
     return plan_sweeps(problem, profile)
 

@@ -162,7 +162,9 @@ def test_what_is_available_and_chosen(operator, memory, features, expected):
 
 @pytest.mark.parametrize("update", ["atomic", "", "Native", 3])
 def test_not_an_update(update):
-    with pytest.raises(ValueError, match="update: expected one of private, native, carry, cas, lock, sort, got"):
+    with pytest.raises(
+        ValueError, match="update: expected one of private, native, carry, cas, lock, sort, gather, got"
+    ):
         choose_updates(operators.add(np.int32), "local", NOTHING, update)
 
 

@@ -244,7 +244,10 @@ def test_steps_tell_how_the_numbers_came_about():
         ({"choices": Choices(passes=0)}, "passes: expected at least 1, got 0"),
         ({"choices": Choices(work_group_size=0)}, "work_group_size: expected at least 1, got 0"),
         ({"choices": Choices(memory="shared")}, "memory: expected one of local, global, partitioned, got 'shared'"),
-        ({"choices": Choices(update="atomic")}, "update: expected one of private, native, carry, cas, lock, sort, got"),
+        (
+            {"choices": Choices(update="atomic")},
+            "update: expected one of private, native, carry, cas, lock, sort, gather, got",
+        ),
         (
             {"num_bins": 50_000, "choices": Choices(memory="local", passes=2)},
             "passes: expected at least 5, since 1 copies of 50000 bins take 200000 bytes .* has 49152; got 2",

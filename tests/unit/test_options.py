@@ -20,7 +20,7 @@ from clhist.kernel import HistogramKernel
 from clhist.operators.names import NAMES
 from clhist.operators.recognition import recognise
 from clhist.planning.choose import STRATEGIES
-from clhist.planning.problem import CHOICES, FREE, Choices, Histogram, Problem
+from clhist.planning.problem import CHOICES, FREE, Choices, Histogram, Problem, Rows
 from clhist.planning.sweeps import plan_sweeps
 from clhist.statistics.table import BINNED, TABLE
 from clhist.typing import (
@@ -95,6 +95,9 @@ def plans(choices):
         histogram = Histogram(operator, bins, value=value)
         problem = Problem((histogram,), size, num_histograms=rows, race_factor=race_factor, choices=choices)
         found += plan_sweeps(problem, profile)
+    for profile in PROFILES:
+        vectors = Problem((Histogram(INT, 10**6),), 10**7, choices=choices, rows=Rows(64, is_element=False))
+        found += plan_sweeps(vectors, profile)
     return found
 
 
@@ -103,7 +106,7 @@ def test_an_option_that_all_strategies_heed_changes_no_plan():
     assert {each.strategy for each in expected} == set(STRATEGIES)
     assert plans(MoreChoices(ahead=4)) == expected
     free_alone = {each.strategy for each in expected} - {each.strategy for each in plans(MoreChoices(rows=4))}
-    assert free_alone == {"bucketed", "packed", "partitioned", "sort"}
+    assert free_alone == {"bucketed", "packed", "partitioned", "rows", "sort"}
     spec = SimpleNamespace(by_rows=True, values="f4", operator=operators.mean(np.float32))
     leaves = {choices: are_row_means(spec, Call(9, choices=choices)) for choices in (FREE, MoreChoices(ahead=4))}
     assert all(leaves.values())

@@ -41,6 +41,18 @@ def pairs(ufunc: np.ufunc, dtype: Any, n: int, h: int, kind: str, **options: Any
     return action
 
 
+def rows(ufunc: np.ufunc, dtype: Any, n: int, h: int, d: int, kind: str, **options: Any) -> Action:
+    """Rows of values, onto others."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins, start = bins_of(kind, rng, n, h), rng.integers(-9, 9, (h, d)).astype(dtype)
+        values = rng.integers(-1000, 1000, (n, d)).astype(dtype)
+        found = clhist.reduce_by_index(start.copy(), ufunc, bins, values, queue=queue, **options)
+        same(found, np.stack([folded(ufunc, bins, values[:, k], start[:, k]) for k in range(d)], axis=1))
+
+    return action
+
+
 def counts(n: int, h: int, kind: str, **options: Any) -> Action:
     """Counts, by a kernel whose map emits 1."""
 

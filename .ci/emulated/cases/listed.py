@@ -49,7 +49,7 @@ def _pairs(
 
 def _case(name: str, action: Action, strategy: str = "", options: dict[str, Any] | None = None) -> Case:
     given = options or {}
-    update = "" if given.get("update") in (None, "sort") else given["update"]
+    update = "" if given.get("update") in (None, "sort", "gather") else given["update"]
     return Case(name, action, strategy, update, frozenset(words_of(given)))
 
 
@@ -138,6 +138,12 @@ def _forms() -> Iterator[Case]:
     yield _case("batch, equal rows", calls.batch(12000, 40, 33, "equal"), "batch", {"num_histograms": 40})
     yield _case("batch, ragged rows", calls.batch(12000, 40, 33, "ragged"), "batch", {"offsets": None})
     yield _case("batch, short rows", calls.batch(12000, 400, 33, "equal"), "flattened", {"num_histograms": 400})
+    for ufunc, dtype, n, h, d in (
+        (np.add, np.float32, 300, 40, 64), (np.add, np.int32, 12000, 9000, 3), (np.maximum, np.float64, 5000, 5000, 5),
+    ):  # fmt: skip
+        for kind in ("uniform", "one", "outside"):
+            name, given = f"rows of {d}, {ufunc.__name__} {np.dtype(dtype).name}, {kind}", {"update": "gather"}
+            yield _case(name, calls.rows(ufunc, dtype, n, h, d, kind, **given), "rows", given)
     sort = {"update": "sort"}
     yield _case("sorted struct", calls.records(5000, 900, "half", **sort), "sort", sort)
     yield _case("one launch, few elements", calls.counts(3000, 50, "outside"))

@@ -1,0 +1,86 @@
+## A CPU: P parts of the elements, each with a copy of all bins, and ranges of bins for the work-items of a part. Rows are
+## looked for block by block, and those found added without a branch.
+<%namespace name="types" file="types.mako"/>
+<%namespace name="kernel" file="rows_begin.mako"/>
+<%
+    sweep, text = spec.sweep, spec.text
+    group, d, v = sweep.work_group_size, text.rows.components, spec.vector
+    operator = sweep.outputs[0].operator
+%>\
+// Adds a row to the accumulators of its bin. A function, so that no array is taken to be another.
+void clhist_add_row(${", ".join(["__global accumulator_t *restrict to", "const ulong clhist_row", *(a.parameter for a in sweep.arguments)])})
+{
+    uint clhist_c = 0;
+% if v > 1:
+    for (; clhist_c + ${v} <= ${d}; clhist_c += ${v}) {
+        // All loads before the first store, for vectors.
+% for c in range(v):
+        const accumulator_t clhist_sum_${c} = clhist_combine(to[clhist_c + ${c}], clhist_lift(CLHIST_ROW_VALUE(clhist_row * ${d} + clhist_c + ${c})));
+% endfor
+% for c in range(v):
+        to[clhist_c + ${c}] = clhist_sum_${c};
+% endfor
+    }
+% endif
+    for (; clhist_c < ${d}; ++clhist_c)
+        to[clhist_c] = clhist_combine(to[clhist_c], clhist_lift(CLHIST_ROW_VALUE(clhist_row * ${d} + clhist_c)));
+}
+
+// Each work-item has a part of the elements and a range of bins.
+${kernel.begin("add", group)}
+${types.arrays(sweep)}\
+${kernel.results()}\
+    const uint clhist_item = get_global_id(0), clhist_ranges = get_global_size(0) / clhist_parts;
+    const uint clhist_part = clhist_item / clhist_ranges, clhist_range = clhist_item % clhist_ranges;
+    if (clhist_part >= clhist_parts)
+        return;
+    const uint clhist_first = (ulong)clhist_row_bins * clhist_range / clhist_ranges;
+    const uint clhist_count = (uint)((ulong)clhist_row_bins * (clhist_range + 1) / clhist_ranges) - clhist_first;
+% if spec.copies:
+    __global accumulator_t *clhist_to = clhist_held + ((ulong)clhist_part * clhist_row_bins + clhist_first) * ${d};
+    for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
+        clhist_to[k] = clhist_neutral();
+% else:
+    // An accumulator is a value: it is where the result belongs.
+    __global accumulator_t *clhist_to = (__global accumulator_t *)out + (ulong)clhist_first * ${d};
+    if (clhist_has_dest)
+        for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
+            clhist_to[k] = clhist_combine(clhist_lift(dest[(ulong)clhist_first * ${d} + k]), clhist_neutral());
+    else
+        for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
+            clhist_to[k] = clhist_neutral();
+% endif
+    const uint clhist_stop = (ulong)clhist_elements * (clhist_part + 1) / clhist_parts;
+    uint clhist_bins[${128}], clhist_rows[${128}];
+    for (uint block = (ulong)clhist_elements * clhist_part / clhist_parts; block < clhist_stop; block += 128) {
+        uint found = 0;
+        for (uint i = block; i < min(block + 128, clhist_stop); ++i) {
+            const uint bin = CLHIST_BIN(${text.bin}) - clhist_first;
+            clhist_bins[found] = bin;
+            clhist_rows[found] = i;
+            found += bin < clhist_count;
+        }
+        for (uint k = 0; k < found; ++k) {
+% if spec.ahead:
+            __global const accumulator_t *ahead = clhist_to + (ulong)clhist_bins[min(k + ${spec.ahead}, found - 1)] * ${d};
+% for line in range(0, min(d * operator.accumulator.itemsize, 256), 64):
+            CLHIST_AHEAD((__global const char *)ahead + ${line});
+% endfor
+% endif
+            clhist_add_row(${", ".join([f"clhist_to + (ulong)clhist_bins[k] * {d}", "clhist_rows[k]", *(a.name for a in sweep.arguments)])});
+        }
+    }
+}
+
+// Combines the copies of all parts with what dest has.
+${kernel.begin("join", group)}
+${kernel.results()}\
+    const ulong clhist_cells = (ulong)clhist_row_bins * ${d};
+    const ulong end = clhist_cells * (get_global_id(0) + 1) / get_global_size(0);
+    for (ulong k = clhist_cells * get_global_id(0) / get_global_size(0); k < end; ++k) {
+        accumulator_t total = clhist_has_dest ? clhist_lift(dest[k]) : clhist_neutral();
+        for (uint part = 0; part < clhist_parts; ++part)
+            total = clhist_combine(total, clhist_held[part * clhist_cells + k]);
+        out[k] = clhist_finish(total);
+    }
+}
