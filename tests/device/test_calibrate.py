@@ -198,8 +198,9 @@ def test_plans_are_measured_with_the_numbers_that_were_found(monkeypatch, queue)
     monkeypatch.setattr(calibrate, "device_kind", lambda device: "gpu")
     monkeypatch.setattr(calibrate, "_stages", lambda bench: stages)
     monkeypatch.setattr(calibrate, "plan_rates", rates)
+    monkeypatch.setattr(calibrate, "row_rates", lambda bench, profile: {"of rows": rates(bench, profile)["of plans"]})
     found = calibrate.calibrate(queue.device, quick=True, progress=lambda stage: None)
-    assert list(found.rates) == ["of plans"]
+    assert list(found.rates) == ["of plans", "of rows"]
     assert {finding.key: finding.value for finding in found.findings}["local_memory"] == much
 
 
