@@ -126,9 +126,14 @@ def test_results_in_the_place_of_what_is_read(own, queue, update, repeat):
     np.testing.assert_array_equal(dest.get(), _expected(np.add, values, bins, values))
 
 
-def test_copies_of_a_cpu(queue):
+def test_copies(own, queue):
+    """A CPU's parts of the rows have one each; a GPU has none."""
     rng = np.random.default_rng(6)
     bins, values = _bins("half", rng, 5000, 30), rng.integers(-9, 10, (5000, 5)).astype(np.int32)
+    if own.kind == "gpu":
+        with pytest.raises(ValueError, match=r"^copies: expected 1 with update='gather', got 2"):
+            clhist.reduce_by_index((30, 5), "sum", bins, values, update="gather", copies=2, queue=queue)
+        return
     for copies in (1, 2):
         found = clhist.reduce_by_index((30, 5), "sum", bins, values, update="gather", copies=copies, queue=queue)
         np.testing.assert_array_equal(found, _expected(np.add, np.zeros((30, 5), np.int32), bins, values))
