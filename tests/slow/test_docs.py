@@ -67,5 +67,6 @@ def test_what_the_guide_computes():
     assert given["structs"]["length"].tolist() == given["arrays"][1].tolist()
     assert given["same"].tolist() == np.bincount(group).tolist()
     assert 1.3 < given["measured"].value < 2
+    assert (given["received"] == np.full((50, 64), 20)).all()
     rows, centers = given["rows"], given["centers"]
     np.testing.assert_allclose(centers, [rows[group == k].mean(0, np.float64) for k in range(50)], atol=1e-3)
