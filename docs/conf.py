@@ -18,6 +18,7 @@ source_suffix = {".md": "markdown"}
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
+autodoc_mock_imports = ["torch"]  # gigabytes
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # docstrings name types in words
 napoleon_use_rtype = False

@@ -72,7 +72,12 @@ def test_help():
 
 
 MODULES = "clhist", "clhist.operators", "clhist.stats", "clhist.ndimage", "clhist.cases"
-EXTRAS = {"clhist.hist": "boost_histogram", "clhist.dask": "dask", "clhist.flox": "flox"}  # which CI's slow stage has
+EXTRAS = {  # which CI's stages have
+    "clhist.hist": "boost_histogram",
+    "clhist.dask": "dask",
+    "clhist.flox": "flox",
+    "clhist.torch": "torch",
+}
 
 
 def public_objects():

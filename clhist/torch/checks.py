@@ -1,0 +1,111 @@
+"""What is wrong with tensors, said by the name of the argument before anything is enqueued."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+REDUCTIONS = ("sum", "mean", "min", "max", "prod")
+_NAMES = {"add": "sum", "mul": "prod", "multiply": "prod", "amin": "min", "amax": "max"}  # of torch and PyG
+_DEVICES = ("cpu", "cuda", "meta")
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_FLOATS = (torch.float32, torch.float64)
+
+
+def check_tensor(name: str, value: Any, dtypes: tuple[Any, ...], like: torch.Tensor | None = None) -> None:
+    """Raise TypeError or ValueError unless `value` is a tensor of one of `dtypes`, on the device of `like`."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name}: expected a torch.Tensor, got {type(value).__name__}")
+    if value.layout is not torch.strided:
+        raise TypeError(f"{name}: expected a dense tensor, got one of {value.layout}; pass .to_dense()")
+    if value.device.type not in _DEVICES:
+        raise TypeError(f"{name}: expected a tensor of the CPU or of CUDA, got one on {value.device}; pass .cpu()")
+    if value.dtype not in dtypes:
+        half = value.dtype in (torch.float16, torch.bfloat16)
+        hint = "; pass .float()" if half and torch.float32 in dtypes else ""
+        raise TypeError(f"{name}: expected one of {', '.join(map(str, dtypes))}, got {value.dtype}{hint}")
+    if like is not None and value.device != like.device:
+        raise ValueError(f"{name}: expected a tensor on {like.device} as the others, got one on {value.device}")
+
+
+def check_values(name: str, value: Any, reduce: str) -> None:
+    """Raise an exception unless `value` is a tensor of values that can be reduced, one dimension or more."""
+    dtypes = _FLOATS if reduce == "mean" else (*_FLOATS, *_INTEGERS)
+    check_tensor(name, value, (*dtypes, torch.bool) if reduce in ("min", "max") else dtypes)
+    if value.dim() == 0:
+        raise ValueError(f"{name}: expected one dimension or more, got a tensor of none")
+
+
+def check_integers(name: str, value: Any, like: torch.Tensor | None = None) -> None:
+    """Raise an exception unless `value` is a tensor of integers of one dimension."""
+    check_tensor(name, value, _INTEGERS, like)
+    if value.dim() != 1:
+        raise ValueError(f"{name}: expected one dimension, got shape {tuple(value.shape)}")
+
+
+def check_data(name: str, value: Any) -> None:
+    """Raise an exception unless `value` is a tensor of numbers whose bins are searched, which have no gradient."""
+    check_tensor(name, value, (*_FLOATS, *_INTEGERS, torch.bool))
+    check_no_gradient(name, value)
+
+
+def check_weights(name: str, value: Any, like: torch.Tensor, shape: tuple[int, ...]) -> None:
+    """Raise an exception unless `value` is a tensor of weights of `like`, of this shape."""
+    check_tensor(name, value, (*_FLOATS, *_INTEGERS, torch.bool), like)
+    if tuple(value.shape) != tuple(shape):
+        raise ValueError(f"{name}: expected shape {tuple(shape)} as of input, got {tuple(value.shape)}")
+
+
+def check_no_gradient(name: str, value: torch.Tensor) -> None:
+    """Raise TypeError if a gradient would be lost."""
+    if value.requires_grad and torch.is_grad_enabled():
+        raise TypeError(
+            f"{name}: expected a tensor without a gradient, since the bins of a histogram have none; pass .detach()"
+        )
+
+
+def check_size(name: str, value: Any) -> None:
+    """Raise an exception unless `value` is a number of bins."""
+    if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
+        raise TypeError(f"{name}: expected an int, got {value!r}")
+    if value < 0:
+        raise ValueError(f"{name}: expected at least 0, got {value}")
+
+
+def reduction(reduce: Any) -> str:
+    """Return one of `REDUCTIONS`, or raise ValueError."""
+    found = _NAMES.get(reduce, reduce) if isinstance(reduce, str) else reduce
+    if found not in REDUCTIONS:
+        raise ValueError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    return str(found)
+
+
+def reproducibility(reproducible: bool | None, dtype: torch.dtype, reduce: str = "sum") -> bool:
+    """Return whether a result is to be the same in any order: what is asked, or what PyTorch is set to.
+
+    Raises
+    ------
+    TypeError
+        If `reproducible` is neither a bool nor None, or is True for products of floats.
+    RuntimeError
+        If PyTorch is set to refuse what is not deterministic, and this is not; if it is set to warn, it is warned.
+    """
+    if reproducible is not None and not isinstance(reproducible, bool):
+        raise TypeError(f"reproducible: expected a bool or None, got {reproducible!r}")
+    if not dtype.is_floating_point:
+        return False
+    if reduce != "prod":
+        return torch.are_deterministic_algorithms_enabled() if reproducible is None else reproducible
+    if reproducible:
+        raise TypeError("reproducible: expected none of products of floats, which depend on the order of values")
+    if reproducible is None and torch.are_deterministic_algorithms_enabled():
+        message = (
+            "reduce: products of floats have no deterministic implementation, and "
+            "torch.use_deterministic_algorithms(True) is set; pass reproducible=False or set warn_only=True"
+        )
+        if not torch.is_deterministic_algorithms_warn_only_enabled():
+            raise RuntimeError(message)
+        warnings.warn(message, UserWarning, stacklevel=3)
+    return False

@@ -1,0 +1,349 @@
+"""The functions of `clhist.torch`: arguments checked, then one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from clhist.torch import operators
+from clhist.torch.checks import (
+    check_data,
+    check_integers,
+    check_no_gradient,
+    check_size,
+    check_tensor,
+    check_values,
+    check_weights,
+    reduction,
+    reproducibility,
+)
+
+
+def scatter(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = 0,
+    dim_size: int | None = None,
+    reduce: str = "sum",
+    *,
+    empty: float | None = None,
+    reproducible: bool | None = None,
+) -> torch.Tensor:
+    """Combine the values of each index: `torch_geometric.utils.scatter`, or `torch.Tensor.index_reduce`, on clhist.
+
+    Parameters
+    ----------
+    src : tensor of shape (..., N, ...)
+        Values, N along `dim`: float32, float64 or integers; of means floats, of minima and maxima booleans as well.
+    index : tensor of shape (N,) of integers
+        Where each value goes, on the device of `src`. Indices outside [0, `dim_size`) are ignored, as everywhere in
+        clhist, and their values have a gradient of zero.
+    dim : int
+        The dimension of `src` that is reduced. The first costs least; of others the tensor is copied.
+    dim_size : int, optional
+        Number of bins. Defaults to the largest index and one, which is read on the host: under `torch.compile` and in
+        graphs of CUDA it must be given.
+    reduce : {"sum", "mean", "min", "max", "prod"}
+        How values are combined; "add", "mul", "amin" and "amax" are the same.
+    empty : float, optional
+        What bins without a value hold; they are counted for that. `torch_geometric` has 0. Defaults to what combines
+        to nothing, as of `torch.segment_reduce`: 0, NaN, the largest, the least, 1.
+    reproducible : bool, optional
+        Whether sums and means of floats are bitwise the same in any order and on any device, as of
+        `clhist.reduce_by_index`. Defaults to what `torch.use_deterministic_algorithms` is set to.
+
+    Returns
+    -------
+    tensor of shape (..., dim_size, ...)
+        Of the dtype and on the device of `src`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named, and nothing is enqueued.
+    RuntimeError
+        For products of floats where `torch.use_deterministic_algorithms` forbids what depends on an order.
+
+    Notes
+    -----
+    The gradient of a sum is that of its bin, of a mean that divided by the number of values; of a minimum or maximum it
+    goes in equal parts to the values that are equal to it, as of `torch.Tensor.scatter_reduce`; of a product it is
+    right with zeros, too. All of these have gradients again, but products with zeros, which raise `RuntimeError`.
+    `torch.vmap` takes a batch of values by one index.
+
+    Examples
+    --------
+    >>> src, index = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 2, 0])                 # doctest: +SKIP
+    >>> clhist.torch.scatter(src, index, dim_size=3)                                        # doctest: +SKIP
+    tensor([6., 0., 2.])
+    """
+    reduce = reduction(reduce)
+    check_values("src", src, reduce)
+    check_integers("index", index, src)
+    rows = _first(src, dim)
+    if index.shape[0] != rows.shape[0]:
+        raise ValueError(f"index: expected shape ({rows.shape[0]},) as of src along dim, got {tuple(index.shape)}")
+    if dim_size is None:
+        dim_size = int(index.max()) + 1 if index.shape[0] else 0
+    check_size("dim_size", dim_size)
+    is_same = reproducibility(reproducible, src.dtype, reduce)
+    found = _filled(operators.scatter(rows, index, dim_size, reduce, is_same), index, empty)
+    return found.movedim(0, dim)
+
+
+def segment(
+    src: torch.Tensor,
+    ptr: torch.Tensor,
+    reduce: str = "sum",
+    *,
+    empty: float | None = None,
+    reproducible: bool | None = None,
+) -> torch.Tensor:
+    """Combine the values between offsets (CSR): `torch_geometric.utils.segment`, or `torch.segment_reduce`, on clhist.
+
+    Parameters
+    ----------
+    src : tensor of shape (N, ...)
+        Values, as of `scatter`.
+    ptr : tensor of shape (S + 1,) of integers
+        Segment k has the rows [ptr[k], ptr[k + 1]) of `src`; those before the first offset and behind the last are in
+        none. On the device of `src`; read on the host, so that it cannot be captured into a graph of CUDA.
+    reduce, empty, reproducible
+        As of `scatter`.
+
+    Returns
+    -------
+    tensor of shape (S, ...)
+        Of the dtype and on the device of `src`.
+
+    Raises
+    ------
+    TypeError, ValueError, RuntimeError
+        As of `scatter`; ValueError also for offsets that decrease or are not in [0, N].
+
+    Notes
+    -----
+    The index of each row is made of the offsets (int32), and `scatter` does the rest; so do gradients.
+    """
+    reduce = reduction(reduce)
+    check_values("src", src, reduce)
+    check_integers("ptr", ptr, src)
+    if ptr.shape[0] == 0:
+        raise ValueError("ptr: expected at least one offset, got none")
+    is_same = reproducibility(reproducible, src.dtype, reduce)
+    index = operators.segment_index(ptr, src.shape[0])
+    return _filled(operators.scatter(src, index, ptr.shape[0] - 1, reduce, is_same), index, empty)
+
+
+def bincount(
+    input: torch.Tensor,
+    weights: torch.Tensor | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    reproducible: bool | None = None,
+) -> torch.Tensor:
+    """Count the occurrences of each value, or sum their weights: `torch.bincount`, whose weights have a gradient.
+
+    Parameters
+    ----------
+    input : tensor of shape (N,) of non-negative integers
+        What is counted.
+    weights : tensor of shape (N,), optional
+        What each counts; booleans and integers are summed in float64.
+    minlength : int
+        The least number of bins.
+    length : int, optional
+        The number of bins, as of `jax.numpy.bincount`; what is outside of [0, `length`) is ignored. With it the shape
+        of the result depends on no value: it can be compiled by `torch.compile(fullgraph=True)` and captured into
+        graphs of CUDA, and nothing waits for the device.
+    reproducible : bool, optional
+        As of `scatter`. Counts always are.
+
+    Returns
+    -------
+    tensor of shape (length or max(minlength, max(input) + 1),)
+        Counts of int64; sums of the dtype of `weights` if they are floats, or else of float64.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong, and without `length` if an entry is negative.
+    """
+    check_integers("input", input)
+    if weights is not None:
+        check_weights("weights", weights, input, input.shape)
+    check_size("minlength", minlength)
+    dtype = torch.int64 if weights is None else operators.sum_dtype(weights)
+    is_same = reproducibility(reproducible, dtype)
+    if length is None:
+        return operators.bincount(input, weights, minlength, is_same)
+    check_size("length", length)
+    if length < minlength:
+        raise ValueError(f"length: expected at least minlength, which is {minlength}, got {length}")
+    if weights is None:
+        return operators.count(input, length)
+    return operators.scatter(weights.to(dtype), input, length, "sum", is_same)
+
+
+def histogram(
+    input: torch.Tensor,
+    bins: int | torch.Tensor = 10,
+    *,
+    range: tuple[float, float] | None = None,
+    weight: torch.Tensor | None = None,
+    density: bool = False,
+    reproducible: bool | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Count data by bins: `torch.histogram`, on tensors of CUDA as well, whose weights have a gradient.
+
+    Parameters
+    ----------
+    input : tensor of any shape
+        Data. It has no gradient: a tensor that requires one raises TypeError.
+    bins : int or tensor of shape (H + 1,)
+        Number of bins of one width, or the edges of all.
+    range : (float, float), optional
+        Ends of the bins. Defaults to the least and the greatest element.
+    weight : tensor of the shape of `input`, optional
+        What each element contributes.
+    density : bool
+        Whether to return the density at each bin instead.
+    reproducible : bool, optional
+        As of `scatter`.
+
+    Returns
+    -------
+    hist : tensor of shape (H,)
+        Counts of int64; sums of the dtype of `weight` if that is of floats, or else of float64. A density of counts is
+        of float64.
+    bin_edges : tensor of shape (H + 1,) of float64
+        On the CPU, as the edges of `clhist.histogram` are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; as `clhist.histogram`.
+
+    Notes
+    -----
+    Edges and the bin of each element are NumPy's: a NaN is in no bin, and the last bin has its upper edge.
+    """
+    check_data("input", input)
+    if weight is not None:
+        check_weights("weight", weight, input, input.shape)
+        weight = weight.reshape(-1)
+    ends = None if range is None else (range,)
+    hist, edges = _histogram((input.reshape(-1),), (bins,), ends, weight, density, reproducible)
+    return hist, edges[0]
+
+
+def histogramdd(
+    input: torch.Tensor | Sequence[torch.Tensor],
+    bins: int | Sequence[int] | Sequence[torch.Tensor] = 10,
+    *,
+    range: Sequence[float] | None = None,
+    weight: torch.Tensor | None = None,
+    density: bool = False,
+    reproducible: bool | None = None,
+) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """Count points by bins of several dimensions: `torch.histogramdd`, on tensors of CUDA as well.
+
+    Parameters
+    ----------
+    input : tensor of shape (..., D), or sequence of D tensors of one shape
+        Points. They have no gradient.
+    bins : int, sequence of int, or sequence of tensors
+        Number of bins of all dimensions or of each, or the edges of each.
+    range : sequence of 2 D floats, optional
+        Lower and upper end of each dimension in turn, as of `torch.histogramdd`.
+    weight, density, reproducible
+        As of `histogram`; `weight` of shape (...).
+
+    Returns
+    -------
+    hist : tensor of shape (H_1, ..., H_D)
+        As of `histogram`.
+    bin_edges : tuple of tensors of float64
+        Of each dimension, on the CPU.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; as `clhist.histogramdd`.
+    """
+    if isinstance(input, torch.Tensor):
+        check_data("input", input)
+        if input.dim() < 2 or not input.shape[-1]:
+            raise ValueError(f"input: expected shape (..., D), got {tuple(input.shape)}")
+        columns = input.reshape(-1, input.shape[-1]).T.contiguous().unbind(0)
+        shape = input.shape[:-1]
+    else:
+        for each in input:
+            check_data("input", each)
+        if not input or any(each.shape != input[0].shape or each.device != input[0].device for each in input):
+            raise ValueError("input: expected tensors of one shape, on one device")
+        columns, shape = tuple(each.reshape(-1) for each in input), input[0].shape
+    if weight is not None:
+        check_weights("weight", weight, columns[0], shape)
+        weight = weight.reshape(-1)
+    number = len(columns)
+    by = [bins] * number if isinstance(bins, int) else list(bins)
+    if len(by) != number:
+        raise ValueError(f"bins: expected an int or one entry for each of {number} dimensions, got {len(by)}")
+    if range is not None and len(range) != 2 * number:
+        raise ValueError(f"range: expected two floats for each of {number} dimensions, got {len(range)}")
+    ends = None if range is None else list(zip(range[::2], range[1::2], strict=True))
+    return _histogram(columns, by, ends, weight, density, reproducible)
+
+
+def _histogram(
+    columns: Sequence[torch.Tensor],
+    bins: Sequence[Any],
+    range: Sequence[tuple[float, float]] | None,
+    weight: torch.Tensor | None,
+    density: bool,
+    reproducible: bool | None,
+) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """Return the histogram of points and its edges."""
+    edges = [each for each in bins if isinstance(each, torch.Tensor)]
+    for each in edges:
+        check_tensor("bins", each, (torch.float32, torch.float64, torch.int32, torch.int64))
+        check_no_gradient("bins", each)
+        if each.dim() != 1 or each.shape[0] < 2:
+            raise ValueError(f"bins: expected edges of one dimension, two or more, got shape {tuple(each.shape)}")
+    if edges and len(edges) != len(bins):
+        raise TypeError("bins: expected numbers of all dimensions or edges of all, got some of both")
+    if edges and range is not None:
+        raise ValueError("range: expected none with edges, got one")
+    numbers = [] if edges else [*bins]
+    for number in numbers:
+        check_size("bins", number)
+    ends = [] if range is None else [float(end) for pair in range for end in pair]
+    is_same = reproducibility(reproducible, operators.hist_dtype(weight))
+    hist, *found = operators.histogramdd(list(columns), numbers, ends, edges, weight, is_same)
+    if density:
+        hist = hist / hist.sum() if hist.dtype.is_floating_point else hist.to(torch.float64) / hist.sum()
+        for axis, each in enumerate(found):
+            widths = each.diff().to(hist.device, hist.dtype)
+            hist = hist / widths.reshape(-1, *[1] * (len(found) - 1 - axis))
+    return hist, tuple(found)
+
+
+def _first(src: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return `src` with `dim` as its first dimension."""
+    if isinstance(dim, bool) or not isinstance(dim, int):
+        raise TypeError(f"dim: expected an int, got {dim!r}")
+    if not -src.dim() <= dim < src.dim():
+        raise ValueError(f"dim: expected a dimension of src, which has {src.dim()}, got {dim}")
+    return src.movedim(dim, 0)
+
+
+def _filled(found: torch.Tensor, index: torch.Tensor, empty: float | None) -> torch.Tensor:
+    """Return `found` with `empty` in the bins that no index names."""
+    if empty is None:
+        return found
+    is_empty = operators.count(index, found.shape[0]) == 0
+    return torch.where(is_empty.reshape(-1, *[1] * (found.dim() - 1)), empty, found)

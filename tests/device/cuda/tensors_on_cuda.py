@@ -1,0 +1,68 @@
+"""`clhist.torch` on tensors of CUDA: ``python tests/device/cuda/tensors_on_cuda.py`` from a clone.
+
+It needs PyTorch alone. Each check is one of tests/tensors, on the first GPU. Prints what fails, and ends with 1 if something does.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[2] / "support"), str(Path(__file__).parents[3])]
+
+import tensors
+import torch
+
+import clhist.torch as ct
+
+
+def check_graphs() -> None:
+    """Capture sums and counts of a fixed number of bins, and replay them on other values."""
+    src, index = torch.rand(100_000, device="cuda"), torch.randint(50, (100_000,), device="cuda")
+
+    def compute() -> tuple[torch.Tensor, torch.Tensor]:
+        return ct.scatter(src, index, dim_size=50), ct.bincount(index, length=50)
+
+    for _ in range(2):
+        compute()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        sums, counts = compute()
+    src.copy_(torch.rand_like(src))
+    index.copy_(torch.randint_like(index, 50))
+    graph.replay()
+    torch.testing.assert_close(sums, torch.zeros_like(sums).index_add_(0, index, src), rtol=1e-4, atol=1e-3)
+    assert torch.equal(counts, torch.bincount(index, minlength=50))
+
+
+def checks() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the names of all checks, and what runs them."""
+    for case in tensors.differentiable("cuda"):
+        yield f"gradient of {case[0]}", partial(tensors.check_gradients, case)
+        for backend in ("aot_eager", "inductor"):
+            yield f"{backend}, {case[0]}", partial(tensors.check_compiled, case, backend)
+    for name, arguments in tensors.operator_calls("cuda"):
+        yield f"operator {name}", partial(tensors.check_operator, name, arguments)
+    yield "deterministic", partial(tensors.check_deterministic, "cuda")
+    yield "graphs", check_graphs
+
+
+def main() -> int:
+    """Run all checks."""
+    failed = total = 0
+    for name, check in checks():
+        total += 1
+        try:
+            check()
+        except Exception:
+            failed += 1
+            print(f"FAILED {name}\n{traceback.format_exc(limit=-3)}")
+    print(f"{total - failed} of {total} checks passed on {torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
