@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 REDUCTIONS = ("sum", "mean", "min", "max", "prod")
 _NAMES = {"add": "sum", "mul": "prod", "multiply": "prod", "amin": "min", "amax": "max"}  # of torch and PyG
@@ -36,6 +37,7 @@ def check_values(name: str, value: Any, reduce: str) -> None:
     check_tensor(name, value, (*dtypes, torch.bool) if reduce in ("min", "max") else dtypes)
     if value.dim() == 0:
         raise ValueError(f"{name}: expected one dimension or more, got a tensor of none")
+    check_no_tangent(name, value)
 
 
 def check_integers(name: str, value: Any, like: torch.Tensor | None = None) -> None:
@@ -56,6 +58,7 @@ def check_weights(name: str, value: Any, like: torch.Tensor, shape: tuple[int, .
     check_tensor(name, value, (*_FLOATS, *_INTEGERS, torch.bool), like)
     if tuple(value.shape) != tuple(shape):
         raise ValueError(f"{name}: expected shape {tuple(shape)} as of input, got {tuple(value.shape)}")
+    check_no_tangent(name, value)
 
 
 def check_no_gradient(name: str, value: torch.Tensor) -> None:
@@ -64,6 +67,14 @@ def check_no_gradient(name: str, value: torch.Tensor) -> None:
         raise TypeError(
             f"{name}: expected a tensor without a gradient, since the bins of a histogram have none; pass .detach()"
         )
+
+
+def check_no_tangent(name: str, value: torch.Tensor) -> None:
+    """Raise TypeError for a derivative in forward mode, which PyTorch would drop without a word."""
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:  # noqa: SLF001  # there is no other way to ask
+        return
+    if forward_ad.unpack_dual(value).tangent is not None:
+        raise TypeError(f"{name}: expected a tensor without a derivative in forward mode, which is not defined here")
 
 
 def check_size(name: str, value: Any) -> None:

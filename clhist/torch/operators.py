@@ -34,8 +34,9 @@ def scatter(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, 
     if reproducible and reduce == "mean":  # exact sums, each divided once
         total = scatter(src, index, dim_size, "sum", True)
         return total / _by_rows(count(index, dim_size), total).to(src.dtype)
-    dest = shape if src.dim() > 1 else dim_size
-    return _tensor(clhist.reduce_by_index(dest, reduce, _array(index), _array(src), reproducible=reproducible))
+    dest: Any = shape if src.dim() > 1 else dim_size
+    operator: Any = reduce
+    return _tensor(clhist.reduce_by_index(dest, operator, _array(index), _array(src), reproducible=reproducible))
 
 
 @scatter.register_fake

@@ -103,3 +103,11 @@ def test_what_cannot_be_mapped_says_so():
     ):
         with pytest.raises(RuntimeError, match=r"clhist\.torch: .* is not under torch\.vmap"):
             torch.vmap(call)(index)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's own use, for its first derivative
+def test_forward_mode_is_refused():
+    index = torch.zeros(3, dtype=torch.int64)
+    for call in (lambda x: ct.scatter(x, index), lambda x: ct.bincount(index, x)):
+        with pytest.raises(TypeError, match="expected a tensor without a derivative in forward mode"):
+            torch.func.jvp(call, (torch.ones(3),), (torch.ones(3),))

@@ -1,6 +1,7 @@
 """`clhist.torch` on tensors of CUDA: ``python tests/device/cuda/tensors_on_cuda.py`` from a clone.
 
-It needs PyTorch alone. Each check is one of tests/tensors, on the first GPU. Prints what fails, and ends with 1 if something does.
+It needs PyTorch alone. Each check is one of tests/tensors, on the first GPU. Prints what fails, and
+ends with 1 if something does.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "support"), str(Path(__file__).parents[3])]
 
-import tensors
-import torch
+import tensors  # noqa: E402
+import torch  # noqa: E402
 
-import clhist.torch as ct
+import clhist.torch as ct  # noqa: E402
 
 
 def check_graphs() -> None:
