@@ -218,7 +218,9 @@ def _histogramdd_backward(ctx: Any, grads: Sequence[torch.Tensor]) -> tuple[Any,
     for column, each in zip(columns, edges, strict=True):
         numbers, bounds = column.to(torch.float64), each.to(column.device)
         inside = inside & (numbers >= bounds[0]) & (numbers <= bounds[-1])
-        index = index * (each.shape[0] - 1) + torch.bucketize(numbers, bounds[1:-1], right=True)
+        # Not of a part of the bounds: of such, Inductor (PyTorch 2.11) takes the beginning of the whole.
+        bins = each.shape[0] - 1
+        index = index * bins + (torch.bucketize(numbers, bounds, right=True) - 1).clamp(0, bins - 1)
     of_weight = gathered(grad.reshape(-1), torch.where(inside, index, -1))
     return [None] * ctx.columns, *ctx.none, of_weight, None
 
