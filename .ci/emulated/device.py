@@ -22,7 +22,7 @@ from emulated.places import NotPreparedError
 from emulated.targets import EXTENSIONS, TARGETS, Target
 
 _DRIVER = "3635.0"
-_LEFT_ALONE = re.compile(r"__main__|\.dask|\.hist\b|flox|\.cli")  # modules that need more packages, or no device
+_LEFT_ALONE = re.compile(r"__main__|\.dask|\.hist\b|flox|\.torch\b|\.cli")  # need more packages, or no device
 
 
 class Program:
