@@ -28,6 +28,7 @@ from clhist.codegen.maps import RowText
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
+    render_digits,
     render_keys,
     render_measure,
     render_partition,
@@ -206,6 +207,9 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
         yield Program(f"measure {name}", render_measure(name, words=4096))
     for dtype in map(np.dtype, ("int32", "float32", *["int64", "datetime64[ns]"] * ("int64_base_atomics" in features))):
         yield Program(f"keys of {dtype}", render_keys(KeySpec(dtype, first=True)))
+        yield Program(f"near keys of {dtype}", render_keys(KeySpec(dtype, first=True, marked=True)))
+    for word in map(np.dtype, (np.uint32, np.uint64)):
+        yield Program(f"keys to sort of {word}", render_digits(word, 256))
 
 
 def planned(

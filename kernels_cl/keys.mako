@@ -1,10 +1,12 @@
-## Keys of any range as numbers: a hash table of open addressing in global memory, of the keys as unsigned integers in
-## their order. A plain load finds a key that is there; a compare-exchange is needed where a slot looks empty alone.
+## Keys of any range as numbers, of the keys as unsigned integers in their order ("words"). Each different key has a slot:
+## in a hash table of open addressing, or, where keys are close to each other, in a table of marks, its distance from the
+## least. A plain load finds a key that is there; a compare-exchange is needed where a slot looks empty alone.
+<%namespace name="scan" file="scan.mako"/>
 <%
     word = c_name(spec.word)
     exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg"
 %>\
-% if spec.word.itemsize == 8:
+% if spec.word.itemsize == 8 and not spec.marked:
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 % endif
 typedef ${c_name(spec.bits)} key_t;
@@ -12,6 +14,61 @@ typedef ${word} word_t;
 #define CLHIST_EMPTY ((word_t)-1)
 #define CLHIST_NONE 0xffffffffu
 #define CLHIST_BLOCK ${block}
+#define CLHIST_LANES ${lanes}
+#define CLHIST_EACH ${each}
+
+<%def name="each_block(size)">\
+    const uint lane = get_local_id(0), lanes = get_local_size(0);
+    for (long block = get_group_id(0); block * CLHIST_BLOCK < ${size}; block += get_num_groups(0)) {
+        const long begin = block * CLHIST_BLOCK + lane, end = min(${size}, (block + 1) * CLHIST_BLOCK);
+</%def>\
+<%def name="keep_first(place)">\
+% if spec.first:
+            if (first[${place}] > i) atomic_min((volatile __global uint *)first + ${place}, (uint)i);
+% endif
+</%def>\
+% if spec.marked:
+#define CLHIST_WORD(slot) ((word_t)least + (word_t)(slot))
+#define CLHIST_IS_KEY(slot) table[slot]
+#define CLHIST_IS_MISSING(slot) false
+typedef uchar slot_t;
+
+// Marks the keys that occur.
+__kernel void clhist_mark(
+    __global const char *keys_base, const ulong keys_offset, const long size, const ulong least,
+    __global slot_t *table, __global uint *first)
+{
+    __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
+${each_block("size")}\
+        for (long i = begin; i < end; i += lanes) {
+            const key_t b = keys[i];
+            if (${spec.is_missing}) continue;
+            const uint n = (uint)(${spec.encoded} - (word_t)least);
+            if (!table[n]) table[n] = 1;
+${keep_first("n")}\
+        }
+    }
+}
+
+// The number of each element from the slots' numbers, CLHIST_NONE where it has none.
+__kernel void clhist_look_up(
+    __global const char *keys_base, const ulong keys_offset, const long size, const ulong least,
+    __global const uint *ranks, __global uint *numbers)
+{
+    __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
+${each_block("size")}\
+        for (long i = begin; i < end; i += lanes) {
+            const key_t b = keys[i];
+            numbers[i] = ${spec.is_missing} ? CLHIST_NONE : ranks[(uint)(${spec.encoded} - (word_t)least)];
+        }
+    }
+}
+% else:
+// Behind the table are the slots of the key that is like an empty slot, and of elements without a key.
+#define CLHIST_WORD(slot) ((slot) < least ? table[slot] : CLHIST_EMPTY)
+#define CLHIST_IS_KEY(slot) ((slot) < least ? table[slot] != CLHIST_EMPTY : state[(slot) == least ? 2 : 3])
+#define CLHIST_IS_MISSING(slot) ((slot) > least)
+typedef word_t slot_t;
 
 // Where a search for a key begins. The seed is another in each call, so no keys collide in all of them.
 uint clhist_hash(word_t w, const ulong seed)
@@ -29,8 +86,7 @@ uint clhist_hash(word_t w, const ulong seed)
 % endif
 }
 
-// The slot of a key, CLHIST_NONE where the table is too full; *added says whether it is a new one. The key that is
-// like an empty slot has the slot behind all others.
+// The slot of a key, CLHIST_NONE where the table is too full; *added says whether it is a new one.
 uint clhist_slot(const word_t w, __global word_t *table, const uint mask, const ulong seed, bool *added)
 {
     if (w == CLHIST_EMPTY) return mask + 1;
@@ -50,85 +106,48 @@ uint clhist_slot(const word_t w, __global word_t *table, const uint mask, const 
     return CLHIST_NONE;
 }
 
-<%def name="each_block(size)">\
-    const uint lane = get_local_id(0), lanes = get_local_size(0);
-    for (long block = get_group_id(0); block * CLHIST_BLOCK < ${size}; block += get_num_groups(0)) {
-        const long begin = block * CLHIST_BLOCK + lane, end = min(${size}, (block + 1) * CLHIST_BLOCK);
-</%def>\
-<%def name="keep_first(place)">\
-% if spec.first:
-            if (first[${place}] > i) atomic_min((volatile __global uint *)first + ${place}, (uint)i);
-% endif
-</%def>\
-// Puts all keys into the table, and writes the slot of each; elements without a key have the last one. state: keys that
-// are there, whether the table is too small, whether there is the key that is like an empty slot, and one without a key.
+// Puts all keys into the table, and writes the slot of each. state: keys that are there, whether the table is too full,
+// whether there is the key that is like an empty slot, and one without a key, and how many elements were put.
 __kernel void clhist_insert(
     __global const char *keys_base, const ulong keys_offset, const long size, __global word_t *table, const uint mask,
-    const uint most, const ulong seed, __global volatile uint *state, __global uint *slots, __global uint *first)
+    const uint most, const uint told, const ulong seed, __global volatile uint *state, __global uint *slots, __global uint *first)
 {
     __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
-    __local uint local_added, local_full;
+    __local uint local_added, local_seen;
+    if (get_local_id(0) == 0) local_added = local_seen = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint seen = 0;
+    bool full = false;
 ${each_block("size")}\
-        if (lane == 0) {
-            local_added = 0;
-            local_full = state[1] || state[0] > most;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (local_full) {
-            if (lane == 0) state[1] = 1;
-            break;
-        }
-        uint mine = 0;
-        for (long i = begin; i < end; i += lanes) {
+        // Only those who add a key ask whether there is room: where all are known there is.
+        for (long i = begin; i < end && !full; i += lanes) {
             const key_t b = keys[i];
             const bool is_missing = ${spec.is_missing};
             bool added = false;
             const uint s = is_missing ? mask + 2 : clhist_slot(${spec.encoded}, table, mask, seed, &added);
             slots[i] = s;
-            mine += added;
+            ++seen;
+            if (added) {
+                // The work-group tells so many at a time that it has added them.
+                const uint before = atomic_inc(&local_added);
+                full = state[1];
+                if (before % told == told - 1 && atomic_add(state, told) > most) full = state[1] = 1;
+            }
             if (s > mask) {
                 state[s == CLHIST_NONE ? 1 : is_missing ? 3 : 2] = 1;
-                if (s == CLHIST_NONE) continue;
+                full = full || s == CLHIST_NONE;
+                if (full) continue;
             }
 ${keep_first("s")}\
         }
-        if (mine) atomic_add(&local_added, mine);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (lane == 0 && local_added) atomic_add(state, local_added);
-        barrier(CLK_LOCAL_MEM_FENCE);
+        if (full) break;
     }
-}
-
-// The keys of the table, in any order, each with its slot; found counts them.
-__kernel void clhist_gather(
-    __global const word_t *table, const uint num_slots, __global const uint *state, __global uint *found,
-    __global word_t *words, __global uint *places)
-{
-    __local uint local_found, local_begin;
-    const long all = (long)num_slots + 1;
-${each_block("all")}\
-        if (lane == 0) local_found = 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        uint mine = 0;
-        for (long s = begin; s < end; s += lanes) mine += s == num_slots ? state[2] : table[s] != CLHIST_EMPTY;
-        uint at = atomic_add(&local_found, mine);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (lane == 0) local_begin = atomic_add(found, local_found);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        at += local_begin;
-        for (long s = begin; s < end; s += lanes)
-            if (s == num_slots ? state[2] : table[s] != CLHIST_EMPTY) {
-                words[at] = s == num_slots ? CLHIST_EMPTY : table[s];
-                places[at++] = s;
-            }
+    atomic_add(&local_seen, seen);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(0) == 0) {
+        if (local_added % told) atomic_add(state, local_added % told);
+        atomic_add(state + 4, local_seen);
     }
-}
-
-// The number of each slot, from the order of the gathered keys.
-__kernel void clhist_rank(
-    __global const uint *order, __global const uint *places, const uint size, __global uint *ranks)
-{
-    for (uint n = get_global_id(0); n < size; n += get_global_size(0)) ranks[places[order[n]]] = n;
 }
 
 // The number of each element in the place of its slot.
@@ -138,34 +157,78 @@ ${each_block("size")}\
         for (long i = begin; i < end; i += lanes) slots[i] = ranks[slots[i]];
     }
 }
+% endif
 
-// Where keys are close to each other: marks those that occur.
-__kernel void clhist_mark(
-    __global const char *keys_base, const ulong keys_offset, const long size, const ulong least,
-    __global uchar *marks, __global uint *first)
+// How many slots of each share have a key; state[0] is how many there are in all of them.
+__kernel void clhist_tally(
+    __global const slot_t *table, const uint num_slots, const uint share, const ulong least,
+    __global volatile uint *state, __global uint *tallies)
 {
-    __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
-${each_block("size")}\
-        for (long i = begin; i < end; i += lanes) {
-            const key_t b = keys[i];
-            if (${spec.is_missing}) continue;
-            const uint n = (uint)(${spec.encoded} - (word_t)least);
-            if (!marks[n]) marks[n] = 1;
-${keep_first("n")}\
+    __local uint tally;
+    const ulong begin = (ulong)get_group_id(0) * share, end = min((ulong)num_slots, begin + share);
+    if (get_local_id(0) == 0) tally = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint mine = 0;
+    for (ulong s = begin + get_local_id(0); s < end; s += get_local_size(0)) mine += CLHIST_IS_KEY(s) ? 1 : 0;
+    atomic_add(&tally, mine);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(0) == 0) {
+        tallies[get_group_id(0)] = tally;
+% if spec.marked:
+        atomic_add(state, tally);
+% endif
+    }
+}
+
+// The slots that have a key, in their order, with what sorts them: their words, or their first positions.
+__kernel void clhist_list(
+    __global const slot_t *table, const uint num_slots, const uint share, const ulong least,
+    __global const uint *state, __global const uint *tallies, __global const uint *first, const uint by_first,
+    __global word_t *sorts, __global uint *places)
+{
+    __local uint sums[CLHIST_LANES], found;
+    const uint lane = get_local_id(0), lanes = get_local_size(0);
+    const ulong begin = (ulong)get_group_id(0) * share, end = min((ulong)num_slots, begin + share);
+    if (lane == 0) found = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint before = 0;
+    for (uint g = lane; g < get_group_id(0); g += lanes) before += tallies[g];
+    atomic_add(&found, before);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint next = found;
+    for (ulong from = begin; from < end; from += CLHIST_EACH * lanes) {
+        uint mine = 0;
+        for (uint k = 0; k < CLHIST_EACH; ++k) {
+            const ulong s = from + lane * CLHIST_EACH + k;
+            mine += s < end && CLHIST_IS_KEY(s) ? 1 : 0;
+        }
+        sums[lane] = mine;
+        ${scan.inclusive("sums", "lane", "lanes")}
+        uint at = next + sums[lane] - mine;
+        next += sums[lanes - 1];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint k = 0; mine && k < CLHIST_EACH; ++k) {
+            const ulong s = from + lane * CLHIST_EACH + k;
+            if (s < end && CLHIST_IS_KEY(s)) {
+                sorts[at] = by_first ? (word_t)first[s] : CLHIST_WORD(s);
+                places[at++] = (uint)s;
+            }
         }
     }
 }
 
-// The number of each element from the marks' numbers, CLHIST_NONE where it has none.
-__kernel void clhist_look_up(
-    __global const char *keys_base, const ulong keys_offset, const long size, const ulong least,
-    __global const uint *ranks, __global uint *numbers)
+// The number of each slot, and the key and the first position of each number, from the slots in their order.
+__kernel void clhist_rank(
+    __global const slot_t *table, const ulong least, __global const uint *places, const uint size,
+    __global const uint *first, __global uint *ranks, __global key_t *labels, __global long *positions)
 {
-    __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
-${each_block("size")}\
-        for (long i = begin; i < end; i += lanes) {
-            const key_t b = keys[i];
-            numbers[i] = ${spec.is_missing} ? CLHIST_NONE : ranks[(uint)(${spec.encoded} - (word_t)least)];
-        }
+    for (uint n = get_global_id(0); n < size; n += get_global_size(0)) {
+        const uint s = places[n];
+        const word_t w = CLHIST_WORD(s);
+        ranks[s] = n;
+        labels[n] = CLHIST_IS_MISSING(s) ? ${spec.missing_bits} : ${spec.decoded};
+% if spec.first:
+        positions[n] = first[s];
+% endif
     }
 }

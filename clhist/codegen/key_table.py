@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from clhist.axes.keys import bits_dtype, from_keys, keys_of
+from clhist.axes.keys import bits_dtype, keys_of
 from clhist.operators.c_types import c_name
 from clhist.planning.feature import LONG, UINT, ULONG, Parameter
 
 BLOCK = 1024
-"""Elements, or slots, that a work-group takes at once."""
+"""Elements that a work-group takes at once."""
+
+LANES, EACH = 256, 4
+"""Work-items of a work-group, at most, and slots that one takes at once."""
 
 MOST_TRIES = 256
 """Slots that are looked at for one key: a table so full, or a seed so unlucky, is given up."""
@@ -34,11 +36,14 @@ class KeySpec:
         The integer that is no key.
     first : bool
         Whether the first position of each key is kept.
+    marked : bool
+        Whether there is a mark for each key up to the largest, rather than a hash table.
     """
 
     dtype: np.dtype
     none: int | None = None
     first: bool = False
+    marked: bool = False
 
     @property
     def word(self) -> np.dtype:
@@ -70,21 +75,30 @@ class KeySpec:
             return f"((ulong){key} ^ 0x8000000000000000ul)"
         return f"((uint)(int){key} ^ 0x80000000u)"
 
+    @property
+    def decoded(self) -> str:
+        """C of the bits of the key of word `w`."""
+        if self.bits.kind == "u":
+            return "(key_t)w"
+        key = f"(key_t)(w ^ (word_t)1 << {8 * self.word.itemsize - 1})"
+        if self.dtype.kind != "f":
+            return key
+        return f"(key_t)({key} ^ ({key} >> {8 * self.bits.itemsize - 1} & {self._literal(self._sign - 1)}))"
+
+    @property
+    def missing_bits(self) -> str:
+        """C of the bits of what stands for a key that is missing."""
+        return self._literal(int(self.missing.view(self.bits)) % (2 * self._sign))
+
     def words_of(self, keys: np.ndarray) -> np.ndarray:
         """Return the words that kernels make of keys that are not missing."""
         found = keys_of(keys + keys.dtype.type(0) if self.dtype.kind == "f" else keys)
         return found.astype(self.word) if self.bits.kind == "u" else found.view(self.word) ^ self._word_sign
 
-    def keys_of_words(self, words: np.ndarray) -> np.ndarray:
-        """Return the keys of which kernels make these words."""
-        if self.bits.kind == "u":
-            return words.astype(self.bits).view(self.dtype)
-        return from_keys((words ^ self._word_sign).view(f"i{self.word.itemsize}"), self.dtype)
-
     @property
-    def missing(self) -> Any:
-        """What stands for a key that is missing: NaN or NaT."""
-        return np.nan if self.dtype.kind == "f" else np.array("NaT", self.dtype)
+    def missing(self) -> np.ndarray:
+        """What stands for a key that is missing: NaN or NaT, and nothing of integers."""
+        return np.array(np.nan if self.dtype.kind == "f" else "NaT" if self.dtype.kind in "mM" else 0, self.dtype)
 
     @property
     def _word_sign(self) -> np.unsignedinteger:
@@ -107,24 +121,34 @@ def _buffers(*names: str) -> tuple[Parameter, ...]:
     return tuple(Parameter("__global", name, None) for name in names)
 
 
+def _uints(*names: str) -> tuple[Parameter, ...]:
+    return tuple(Parameter("const uint", name, UINT) for name in names)
+
+
+_LEAST = Parameter("const ulong", "least", ULONG)
 _KEYS = (*_buffers("keys"), Parameter("const ulong", "offset", ULONG), Parameter("const long", "size", LONG))
-PARAMETERS: dict[str, tuple[Parameter, ...]] = {
+_SLOTS = (*_buffers("table"), *_uints("num_slots", "share"), _LEAST)
+_OF_TABLES: dict[str, tuple[Parameter, ...]] = {
     "insert": (
-        *_KEYS,
-        *_buffers("table"),
-        Parameter("const uint", "mask", UINT),
-        Parameter("const uint", "most", UINT),
-        Parameter("const ulong", "seed", ULONG),
-        *_buffers("state", "slots", "first"),
+        *(*_KEYS, *_buffers("table"), *_uints("mask", "most", "told")),
+        *(Parameter("const ulong", "seed", ULONG), *_buffers("state", "slots", "first")),
     ),
-    "gather": (
-        *_buffers("table"),
-        Parameter("const uint", "num_slots", UINT),
-        *_buffers("state", "found", "words", "places"),
-    ),
-    "rank": (*_buffers("order", "places"), Parameter("const uint", "size", UINT), *_buffers("ranks")),
     "number": (*_buffers("slots"), Parameter("const long", "size", LONG), *_buffers("ranks")),
-    "mark": (*_KEYS, Parameter("const ulong", "least", ULONG), *_buffers("marks", "first")),
-    "look_up": (*_KEYS, Parameter("const ulong", "least", ULONG), *_buffers("ranks", "numbers")),
 }
-"""The parameters of each kernel of ``keys.mako``, in order."""
+_OF_MARKS: dict[str, tuple[Parameter, ...]] = {
+    "mark": (*_KEYS, _LEAST, *_buffers("table", "first")),
+    "look_up": (*_KEYS, _LEAST, *_buffers("ranks", "numbers")),
+}
+_OF_BOTH: dict[str, tuple[Parameter, ...]] = {
+    "tally": (*_SLOTS, *_buffers("state", "tallies")),
+    "list": (*_SLOTS, *_buffers("state", "tallies", "first"), *_uints("by_first"), *_buffers("sorts", "places")),
+    "rank": (
+        *(*_buffers("table"), _LEAST, *_buffers("places"), *_uints("size")),
+        *_buffers("first", "ranks", "labels", "positions"),
+    ),
+}
+
+
+def key_parameters(spec: KeySpec) -> dict[str, tuple[Parameter, ...]]:
+    """Return the parameters of each kernel of ``keys.mako``, in order."""
+    return (_OF_MARKS if spec.marked else _OF_TABLES) | _OF_BOTH

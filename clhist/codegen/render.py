@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import platformdirs
 
+from clhist.codegen import digit_sort, key_table
 from clhist.codegen.combine_state import CombineState
 from clhist.codegen.from_plan import Programs
-from clhist.codegen.key_table import BLOCK, MOST_TRIES, KeySpec
+from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import is_elementwise, read_ahead, uses_position
 from clhist.codegen.parameters import (
     accumulator_words,
@@ -206,7 +207,13 @@ def render_selection(order: object) -> str:
 
 def render_keys(spec: KeySpec) -> str:
     """Return the OpenCL C program that numbers keys of any range."""
-    return _render("keys.mako", spec=spec, block=BLOCK, most_tries=MOST_TRIES)
+    of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH}
+    return _render("keys.mako", spec=spec, most_tries=key_table.MOST_TRIES, **of)
+
+
+def render_digits(word: np.dtype, lanes: int) -> str:
+    """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
+    return _render("digits.mako", word=word, lanes=lanes, each=digit_sort.EACH)
 
 
 def render_measure(kernel: str, *, words: int = 0) -> str:

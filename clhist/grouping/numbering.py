@@ -1,36 +1,42 @@
 """Keys of any range as the numbers of their groups, on the device.
 
 Integers close to each other are marked in a table by themselves; all others are put into a hash table of open
-addressing, which grows where it is too small. The different keys are sorted, or ordered by their first positions, and
-each element looks the number of its key up. Memory beyond the input: 4 bytes an element, and the table.
+addressing, which grows where it is too small. The different keys are sorted, or ordered by their first positions: by
+digits, or by NumPy where the device is the host's processor. Then each element looks the number of its key up. Memory
+beyond the input: 4 bytes an element, and the table.
 """
 
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
+from math import ceil, expm1, log2
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.key_table import BLOCK, NONE, PARAMETERS, KeySpec
+from clhist.codegen.key_table import BLOCK, EACH, LANES, NONE, KeySpec, key_parameters
 from clhist.codegen.render import render_keys
+from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.extremes import extremes
-from clhist.opencl.arrays import Array, empty, is_device_array, operand, to_device
+from clhist.opencl.arrays import Array, Operand, empty, is_device_array, operand, to_device
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.device import device_kind
+from clhist.opencl.lost import fetched
 from clhist.opencl.memory import allocated, scratch_allocator
 from clhist.opencl.program import Kernel, build, kept_by_context
 
 MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
 
-# Of the table: slots at first, which stay in the fastest cache, and what it grows by while it is small and later.
-_FIRST_BITS, _MOST_BITS = 12, 31
-_SMALL_BITS, _FAST, _SLOW = 16, 4, 2
-# Marks are used where they are as few as the elements, within these.
-_FEWEST_MARKS, _MOST_MARKS = 1 << 16, 1 << 27
-_GROUPS, _LANES = 8, 256  # work-groups for each compute unit, and the work-items of one; of a GPU
+# Of the table: slots at first, which stay in the fastest cache; those from which on a failure says how many it needs.
+_FIRST_BITS, _TELLING_BITS, _MOST_BITS = 12, 16, 31
+_SPARE = 1.2  # how many times as many keys as a failure says
+_TOLD = 64  # keys that a work-group adds before it says so, at most
+# Marks are used where they are as few as the elements, within these. Keys too far apart mostly are so at the ends.
+_FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
+_GROUPS = 8  # work-groups for each compute unit
 
 
 class Numbering(NamedTuple):
@@ -103,16 +109,15 @@ def number_keys(
         raise ValueError(f"keys: expected less than {MOST_ELEMENTS} elements, got {keys.size}")
     on_host = not is_device_array(keys) if on_host is None else on_host
     spec = KeySpec(np.dtype(keys.dtype), none, first or not sort)
-    found: tuple[Array, Array, Array | None]
-    if keys.size:
-        found = _Work(spec, keys, queue, sort=sort, missing=missing, as_is=as_is, on_host=on_host).run()
-    else:
-        numbers = empty(queue, (0,), np.dtype(np.int32), not on_host)
-        found = numbers, np.empty(0, keys.dtype), np.empty(0, np.int64)
-    numbers, *others = found
-    if is_device_array(keys):
-        others = [each if each is None else to_device(queue, each) for each in others]
-    labels, positions = others
+    if not keys.size:
+        places = is_device_array(keys)
+        numbers, labels, positions = (
+            empty(queue, (0,), np.dtype(dtype), on_device)
+            for dtype, on_device in ((np.int32, not on_host), (keys.dtype, places), (np.int64, places))
+        )
+        return Numbering(numbers, labels, positions if first else None)
+    work = _Work(spec, keys, queue, sort=sort, missing=missing, as_is=as_is, on_host=on_host)
+    numbers, labels, positions = work.run()
     return Numbering(numbers, labels, positions if first else None)
 
 
@@ -134,24 +139,28 @@ class _Work:
         self._sort, self._missing, self._as_is = sort, missing, as_is
         self.keys, self.size = keys, keys.size
         self._allocate = scratch_allocator(queue)
-        self._kernels = _kernels(queue.context, spec)
-        cpu = device_kind(queue.device) == "cpu"
+        self._is_cpu = device_kind(queue.device) == "cpu"
         self._groups = queue.device.max_compute_units * _GROUPS
-        self._lanes = 1 if cpu else min(_LANES, queue.device.max_work_group_size)
-        self._read = operand(keys, queue, written=False)
-        self._on_host = on_host
-        self._events = list(keys.events) if is_device_array(keys) else []
+        self._lanes = 1 if self._is_cpu else min(LANES, queue.device.max_work_group_size)
+        self._on_device, self._keys_on_device = not on_host, is_device_array(keys)
+        self._events = list(keys.events) if self._keys_on_device else []
+        self._written: list[tuple[Array, Operand]] = []  # what the caller gets
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
-        extent = self._extent()
-        keys, positions = self._by_marks(*extent) if extent is not None else self._by_table()
-        if self.numbers is not self.keys and not self._on_host:
-            self.numbers.add_event(self._events[0])
-        elif self.numbers is not self.keys:
-            self._events[0].wait()
-            self._written.retrieve()
-        return self.numbers, keys, positions
+        if (extent := self._extent()) is not None:
+            self.spec = replace(self.spec, marked=True)
+            self._by_marks(*extent)
+        else:
+            self._by_table()
+        for array, operand_ in self._written:
+            if is_device_array(array):
+                for event in self._events:
+                    array.add_event(event)
+            else:
+                cl.wait_for_events(self._events)
+                operand_.retrieve()
+        return self.numbers, self._labels, self._positions
 
     def _extent(self) -> tuple[int, int] | None:
         """Return the least word and how many there are up to the largest, where marks are enough."""
@@ -159,73 +168,118 @@ class _Work:
             return None
         if self.spec.dtype.kind == "b":
             return 0, 2
+        most = max(_FEWEST_MARKS, min(_MOST_MARKS, self.size))
+        ends = [self.keys[:_ENDS], self.keys[-_ENDS:]] if self.size > 2 * _ENDS else []
+        if ends:
+            some = np.concatenate([fetched(each, self.queue) if self._keys_on_device else each for each in ends])
+            if int(some.max()) - int(some.min()) >= most:
+                return None
         largest, least = extremes(self.keys, self.queue)
-        number = largest - least + 1
-        if number > max(_FEWEST_MARKS, min(_MOST_MARKS, self.size)):
+        if largest - least >= most:
             return None
-        return int(self.spec.words_of(np.array([least], self.spec.dtype))[0]), number
+        return int(self.spec.words_of(np.array([least], self.spec.dtype))[0]), largest - least + 1
 
-    def _by_marks(self, least: int, number: int) -> tuple[Array, Array | None]:
-        marks, first = self._filled(number, np.uint8, 0), self._filled(number, np.uint32, NONE, only=self.spec.first)
-        self._enqueue("mark", self.size, *self._data(), least, marks, first)
-        marked = self._fetched(marks, number, np.uint8)
-        if self._as_is and marked.all() and int(self.spec.words_of(np.zeros(1, self.spec.dtype))[0]) == least:
-            self.numbers = self.keys
-            return np.arange(number, dtype=np.int64).astype(self.spec.dtype), None
-        found = np.flatnonzero(marked)
-        positions = self._fetched(first, number, np.uint32)[found].astype(np.int64) if self.spec.first else None
-        if not self._sort and positions is not None:
-            order = np.argsort(positions)
-            found, positions = found[order], positions[order]
-        ranks = np.zeros(number, np.uint32)
-        ranks[found] = np.arange(len(found), dtype=np.uint32)
-        self._enqueue("look_up", self.size, *self._data(), least, self._sent(ranks), self._new_numbers())
-        words = (found.astype(np.uint64) + np.uint64(least)).astype(self.spec.word)
-        return self.spec.keys_of_words(words), positions
+    def _by_marks(self, least: int, slots: int) -> None:
+        marks, first = self._filled(slots, np.uint8, 0), self._filled(slots, np.uint32, NONE, only=self.spec.first)
+        self._read = operand(self.keys, self.queue, written=False)
+        self._enqueue("mark", self._groups_of(self.size), *self._data(), least, marks, first)
+        state = self._filled(1, np.uint32, 0)
+        listed = self._tallied(marks, slots, least, state)
+        number = int(self._fetched(state, 1, np.uint32)[0])
+        if self._as_is and number == slots and int(self.spec.words_of(np.zeros(1, self.spec.dtype))[0]) == least:
+            self.numbers, self._positions = self.keys, None
+            self._labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
+            if self._keys_on_device:
+                self._labels = to_device(self.queue, self._labels)
+            return
+        places = self._ordered(number, *listed, first)
+        ranks = self._rank(number, slots, marks, least, places, first)
+        self.numbers, numbers = self._new_array(self.size, np.dtype(np.int32), self._on_device)
+        self._enqueue("look_up", self._groups_of(self.size), *self._data(), least, ranks, numbers)
 
-    def _by_table(self) -> tuple[Array, Array | None]:
-        word, bits, numbers = self.spec.word, _FIRST_BITS, self._new_numbers()
+    def _by_table(self) -> None:
+        self._read = operand(self.keys, self.queue, written=False)
+        self.numbers, numbers = self._new_array(self.size, np.dtype(np.int32), self._on_device)
+        groups, bits = self._groups_of(self.size), _FIRST_BITS
         while True:
             slots = 1 << bits
-            table, state = self._filled(slots, word, -1), self._filled(4, np.uint32, 0)
+            most, state = slots // 2, self._filled(5, np.uint32, 0)
+            table = self._filled(slots, self.spec.word, -1)
             first = self._filled(slots + 2, np.uint32, NONE, only=self.spec.first)
-            given = (table, slots - 1, slots // 2, secrets.randbits(64), state, numbers, first)
-            self._enqueue("insert", self.size, *self._data(), *given)
-            added, is_full, has_ones, has_missing = self._fetched(state, 4, np.uint32).tolist()
+            told = min(_TOLD, max(1, most // groups))
+            given = (table, slots - 1, most, told, secrets.randbits(64), state, numbers, first)
+            self._enqueue("insert", groups, *self._data(), *given)
+            added, is_full, has_ones, has_missing, seen = self._fetched(state, 5, np.uint32).tolist()
             if not is_full:
                 break
             if bits == _MOST_BITS:
-                raise MemoryError(f"keys: expected at most {slots // 2} different ones, got more")
-            bits = min(_MOST_BITS, bits + (_FAST if bits < _SMALL_BITS else _SLOW))
-        number = added + has_ones
-        words, places = self._new(max(1, number), word), self._new(max(1, number), np.uint32)
-        self._enqueue("gather", slots + 1, table, slots, state, self._filled(1, np.uint32, 0), words, places)
-        found, at = self._fetched(words, number, word), self._fetched(places, number, np.uint32)
-        order, keys = np.argsort(found), self.spec.keys_of_words(found)
-        if self._missing and has_missing:
-            at, keys = np.append(at, np.uint32(slots + 1)), np.append(keys, self.spec.missing).astype(keys.dtype)
-            order, number, places = np.append(order, number), number + 1, self._sent(at)
-        positions = self._fetched(first, slots + 2, np.uint32)[at].astype(np.int64) if self.spec.first else None
-        if not self._sort and positions is not None:
-            order = np.argsort(positions)
-        ranks = self._filled(slots + 2, np.uint32, NONE)
-        if number:
-            self._enqueue("rank", number, self._sent(order.astype(np.uint32)), places, number, ranks)
-        self._enqueue("number", self.size, numbers, self.size, ranks)
-        return keys[order], None if positions is None else positions[order]
+                raise MemoryError(f"keys: expected at most {most} different ones, got more")
+            needed = _bits_of(_SPARE * _different(added, seen, self.size)) if bits >= _TELLING_BITS else _TELLING_BITS
+            bits = min(_MOST_BITS, max(bits + 1, needed))
+        has_missing = int(self._missing and has_missing)
+        listed = self._tallied(table, slots + 1 + has_missing, slots, state)
+        number = added + has_ones + has_missing
+        places = self._ordered(number, *listed, first, last=has_missing)
+        ranks = self._rank(number, slots + 2, table, slots, places, first)
+        self._enqueue("number", groups, numbers, self.size, ranks)
 
-    def _new_numbers(self) -> Any:
-        """Return the memory of the numbers, which are made now."""
-        self.numbers = empty(self.queue, (self.size,), np.dtype(np.int32), not self._on_host)
-        self._written = operand(self.numbers, self.queue, written=True, read=False)
-        return self._written.buffer
+    def _tallied(self, table: Any, slots: int, least: int, state: Any) -> tuple[Any, ...]:
+        """Count the keys of shares of the slots; return what the kernel that lists them takes first."""
+        tile = self._lanes * EACH
+        share = tile * max(1, -(-slots // (tile * self._groups)))
+        self._shares, tallies = -(-slots // share), self._new(self._groups, np.uint32)
+        self._enqueue("tally", self._shares, table, slots, share, least, state, tallies)
+        return table, slots, share, least, state, tallies
+
+    def _ordered(self, number: int, *listed: Any, last: int = 0) -> Any:
+        """Return the slots of the keys in their order; the last of them has no key, if `last`."""
+        sorts, places = self._new(max(1, number), self.spec.word), self._new(max(1, number), np.uint32)
+        self._enqueue("list", self._shares, *listed, int(not self._sort), sorts, places)
+        if number < 2 or (self._sort and self.spec.marked):
+            return places
+        if self._is_cpu:
+            found = self._fetched(places, number, np.uint32)
+            sorted_ = number - last * self._sort
+            found[:sorted_] = found[np.argsort(self._fetched(sorts, sorted_, self.spec.word))]
+            cl.enqueue_copy(self.queue, places, found, wait_for=self._events)
+            return places
+        bits = 8 * self.spec.word.itemsize if self._sort else 32
+        _, places, self._events = sorted_by_digits(
+            self.queue, sorts, places, number, self.spec.word, bits, self._allocate, self._events
+        )
+        return places
+
+    def _rank(self, number: int, slots: int, table: Any, least: int, places: Any, first: Any) -> Any:
+        """Return the numbers of the slots; make the results of the keys."""
+        self._labels, labels = self._new_array(number, self.spec.dtype, self._keys_on_device)
+        self._positions, positions = None, None
+        if self.spec.first:
+            self._positions, positions = self._new_array(number, np.dtype(np.int64), self._keys_on_device)
+        ranks = self._new(slots, np.uint32)
+        if not self.spec.marked:  # elements without a key have the last slot
+            self._events = [
+                cl.enqueue_fill_buffer(self.queue, ranks, np.uint32(NONE), 4 * (slots - 1), 4, self._events)
+            ]
+        if number:
+            groups = self._groups_of(number)
+            self._enqueue("rank", groups, table, least, places, number, first, ranks, labels, positions)
+        return ranks
+
+    def _new_array(self, size: int, dtype: np.dtype, on_device: bool) -> tuple[Array, Any]:
+        """Return an array for the caller, which a kernel writes, and its memory."""
+        array = empty(self.queue, (size,), dtype, on_device)
+        found = operand(array, self.queue, written=True, read=False)
+        self._written.append((array, found))
+        return array, found.buffer
 
     def _data(self) -> tuple[Any, ...]:
         return self._read.buffer, self._read.offset, self.size
 
-    def _enqueue(self, name: str, elements: int, *arguments: Any) -> None:
-        groups = max(1, min(self._groups, -(-elements // BLOCK)))
-        kernel = self._kernels[name]
+    def _groups_of(self, elements: int) -> int:
+        return max(1, min(self._groups, -(-elements // BLOCK)))
+
+    def _enqueue(self, name: str, groups: int, *arguments: Any) -> None:
+        kernel = _kernels(self.queue.context, self.spec)[name]
         given = kernel.typed(list(arguments))
         self._events = [kernel.enqueue(self.queue, (groups * self._lanes,), (self._lanes,), given, self._events)]
 
@@ -242,18 +296,27 @@ class _Work:
         self._events = [cl.enqueue_fill_buffer(self.queue, found, pattern, 0, size, self._events)]
         return found
 
-    def _sent(self, array: np.ndarray) -> Any:
-        found = self._new(array.size, array.dtype)
-        cl.enqueue_copy(self.queue, found, array, wait_for=self._events)
-        return found
-
     def _fetched(self, memory: Any, number: int, dtype: Any) -> np.ndarray:
         found = np.empty(number, dtype)
         cl.enqueue_copy(self.queue, found, memory, wait_for=self._events)
         return found
 
 
+def _different(added: int, seen: int, size: int) -> float:
+    """Return how many different keys there are, of which `seen` elements have had `added`, if all are as frequent."""
+    least, most = float(added), float(max(size, added))
+    for _ in range(30):
+        middle = (least * most) ** 0.5
+        least, most = (middle, most) if -expm1(-seen / middle) * middle < added else (least, middle)
+    return most
+
+
+def _bits_of(keys: float) -> int:
+    """Return the bits of the number of slots for so many keys."""
+    return ceil(log2(2 * keys))
+
+
 @kept_by_context
 def _kernels(context: cl.Context, spec: KeySpec) -> dict[str, Kernel]:
     program = build(context, render_keys(spec))
-    return {name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in PARAMETERS.items()}
+    return {name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in key_parameters(spec).items()}

@@ -1,0 +1,90 @@
+"""Sorting keys by their digits on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.codegen.digit_sort import EACH, PARAMETERS
+from clhist.codegen.render import render_digits
+from clhist.opencl.memory import Allocator, allocated
+from clhist.opencl.program import Kernel, build, kept_by_context
+
+_VALUES, _DIGIT = 256, 8  # of a digit: how many there are, and its bits
+_LANES = 256  # of a work-group, at most; they divide the values
+_GROUPS = 4  # for each compute unit
+
+
+def sorted_by_digits(
+    queue: cl.CommandQueue,
+    keys: Any,
+    values: Any,
+    size: int,
+    word: np.dtype,
+    bits: int,
+    allocate: Allocator,
+    wait_for: Sequence[cl.Event],
+    lanes: int = _LANES,
+) -> tuple[Any, Any, list[cl.Event]]:
+    """Enqueue a stable sort of keys with their values.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    keys, values : buffer
+        Unsigned integers, and uint32; they are overwritten.
+    size : int
+        How many there are, less than 2**31.
+    word : numpy.dtype
+        Of the keys: uint32 or uint64.
+    bits : int
+        In how many of the lowest bits keys differ.
+    allocate : callable
+        Where more memory comes from.
+    wait_for : sequence of pyopencl.Event
+        What the first kernel waits for.
+    lanes : int
+        Work-items of a work-group, at most.
+
+    Returns
+    -------
+    keys, values : buffer
+        In order.
+    events : list of pyopencl.Event
+        What is to be waited for.
+    """
+    # What a work-group has in local memory for each of its work-items, and for the values of a digit.
+    fitting = (queue.device.local_mem_size - 2 * _VALUES * 4) // (EACH * (word.itemsize + 4) + 36)
+    lanes = 1 << (min(lanes, queue.device.max_work_group_size, fitting).bit_length() - 1)
+    kernels, tile = _kernels(queue.context, word, lanes), lanes * EACH
+    events = list(wait_for)
+
+    def enqueue(name: str, groups: int, *arguments: Any) -> None:
+        kernel = kernels[name]
+        given = kernel.typed(list(arguments))
+        events[:] = [kernel.enqueue(queue, (groups * lanes,), (lanes,), given, events)]
+
+    if size <= tile:
+        enqueue("sort_tile", 1, keys, values, size, bits)
+        return keys, values, events
+    share = tile * ceil(size / (tile * queue.device.max_compute_units * _GROUPS))
+    groups, purpose = ceil(size / share), "to sort keys"
+    counts = allocated(allocate, 4 * _VALUES * (groups + 1), purpose)
+    others = allocated(allocate, word.itemsize * size, purpose), allocated(allocate, 4 * size, purpose)
+    for shift in range(0, bits, _DIGIT):
+        enqueue("count_digits", groups, keys, size, share, shift, counts)
+        enqueue("scan_digits", _VALUES, counts, groups)
+        enqueue("move_digits", groups, keys, values, size, share, shift, counts, *others)
+        (keys, values), others = others, (keys, values)
+    return keys, values, events
+
+
+@kept_by_context
+def _kernels(context: cl.Context, word: np.dtype, lanes: int) -> dict[str, Kernel]:
+    program = build(context, render_digits(word, lanes))
+    return {name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in PARAMETERS.items()}

@@ -1,0 +1,144 @@
+## Sorts unsigned keys, each with a number, by their digits of 8 bits, the least first (LSD radix sort). Keys that are
+## alike stay in their order. For each digit: how often each work-group has each value of it, where its first one goes, and
+## the moves. A work-group sorts a tile by the digit in local memory first, so that it writes what goes together at once.
+<%namespace name="scan" file="scan.mako"/>
+#define LANES ${lanes}
+#define EACH ${each}
+#define TILE (LANES * EACH)
+#define DIGIT(key) ((uint)((key) >> shift) & 255)
+typedef ${c_name(word)} word_t;
+
+// Splits a tile by 4 bits of its keys. Each work-item counts its keys in a word with 4 bits for each value.
+void clhist_split(
+    __local word_t *keys, __local uint *values, __local ushort *counts, __local uint *sums, const uint size,
+    const uint shift)
+{
+    const uint lane = get_local_id(0);
+    word_t held[EACH];
+    uint numbers[EACH], ranks[EACH];
+    ulong counted = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint e = 0; e < EACH; ++e)
+        if (lane * EACH + e < size) {
+            held[e] = keys[lane * EACH + e];
+            numbers[e] = values[lane * EACH + e];
+            const uint at = ((uint)(held[e] >> shift) & 15) * 4;
+            ranks[e] = (uint)(counted >> at) & 15;
+            counted += 1ul << at;
+        }
+    for (uint d = 0; d < 16; ++d) counts[d * LANES + lane] = (ushort)(counted >> d * 4 & 15);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint sum = 0;
+    for (uint d = 0; d < 16; ++d) sum += counts[lane * 16 + d];
+    sums[lane] = sum;
+    ${scan.inclusive("sums", "lane", "LANES")}
+    uint at = sums[lane] - sum;
+    for (uint d = 0; d < 16; ++d) {
+        const uint count = counts[lane * 16 + d];
+        counts[lane * 16 + d] = (ushort)at;
+        at += count;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint e = 0; e < EACH; ++e)
+        if (lane * EACH + e < size) {
+            const uint to = counts[((uint)(held[e] >> shift) & 15) * LANES + lane] + ranks[e];
+            keys[to] = held[e];
+            values[to] = numbers[e];
+        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+// Sorts a single tile in place by the bits from `shift` up to `bits`.
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+void clhist_sort_tile(__global word_t *keys, __global uint *values, const uint size, const uint bits)
+{
+    __local word_t tile[TILE];
+    __local uint numbers[TILE], sums[LANES];
+    __local ushort counts[16 * LANES];
+    for (uint i = get_local_id(0); i < size; i += LANES) {
+        tile[i] = keys[i];
+        numbers[i] = values[i];
+    }
+    for (uint shift = 0; shift < bits; shift += 4) clhist_split(tile, numbers, counts, sums, size, shift);
+    for (uint i = get_local_id(0); i < size; i += LANES) {
+        keys[i] = tile[i];
+        values[i] = numbers[i];
+    }
+}
+
+// How often each work-group, of so many tiles, has each value of a digit.
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+void clhist_count_digits(
+    __global const word_t *keys, const uint size, const uint share, const uint shift, __global uint *counts)
+{
+    __local uint found[256];
+    const uint begin = get_group_id(0) * share, end = min(size, begin + share);
+    for (uint d = get_local_id(0); d < 256; d += LANES) found[d] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = begin + get_local_id(0); i < end; i += LANES) atomic_inc(&found[DIGIT(keys[i])]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint d = get_local_id(0); d < 256; d += LANES) counts[d * get_num_groups(0) + get_group_id(0)] = found[d];
+}
+
+// For each value of a digit, by a work-group of its own, the sums of the counts before; behind them their totals.
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+void clhist_scan_digits(__global uint *counts, const uint groups)
+{
+    __local uint sums[LANES];
+    const uint lane = get_local_id(0);
+    __global uint *mine = counts + get_group_id(0) * groups;
+    uint before = 0;
+    for (uint from = 0; from < groups; from += LANES) {
+        const uint count = from + lane < groups ? mine[from + lane] : 0;
+        sums[lane] = count;
+        ${scan.inclusive("sums", "lane", "LANES")}
+        if (from + lane < groups) mine[from + lane] = before + sums[lane] - count;
+        before += sums[LANES - 1];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (lane == 0) counts[256 * groups + get_group_id(0)] = before;
+}
+
+// Moves keys and values to their places.
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+void clhist_move_digits(
+    __global const word_t *keys, __global const uint *values, const uint size, const uint share, const uint shift,
+    __global const uint *counts, __global word_t *to_keys, __global uint *to_values)
+{
+    __local word_t tile[TILE];
+    __local uint numbers[TILE], sums[LANES], next[256], begins[256];
+    __local ushort counted[16 * LANES];
+    const uint lane = get_local_id(0), groups = get_num_groups(0);
+    const uint begin = get_group_id(0) * share, end = min(size, begin + share);
+    uint sum = 0;
+    for (uint d = lane * (256 / LANES); d < (lane + 1) * (256 / LANES); ++d) sum += counts[256 * groups + d];
+    sums[lane] = sum;
+    ${scan.inclusive("sums", "lane", "LANES")}
+    sum = sums[lane] - sum;
+    for (uint d = lane * (256 / LANES); d < (lane + 1) * (256 / LANES); ++d) {
+        next[d] = sum + counts[d * groups + get_group_id(0)];
+        sum += counts[256 * groups + d];
+    }
+    for (uint from = begin; from < end; from += TILE) {
+        const uint number = min((uint)TILE, end - from);
+        for (uint i = lane; i < number; i += LANES) {
+            tile[i] = keys[from + i];
+            numbers[i] = values[from + i];
+        }
+        clhist_split(tile, numbers, counted, sums, number, shift);
+        clhist_split(tile, numbers, counted, sums, number, shift + 4);
+        for (uint i = lane; i < number; i += LANES)
+            if (i == 0 || DIGIT(tile[i]) != DIGIT(tile[i - 1])) begins[DIGIT(tile[i])] = i;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint i = lane; i < number; i += LANES) {
+            const uint to = next[DIGIT(tile[i])] + i - begins[DIGIT(tile[i])];
+            to_keys[to] = tile[i];
+            to_values[to] = numbers[i];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint i = lane; i < number; i += LANES)
+            if (i + 1 == number || DIGIT(tile[i]) != DIGIT(tile[i + 1]))
+                next[DIGIT(tile[i])] += i + 1 - begins[DIGIT(tile[i])];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}

@@ -1,0 +1,62 @@
+"""Sorting by digits, against NumPy's stable sort."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+
+from clhist.engine.digit_sort import sorted_by_digits
+from clhist.grouping import numbering
+from clhist.grouping.numbering import number_keys
+from clhist.opencl.memory import scratch_allocator
+
+KINDS = {
+    "any": lambda rng, top, size: rng.integers(0, top, size, np.uint64, endpoint=True),
+    "few": lambda rng, top, size: rng.integers(0, 3, size).astype(np.uint64) * (top // 3),
+    "alike": lambda rng, top, size: np.full(size, top, np.uint64),
+    "falling": lambda rng, top, size: top - np.arange(size, dtype=np.uint64),
+}
+
+
+@pytest.mark.parametrize("lanes", [1, 16, 64, 256])
+@pytest.mark.parametrize("size", [1, 2, 255, 2048, 2049, 100_003])
+@pytest.mark.parametrize("word", ["uint32", "uint64"])
+def test_as_numpy_sorts(word, size, lanes, queue):
+    dtype, rng = np.dtype(word), np.random.default_rng(size)
+    for kind, make in KINDS.items():
+        bits = 16 if kind == "any" and lanes == 64 else 8 * dtype.itemsize
+        keys = make(rng, np.uint64(2**bits - 1), size).astype(dtype)
+        values = rng.integers(0, 2**32, size, np.uint32)
+        given = [cl_array.to_device(queue, each) for each in (keys, values)]
+        found = sorted_by_digits(
+            queue, *(each.data for each in given), size, dtype, bits, scratch_allocator(queue), [], lanes
+        )
+        cl.wait_for_events(found[2])
+        ours = [np.empty(size, each) for each in (dtype, np.uint32)]
+        for array, memory in zip(ours, found, strict=False):
+            cl.enqueue_copy(queue, array, memory)
+        order = np.argsort(keys, kind="stable")
+        np.testing.assert_array_equal(ours[0], keys[order])
+        np.testing.assert_array_equal(ours[1], values[order])
+
+
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i4", "f4", "f8"])
+def test_keys_are_sorted_on_the_device(dtype, sort, queue, monkeypatch):
+    monkeypatch.setattr(numbering, "device_kind", lambda device: "gpu")
+    rng = np.random.default_rng(1)
+    for number in (3, 40_000):
+        keys = rng.integers(0, 2**63, number, np.uint64).astype(dtype)[rng.integers(0, number, 70_000)]
+        keys[::5] = keys[1] if sort else np.array(2**64 - 1 if dtype == "u8" else -1).astype(dtype)
+        missing = dtype.startswith("f")
+        keys[3:10:3] = np.nan if missing else keys[3:10:3]
+        found = number_keys(keys, queue, sort=sort, first=True, missing=True)
+        labels, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        order = np.arange(len(labels)) if sort else np.argsort(first)
+        ranks = np.empty(len(labels), np.int64)
+        ranks[order] = np.arange(len(labels))
+        np.testing.assert_array_equal(found.keys, labels[order])
+        np.testing.assert_array_equal(found.first, first[order])
+        np.testing.assert_array_equal(found.numbers, ranks[inverse])
