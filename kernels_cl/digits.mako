@@ -5,6 +5,10 @@
 #define LANES ${lanes}
 #define EACH ${each}
 #define TILE (LANES * EACH)
+// Local memory is spread over its banks: work-items read keys EACH apart, and counts 16 apart.
+#define SPREAD(i) ((i) + (i) / EACH)
+#define SPREAD_COUNTS(i) ((i) + (i) / 16 * 2)
+#define SPREAD_TILE (TILE + LANES)
 #define DIGIT(key) ((uint)((key) >> shift) & 255)
 typedef ${c_name(word)} word_t;
 
@@ -20,30 +24,30 @@ void clhist_split(
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint e = 0; e < EACH; ++e)
         if (lane * EACH + e < size) {
-            held[e] = keys[lane * EACH + e];
-            numbers[e] = values[lane * EACH + e];
+            held[e] = keys[SPREAD(lane * EACH + e)];
+            numbers[e] = values[SPREAD(lane * EACH + e)];
             const uint at = ((uint)(held[e] >> shift) & 15) * 4;
             ranks[e] = (uint)(counted >> at) & 15;
             counted += 1ul << at;
         }
-    for (uint d = 0; d < 16; ++d) counts[d * LANES + lane] = (ushort)(counted >> d * 4 & 15);
+    for (uint d = 0; d < 16; ++d) counts[SPREAD_COUNTS(d * LANES + lane)] = (ushort)(counted >> d * 4 & 15);
     barrier(CLK_LOCAL_MEM_FENCE);
     uint sum = 0;
-    for (uint d = 0; d < 16; ++d) sum += counts[lane * 16 + d];
+    for (uint d = 0; d < 16; ++d) sum += counts[SPREAD_COUNTS(lane * 16 + d)];
     sums[lane] = sum;
     ${scan.inclusive("sums", "lane", "LANES")}
     uint at = sums[lane] - sum;
     for (uint d = 0; d < 16; ++d) {
-        const uint count = counts[lane * 16 + d];
-        counts[lane * 16 + d] = (ushort)at;
+        const uint count = counts[SPREAD_COUNTS(lane * 16 + d)];
+        counts[SPREAD_COUNTS(lane * 16 + d)] = (ushort)at;
         at += count;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint e = 0; e < EACH; ++e)
         if (lane * EACH + e < size) {
-            const uint to = counts[((uint)(held[e] >> shift) & 15) * LANES + lane] + ranks[e];
-            keys[to] = held[e];
-            values[to] = numbers[e];
+            const uint to = counts[SPREAD_COUNTS(((uint)(held[e] >> shift) & 15) * LANES + lane)] + ranks[e];
+            keys[SPREAD(to)] = held[e];
+            values[SPREAD(to)] = numbers[e];
         }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -52,17 +56,17 @@ void clhist_split(
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
 void clhist_sort_tile(__global word_t *keys, __global uint *values, const uint size, const uint bits)
 {
-    __local word_t tile[TILE];
-    __local uint numbers[TILE], sums[LANES];
-    __local ushort counts[16 * LANES];
+    __local word_t tile[SPREAD_TILE];
+    __local uint numbers[SPREAD_TILE], sums[LANES];
+    __local ushort counts[18 * LANES];
     for (uint i = get_local_id(0); i < size; i += LANES) {
-        tile[i] = keys[i];
-        numbers[i] = values[i];
+        tile[SPREAD(i)] = keys[i];
+        numbers[SPREAD(i)] = values[i];
     }
     for (uint shift = 0; shift < bits; shift += 4) clhist_split(tile, numbers, counts, sums, size, shift);
     for (uint i = get_local_id(0); i < size; i += LANES) {
-        keys[i] = tile[i];
-        values[i] = numbers[i];
+        keys[i] = tile[SPREAD(i)];
+        values[i] = numbers[SPREAD(i)];
     }
 }
 
@@ -105,9 +109,9 @@ void clhist_move_digits(
     __global const word_t *keys, __global const uint *values, const uint size, const uint share, const uint shift,
     __global const uint *counts, __global word_t *to_keys, __global uint *to_values)
 {
-    __local word_t tile[TILE];
-    __local uint numbers[TILE], sums[LANES], next[256], begins[256];
-    __local ushort counted[16 * LANES];
+    __local word_t tile[SPREAD_TILE];
+    __local uint numbers[SPREAD_TILE], sums[LANES], next[256], begins[256];
+    __local ushort counted[18 * LANES];
     const uint lane = get_local_id(0), groups = get_num_groups(0);
     const uint begin = get_group_id(0) * share, end = min(size, begin + share);
     uint sum = 0;
@@ -122,23 +126,23 @@ void clhist_move_digits(
     for (uint from = begin; from < end; from += TILE) {
         const uint number = min((uint)TILE, end - from);
         for (uint i = lane; i < number; i += LANES) {
-            tile[i] = keys[from + i];
-            numbers[i] = values[from + i];
+            tile[SPREAD(i)] = keys[from + i];
+            numbers[SPREAD(i)] = values[from + i];
         }
         clhist_split(tile, numbers, counted, sums, number, shift);
         clhist_split(tile, numbers, counted, sums, number, shift + 4);
         for (uint i = lane; i < number; i += LANES)
-            if (i == 0 || DIGIT(tile[i]) != DIGIT(tile[i - 1])) begins[DIGIT(tile[i])] = i;
+            if (i == 0 || DIGIT(tile[SPREAD(i)]) != DIGIT(tile[SPREAD(i - 1)])) begins[DIGIT(tile[SPREAD(i)])] = i;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint i = lane; i < number; i += LANES) {
-            const uint to = next[DIGIT(tile[i])] + i - begins[DIGIT(tile[i])];
-            to_keys[to] = tile[i];
-            to_values[to] = numbers[i];
+            const uint to = next[DIGIT(tile[SPREAD(i)])] + i - begins[DIGIT(tile[SPREAD(i)])];
+            to_keys[to] = tile[SPREAD(i)];
+            to_values[to] = numbers[SPREAD(i)];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint i = lane; i < number; i += LANES)
-            if (i + 1 == number || DIGIT(tile[i]) != DIGIT(tile[i + 1]))
-                next[DIGIT(tile[i])] += i + 1 - begins[DIGIT(tile[i])];
+            if (i + 1 == number || DIGIT(tile[SPREAD(i)]) != DIGIT(tile[SPREAD(i + 1)]))
+                next[DIGIT(tile[SPREAD(i)])] += i + 1 - begins[DIGIT(tile[SPREAD(i)])];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

@@ -59,7 +59,7 @@ def sorted_by_digits(
         What is to be waited for.
     """
     # What a work-group has in local memory for each of its work-items, and for the values of a digit.
-    fitting = (queue.device.local_mem_size - 2 * _VALUES * 4) // (EACH * (word.itemsize + 4) + 36)
+    fitting = (queue.device.local_mem_size - 2 * _VALUES * 4) // ((EACH + 1) * (word.itemsize + 4) + 40)
     lanes = 1 << (min(lanes, queue.device.max_work_group_size, fitting).bit_length() - 1)
     kernels, tile = _kernels(queue.context, word, lanes), lanes * EACH
     events = list(wait_for)
