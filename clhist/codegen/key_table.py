@@ -38,12 +38,15 @@ class KeySpec:
         Whether the first position of each key is kept.
     marked : bool
         Whether there is a mark for each key up to the largest, rather than a hash table.
+    ahead : int
+        How many elements a work-item takes at once.
     """
 
     dtype: np.dtype
     none: int | None = None
     first: bool = False
     marked: bool = False
+    ahead: int = 1
 
     @property
     def word(self) -> np.dtype:
@@ -130,7 +133,7 @@ _KEYS = (*_buffers("keys"), Parameter("const ulong", "offset", ULONG), Parameter
 _SLOTS = (*_buffers("table"), *_uints("num_slots", "share"), _LEAST)
 _OF_TABLES: dict[str, tuple[Parameter, ...]] = {
     "insert": (
-        *(*_KEYS, *_buffers("table"), *_uints("mask", "most", "told")),
+        *(*_KEYS, Parameter("const long", "stride", LONG), *_buffers("table"), *_uints("mask", "most", "told")),
         *(Parameter("const ulong", "seed", ULONG), *_buffers("state", "slots", "first")),
     ),
     "number": (*_buffers("slots"), Parameter("const long", "size", LONG), *_buffers("ranks")),
@@ -143,7 +146,7 @@ _OF_BOTH: dict[str, tuple[Parameter, ...]] = {
     "tally": (*_SLOTS, *_buffers("state", "tallies")),
     "list": (*_SLOTS, *_buffers("state", "tallies", "first"), *_uints("by_first"), *_buffers("sorts", "places")),
     "rank": (
-        *(*_buffers("table"), _LEAST, *_buffers("places"), *_uints("size")),
+        *(*_buffers("table"), _LEAST, *_buffers("sorts"), *_uints("by_words"), *_buffers("places"), *_uints("size")),
         *_buffers("first", "ranks", "labels", "positions"),
     ),
 }

@@ -30,13 +30,16 @@ from clhist.opencl.program import Kernel, build, kept_by_context
 MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
 
-# Of the table: slots at first, which stay in the fastest cache; those from which on a failure says how many it needs.
-_FIRST_BITS, _TELLING_BITS, _MOST_BITS = 12, 16, 31
-_SPARE = 1.2  # how many times as many keys as a failure says
+# Of some elements, this part of all within these numbers, the different keys are counted to know how large a table is
+# needed, with room for more keys than that says. One that is too small grows so much at least.
+_PART, _FEWEST_SOME, _MOST_SOME = 4, 1 << 12, 1 << 16
+_SPARE, _GROWTH_BITS, _MOST_BITS = 1.2, 2, 31
 _TOLD = 64  # keys that a work-group adds before it says so, at most
 # Marks are used where they are as few as the elements, within these. Keys too far apart mostly are so at the ends.
 _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
-_GROUPS = 8  # work-groups for each compute unit
+_GROUPS, _AHEAD = 8, 4  # work-groups for each compute unit; elements that a work-item of a GPU takes at once
+
+_NONE = np.array([NONE], np.uint32)
 
 
 class Numbering(NamedTuple):
@@ -135,11 +138,12 @@ class _Work:
         as_is: bool,
         on_host: bool,
     ) -> None:
-        self.spec, self.queue = spec, queue
+        self.queue = queue
         self._sort, self._missing, self._as_is = sort, missing, as_is
         self.keys, self.size = keys, keys.size
         self._allocate = scratch_allocator(queue)
         self._is_cpu = device_kind(queue.device) == "cpu"
+        self.spec = spec if self._is_cpu else replace(spec, ahead=_AHEAD)
         self._groups = queue.device.max_compute_units * _GROUPS
         self._lanes = 1 if self._is_cpu else min(LANES, queue.device.max_work_group_size)
         self._on_device, self._keys_on_device = not on_host, is_device_array(keys)
@@ -192,35 +196,38 @@ class _Work:
             if self._keys_on_device:
                 self._labels = to_device(self.queue, self._labels)
             return
-        places = self._ordered(number, *listed, first)
-        ranks = self._rank(number, slots, marks, least, places, first)
+        ranks = self._rank(number, slots, marks, least, *self._ordered(number, *listed, first), first)
         self.numbers, numbers = self._new_array(self.size, np.dtype(np.int32), self._on_device)
         self._enqueue("look_up", self._groups_of(self.size), *self._data(), least, ranks, numbers)
 
     def _by_table(self) -> None:
         self._read = operand(self.keys, self.queue, written=False)
         self.numbers, numbers = self._new_array(self.size, np.dtype(np.int32), self._on_device)
-        groups, bits = self._groups_of(self.size), _FIRST_BITS
+        groups, some = self._groups_of(self.size), min(self.size // _PART, _MOST_SOME)
+        size, stride = (some, self.size // some) if some >= _FEWEST_SOME else (self.size, 1)
+        bits = min(_MOST_BITS, _bits_of(size))
         while True:
             slots = 1 << bits
             most, state = slots // 2, self._filled(5, np.uint32, 0)
             table = self._filled(slots, self.spec.word, -1)
             first = self._filled(slots + 2, np.uint32, NONE, only=self.spec.first)
             told = min(_TOLD, max(1, most // groups))
-            given = (table, slots - 1, most, told, secrets.randbits(64), state, numbers, first)
-            self._enqueue("insert", groups, *self._data(), *given)
+            given = (size, stride, table, slots - 1, most, told, secrets.randbits(64), state, numbers, first)
+            self._enqueue("insert", groups, *self._data()[:2], *given)
             added, is_full, has_ones, has_missing, seen = self._fetched(state, 5, np.uint32).tolist()
-            if not is_full:
+            if not is_full and size == self.size:
                 break
-            if bits == _MOST_BITS:
-                raise MemoryError(f"keys: expected at most {most} different ones, got more")
-            needed = _bits_of(_SPARE * _different(added, seen, self.size)) if bits >= _TELLING_BITS else _TELLING_BITS
-            bits = min(_MOST_BITS, max(bits + 1, needed))
+            needed = _bits_of(_SPARE * _different(added, seen, self.size))
+            if is_full:
+                if bits == _MOST_BITS:
+                    raise MemoryError(f"keys: expected at most {most} different ones, got more")
+                needed = max(needed, bits + _GROWTH_BITS)
+            bits, size, stride = min(_MOST_BITS, needed, _bits_of(self.size)), self.size, 1
         has_missing = int(self._missing and has_missing)
         listed = self._tallied(table, slots + 1 + has_missing, slots, state)
         number = added + has_ones + has_missing
-        places = self._ordered(number, *listed, first, last=has_missing)
-        ranks = self._rank(number, slots + 2, table, slots, places, first)
+        ordered = self._ordered(number, *listed, first, last=has_missing)
+        ranks = self._rank(number, slots + 2, table, slots, *ordered, first)
         self._enqueue("number", groups, numbers, self.size, ranks)
 
     def _tallied(self, table: Any, slots: int, least: int, state: Any) -> tuple[Any, ...]:
@@ -231,25 +238,26 @@ class _Work:
         self._enqueue("tally", self._shares, table, slots, share, least, state, tallies)
         return table, slots, share, least, state, tallies
 
-    def _ordered(self, number: int, *listed: Any, last: int = 0) -> Any:
-        """Return the slots of the keys in their order; the last of them has no key, if `last`."""
+    def _ordered(self, number: int, *listed: Any, last: int = 0) -> tuple[Any, int, Any]:
+        """Return the words of the keys in their order, whether they are, and the slots; `last` of them has no key."""
         sorts, places = self._new(max(1, number), self.spec.word), self._new(max(1, number), np.uint32)
         self._enqueue("list", self._shares, *listed, int(not self._sort), sorts, places)
         if number < 2 or (self._sort and self.spec.marked):
-            return places
+            return sorts, int(self._sort), places
         if self._is_cpu:
-            found = self._fetched(places, number, np.uint32)
-            sorted_ = number - last * self._sort
+            found, sorted_ = self._fetched(places, number, np.uint32), number - last * self._sort
             found[:sorted_] = found[np.argsort(self._fetched(sorts, sorted_, self.spec.word))]
             cl.enqueue_copy(self.queue, places, found, wait_for=self._events)
-            return places
+            return sorts, 0, places
         bits = 8 * self.spec.word.itemsize if self._sort else 32
-        _, places, self._events = sorted_by_digits(
+        sorts, places, self._events = sorted_by_digits(
             self.queue, sorts, places, number, self.spec.word, bits, self._allocate, self._events
         )
-        return places
+        return sorts, int(self._sort), places
 
-    def _rank(self, number: int, slots: int, table: Any, least: int, places: Any, first: Any) -> Any:
+    def _rank(
+        self, number: int, slots: int, table: Any, least: int, sorts: Any, by_words: int, places: Any, first: Any
+    ) -> Any:
         """Return the numbers of the slots; make the results of the keys."""
         self._labels, labels = self._new_array(number, self.spec.dtype, self._keys_on_device)
         self._positions, positions = None, None
@@ -257,12 +265,12 @@ class _Work:
             self._positions, positions = self._new_array(number, np.dtype(np.int64), self._keys_on_device)
         ranks = self._new(slots, np.uint32)
         if not self.spec.marked:  # elements without a key have the last slot
-            self._events = [
-                cl.enqueue_fill_buffer(self.queue, ranks, np.uint32(NONE), 4 * (slots - 1), 4, self._events)
-            ]
+            self._events = [cl.enqueue_fill_buffer(self.queue, ranks, _NONE, 4 * (slots - 1), 4, self._events)]
         if number:
             groups = self._groups_of(number)
-            self._enqueue("rank", groups, table, least, places, number, first, ranks, labels, positions)
+            self._enqueue(
+                "rank", groups, table, least, sorts, by_words, places, number, first, ranks, labels, positions
+            )
         return ranks
 
     def _new_array(self, size: int, dtype: np.dtype, on_device: bool) -> tuple[Array, Any]:
@@ -304,6 +312,7 @@ class _Work:
 
 def _different(added: int, seen: int, size: int) -> float:
     """Return how many different keys there are, of which `seen` elements have had `added`, if all are as frequent."""
+    added = max(1, added)
     least, most = float(added), float(max(size, added))
     for _ in range(30):
         middle = (least * most) ** 0.5
@@ -313,7 +322,7 @@ def _different(added: int, seen: int, size: int) -> float:
 
 def _bits_of(keys: float) -> int:
     """Return the bits of the number of slots for so many keys."""
-    return ceil(log2(2 * keys))
+    return max(1, ceil(log2(2 * keys)))
 
 
 @kept_by_context
