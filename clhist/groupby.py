@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from math import prod
 from typing import Any, Never, TypeAlias, overload
 
@@ -16,7 +17,7 @@ from clhist.engine.scatter import as_array, native
 from clhist.engine.shown_options import shows
 from clhist.grouping.columns import without_na
 from clhist.grouping.dates import as_integers, dates_of
-from clhist.grouping.groups import Groups, groups_of
+from clhist.grouping.groups import Groups, groups_of, labels_of
 from clhist.grouping.hints import Hints, check_by_name
 from clhist.grouping.methods import A, Methods, X
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
@@ -120,7 +121,8 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
     def __init__(self, groups: Groups) -> None:
         self.num_groups, queue = groups.num_groups, groups.queue
         self._shape = groups.numbers.shape
-        self._labels, self._names, self._queue = groups.labels, groups.names, queue
+        self._labels = cache(partial(labels_of, groups.labels, groups.num_groups))
+        self._names, self._queue = groups.names, queue
         self._on_device = groups.on_device
         self._keys = self._placed(groups.numbers)
         self._numbers = Numbers.of(int(prod(self._shape)), bool(queue.device.double_fp_config))
@@ -135,7 +137,8 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
     @property
     def keys(self) -> HostArray | tuple[HostArray, ...]:
         """The keys of the groups, in order; arrays of as many columns as the keys have."""
-        return np.arange(self.num_groups) if self._labels is None else self._labels
+        found: HostArray | tuple[HostArray, ...] = self._labels()
+        return found
 
     def _on_host(self) -> GroupBy[Any]:
         """Return the same groups of arrays of NumPy, for which keys on a device are read."""
@@ -224,7 +227,7 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
             if "median" in names:
                 found[name]["median"] = self._selected(arrays[name], column)
             found[name] = self._returned_column(found[name], column, names)
-        return Table(found, self.keys, self._names)
+        return Table(found, self._labels, self._names)
 
     @takes_cuda_as("_keys")
     def size(self) -> A:

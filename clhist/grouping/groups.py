@@ -29,6 +29,7 @@ from clhist.opencl.arrays import (
 )
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import default_queue
+from clhist.opencl.lost import fetched
 from clhist.opencl.program import building, kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -44,8 +45,9 @@ class Groups(NamedTuple):
         The group of each element, of the shape of the keys; outside [0, num_groups) where it belongs to none.
     num_groups : int
         How many there are.
-    labels : numpy.ndarray, tuple of numpy.ndarray, or None
-        The key of each group, in several columns if the keys are; None if it is its number.
+    labels : array, callable, or None
+        The key of each group, or what returns it on the host, in several columns if the keys are; None if it is its
+        number.
     names : tuple
         Those of the columns, None where one has none.
     on_device : bool
@@ -129,7 +131,7 @@ def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue 
             return (keys, None, True) if are_numbers else (*_of_cuda(keys, sort), True)
         found = factorized(_flat(keys), queue, sort=sort, as_is=sort)
         numbers = as_bytes(found.numbers) if found.numbers.dtype.kind == "b" else found.numbers
-        return numbers.reshape(keys.shape), found.keys.get(), True
+        return numbers.reshape(keys.shape), found.keys, True
     return *_numbers_on_host(keys, are_numbers, sort, queue), False
 
 
@@ -190,19 +192,27 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     if cuda:
         warn_of_host("group_by", _NUMBERED_ON_HOST)
     queue = default_queue() if cuda else first.queue
-    numbers, number, labels = first.numbers, first.num_groups, [_labels(first)]
+    numbers, number, known = first.numbers, first.num_groups, []
     for n, other in enumerate(others, 1):
         joined = _join(numbers, number, other.numbers, other.num_groups, queue)
         found = number_keys(joined, queue, sort=sort if n == len(others) else True, none=-1)
-        known = found.keys.get()
-        numbers, number = found.numbers, len(known)
-        left, right = np.divmod(known, max(1, other.num_groups))
-        labels = [*(each[left] for each in labels), _labels(other)[right]]
+        numbers, number = found.numbers, len(found.keys)
+        known.append(found.keys)
     if cuda:
         numbers = to_device(first.queue, numbers.get())
     elif not first.on_device and (shares_memory(queue.device) or not numbers.size):
         numbers = numbers.get()
-    return Groups(numbers.reshape(first.numbers.shape), number, tuple(labels), names, first.on_device, first.queue)
+
+    held = [(each.labels, each.num_groups) for each in columns]
+
+    def labels() -> tuple[np.ndarray, ...]:
+        found = [labels_of(*held[0])]
+        for keys, (own, n) in zip(known, held[1:], strict=True):
+            left, right = np.divmod(keys.get(), max(1, n))
+            found = [*(each[left] for each in found), labels_of(own, n)[right]]
+        return tuple(found)
+
+    return Groups(numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue)
 
 
 def _join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue) -> Array:
@@ -236,5 +246,10 @@ def _placed(numbers: Array, queue: cl.CommandQueue) -> Array:
     return in_place(flat, queue) if flat.size else empty(queue, (0,), flat.dtype, True)
 
 
-def _labels(groups: Groups) -> np.ndarray:
-    return np.arange(groups.num_groups) if groups.labels is None else groups.labels
+def labels_of(labels: Any, number: int) -> Any:
+    """Return the keys of so many groups on the host; `labels` is as of `Groups`."""
+    if labels is None:
+        return np.arange(number)
+    if callable(labels):
+        return labels()
+    return fetched(labels, labels.queue) if is_device_array(labels) else labels

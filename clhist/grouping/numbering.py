@@ -20,7 +20,7 @@ from clhist.codegen.key_table import BLOCK, EACH, LANES, NONE, KeySpec, key_para
 from clhist.codegen.render import render_keys
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.extremes import extremes
-from clhist.opencl.arrays import Array, Operand, empty, is_device_array, operand, to_device
+from clhist.opencl.arrays import Array, Operand, empty, is_device_array, operand
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.device import device_kind
 from clhist.opencl.lost import fetched
@@ -95,7 +95,7 @@ def number_keys(
     none : int, optional
         An integer that is no key either.
     as_is : bool
-        Whether `keys` may be returned as the numbers, if they are.
+        Whether `keys` may be returned as the numbers, if they are; `keys` of the result is an array of NumPy then.
     on_host : bool, optional
         Whether numbers are an array of NumPy. Defaults to whether `keys` is one, as of the other results.
 
@@ -193,8 +193,6 @@ class _Work:
         if self._as_is and number == slots and int(self.spec.words_of(np.zeros(1, self.spec.dtype))[0]) == least:
             self.numbers, self._positions = self.keys, None
             self._labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
-            if self._keys_on_device:
-                self._labels = to_device(self.queue, self._labels)
             return
         ranks = self._rank(number, slots, marks, least, *self._ordered(number, *listed, first), first)
         self.numbers, numbers = self._new_array(self.size, np.dtype(np.int32), self._on_device)

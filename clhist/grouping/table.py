@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from clhist.opencl.arrays import is_device_array
@@ -12,9 +13,11 @@ A = TypeVar("A")
 class Table(dict[str, dict[str, A]]):
     """A dict of dicts of arrays with one element for each group: ``table[column][statistic]``."""
 
-    def __init__(self, columns: dict[str, dict[str, A]], groups: Any, names: tuple[Any, ...] = (None,)) -> None:
+    def __init__(
+        self, columns: dict[str, dict[str, A]], keys: Callable[[], Any], names: tuple[Any, ...] = (None,)
+    ) -> None:
         super().__init__(columns)
-        self._groups, self._names = groups, names
+        self._keys, self._names = keys, names
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each group.
@@ -40,11 +43,12 @@ class Table(dict[str, dict[str, A]]):
             for column, found in given.items()
             for statistic, each in found.items()
         }
-        if isinstance(self._groups, tuple):
-            index = pandas.MultiIndex.from_arrays(self._groups, names=self._names)
+        keys = self._keys()
+        if isinstance(keys, tuple):
+            index = pandas.MultiIndex.from_arrays(keys, names=self._names)
         else:
             # Tuples make a MultiIndex.
-            index = pandas.Index(self._groups.tolist() if self._groups.dtype == object else self._groups)
+            index = pandas.Index(keys.tolist() if keys.dtype == object else keys)
         columns = pandas.MultiIndex.from_tuples([*arrays], names=["column", "statistic"]) if arrays else []
         frame = pandas.DataFrame(dict(enumerate(arrays.values())), index=index)
         return frame.set_axis(columns, axis=1)
