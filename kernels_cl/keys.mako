@@ -16,23 +16,15 @@ typedef ${word} word_t;
 #define CLHIST_BLOCK ${block}
 #define CLHIST_LANES ${lanes}
 #define CLHIST_EACH ${each}
-#define CLHIST_AHEAD ${spec.ahead}
 
-## A work-item takes so many elements at once that their loads do not wait for each other.
 <%def name="each_block(size)">\
     const uint lane = get_local_id(0), lanes = get_local_size(0);
     for (long block = get_group_id(0); block * CLHIST_BLOCK < ${size}; block += get_num_groups(0)) {
-        const long end = min(${size}, (block + 1) * CLHIST_BLOCK);
-        for (long from = block * CLHIST_BLOCK + lane; from < end; from += CLHIST_AHEAD * lanes) {
-</%def>\
-<%def name="each_ahead()">\
-            for (uint k = 0; k < CLHIST_AHEAD; ++k) {
-                const long i = from + k * lanes;
-                if (i >= end) break;
+        const long begin = block * CLHIST_BLOCK + lane, end = min(${size}, (block + 1) * CLHIST_BLOCK);
 </%def>\
 <%def name="keep_first(place)">\
 % if spec.first:
-                if (first[${place}] > i) atomic_min((volatile __global uint *)first + ${place}, (uint)i);
+            if (first[${place}] > i) atomic_min((volatile __global uint *)first + ${place}, (uint)i);
 % endif
 </%def>\
 % if spec.marked:
@@ -48,20 +40,12 @@ __kernel void clhist_mark(
 {
     __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
 ${each_block("size")}\
-            uint n[CLHIST_AHEAD];
-            uchar marks[CLHIST_AHEAD];
-${each_ahead()}\
-                const key_t b = keys[i];
-                n[k] = ${spec.is_missing} ? CLHIST_NONE : (uint)(${spec.encoded} - (word_t)least);
-            }
-${each_ahead()}\
-                if (n[k] != CLHIST_NONE) marks[k] = table[n[k]];
-            }
-${each_ahead()}\
-                if (n[k] == CLHIST_NONE) continue;
-                if (!marks[k]) table[n[k]] = 1;
-${keep_first("n[k]")}\
-            }
+        for (long i = begin; i < end; i += lanes) {
+            const key_t b = keys[i];
+            if (${spec.is_missing}) continue;
+            const uint n = (uint)(${spec.encoded} - (word_t)least);
+            if (!table[n]) table[n] = 1;
+${keep_first("n")}\
         }
     }
 }
@@ -73,17 +57,9 @@ __kernel void clhist_look_up(
 {
     __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
 ${each_block("size")}\
-            uint found[CLHIST_AHEAD];
-${each_ahead()}\
-                const key_t b = keys[i];
-                found[k] = ${spec.is_missing} ? CLHIST_NONE : (uint)(${spec.encoded} - (word_t)least);
-            }
-${each_ahead()}\
-                if (found[k] != CLHIST_NONE) found[k] = ranks[found[k]];
-            }
-${each_ahead()}\
-                numbers[i] = found[k];
-            }
+        for (long i = begin; i < end; i += lanes) {
+            const key_t b = keys[i];
+            numbers[i] = ${spec.is_missing} ? CLHIST_NONE : ranks[(uint)(${spec.encoded} - (word_t)least)];
         }
     }
 }
@@ -144,41 +120,27 @@ __kernel void clhist_insert(
     uint seen = 0;
     bool full = false;
 ${each_block("size")}\
-            word_t words[CLHIST_AHEAD], there[CLHIST_AHEAD];
-            uint found[CLHIST_AHEAD];
-            bool is_missing[CLHIST_AHEAD];
-${each_ahead()}\
-                const key_t b = keys[i * stride];
-                is_missing[k] = ${spec.is_missing};
-                words[k] = ${spec.encoded};
+        // Those who add a key ask whether there is room, and all of them now and then.
+        if (block / get_num_groups(0) % 8 == 7) full = state[1];
+        for (long i = begin; i < end && !full; i += lanes) {
+            const key_t b = keys[i * stride];
+            const bool is_missing = ${spec.is_missing};
+            bool added = false;
+            const uint s = is_missing ? mask + 2 : clhist_slot(${spec.encoded}, table, mask, seed, &added);
+            slots[i] = s;
+            ++seen;
+            if (added) {
+                // The work-group tells so many at a time that it has added them.
+                const uint before = atomic_inc(&local_added);
+                full = state[1];
+                if (before % told == told - 1 && atomic_add(state, told) > most) full = state[1] = 1;
             }
-${each_ahead()}\
-                found[k] = clhist_hash(words[k], seed) & mask;
-                there[k] = table[found[k]];
-            }
-            // Only those who add a key ask whether there is room: where all are known there is.
-${each_ahead()}\
-                bool added = false;
-                if (is_missing[k]) found[k] = mask + 2;
-                else if (there[k] != words[k] || words[k] == CLHIST_EMPTY)
-                    found[k] = clhist_slot(words[k], table, mask, seed, &added);
-                const uint s = found[k];
-                slots[i] = s;
-                ++seen;
-                if (added) {
-                    // The work-group tells so many at a time that it has added them.
-                    const uint before = atomic_inc(&local_added);
-                    full |= state[1] != 0;
-                    if (before % told == told - 1 && atomic_add(state, told) > most) full = state[1] = 1;
-                }
-                if (s > mask) {
-                    state[s == CLHIST_NONE ? 1 : is_missing[k] ? 3 : 2] = 1;
-                    if (s == CLHIST_NONE) full = true;
-                }
-                if (full) break;
-${keep_first("s")}\
+            if (s > mask) {
+                state[s == CLHIST_NONE ? 1 : is_missing ? 3 : 2] = 1;
+                full = full || s == CLHIST_NONE;
             }
             if (full) break;
+${keep_first("s")}\
         }
         if (full) break;
     }
@@ -194,17 +156,7 @@ ${keep_first("s")}\
 __kernel void clhist_number(__global uint *slots, const long size, __global const uint *ranks)
 {
 ${each_block("size")}\
-            uint found[CLHIST_AHEAD];
-${each_ahead()}\
-                found[k] = slots[i];
-            }
-${each_ahead()}\
-                found[k] = ranks[found[k]];
-            }
-${each_ahead()}\
-                slots[i] = found[k];
-            }
-        }
+        for (long i = begin; i < end; i += lanes) slots[i] = ranks[slots[i]];
     }
 }
 % endif

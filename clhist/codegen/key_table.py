@@ -38,15 +38,12 @@ class KeySpec:
         Whether the first position of each key is kept.
     marked : bool
         Whether there is a mark for each key up to the largest, rather than a hash table.
-    ahead : int
-        How many elements a work-item takes at once.
     """
 
     dtype: np.dtype
     none: int | None = None
     first: bool = False
     marked: bool = False
-    ahead: int = 1
 
     @property
     def word(self) -> np.dtype:

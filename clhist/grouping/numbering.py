@@ -31,13 +31,13 @@ MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
 
 # Of some elements, this part of all within these numbers, the different keys are counted to know how large a table is
-# needed, with room for more keys than that says. One that is too small grows so much at least.
+# needed, with room for more keys than that says. One that is too small grows so much at least, less if it is large.
 _PART, _FEWEST_SOME, _MOST_SOME = 4, 1 << 12, 1 << 16
-_SPARE, _GROWTH_BITS, _MOST_BITS = 1.2, 2, 31
+_SPARE, _GROWTH_BITS, _LARGE_BITS, _MOST_BITS = 1.2, (4, 2), 22, 31
 _TOLD = 64  # keys that a work-group adds before it says so, at most
 # Marks are used where they are as few as the elements, within these. Keys too far apart mostly are so at the ends.
 _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
-_GROUPS, _AHEAD = 8, 4  # work-groups for each compute unit; elements that a work-item of a GPU takes at once
+_GROUPS = 8  # work-groups for each compute unit
 
 _NONE = np.array([NONE], np.uint32)
 
@@ -143,7 +143,7 @@ class _Work:
         self.keys, self.size = keys, keys.size
         self._allocate = scratch_allocator(queue)
         self._is_cpu = device_kind(queue.device) == "cpu"
-        self.spec = spec if self._is_cpu else replace(spec, ahead=_AHEAD)
+        self.spec = spec
         self._groups = queue.device.max_compute_units * _GROUPS
         self._lanes = 1 if self._is_cpu else min(LANES, queue.device.max_work_group_size)
         self._on_device, self._keys_on_device = not on_host, is_device_array(keys)
@@ -219,7 +219,7 @@ class _Work:
             if is_full:
                 if bits == _MOST_BITS:
                     raise MemoryError(f"keys: expected at most {most} different ones, got more")
-                needed = max(needed, bits + _GROWTH_BITS)
+                needed = max(needed, bits + _GROWTH_BITS[bits >= _LARGE_BITS])
             bits, size, stride = min(_MOST_BITS, needed, _bits_of(self.size)), self.size, 1
         has_missing = int(self._missing and has_missing)
         listed = self._tallied(table, slots + 1 + has_missing, slots, state)
