@@ -22,6 +22,7 @@ from compilers import NVIDIA, TARGETS, Target, Tools
 from isa import lock_faults, of_assembly
 
 from clhist import operators
+from clhist.codegen.digit_sort import lanes_of
 from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
 from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import RowText
@@ -209,7 +210,7 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
         yield Program(f"keys of {dtype}", render_keys(KeySpec(dtype, first=True)))
         yield Program(f"near keys of {dtype}", render_keys(KeySpec(dtype, first=True, marked=True)))
     for word in map(np.dtype, (np.uint32, np.uint64)):
-        yield Program(f"keys to sort of {word}", render_digits(word, 256))
+        yield Program(f"keys to sort of {word}", render_digits(word, lanes_of(word, 256, profile.local_memory)))
 
 
 def planned(

@@ -19,15 +19,16 @@ void clhist_split(
 {
     const uint lane = get_local_id(0);
     word_t held[EACH];
-    uint numbers[EACH], ranks[EACH];
+    uint numbers[EACH], ranks = 0;  // 4 bits for each
     ulong counted = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
+    #pragma unroll
     for (uint e = 0; e < EACH; ++e)
         if (lane * EACH + e < size) {
             held[e] = keys[SPREAD(lane * EACH + e)];
             numbers[e] = values[SPREAD(lane * EACH + e)];
             const uint at = ((uint)(held[e] >> shift) & 15) * 4;
-            ranks[e] = (uint)(counted >> at) & 15;
+            ranks |= ((uint)(counted >> at) & 15) << 4 * e;
             counted += 1ul << at;
         }
     for (uint d = 0; d < 16; ++d) counts[SPREAD_COUNTS(d * LANES + lane)] = (ushort)(counted >> d * 4 & 15);
@@ -43,9 +44,11 @@ void clhist_split(
         at += count;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+    #pragma unroll
     for (uint e = 0; e < EACH; ++e)
         if (lane * EACH + e < size) {
-            const uint to = counts[SPREAD_COUNTS(((uint)(held[e] >> shift) & 15) * LANES + lane)] + ranks[e];
+            const uint place = ((uint)(held[e] >> shift) & 15) * LANES + lane;
+            const uint to = counts[SPREAD_COUNTS(place)] + (ranks >> 4 * e & 15);
             keys[SPREAD(to)] = held[e];
             values[SPREAD(to)] = numbers[e];
         }
@@ -129,8 +132,7 @@ void clhist_move_digits(
             tile[SPREAD(i)] = keys[from + i];
             numbers[SPREAD(i)] = values[from + i];
         }
-        clhist_split(tile, numbers, counted, sums, number, shift);
-        clhist_split(tile, numbers, counted, sums, number, shift + 4);
+        for (uint low = 0; low < 8; low += 4) clhist_split(tile, numbers, counted, sums, number, shift + low);
         for (uint i = lane; i < number; i += LANES)
             if (i == 0 || DIGIT(tile[SPREAD(i)]) != DIGIT(tile[SPREAD(i - 1)])) begins[DIGIT(tile[SPREAD(i)])] = i;
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from clhist.planning.feature import UINT, Parameter
 
 EACH = 8
-"""Keys of a tile for each work-item; below 16."""
+"""Keys of a tile for each work-item, whose ranks have 4 bits each in a word."""
+
+VALUES = 256
+"""How many a digit has; a multiple of the work-items of a work-group."""
+
+
+def lanes_of(word: np.dtype, most: int, local_memory: int) -> int:
+    """Return the work-items of a work-group: so many at most, and as many as local memory has room for."""
+    each = (EACH + 1) * (word.itemsize + 4) + 18 * 2 + 4
+    return 1 << (min(VALUES, most, (local_memory - 2 * VALUES * 4) // each).bit_length() - 1)
 
 
 def _buffers(*names: str) -> tuple[Parameter, ...]:

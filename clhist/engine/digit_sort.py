@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.digit_sort import EACH, PARAMETERS
+from clhist.codegen.digit_sort import EACH, PARAMETERS, VALUES, lanes_of
 from clhist.codegen.render import render_digits
 from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import Kernel, build, kept_by_context
 
-_VALUES, _DIGIT = 256, 8  # of a digit: how many there are, and its bits
-_LANES = 256  # of a work-group, at most; they divide the values
+_DIGIT = 8  # bits
 _GROUPS = 4  # for each compute unit
 
 
@@ -28,7 +27,7 @@ def sorted_by_digits(
     bits: int,
     allocate: Allocator,
     wait_for: Sequence[cl.Event],
-    lanes: int = _LANES,
+    lanes: int = VALUES,
 ) -> tuple[Any, Any, list[cl.Event]]:
     """Enqueue a stable sort of keys with their values.
 
@@ -58,9 +57,7 @@ def sorted_by_digits(
     events : list of pyopencl.Event
         What is to be waited for.
     """
-    # What a work-group has in local memory for each of its work-items, and for the values of a digit.
-    fitting = (queue.device.local_mem_size - 2 * _VALUES * 4) // ((EACH + 1) * (word.itemsize + 4) + 40)
-    lanes = 1 << (min(lanes, queue.device.max_work_group_size, fitting).bit_length() - 1)
+    lanes = lanes_of(word, min(lanes, queue.device.max_work_group_size), queue.device.local_mem_size)
     kernels, tile = _kernels(queue.context, word, lanes), lanes * EACH
     events = list(wait_for)
 
@@ -74,11 +71,11 @@ def sorted_by_digits(
         return keys, values, events
     share = tile * ceil(size / (tile * queue.device.max_compute_units * _GROUPS))
     groups, purpose = ceil(size / share), "to sort keys"
-    counts = allocated(allocate, 4 * _VALUES * (groups + 1), purpose)
+    counts = allocated(allocate, 4 * VALUES * (groups + 1), purpose)
     others = allocated(allocate, word.itemsize * size, purpose), allocated(allocate, 4 * size, purpose)
     for shift in range(0, bits, _DIGIT):
         enqueue("count_digits", groups, keys, size, share, shift, counts)
-        enqueue("scan_digits", _VALUES, counts, groups)
+        enqueue("scan_digits", VALUES, counts, groups)
         enqueue("move_digits", groups, keys, values, size, share, shift, counts, *others)
         (keys, values), others = others, (keys, values)
     return keys, values, events

@@ -1,4 +1,4 @@
-"""`clhist.engine.prepared.SortPairs` by PyOpenCL's sort and scan: it has scans for many work-items and for one."""
+"""`clhist.engine.prepared.SortPairs`: a sort by digits, and PyOpenCL's scan, for many work-items and for one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register
 
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import render_sort_scan
+from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.prepared import SortPairs
 from clhist.errors import BuildError
 from clhist.opencl.device import device_kind
@@ -22,7 +23,6 @@ from clhist.opencl.quiet import silent
 from clhist.operators.operator import Operator
 
 if TYPE_CHECKING:
-    from pyopencl.algorithm import RadixSort
     from pyopencl.scan import GenericDebugScanKernel, GenericScanKernel
 
 # PyOpenCL's kernels keep their arguments: only one thread may be between setting and enqueuing them.
@@ -37,7 +37,6 @@ _FEW_UNITS = 4
 
 def build_sort(context: cl.Context, operator: Operator) -> None:
     """Build the kernels that sort pairs of `operator`; raises BuildError if the compiler refuses it."""
-    _sort(context)
     _scan(context, operator)
 
 
@@ -75,31 +74,20 @@ def enqueue_sort(
     def array(block: Any, size: int, dtype: np.dtype) -> cl_array.Array:
         return cl_array.Array(queue, size, dtype, data=blocks[block.number], allocator=room)
 
-    keys, positions = array(command.keys, pairs, _UINT), array(command.positions, pairs, _UINT)
     held = array(command.accumulators, pairs, _held_dtype(command.operator))
     cells = array(command.cells, 1, np.dtype(np.uint8))
-    sort, scan = _sort(queue.context), _scan(queue.context, command.operator)
-    bits = command.no_bin.bit_length()
+    scan, bits = _scan(queue.context, command.operator), command.no_bin.bit_length()
+    memory = blocks[command.keys.number], blocks[command.positions.number]
+    *memory, events = sorted_by_digits(queue, *memory, pairs, _UINT, bits, room, wait_for)
+    waited = then(events[0])
+    keys, positions = (cl_array.Array(queue, pairs, _UINT, data=each) for each in memory)
     with _enqueuing:
-        (keys, positions), event = sort(
-            keys, positions, queue=queue, allocator=room, key_bits=bits, wait_for=list(wait_for)
-        )
-        waited = then(event)
         given = (keys, positions, held, cells, command.no_bin, *command.places)
         then(scan(*given, queue=queue, allocator=room, wait_for=list(waited)))
 
 
-@kept_by_context
-def _sort(context: cl.Context) -> RadixSort:
-    arguments, names = [VectorArg(_UINT, "keys"), VectorArg(_UINT, "positions")], ["keys", "positions"]
-    from pyopencl.algorithm import RadixSort  # here, since it takes a tenth of a second, and caches that can be written
-
-    with building():
-        return RadixSort(context, arguments, "keys[i]", sort_arg_names=names, scan_kernel=_scan_class(context))
-
-
 def _scan_class(context: cl.Context) -> type[GenericScanKernel] | type[GenericDebugScanKernel]:
-    from pyopencl.scan import GenericDebugScanKernel, GenericScanKernel  # here, as above
+    from pyopencl.scan import GenericDebugScanKernel, GenericScanKernel  # here: a tenth of a second
 
     few = all(device_kind(device) == "cpu" and device.max_compute_units <= _FEW_UNITS for device in context.devices)
     return GenericDebugScanKernel if few else GenericScanKernel
