@@ -6,7 +6,7 @@ import numpy as np
 
 from clhist.planning.feature import UINT, Parameter
 
-EACH = 8
+EACH = 6
 """Keys of a tile for each work-item, whose ranks have 4 bits each in a word."""
 
 VALUES = 256
