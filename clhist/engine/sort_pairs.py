@@ -77,8 +77,8 @@ def enqueue_sort(
     held = array(command.accumulators, pairs, _held_dtype(command.operator))
     cells = array(command.cells, 1, np.dtype(np.uint8))
     scan, bits = _scan(queue.context, command.operator), command.no_bin.bit_length()
-    memory = blocks[command.keys.number], blocks[command.positions.number]
-    *memory, events = sorted_by_digits(queue, *memory, pairs, _UINT, bits, room, wait_for)
+    keys, positions = blocks[command.keys.number], blocks[command.positions.number]
+    *memory, events = sorted_by_digits(queue, keys, positions, pairs, _UINT, bits, room, wait_for)
     waited = then(events[0])
     keys, positions = (cl_array.Array(queue, pairs, _UINT, data=each) for each in memory)
     with _enqueuing:
