@@ -11,11 +11,11 @@
 #define SPREAD_TILE (TILE + LANES)
 #define DIGIT(key) ((uint)((key) >> shift) & 255)
 typedef ${c_name(word)} word_t;
+#define PAD ((word_t)-1)  // behind the last key: such keys stay behind all others
 
 // Splits a tile by 4 bits of its keys. Each work-item counts its keys in a word with 4 bits for each value.
 void clhist_split(
-    __local word_t *keys, __local uint *values, __local ushort *counts, __local uint *sums, const uint size,
-    const uint shift)
+    __local word_t *keys, __local uint *values, __local ushort *counts, __local uint *sums, const uint shift)
 {
     const uint lane = get_local_id(0);
     word_t held[EACH];
@@ -23,21 +23,23 @@ void clhist_split(
     ulong counted = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     #pragma unroll
-    for (uint e = 0; e < EACH; ++e)
-        if (lane * EACH + e < size) {
-            held[e] = keys[SPREAD(lane * EACH + e)];
-            numbers[e] = values[SPREAD(lane * EACH + e)];
-            const uint at = ((uint)(held[e] >> shift) & 15) * 4;
-            ranks |= ((uint)(counted >> at) & 15) << 4 * e;
-            counted += 1ul << at;
-        }
+    for (uint e = 0; e < EACH; ++e) {
+        held[e] = keys[SPREAD(lane * EACH + e)];
+        numbers[e] = values[SPREAD(lane * EACH + e)];
+        const uint at = ((uint)(held[e] >> shift) & 15) * 4;
+        ranks |= ((uint)(counted >> at) & 15) << 4 * e;
+        counted += 1ul << at;
+    }
+    #pragma unroll 4
     for (uint d = 0; d < 16; ++d) counts[SPREAD_COUNTS(d * LANES + lane)] = (ushort)(counted >> d * 4 & 15);
     barrier(CLK_LOCAL_MEM_FENCE);
     uint sum = 0;
+    #pragma unroll 4
     for (uint d = 0; d < 16; ++d) sum += counts[SPREAD_COUNTS(lane * 16 + d)];
     sums[lane] = sum;
     ${scan.inclusive("sums", "lane", "LANES")}
     uint at = sums[lane] - sum;
+    #pragma unroll 4
     for (uint d = 0; d < 16; ++d) {
         const uint count = counts[SPREAD_COUNTS(lane * 16 + d)];
         counts[SPREAD_COUNTS(lane * 16 + d)] = (ushort)at;
@@ -45,13 +47,12 @@ void clhist_split(
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     #pragma unroll
-    for (uint e = 0; e < EACH; ++e)
-        if (lane * EACH + e < size) {
-            const uint place = ((uint)(held[e] >> shift) & 15) * LANES + lane;
-            const uint to = counts[SPREAD_COUNTS(place)] + (ranks >> 4 * e & 15);
-            keys[SPREAD(to)] = held[e];
-            values[SPREAD(to)] = numbers[e];
-        }
+    for (uint e = 0; e < EACH; ++e) {
+        const uint place = ((uint)(held[e] >> shift) & 15) * LANES + lane;
+        const uint to = counts[SPREAD_COUNTS(place)] + (ranks >> 4 * e & 15);
+        keys[SPREAD(to)] = held[e];
+        values[SPREAD(to)] = numbers[e];
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
@@ -62,11 +63,11 @@ void clhist_sort_tile(__global word_t *keys, __global uint *values, const uint s
     __local word_t tile[SPREAD_TILE];
     __local uint numbers[SPREAD_TILE], sums[LANES];
     __local ushort counts[18 * LANES];
-    for (uint i = get_local_id(0); i < size; i += LANES) {
-        tile[SPREAD(i)] = keys[i];
-        numbers[SPREAD(i)] = values[i];
+    for (uint i = get_local_id(0); i < TILE; i += LANES) {
+        tile[SPREAD(i)] = i < size ? keys[i] : PAD;
+        numbers[SPREAD(i)] = i < size ? values[i] : 0;
     }
-    for (uint shift = 0; shift < bits; shift += 4) clhist_split(tile, numbers, counts, sums, size, shift);
+    for (uint shift = 0; shift < bits; shift += 4) clhist_split(tile, numbers, counts, sums, shift);
     for (uint i = get_local_id(0); i < size; i += LANES) {
         keys[i] = tile[SPREAD(i)];
         values[i] = numbers[SPREAD(i)];
@@ -128,11 +129,11 @@ void clhist_move_digits(
     }
     for (uint from = begin; from < end; from += TILE) {
         const uint number = min((uint)TILE, end - from);
-        for (uint i = lane; i < number; i += LANES) {
-            tile[SPREAD(i)] = keys[from + i];
-            numbers[SPREAD(i)] = values[from + i];
+        for (uint i = lane; i < TILE; i += LANES) {
+            tile[SPREAD(i)] = i < number ? keys[from + i] : PAD;
+            numbers[SPREAD(i)] = i < number ? values[from + i] : 0;
         }
-        for (uint low = 0; low < 8; low += 4) clhist_split(tile, numbers, counted, sums, number, shift + low);
+        for (uint low = 0; low < 8; low += 4) clhist_split(tile, numbers, counted, sums, shift + low);
         for (uint i = lane; i < number; i += LANES)
             if (i == 0 || DIGIT(tile[SPREAD(i)]) != DIGIT(tile[SPREAD(i - 1)])) begins[DIGIT(tile[SPREAD(i)])] = i;
         barrier(CLK_LOCAL_MEM_FENCE);
