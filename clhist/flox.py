@@ -22,6 +22,7 @@ import numpy as np
 from flox.aggregations import AGGREGATIONS, Aggregation
 
 from clhist.groupby import group_by
+from clhist.statistics.outputs import SPREADS
 from clhist.statistics.table import STATISTICS, TABLE
 
 __all__ = [
@@ -33,7 +34,7 @@ __all__ = [
 # What flox calls the reductions of one array, and how `clhist.GroupBy` computes them.
 _REDUCED = [name for name in STATISTICS if name != "count"]
 # Of which flox combines blocks in its own way.
-_WHOLE = [name for name in _REDUCED if name in ("var", "std") or TABLE[name].is_position or TABLE[name].is_order]
+_WHOLE = [name for name in _REDUCED if name in SPREADS or TABLE[name].is_position or TABLE[name].is_apart]
 _STATISTICS = {
     **{name: (name, False) for name in _REDUCED},
     **{f"nan{name}": (name, True) for name in _REDUCED if name not in ("any", "all")},
@@ -81,7 +82,7 @@ def _grouped(
         keys = np.where(keys >= 0, keys + groups * np.arange(rows)[:, None], -1).reshape(-1)
     of = group_by(keys, rows * groups)
     values = array.reshape(-1)
-    options = {"ddof": ddof} if statistic in ("var", "std") else {}
+    options = {"ddof": ddof} if statistic in SPREADS else {}
     found = getattr(of, statistic)(values, skipna=skipna, **options)
     if statistic in _OWN_DTYPE:
         found, dtype = found.astype(array.dtype, copy=False), None

@@ -13,36 +13,32 @@ from numpy.typing import DTypeLike
 
 from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.engine.labelled import unlabelled
-from clhist.engine.scatter import as_array, native
+from clhist.engine.scatter import native
 from clhist.engine.shown_options import shows
-from clhist.grouping.columns import without_na
-from clhist.grouping.dates import as_integers, dates_of
+from clhist.grouping.dates import as_integers
 from clhist.grouping.groups import Groups, groups_of, labels_of
 from clhist.grouping.hints import Hints, check_by_name
 from clhist.grouping.methods import A, Methods, X
+from clhist.grouping.placed import Placed
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
 from clhist.opencl.arrays import (
     Array,
     as_bytes,
-    check_context,
     empty,
     in_place,
     is_device_array,
-    shares_memory,
     to_device,
 )
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
-from clhist.opencl.masks import check_unmasked
 from clhist.opencl.on_device import OnDevice
-from clhist.operators.c_types import supported_dtype
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import check_weights, probability, select
 from clhist.statistics.selection_texts import Order
-from clhist.statistics.table import TABLE, column_of, named_statistics
+from clhist.statistics.table import OF_ANY, TABLE, column_of, named_statistics, split_statistics
 from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
 _Queue: TypeAlias = cl.CommandQueue | None
@@ -105,7 +101,10 @@ def group_by(
     return GroupBy(groups_of(keys, num_groups, sort, queue))
 
 
-class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.dask.group_by groups in many processes"):
+class GroupBy(
+    Hints, OnDevice, Placed, Methods[A],
+    instead="the keys can be, or clhist.dask.group_by groups in many processes",
+):  # fmt: skip
     """The groups of equal keys; made by `group_by`.
 
     All methods take arrays of the shape of the keys: NumPy's, or what NumPy makes arrays of, if the keys were, and
@@ -164,7 +163,7 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         skipna : bool
             Skip NaN, as in pandas; False propagates NaN, as in NumPy.
         ddof : int
-            Delta degrees of freedom of ``"var"`` and ``"std"``: 0 as in NumPy and xarray; pandas has 1.
+            Delta degrees of freedom of ``"var"``, ``"std"`` and ``"sem"``: 0 as in NumPy and xarray; pandas has 1.
         dtype : dtype-like, optional
             Of means, variances, medians, sums and products: a float. Defaults to the dtype of an array of floats or
             complex numbers; of integers, to 64 bits of the same kind for sums and products, and float64 for the others.
@@ -173,9 +172,10 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
             `clhist.reduce_by_index`. Each then takes its own sweep, which are waited for.
         **columns : tuple of (array, str, ...)
             Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
-            "argmax", "first", "last", "median", "prod", "any", "all", or NumPy's functions of these names. Of complex
-            numbers "count", "sum", "mean" and "prod"; of dates and durations in NumPy arrays "count", "min", "max",
-            "argmin", "argmax", "first" and "last", without NaT.
+            "argmax", "first", "last", "median", "prod", "any", "all", "sem", "skew", "kurt", "size", "nunique", "mode",
+            or NumPy's functions of these names. Of complex numbers "count", "sum", "mean" and "prod"; of dates and
+            durations in NumPy arrays "count", "min", "max", "argmin", "argmax", "first" and "last", without NaT; of
+            values of any type "size" and "nunique".
 
         Returns
         -------
@@ -201,8 +201,9 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         check_process()
         check_reproducible(reproducible)
         check_by_name(wrong)
+        split = {name: split_statistics(name, given) for name, given in columns.items()}
         asked: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
-            name: self._asked(name, given, skipna, ddof, dtype) for name, given in columns.items()
+            name: self._asked(name, rest, skipna, ddof, dtype) for name, (_, rest) in split.items() if rest
         }
         for name, (_, _, names) in asked.items():
             for own in (each for each in names if TABLE[each].takes):
@@ -224,9 +225,12 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
             for name, more in zip(swept, results, strict=True):
                 found[name] |= more
         for name, (_, column, names) in asked.items():
-            if "median" in names:
-                found[name]["median"] = self._selected(arrays[name], column)
+            apart = {"median": self._selected, "mode": self._most_frequent}
+            found[name] |= {each: apart[each](arrays[name], column) for each in names if each in apart}
             found[name] = self._returned_column(found[name], column, names)
+        for name, (names, _) in split.items():
+            of_any = {each: self._of_any(name, columns[name][0], each, skipna) for each in names if each in OF_ANY}
+            found[name] = {each: (of_any | found.get(name, {}))[each] for each in names}
         return Table(found, self._labels, self._names)
 
     @takes_cuda_as("_keys")
@@ -318,42 +322,11 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         self, name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None
     ) -> tuple[Array, Column, tuple[str, ...]]:
         """Return what is asked of one column: its array, what the sweeps compute, and the names of the statistics."""
-        if not isinstance(given, tuple | list) or len(given) < 2 or isinstance(given[0], str):
-            raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {given!r:.60}")
         statistics = named_statistics(given[1:])
         x, dates = as_integers(given[0])
         array = self._array(name, x)
         column = column_of(name, array.dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
         return array, column, statistics
-
-    def _array(self, name: str, x: Any) -> Array:
-        """Return an array of the caller's, checked."""
-        check_unmasked(name, x)
-        array = as_array(name, without_na(x))
-        if is_device_array(array) != self._on_device:
-            kinds = ("PyOpenCL", "NumPy") if self._on_device else ("NumPy", "PyOpenCL")
-            raise TypeError(f"{name}: expected a {kinds[0]} array as the keys are, got a {kinds[1]} array")
-        if array.dtype == np.float16 and not self._on_device:
-            array = array.astype(np.float32)
-        if self._on_device and not array.dtype.isnative:
-            raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
-        if array.shape != self._shape:
-            rows = "; vectors are combined by clhist.reduce_by_index((num_groups, d), 'mean', keys, x)"
-            hint = rows if array.shape[:-1] == self._shape else ""
-            raise ValueError(f"{name}: expected shape {self._shape} as of the keys, got {array.shape}{hint}")
-        if supported_dtype(array.dtype, name).names:
-            raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
-        check_context([(name, array)], self._queue.context)
-        return array
-
-    def _placed(self, array: Array) -> Array:
-        """Return an array in one dimension, where kernels take it without a copy for each of them."""
-        if is_device_array(array):
-            return array if array.ndim == 1 else array.reshape(-1)
-        flat = np.require(array.reshape(-1), native(array.dtype), ["C_CONTIGUOUS", "ALIGNED"])
-        if shares_memory(self._queue.device) or not flat.size:
-            return flat
-        return to_device(self._queue, flat)
 
     def _selected(self, array: Array, column: Column, q: float | None = None, weights: Array | None = None) -> Array:
         """Return the median of each group, or the quantile of probability `q`."""
@@ -379,20 +352,3 @@ class GroupBy(Hints, OnDevice, Methods[A], instead="the keys can be, or clhist.d
         """Return the reproducible statistics of a column, where the keys are."""
         given = self._keys, array, column, max(1, self.num_groups), self._numbers, self._queue
         return {name: self._like_keys(each) for name, each in reproducible_statistics(*given).items()}
-
-    def _like_keys(self, result: np.ndarray) -> Array:
-        return to_device(self._queue, result) if is_device_array(self._keys) else result
-
-    def _returned_column(self, results: dict[str, Any], column: Column, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return the statistics of a column as the caller gets them, as dates if its values are."""
-        wanted = names if column.dates is None else (*names, "count")
-        returned = {name: self._returned(results[name]) for name in wanted}
-        if column.dates is not None:
-            returned |= dates_of(returned, column.dates)
-        return {name: returned[name] for name in names}
-
-    def _returned(self, result: Array) -> Any:
-        """Return a result where the caller's arrays are, without the group that is made where there are none."""
-        if is_device_array(result) and not self._on_device:
-            result = result.get(self._queue)
-        return result if result.shape[0] == self.num_groups else result[: self.num_groups]

@@ -71,7 +71,7 @@ Rule: TypeAlias = Literal["auto", "doane", "fd", "rice", "scott", "sqrt", "stone
 # Statistics by name, or by functions that are named so, such as `numpy.mean`.
 GroupName: TypeAlias = Literal[
     "sum", "mean", "count", "var", "std", "min", "max", "argmin", "argmax", "first", "last", "median", "prod", "any",
-    "all",
+    "all", "sem", "skew", "kurt", "size", "nunique", "mode",
 ]  # fmt: skip
 BinName: TypeAlias = Literal["mean", "std", "median", "count", "sum", "min", "max", "quantile"]
 Function: TypeAlias = Callable[..., Any]

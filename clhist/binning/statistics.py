@@ -66,7 +66,7 @@ def statistics_of(
     parts = _first_parts(binned, names, values, queue, reproducible=reproducible)
     if "std" in names:
         parts |= _around_means(binned, parts, values, queue, reproducible=reproducible)
-    places = place_in_bins(binned, queue) if any(TABLE[name].is_order for name in names) else None
+    places = place_in_bins(binned, queue) if any(TABLE[name].is_apart for name in names) else None
     if "median" in names:
         parts["median"] = _selected(places, values, None, shape, queue, q=None)
     if "quantile" in names:

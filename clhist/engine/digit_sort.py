@@ -15,6 +15,7 @@ from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import Kernel, build, kept_by_context
 
 _DIGIT = 8  # bits
+_FEWEST_LANES = 16  # of the kernel of a single tile, which PoCL 3.0 cannot compile for one or two
 _GROUPS = 4  # for each compute unit
 
 
@@ -66,7 +67,7 @@ def sorted_by_digits(
         given = kernel.typed(list(arguments))
         events[:] = [kernel.enqueue(queue, (groups * lanes,), (lanes,), given, events)]
 
-    if size <= tile:
+    if size <= tile and lanes >= _FEWEST_LANES:
         enqueue("sort_tile", 1, keys, values, size, bits)
         return keys, values, events
     share = tile * ceil(size / (tile * queue.device.max_compute_units * _GROUPS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,11 @@ class GroupSpec:
                 results |= {each: part for each, part in zip(output.statistics, fields, strict=True) if each}
             if "var" in results:
                 variance = results["var"]
-                results |= {"var": variance.astype(column.result), "std": np.sqrt(variance).astype(column.result)}
+                spreads = {"var": variance, "std": np.sqrt(variance)}
+                if "sem" in column.statistics:
+                    with np.errstate(all="ignore"):
+                        spreads["sem"] = np.sqrt(variance / results["count"])
+                results |= {each: array.astype(column.result) for each, array in spreads.items()}
             named[name] = {statistic: np.ascontiguousarray(results[statistic]) for statistic in column.statistics}
         return named
 
@@ -76,4 +80,7 @@ def _outputs(column: Column) -> tuple[Output, ...]:
     first = outputs_of(column.without(column.spreads), _NUMBERS)
     if not column.spreads:
         return first
+    if "sem" in column.spreads and "count" not in column.statistics:
+        counted = replace(column, statistics=(*column.without(column.spreads).statistics, "count"))
+        first = outputs_of(counted, _NUMBERS)
     return (*first, Output(operators.variance(np.float64, column.ddof), "((double)v)", ("var",)))

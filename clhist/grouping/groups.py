@@ -194,7 +194,7 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     queue = default_queue() if cuda else first.queue
     numbers, number, known = first.numbers, first.num_groups, []
     for n, other in enumerate(others, 1):
-        joined = _join(numbers, number, other.numbers, other.num_groups, queue)
+        joined = join(numbers, number, other.numbers, other.num_groups, queue)
         found = number_keys(joined, queue, sort=sort if n == len(others) else True, none=-1)
         numbers, number = found.numbers, len(found.keys)
         known.append(found.keys)
@@ -215,23 +215,25 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     return Groups(numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue)
 
 
-def _join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue) -> Array:
-    """Return numbers of two columns as one in the order of both, -1 where either has none."""
+def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:
+    """Return numbers of two columns as one in the order of both, -1 where either has none; the second has `outside`."""
     a, b = (_placed(each, queue) for each in (a, b))
     joined = empty(queue, (a.size,), np.dtype(np.int64), True)
     if a.size:
         # Waited for, since numbers that are read in place may be copies that nobody keeps.
-        _joiner(queue.context, a.dtype, b.dtype)(joined, a, b, num_a, num_b, queue=queue).wait()
+        _joiner(queue.context, a.dtype, b.dtype)(joined, a, b, num_a, num_b, outside, queue=queue).wait()
     return joined
 
 
 @kept_by_context
 def _joiner(context: cl.Context, a: np.dtype, b: np.dtype) -> ElementwiseKernel:
+    second = "long second = (ulong)b[i] < num_b ? (long)b[i] : outside; "
     with building():
         return ElementwiseKernel(
             context,
-            f"long *joined, const {c_name(a)} *a, const {c_name(b)} *b, const ulong num_a, const ulong num_b",
-            "joined[i] = (ulong)a[i] < num_a && (ulong)b[i] < num_b ? (long)((ulong)a[i] * num_b + (ulong)b[i]) : -1",
+            f"long *joined, const {c_name(a)} *a, const {c_name(b)} *b, const ulong num_a, const ulong num_b, "
+            "const long outside",
+            f"{second}joined[i] = (ulong)a[i] < num_a && second >= 0 ? (long)((ulong)a[i] * num_b + second) : -1",
             "clhist_join",
         )
 

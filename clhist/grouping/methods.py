@@ -43,6 +43,28 @@ class Methods(Generic[A]):
         """Return the standard deviation of each group; see `agg`."""
         return self._one(x, "std", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
 
+    def sem(
+        self, x: X[A], *, ddof: int = 0, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
+    ) -> A:
+        """Return the standard error of the mean of each group; see `agg`."""
+        return self._one(x, "sem", ddof=ddof, skipna=skipna, dtype=dtype, reproducible=reproducible)
+
+    def skew(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
+        """Return the unbiased skewness of each group, as pandas does; see `agg`."""
+        return self._one(x, "skew", skipna=skipna, dtype=dtype)
+
+    def kurt(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
+        """Return the unbiased excess kurtosis of each group, as pandas does; see `agg`."""
+        return self._one(x, "kurt", skipna=skipna, dtype=dtype)
+
+    def nunique(self, x: X[A], *, skipna: bool = True) -> A:
+        """Return how many different values each group has, as int64; of values of any type that keys may have."""
+        return self._one(x, "nunique", skipna=skipna)
+
+    def mode(self, x: X[A], *, skipna: bool = True) -> A:
+        """Return the most frequent value of each group, the least of equally frequent ones; see `agg`."""
+        return self._one(x, "mode", skipna=skipna)
+
     def median(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the median of each group; see `agg`."""
         return self._one(x, "median", skipna=skipna, dtype=dtype)
@@ -78,6 +100,39 @@ class Methods(Generic[A]):
     def all(self, x: X[A], *, skipna: bool = True) -> A:
         """Return whether all values of each group are not zero; see `agg`."""
         return self._one(x, "all", skipna=skipna)
+
+    def transform(self, x: X[A], statistic: str, **options: Any) -> A:
+        """Return for each element a statistic of its group.
+
+        Parameters
+        ----------
+        x : array of the shape of the keys
+            Values.
+        statistic : str
+            Of those of `agg`.
+        **options
+            As of `agg`.
+
+        Returns
+        -------
+        array of the shape of the keys
+            Of the dtype of the statistic; NaN, 0 or False of elements in no group.
+
+        Examples
+        --------
+        >>> share = x / groups.transform(x, "sum")                                          # doctest: +SKIP
+        """
+        found: A = self._rows(self._one(x, statistic, **options))
+        return found
+
+    def cumcount(self) -> A:
+        """Return how many elements of its group come before each element, as int64; -1 of one that is in no group."""
+        found: A = self._rows(None)
+        return found
+
+    def _rows(self, results: A | None) -> Any:
+        """Return the result of the group of each element, or its place in the group."""
+        raise NotImplementedError
 
     def _one(self, x: X[A], statistic: str, **options: Any) -> A:
         own: Any = self

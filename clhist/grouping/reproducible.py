@@ -32,8 +32,9 @@ def names_of(column: Column) -> tuple[str, ...]:
     TypeError
         If one of them has no such form.
     """
-    if column.dtype.kind == "c" or (column.dtype.kind == "f" and "prod" in column.statistics):
-        what = "a product" if "prod" in column.statistics else "complex numbers"
+    others = [name for name in column.statistics if name in ("skew", "kurt")]
+    if column.dtype.kind == "c" or others or (column.dtype.kind == "f" and "prod" in column.statistics):
+        what = "a product" if "prod" in column.statistics else repr(others[0]) if others else "complex numbers"
         raise TypeError(f"reproducible: expected sums, means and variances of real numbers, got {what}")
     return tuple(name for name in column.statistics if TABLE[name].rounds and not (name == "sum" and column.is_exact))
 
@@ -57,7 +58,8 @@ def reproducible_statistics(
             results = reproducibly(squares, (keys, array, given, num_groups), call).results
             shift, squared = (_on_host(each, queue) for each in results)
             var = variance(count, shift, squared, column.ddof)
-            found |= {"var": var.astype(column.result), "std": np.sqrt(var).astype(column.result)}
+            spreads = {"var": var, "std": np.sqrt(var), "sem": np.sqrt(var / count)}
+            found |= {name: each.astype(column.result) for name, each in spreads.items()}
     return {name: found[name] for name in names}
 
 

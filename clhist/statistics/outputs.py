@@ -11,9 +11,11 @@ from clhist import operators
 from clhist.operators import equivalents as lifts
 from clhist.operators.c_types import c_name, literal, struct_of
 from clhist.operators.operator import Equivalent, Operator
-from clhist.statistics.variance import variance_text
+from clhist.statistics.variance import central_moments_text, kurtosis_text, skewness_text, variance_text
 
-_SPREADS = ("var", "std")  # which take a second sweep, around the means
+SPREADS = ("var", "std", "sem", "skew", "kurt")
+"""The statistics that take a second sweep, around the means."""
+_OF_SHAPE = ("skew", "kurt")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Column:
     @property
     def spreads(self) -> tuple[str, ...]:
         """Which of the statistics need a second sweep."""
-        return tuple(name for name in _SPREADS if name in self.statistics)
+        return tuple(name for name in SPREADS if name in self.statistics)
 
     @property
     def is_exact(self) -> bool:
@@ -59,7 +61,7 @@ class Column:
     @property
     def first(self) -> Column:
         """What the first sweep computes."""
-        names = [name for name in self.statistics if name not in _SPREADS]
+        names = [name for name in self.statistics if name not in SPREADS]
         names += ["mean"] if self.spreads and "mean" not in names else []
         return replace(self, statistics=tuple(names))
 
@@ -125,20 +127,40 @@ class Output:
 def spread_of(column: Column, numbers: Numbers) -> Output:
     """Return the histogram of the second sweep, in whose map `m` is the mean of the group."""
     real, names = numbers.real, column.spreads
+    kind, nan, first = c_name(real), _nan(real), f"v.{names[0]}"
     parts = {"number": operators.add(numbers.count), "shift": operators.add(real), "squares": operators.add(real)}
-    function, kind = f"clhist_variance_{real.name}_{column.ddof}", c_name(real)
-    preamble = f"""{kind} {function}(const {kind} number, const {kind} shift, const {kind} squares)
+    lifted = ["1", first, f"({kind}){first} * {first}"]
+    is_of_shape = any(name in _OF_SHAPE for name in names)
+    if is_of_shape:
+        parts |= {"cubes": operators.add(real), "fourths": operators.add(real)}
+        lifted += [f"({kind}){first} * {first} * {first}", f"({kind}){first} * {first} * {first} * {first}"]
+    given = ", ".join(f"const {kind} {part}" for part in parts)
+    var, shape = (f"clhist_{of}_{real.name}_{column.ddof}" for of in ("variance", "shape"))
+    preamble = f"""{kind} {var}({given})
 {{
-    {variance_text(kind, column.ddof, _nan(real))}
+    {variance_text(kind, column.ddof, nan)}
 }}"""
-    value = f"{function}(a.number, a.shift, a.squares)"
-    results = ", ".join(value if name == "var" else f"sqrt({value})" for name in names)
+    called = ", ".join(f"a.{part}" for part in parts)
+    results = {
+        "var": f"{var}({called})",
+        "std": f"sqrt({var}({called}))",
+        "sem": f"sqrt({var}({called}) / a.number)",
+        "skew": f"{shape}({called}, 0)",
+        "kurt": f"{shape}({called}, 1)",
+    }
+    if is_of_shape:
+        preamble += f"""
+{kind} {shape}({given}, const bool is_kurtosis)
+{{
+    {central_moments_text(kind)}
+    return is_kurtosis ? ({kurtosis_text(nan)}) : ({skewness_text(nan)});
+}}"""
     operator = Operator(
         struct_of(dict.fromkeys(names, column.result)),
         parts,
         name="variance",
-        lift=f"(accumulator_t){{1, v.{names[0]}, ({kind})v.{names[0]} * v.{names[0]}}}",
-        finish=f"(value_t){{{results}}}",
+        lift=f"(accumulator_t){{{', '.join(lifted)}}}",
+        finish=f"(value_t){{{', '.join(results[name] for name in names)}}}",
         preamble=preamble,
     )
     zeros = ", 0" * (len(names) - 1)

@@ -40,8 +40,9 @@ class Statistic:
         variances do, or has none, as order statistics.
     kinds : str
         Kinds of the dtypes of values, "m" and "M" for dates and durations.
-    is_moment, is_order : bool
-        Whether it shares the histogram of the moments, or is selected.
+    is_moment, is_apart : bool
+        Whether it shares the histogram of the moments, or is not computed by the sweeps of the others: is selected, or
+        of the different values of each group.
     merges : bool
         Whether partial results of parts of the data make it.
     rounds : bool
@@ -62,7 +63,7 @@ class Statistic:
     output: Callable[[Column, Numbers], Output] | None = None
     kinds: str = "biuf"
     is_moment: bool = False
-    is_order: bool = False
+    is_apart: bool = False
     merges: bool = True
     rounds: bool = False
     is_position: bool = False
@@ -108,7 +109,7 @@ def column_of(
             raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
         result = total = wanted
     counted = ["count"] if dates is not None else []  # without values a group is NaT
-    swept = tuple(each for each in dict.fromkeys([*statistics, *counted]) if not TABLE[each].is_order)
+    swept = tuple(each for each in dict.fromkeys([*statistics, *counted]) if not TABLE[each].is_apart)
     return Column(given.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total, dates)
 
 
@@ -116,6 +117,21 @@ def named_statistics(given: Sequence[Any]) -> tuple[str, ...]:
     """Return the names of the statistics of a column, given one by one or as one sequence, by name or by function."""
     each = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
     return tuple(dict.fromkeys(FUNCTIONS.get(one, one) if callable(one) else one for one in each))
+
+
+def split_statistics(name: str, given: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Return the names of the statistics of a column, and what is given without those of values of any type.
+
+    Raises
+    ------
+    TypeError
+        If it is no tuple of an array and its statistics.
+    """
+    if not isinstance(given, tuple | list) or len(given) < 2 or isinstance(given[0], str):
+        raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {given!r:.60}")
+    names = named_statistics(given[1:])
+    rest = [each for each in names if each not in OF_ANY]
+    return names, (given[0], *rest) if rest else ()
 
 
 def outputs_of(column: Column, numbers: Numbers) -> tuple[Output, ...]:
@@ -203,15 +219,22 @@ TABLE: dict[str, Statistic] = {
     "argmax": Statistic(_int64, _positioned("argmax"), kinds=_DATED, is_position=True),
     "first": Statistic(_own, _positioned("first"), kinds=_DATED, is_position=True),
     "last": Statistic(_own, _positioned("last"), kinds=_DATED, is_position=True),
-    "median": Statistic(_result, is_order=True, merges=False, finish=lambda parts: parts["median"]),
+    "sem": Statistic(_result, rounds=True),
+    "skew": Statistic(_result, rounds=True, merges=False),
+    "kurt": Statistic(_result, rounds=True, merges=False),
+    "median": Statistic(_result, is_apart=True, merges=False, finish=lambda parts: parts["median"]),
     "prod": Statistic(_total, _product_of, kinds=_ALL),
     "any": Statistic(_bool, _logical("any", operators.logical_or(np.bool_))),
     "all": Statistic(_bool, _logical("all", operators.logical_and(np.bool_))),
+    "size": Statistic(_int64, kinds=_ANY, is_apart=True, merges=False),
+    "nunique": Statistic(_int64, kinds=_ANY, is_apart=True, merges=False),
+    "mode": Statistic(_own, kinds=_DATED, is_apart=True, merges=False),
     "quantile": Statistic(
-        _result, is_order=True, merges=False, takes=("q", "weights"), finish=lambda parts: parts["quantile"]
+        _result, is_apart=True, merges=False, takes=("q", "weights"), finish=lambda parts: parts["quantile"]
     ),
 }
 STATISTICS = tuple(name for name, each in TABLE.items() if not each.takes)  # of `clhist.GroupBy.agg`
+OF_ANY = tuple(name for name, each in TABLE.items() if each.is_apart and each.kinds == _ANY)  # of texts, too
 OF_COMPLEX = tuple(name for name in STATISTICS if "c" in TABLE[name].kinds)
 BINNED = tuple(name for name, each in TABLE.items() if each.finish is not None)
 

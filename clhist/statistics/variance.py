@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+_CANCELLED = "1e-10f"  # of the squares of deviations, where all of these are the same
+
 
 def deviation_terms(value: str, mean: str, weight: str = "") -> tuple[str, str]:
     """Return C of an element's term of the sum of deviations, and of that of their squares."""
@@ -28,3 +30,28 @@ def variance_text(real: str, ddof: int, nan: str) -> str:
     """Return C of the body of a function of the same arguments that returns the same."""
     return f"""const {real} deviations = squares - shift * shift / number;
     return number > {ddof} ? (deviations < 0 ? 0 : deviations) / (number - {ddof}) : {nan};"""
+
+
+def central_moments_text(real: str) -> str:
+    """Return C of the sums of the 2nd to the 4th power of deviations from the mean, of those from a number near it.
+
+    Where all values are equal, what rounding leaves of the second is taken for 0.
+    """
+    return f"""const {real} d = shift / number, all = squares - d * shift;
+    const {real} second = all > squares * {_CANCELLED} ? all : 0;
+    const {real} third = cubes - 3 * d * squares + 2 * number * d * d * d;
+    const {real} fourth = fourths - 4 * d * cubes + 6 * d * d * squares - 3 * number * d * d * d * d;"""
+
+
+def skewness_text(nan: str) -> str:
+    """Return C of the skewness by these, without bias as in pandas: the adjusted Fisher-Pearson coefficient."""
+    value = "number * sqrt(number - 1) / (number - 2) * third / (second * sqrt(second))"
+    return f"number < 3 || second == 0 ? {nan} : {value}"
+
+
+def kurtosis_text(nan: str) -> str:
+    """Return C of the excess kurtosis by these, without bias as in pandas."""
+    least = "number - 1"
+    value = f"number * (number + 1) * ({least}) * fourth / (second * second) - 3 * ({least}) * ({least})"
+    value = f"({value}) / ((number - 2) * (number - 3))"
+    return f"number < 4 || second == 0 ? {nan} : {value}"

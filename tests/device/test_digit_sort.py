@@ -20,7 +20,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("lanes", [1, 16, 64, 256])
+@pytest.mark.parametrize("lanes", [1, 2, 16, 64, 256])
 @pytest.mark.parametrize("size", [1, 2, 255, 1000, 3000, 100_003])
 @pytest.mark.parametrize("word", ["uint32", "uint64"])
 def test_as_numpy_sorts(word, size, lanes, queue):

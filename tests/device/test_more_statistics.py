@@ -1,0 +1,110 @@
+"""Statistics of groups beyond moments and extremes, and a value for each element, against pandas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pyopencl.array as cl_array
+import pytest
+
+import clhist
+
+GROUPS = 20
+SPREADS = ("sem", "skew", "kurt")
+NAMES = (*SPREADS, "size", "nunique", "mode", "count", "max")
+
+
+def data(size, dtype):
+    rng = np.random.default_rng(size)
+    keys = rng.integers(-1, GROUPS - 1, size)  # the last group is empty
+    dtype = np.dtype(dtype)
+    if dtype.kind != "f":
+        return keys, rng.integers(0, 7, size).astype(dtype)
+    x = (rng.normal(size=size) * 3).round(1).astype(dtype)
+    x[::5], x[keys == 3] = np.nan, 2.5
+    return keys, x
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 1000, 60_000])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u8", "?"])
+def test_as_pandas_has_them(dtype, size, queue):
+    keys, x = data(size, dtype)
+    found = clhist.group_by(keys, GROUPS).agg(x=(x, *NAMES), ddof=1)["x"]
+    there = keys >= 0
+    groups = pandas.Series(x[there]).groupby(keys[there])
+    floats = pandas.Series(x[there].astype(float)).groupby(keys[there])
+    rtol = 1e-4 if dtype == "f4" else 1e-9
+    for name in SPREADS:
+        expected = getattr(floats, name)().reindex(range(GROUPS))
+        np.testing.assert_allclose(found[name], expected, rtol=rtol, atol=rtol, err_msg=name)
+    for name in ("size", "nunique", "count"):
+        assert found[name].dtype == np.int64
+        np.testing.assert_array_equal(found[name], getattr(groups, name)().reindex(range(GROUPS)).fillna(0), name)
+    modes = {key: part.mode() for key, part in groups}
+    expected = [modes[g].min() if g in modes and len(modes[g]) else np.nan for g in range(GROUPS)]
+    assert found["mode"].dtype == x.dtype
+    np.testing.assert_array_equal(found["mode"], expected if x.dtype.kind == "f" else np.nan_to_num(expected))
+    nunique = clhist.group_by(keys, GROUPS).nunique(x, skipna=False)
+    np.testing.assert_array_equal(nunique, groups.nunique(dropna=False).reindex(range(GROUPS)).fillna(0))
+    if dtype != "?":
+        on_device = clhist.group_by(cl_array.to_device(queue, keys), GROUPS)
+        again = on_device.agg(x=(cl_array.to_device(queue, x), *NAMES), ddof=1)["x"]
+        for name in NAMES:
+            assert isinstance(again[name], cl_array.Array)
+            np.testing.assert_array_equal(again[name].get(), found[name], name)
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 60_000])
+def test_a_value_for_each_element(size, queue):
+    keys, x = data(size, "f8")
+    groups = clhist.group_by(keys, GROUPS)
+    of = pandas.Series(x).groupby(pandas.Series(np.where(keys < 0, np.nan, keys), dtype=float))
+    np.testing.assert_allclose(groups.transform(x, "mean"), of.transform("mean"), rtol=1e-12)
+    counts = np.where(keys >= 0, groups.count(x)[keys] if size else 0, 0)
+    np.testing.assert_array_equal(groups.transform(x, "count"), counts)
+    places = np.where(keys >= 0, pandas.Series(keys).groupby(keys).cumcount(), -1) if size else keys
+    np.testing.assert_array_equal(groups.cumcount(), places)
+    on_device = clhist.group_by(cl_array.to_device(queue, keys), GROUPS)
+    given = cl_array.to_device(queue, x)
+    for name in ("max", "count", "any"):
+        np.testing.assert_array_equal(on_device.transform(given, name).get(), groups.transform(x, name))
+    np.testing.assert_array_equal(on_device.cumcount().get(), places)
+
+
+def test_keys_of_their_own_and_two_dimensions():
+    keys = np.array([[10**12, 5, 5], [5, -3, 10**12]])
+    x = np.array([[1.0, 2, 2], [4, 5, 1]])
+    groups = clhist.group_by(keys)
+    assert groups.nunique(x).tolist() == [1, 2, 1]
+    assert groups.mode(x).tolist() == [5, 2, 1]
+    assert groups.cumcount().tolist() == [[0, 0, 1], [2, 0, 1]]
+    assert groups.transform(x, "sum").tolist() == [[2, 8, 8], [8, 5, 2]]
+
+
+def test_different_values_of_any_type():
+    groups = clhist.group_by([0, 0, 0, 1, 1])
+    texts = np.array(["a", "b", "a", None, "c"], object)
+    found = groups.agg(
+        s=(texts, "nunique", "size"), d=(np.array(["NaT", "2020", "2020", "2021", "2022"], "M8[Y]"), "nunique")
+    )
+    assert found["s"] == {"nunique": pytest.approx([2, 1]), "size": pytest.approx([3, 2])}
+    assert found["d"]["nunique"].tolist() == [1, 2]
+    assert groups.nunique(texts, skipna=False).tolist() == [2, 2]
+    assert groups.nunique(pandas.Series(texts, dtype="category")).tolist() == [2, 1]
+
+
+def test_values_that_are_all_the_same():
+    x = np.full(1000, 0.1)
+    found = clhist.group_by(np.zeros(1000, int)).agg(x=(x, "skew", "kurt", "sem"))["x"]
+    assert np.isnan([found["skew"][0], found["kurt"][0]]).all()
+    assert found["sem"][0] == pytest.approx(0, abs=1e-12)
+
+
+def test_wrong_arguments():
+    groups = clhist.group_by([0, 1, 0])
+    with pytest.raises(ValueError, match=r"^x: expected shape \(3,\) as of the keys, got \(2,\)"):
+        groups.nunique([1, 2])
+    with pytest.raises(TypeError, match=r"^reproducible: .*got 'skew'$"):
+        groups.agg(x=([1.0, 2, 3], "skew"), reproducible=True)
+    sem = groups.sem([1.0, 2, 3], ddof=1, reproducible=True)
+    np.testing.assert_allclose(sem, [1, np.nan])
