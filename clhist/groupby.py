@@ -191,12 +191,13 @@ class GroupBy(
         Notes
         -----
         A group without values has count and sum 0, product 1, position -1, False as "any" and True as "all"; everything
-        else is NaN of floats. Of integers it has the largest of the type as "min", the least as "max", and 0 as "first"
-        and "last".
+        else is NaN of floats. Of integers it has the largest of the type as "min", the least as "max", and 0 as
+        "first", "last" and "mode".
 
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
         Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
-        bits or so.
+        bits or so. "skew" and "kurt" are without bias, as in pandas, and NaN of less than three or four values or of
+        values that are all equal. For "nunique" and "mode" the pairs of a group and a value are numbered as keys are.
         """
         check_process()
         check_reproducible(reproducible)

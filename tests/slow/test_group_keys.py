@@ -65,7 +65,7 @@ def test_bad_input(queue: cl.CommandQueue):
     x = np.arange(3.0)
     for error, match, call in [
         (ValueError, "x: expected shape \\(3,\\) as of the keys", lambda: groups.mean(x[:2])),
-        (ValueError, "x: expected statistics among sum, mean.*got 'mode'", lambda: groups.agg(x=(x, "mode"))),
+        (ValueError, "x: expected statistics among sum, mean.*got 'modus'", lambda: groups.agg(x=(x, "modus"))),
         (TypeError, "x: expected a tuple of an array and its statistics", lambda: groups.agg(x=x)),
         (TypeError, "x: expected a NumPy array", lambda: groups.mean(cl_array.to_device(queue, x))),
         (TypeError, "x: OpenCL has no type for object", lambda: groups.mean(np.array([1, "a", None], object))),

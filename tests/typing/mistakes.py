@@ -60,7 +60,7 @@ clhist.histogram(values, "autoo")  # error: no such rule
 clhist.digitize(values)  # error: bins are missing
 on_host: NDArray[np.intp] = clhist.digitize(on_device, [1, 2])  # error: a device array
 clhist.group_by(bins).agg(values, "mean")  # error: columns by name
-clhist.group_by(bins).agg(x=(values, "mode"))  # error: no such statistic
+clhist.group_by(bins).agg(x=(values, "modus"))  # error: no such statistic
 clhist.group_by(bins).agg(x=(values, "mean", "avg"))  # error: no such statistic
 clhist.group_by(bins).agg(x=(on_device, "mean"))  # error: NumPy and device arrays mixed
 clhist.group_by(bins).mean(on_device)  # error: NumPy and device arrays mixed
