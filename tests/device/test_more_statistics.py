@@ -34,8 +34,11 @@ def test_as_pandas_has_them(dtype, size, queue):
     groups = pandas.Series(x[there]).groupby(keys[there])
     floats = pandas.Series(x[there].astype(float)).groupby(keys[there])
     rtol = 1e-4 if dtype == "f4" else 1e-9
+    is_same = floats.nunique().reindex(range(GROUPS)) <= 1
     for name in SPREADS:
         expected = getattr(floats, name)().reindex(range(GROUPS))
+        if name != "sem":  # of which pandas before 3 has 0
+            expected[is_same] = np.nan
         np.testing.assert_allclose(found[name], expected, rtol=rtol, atol=rtol, err_msg=name)
     for name in ("size", "nunique", "count"):
         assert found[name].dtype == np.int64
@@ -51,7 +54,7 @@ def test_as_pandas_has_them(dtype, size, queue):
         again = on_device.agg(x=(cl_array.to_device(queue, x), *NAMES), ddof=1)["x"]
         for name in NAMES:
             assert isinstance(again[name], cl_array.Array)
-            np.testing.assert_array_equal(again[name].get(), found[name], name)
+            np.testing.assert_allclose(again[name].get(), found[name], rtol=rtol, atol=rtol, err_msg=name)
 
 
 @pytest.mark.parametrize("size", [0, 1, 50, 60_000])
