@@ -38,7 +38,7 @@ from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import check_weights, probability, select
 from clhist.statistics.selection_texts import Order
-from clhist.statistics.table import OF_ANY, TABLE, column_of, named_statistics, split_statistics
+from clhist.statistics.table import TABLE, column_of, named_statistics, split_statistics
 from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
 _Queue: TypeAlias = cl.CommandQueue | None
@@ -226,12 +226,9 @@ class GroupBy(
             for name, more in zip(swept, results, strict=True):
                 found[name] |= more
         for name, (_, column, names) in asked.items():
-            apart = {"median": self._selected, "mode": self._most_frequent}
-            found[name] |= {each: apart[each](arrays[name], column) for each in names if each in apart}
-            found[name] = self._returned_column(found[name], column, names)
+            found[name] = self._finished(found[name], arrays[name], column, names)
         for name, (names, _) in split.items():
-            of_any = {each: self._of_any(name, columns[name][0], each, skipna) for each in names if each in OF_ANY}
-            found[name] = {each: (of_any | found.get(name, {}))[each] for each in names}
+            found[name] = self._with_any(found.get(name, {}), name, columns[name][0], names, skipna)
         return Table(found, self._labels, self._names)
 
     @takes_cuda_as("_keys")
@@ -318,6 +315,12 @@ class GroupBy(
     def kernel_arrays(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
         """Return values and the number of the group of each, as kernels on this queue take them."""
         return self._placed(self._array(name, x)), self._keys, self._queue
+
+    def _finished(self, found: dict[str, Any], array: Array, column: Column, names: tuple[str, ...]) -> dict[str, Any]:
+        """Return the statistics of a column, with those that the sweeps do not compute."""
+        apart = {"median": self._selected, "mode": self._most_frequent}
+        found |= {each: compute(array, column) for each, compute in apart.items() if each in names}
+        return self._returned_column(found, column, names)
 
     def _asked(
         self, name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None

@@ -19,6 +19,7 @@ from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.statistics.outputs import Column
+from clhist.statistics.table import OF_ANY
 
 
 class Placed:
@@ -86,6 +87,12 @@ class Placed:
         if is_cuda(array):
             raise NotDirectError("modes, of which the different values are numbered")
         return self._like_keys(most_frequent(self._keys, max(1, self.num_groups), array, column.skipna, self._queue))
+
+    def _with_any(
+        self, found: dict[str, Any], name: str, x: Any, names: tuple[str, ...], skipna: bool
+    ) -> dict[str, Any]:
+        """Return the statistics of a column in the order of their names, with those of values of any type."""
+        return {each: self._of_any(name, x, each, skipna) if each in OF_ANY else found[each] for each in names}
 
     def _of_any(self, name: str, x: Any, statistic: str, skipna: bool) -> Any:
         """Return the size or the number of different values of each group; values may be of any type."""
