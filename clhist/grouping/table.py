@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from clhist.opencl.arrays import is_device_array
 
 A = TypeVar("A")
@@ -37,13 +39,7 @@ class Table(dict[str, dict[str, A]]):
             import pandas  # only where it is needed
         except ImportError as error:
             raise ImportError("to_pandas needs pandas: pip install pandas") from error
-        given: dict[str, dict[str, Any]] = {**self}
-        arrays: dict[tuple[str, str], Any] = {
-            (column, statistic): each.get() if is_device_array(each) else each
-            for column, found in given.items()
-            for statistic, each in found.items()
-        }
-        keys = self._keys()
+        arrays, keys = self._arrays(), self._keys()
         if isinstance(keys, tuple):
             index = pandas.MultiIndex.from_arrays(keys, names=self._names)
         else:
@@ -52,3 +48,60 @@ class Table(dict[str, dict[str, A]]):
         columns = pandas.MultiIndex.from_tuples([*arrays], names=["column", "statistic"]) if arrays else []
         frame = pandas.DataFrame(dict(enumerate(arrays.values())), index=index)
         return frame.set_axis(columns, axis=1)
+
+    def to_arrow(self) -> Any:
+        """Return a pyarrow.Table with a row for each group.
+
+        Returns
+        -------
+        pyarrow.Table
+            The keys of the groups in columns of their names, or ``key``, and ``key0``, ``key1`` and so on of several;
+            then a column ``<column>_<statistic>`` for each statistic. Arrays of a device are copied to the host.
+
+        Raises
+        ------
+        ImportError
+            If PyArrow is not installed.
+        ValueError
+            If two columns would have the same name.
+        """
+        try:
+            import pyarrow  # only where it is needed
+        except ImportError as error:
+            raise ImportError("to_arrow needs PyArrow: pip install pyarrow") from error
+        keys = self._keys()
+        columns = keys if isinstance(keys, tuple) else (keys,)
+        default = [f"key{n}" for n in range(len(columns))] if isinstance(keys, tuple) else ["key"]
+        names = [instead if name is None else str(name) for name, instead in zip(self._names, default, strict=True)]
+        arrays = self._arrays()
+        names += [f"{column}_{statistic}" for column, statistic in arrays]
+        if len({*names}) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"columns: expected names that differ, got {twice!r} twice")
+        native = (each.astype(each.dtype.newbyteorder("="), copy=False) for each in (*columns, *arrays.values()))
+        return pyarrow.table([pyarrow.array(each) for each in native], names)
+
+    def to_polars(self) -> Any:
+        """Return a polars.DataFrame with a row for each group, of the columns of `to_arrow`.
+
+        Raises
+        ------
+        ImportError
+            If polars or PyArrow is not installed.
+        ValueError
+            As of `to_arrow`.
+        """
+        try:
+            import polars  # only where it is needed
+        except ImportError as error:
+            raise ImportError("to_polars needs polars: pip install polars") from error
+        return polars.from_arrow(self.to_arrow())
+
+    def _arrays(self) -> dict[tuple[str, str], np.ndarray]:
+        """Return the statistics on the host, by column and name."""
+        given: dict[str, dict[str, Any]] = {**self}
+        return {
+            (column, statistic): each.get() if is_device_array(each) else each
+            for column, found in given.items()
+            for statistic, each in found.items()
+        }

@@ -6,9 +6,11 @@ import datetime
 import math
 import sys
 
+import numpy
 import polars
 import pytest
 
+import clhist
 from clhist.grouping import keys as grouping_keys
 from clhist.grouping.groups import numbers_of
 
@@ -37,3 +39,28 @@ def test_columns_of_polars(hidden, monkeypatch):
     assert numbers_and_labels(polars.Series(dates))[0].tolist() == [1, -1, 0]
     codes, labels = numbers_and_labels(polars.Series([3, None, 0]))
     assert (codes.tolist(), labels) == ([3, -1, 0], None)
+
+
+def test_tables():
+    frame = polars.DataFrame({"a": [3, 1, 3, 1], "b": ["x", "y", "z", "y"], "v": [1.0, 2.0, 3.0, 5.0]})
+    statistics = [polars.col("v").sum().alias("v_sum"), polars.col("v").count().alias("v_count").cast(polars.Int64)]
+    for by in (["a"], ["b"], ["a", "b"]):
+        keys = [frame[name] for name in by]
+        found = clhist.group_by(keys if len(by) > 1 else keys[0]).agg(v=(frame["v"], "sum", "count"))
+        expected = frame.group_by(by).agg(statistics).sort(by)
+        assert found.to_polars().equals(expected)
+        assert found.to_arrow().column_names == expected.columns
+    swapped = clhist.group_by(numpy.array([7, 5], ">i4")).agg(v=([1, 2], "max"))
+    assert swapped.to_polars().to_dict(as_series=False) == {"key": [5, 7], "v_max": [2, 1]}
+    two = clhist.group_by([numpy.array([1, 2]), numpy.array([3, 3])]).agg(v=([1, 2], "max"))
+    assert two.to_arrow().column_names == ["key0", "key1", "v_max"]
+    with pytest.raises(ValueError, match="columns: expected names that differ, got 'v_max' twice"):
+        clhist.group_by(polars.Series("v_max", [1, 2])).agg(v=([1, 2], "max")).to_arrow()
+
+
+@pytest.mark.parametrize("name", ["polars", "pyarrow"])
+def test_tables_without_the_library(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    table = clhist.group_by([1, 2]).agg(v=([1, 2], "max"))
+    with pytest.raises(ImportError, match=f"needs {'polars' if name == 'polars' else 'PyArrow'}: pip install {name}"):
+        table.to_polars()
