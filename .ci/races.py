@@ -212,7 +212,7 @@ def run_check(label: str) -> None:
 
 
 def others() -> dict[str, Callable[[], None]]:
-    """Return what the self-test leaves out here: PyOpenCL's sort takes minutes, and measuring is no histogram."""
+    """Return what the self-test leaves out here: PyOpenCL's scan takes minutes, and measuring is no histogram."""
     sorts = {f"{kind}, pairs to sort": partial(pairs_to_sort, kind) for kind in ("gpu", "cpu")}
     alone = {f"{kind}, one launch": partial(one_launch, kind) for kind in ("gpu", "cpu")}
     published = {name: partial(run_published, name) for name in STRATEGIES if name.startswith(PUBLISHED)}
@@ -240,13 +240,7 @@ def run_published(name: str) -> None:
 
 
 def pairs_to_sort(kind: str) -> None:
-    """The kernel that writes them, with NumPy in the place of PyOpenCL's sort and scan."""
-
-    def by_keys(keys: cl_array.Array, positions: cl_array.Array, queue: cl.CommandQueue, **_: Any) -> tuple[Any, Any]:
-        order = np.argsort(keys.get(), kind="stable")
-        for array in (keys, positions):
-            array.set(array.get()[order])
-        return (keys, positions), cl.enqueue_marker(queue)
+    """The kernels that write and sort them, with NumPy in the place of PyOpenCL's scan."""
 
     def sum_of_each(*arrays: Any, queue: cl.CommandQueue, **_: Any) -> cl.Event:
         keys, positions, held = (array.get() for array in arrays[:3])
@@ -255,7 +249,7 @@ def pairs_to_sort(kind: str) -> None:
         np.add.at(cells, keys[keys < no_bin], held.view(np.int32)[positions[keys < no_bin]])
         return cl.enqueue_copy(queue, scratch, cells, dst_offset=place)
 
-    sorting._sort, sorting._scan = lambda *_: by_keys, lambda *_: sum_of_each
+    sorting._scan = lambda *_: sum_of_each
     kernel = clhist.HistogramKernel(
         None,
         operators.add(np.int32),

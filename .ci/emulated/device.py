@@ -225,7 +225,7 @@ def present(name: str, compute_units: int | None = None) -> None:
 
 
 def _hosts() -> list[cl.Platform]:
-    """Return the platforms of the host's processor; Intel's first, the only one on which PyOpenCL's own sort works."""
+    """Return the platforms of the host's processor; Intel's first, where all of PyOpenCL's kernels work."""
     named = os.environ.get("CLHIST_EMULATED_HOST", "")
     found = [each for each in cl.get_platforms() if each.get_devices(cl.device_type.CPU)]
     if not found:
