@@ -16,7 +16,8 @@ from pathlib import Path
 
 MODULES = """
     test_reductions test_missing test_numeric_only test_groupby_dropna aggregate.test_aggregate aggregate.test_cython
-    aggregate.test_other test_counting test_groupby test_grouping methods.test_nth methods.test_quantile transform.test_transform
+    aggregate.test_other test_counting test_groupby test_grouping methods.test_nth methods.test_quantile
+    transform.test_transform
 """
 
 # Tests that cannot pass, and why.

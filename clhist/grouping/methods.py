@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from numpy.typing import DTypeLike
 
+from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.typing import DeviceArray, HostArray, Others
 
 A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
@@ -101,6 +102,7 @@ class Methods(Generic[A]):
         """Return whether all values of each group are not zero; see `agg`."""
         return self._one(x, "all", skipna=skipna)
 
+    @takes_cuda_as("_keys", on_host="_on_host")
     def transform(self, x: X[A], statistic: str, **options: Any) -> A:
         """Return for each element a statistic of its group.
 
@@ -125,6 +127,7 @@ class Methods(Generic[A]):
         found: A = self._rows(self._one(x, statistic, **options))
         return found
 
+    @takes_cuda_as("_keys")
     def cumcount(self) -> A:
         """Return how many elements of its group come before each element, as int64; -1 of one that is in no group."""
         found: A = self._rows(None)

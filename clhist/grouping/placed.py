@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist.engine.cuda_calls import warn_of_host
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
 from clhist.grouping.columns import without_na
@@ -16,6 +17,7 @@ from clhist.grouping.each_row import place_of_each, result_of_each
 from clhist.grouping.groups import numbers_of
 from clhist.opencl.arrays import Array, check_context, is_device_array, shares_memory, to_device
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
+from clhist.opencl.device import default_queue
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.statistics.outputs import Column
@@ -96,10 +98,14 @@ class Placed:
 
     def _of_any(self, name: str, x: Any, statistic: str, skipna: bool) -> Any:
         """Return the size or the number of different values of each group; values may be of any type."""
-        numbers, labels, on_device = numbers_of(unlabelled(x), False, True, self._queue)
-        self._check(name, on_device, numbers.shape)
+        x = unlabelled(x)
         if statistic == "size":
+            self._check(name, is_device_array(x), np.shape(x) if getattr(x, "shape", None) is None else tuple(x.shape))
             return self.size()
+        if is_cuda(x):
+            raise NotDirectError("different values, which are numbered")
+        numbers, labels, on_device = numbers_of(x, False, True, self._queue)
+        self._check(name, on_device, numbers.shape)
         given = self._keys, max(1, self.num_groups), numbers, len(labels), skipna, self._queue
         return self._returned(self._like_keys(number_of_different(*given)))
 
@@ -109,6 +115,12 @@ class Placed:
 
     def _rows(self, results: Any) -> Any:
         """Return the result of the group of each element, or its place in the group, where the caller's arrays are."""
+        if is_cuda(self._keys) and results is not None:
+            raise NotDirectError("a result for each element")
+        if is_cuda(self._keys):
+            warn_of_host("GroupBy.cumcount", "a place for each element")
+            places = place_of_each(self._keys.get().reshape(-1), max(1, self.num_groups), default_queue())
+            return to_device(self._queue, places.reshape(self._shape))
         keys, is_elsewhere = self._keys, is_device_array(self._keys) and not self._on_device
         if results is None:
             found = place_of_each(keys, max(1, self.num_groups), self._queue)

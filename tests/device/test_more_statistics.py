@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cuda_fake
 import numpy as np
 import pandas
 import pyopencl.array as cl_array
@@ -111,3 +112,19 @@ def test_wrong_arguments():
         groups.agg(x=([1.0, 2, 3], "skew"), reproducible=True)
     sem = groups.sem([1.0, 2, 3], ddof=1, reproducible=True)
     np.testing.assert_allclose(sem, [1, np.nan])
+
+
+@pytest.mark.filterwarnings("ignore:.*goes through the host")
+@pytest.mark.parametrize("name", [*NAMES, "transform", "cumcount"])
+def test_arrays_of_cuda(name, monkeypatch):
+    _, cupy = cuda_fake.install(monkeypatch)
+    keys, x = data(70_000, "f8")
+    results = []
+    for make in (cupy.asarray, np.asarray):
+        groups, values = clhist.group_by(make(keys), GROUPS), make(x)
+        if name in ("transform", "cumcount"):
+            results.append(groups.cumcount() if name == "cumcount" else groups.transform(values, "mean"))
+        else:
+            results.append(groups.agg(x=(values, name, "count"))["x"][name])
+    assert type(results[0]).__module__ == "cuda_fake"
+    np.testing.assert_allclose(results[0].get(), results[1], rtol=1e-9)
