@@ -17,7 +17,7 @@ from clhist.engine.known import KnownCall
 from clhist.engine.operator_check import check_once
 from clhist.engine.pairs import Pairs, as_parts, checked_pairs
 from clhist.engine.peek import evenly_spread
-from clhist.engine.row_means import RowMeans, are_row_means
+from clhist.engine.row_means import are_row_means, row_means
 from clhist.engine.scatter import ScatterSpec, arguments_of, as_array, elements, scatter_engine
 from clhist.engine.shown_options import shows
 from clhist.engine.signature import Remembered, signature_of
@@ -150,8 +150,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     pairs = _apart(pairs, spec, call)
     args = arguments_of(spec, pairs.indices, pairs.values, pairs.shape[1 if pairs.batched else 0])
     if are_row_means(spec, call):
-        means = RowMeans(queue, spec, call, pairs.shape, (pairs.indices, *pairs.values))
-        result, event = means.finish(run(means.engine, args, means.call))
+        result, event = row_means(run, spec, call, pairs.shape, args)
     else:
         engine = scatter_engine(queue.context, spec)
         outcome = run(engine, args, call)

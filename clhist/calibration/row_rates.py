@@ -12,7 +12,7 @@ from clhist.calibration.measure import Bench, Measurement, spread_of
 from clhist.engine.call import call_of
 from clhist.engine.scatter import ScatterSpec, arguments_of, elements, scatter_engine
 from clhist.hardware.profile import Profile
-from clhist.planning.times import ROWS_ADDED, ROWS_FOUND, ROWS_GATHERED, ROWS_PLACED
+from clhist.planning.times import ROWS_ADDED, ROWS_FOUND, ROWS_GATHERED, ROWS_PLACED, ROWS_UPDATED
 
 _CPU_ROWS, _CPU_BINS = 2**20, 1000
 _GPU_ROWS, _GPU_BINS, _GPU_COMPONENTS = 2**21, 100_000, 64
@@ -24,16 +24,17 @@ def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
     shrink = 8 if bench.quick else 1
     if profile.kind == "cpu":
         rows = _CPU_ROWS // shrink
-        narrow, wide = (
-            [min(sum(run) for run in _stages(bench, rows, _CPU_BINS, d, is_element=True))] for d in (_NARROW, _WIDE)
+        narrow, wide, updated = (
+            min(sum(run) for run in _stages(bench, rows, _CPU_BINS, d, is_element=True, update=update)) * 1e9 / rows
+            for d, update in ((_NARROW, "gather"), (_WIDE, "gather"), (_WIDE, "private"))
         )
-        nanoseconds = max(1e-3, (wide[0] - narrow[0]) / rows * 1e9)
-        added = 4 * (_WIDE - _NARROW) / nanoseconds
-        found = 1 / max(1e-2, narrow[0] / rows * 1e9 - 4 * _NARROW / added)
+        added = 4 * (_WIDE - _NARROW) / max(1e-3, wide - narrow)
+        found = 1 / max(1e-2, narrow - 4 * _NARROW / added)
         method = f"{rows} rows of {_NARROW} and {_WIDE} components into {_CPU_BINS} uniform bins, the best run"
         return {
             ROWS_FOUND: Measurement(found, "G/s", 0.0, method),
             ROWS_ADDED: Measurement(added, "GB/s", 0.0, method),
+            ROWS_UPDATED: Measurement(_WIDE / updated, "G/s", 0.0, method),
         }
     rows, bins = _GPU_ROWS // shrink, _GPU_BINS // shrink
     runs = _stages(bench, rows, bins, _GPU_COMPONENTS, is_element=False)
@@ -46,14 +47,16 @@ def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
     }
 
 
-def _stages(bench: Bench, rows: int, bins: int, components: int, *, is_element: bool) -> list[tuple[float, float]]:
+def _stages(
+    bench: Bench, rows: int, bins: int, components: int, *, is_element: bool, update: str = "gather"
+) -> list[tuple[float, float]]:
     """Return the seconds before the kernels that write results, and of these, of each run."""
     random = np.random.default_rng(1)
     operator = operators.add(np.float32)
     spec = ScatterSpec(operator, np.dtype(np.int32), (operator.dtype,), components, is_element)
     indices = cl_array.to_device(bench.queue, random.integers(0, bins, rows, dtype=np.int32))
     values = cl_array.to_device(bench.queue, np.ones((rows, components), np.float32))
-    call = call_of((bins, components), {"update": "gather"})
+    call = call_of((bins, components), {"update": update})
     call.size, call.queue = elements(spec, indices), bench.queue
     engine = scatter_engine(bench.context, spec)
     found = []

@@ -71,7 +71,7 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
         vector = 16 // operator.dtype.itemsize
         while plan.rows.components % vector:
             vector //= 2
-    elif text.loads and operator.accumulator.kind in "iuf":
+    elif (text.loads or spec.order == "blocked") and operator.accumulator.kind in "iuf":
         vector = 16
         while vector > plan.rows.components:
             vector //= 2

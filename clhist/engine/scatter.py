@@ -47,6 +47,8 @@ class ScatterSpec:
     guarded : {"", "checked", "covered"}
         Whether there are two further arguments, `limit` and an array, `found`. Of "checked" indices one
         that is not below `limit` is reported: `found` is then 2^32 - 1. "covered" ones are not looked at.
+    read_as : numpy.dtype, optional
+        What the values are converted to before they become those of the operator.
     """
 
     operator: Operator
@@ -57,6 +59,7 @@ class ScatterSpec:
     with_position: bool = False
     from_first: bool = False
     guarded: str = ""
+    read_as: np.dtype | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -310,7 +313,9 @@ def value_text(spec: ScatterSpec, element: str) -> str:
     if spec.with_position:
         return f"((value_t){{{values[0]}, {f'first + {element}' if spec.from_first else element}}})"
     if dtype.names is None or given == (dtype,):
-        return _as_complex(values[0], given[0], dtype)
+        read = spec.read_as or dtype
+        value = _as_complex(values[0], given[0], read)
+        return value if read == dtype else _as_complex(f"({c_name(read)})({value})", read, dtype)
     fields = map(_as_complex, values, given, (dtype[name] for name in dtype.names))
     return f"((value_t){{{', '.join(fields)}}})"
 

@@ -46,11 +46,10 @@ def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
 
 
 class SumAndNumber(NamedTuple):
-    """The two operators that a mean consists of; `convert` makes C of a value of the sum of that of a value."""
+    """The two operators that a mean consists of."""
 
     sum: Operator
     number: Operator
-    convert: str
 
 
 @lru_cache(maxsize=64)
@@ -62,8 +61,7 @@ def sum_and_number(operator: Operator) -> SumAndNumber | None:
     dtype, sums = operator.dtype, held["sum"]
     if operator != mean(dtype, f"f{sums.itemsize // 2}" if sums.kind == "c" else sums):
         return None
-    convert = f"convert_{c_name(sums)}({{}})" if sums.kind == "c" else f"({c_name(dtype)})({{}})"
-    return SumAndNumber(add(sums), add(np.uint64), convert)
+    return SumAndNumber(add(sums), add(np.uint64))
 
 
 def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:

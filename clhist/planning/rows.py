@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from typing import ClassVar
 
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
 from clhist.planning.private import PrivatePlan
 from clhist.planning.private_rates import PrivateRates
 from clhist.planning.problem import Rows
-from clhist.planning.times import BANDWIDTH, CELLS, LAUNCH, ROWS_ADDED, ROWS_FOUND, ROWS_GATHERED, ROWS_PLACED
+from clhist.planning.times import BANDWIDTH, CELLS, LAUNCH, ROWS_ADDED, ROWS_FOUND, ROWS_GATHERED, ROWS_PLACED, ROWS_UPDATED
 from clhist.planning.updates import GATHER
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
 
@@ -241,7 +241,10 @@ def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
         rates = PrivateRates.of(load.profile.rates, not load.value_bytes, load.bin_bytes[0])
         if rates is not None and isinstance(chosen, PrivatePlan):
             items, turns = chosen.work_groups * chosen.work_group_size, chosen.turns
-            others = 1e-9 * rates.nanoseconds(load.size * load.pairs_per_element, load.num_bins, items, turns)
+            updates = load.size * load.pairs_per_element
+            others = 1e-9 * rates.nanoseconds(updates, load.num_bins, items, turns)
+            # The updates of a row are a loop within that over the elements, which compilers turn into no vectors.
+            others = max(others, 1e-9 * updates / load.profile.rates.get(ROWS_UPDATED, inf))
     trace = Trace()
     trace.step("t_rows", own * 1e6, "", "predicted from measured rates, us, rows gathered")
     if others is not None:

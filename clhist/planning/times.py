@@ -28,6 +28,7 @@ PACKED_ASIDE = {bits: f"further pass of {bits}-bit counters" for bits in PACKED}
 CELLS, BANDWIDTH, SHORT, LAUNCH = "filling and combining cells", "bandwidth", "shortest kernel", "launch"
 ROWS_PLACED, ROWS_GATHERED = "rows placed by bin", "rows gathered"  # in G/s and GB/s, on a GPU
 ROWS_FOUND, ROWS_ADDED = "rows found", "rows added"  # the same on a CPU
+ROWS_UPDATED = "components of rows updated"  # in private copies, in G/s
 VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
 
 # Of a device that was not measured in time, but whose instructions were counted (.ci/emulated).

@@ -107,7 +107,7 @@ def test_an_option_that_all_strategies_heed_changes_no_plan():
     assert plans(MoreChoices(ahead=4)) == expected
     free_alone = {each.strategy for each in expected} - {each.strategy for each in plans(MoreChoices(rows=4))}
     assert free_alone == {"bucketed", "packed", "partitioned", "rows", "sort"}
-    spec = SimpleNamespace(by_rows=True, values="f4", operator=operators.mean(np.float32))
+    spec = SimpleNamespace(vector=2, by_rows=True, values="f4", operator=operators.mean(np.float32))
     leaves = {choices: are_row_means(spec, Call(9, choices=choices)) for choices in (FREE, MoreChoices(ahead=4))}
     assert all(leaves.values())
     assert not are_row_means(spec, Call(9, choices=MoreChoices(rows=4)))
