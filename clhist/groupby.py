@@ -34,6 +34,7 @@ from clhist.opencl.arrays import (
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
+from clhist.operators.halves import number_of
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import check_weights, probability, select
@@ -99,6 +100,9 @@ def group_by(
         hint = f"; pass the column: group_by(df[{wrong[name]!r}])" if name == "by" else ""
         raise TypeError(f"{name}: expected num_groups, sort or queue as keywords, got {wrong[name]!r}{hint}")
     return GroupBy(groups_of(keys, num_groups, sort, queue))
+
+
+_APART = ("median", "mode")  # statistics that no sweep of `statistics_of` computes
 
 
 class GroupBy(
@@ -204,7 +208,9 @@ class GroupBy(
         check_by_name(wrong)
         split = {name: split_statistics(name, given) for name, given in columns.items()}
         asked: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
-            name: self._asked(name, rest, skipna, ddof, dtype) for name, (_, rest) in split.items() if rest
+            name: self._asked(name, rest, skipna, ddof, dtype, halves=not reproducible)
+            for name, (_, rest) in split.items()
+            if rest
         }
         for name, (_, _, names) in asked.items():
             for own in (each for each in names if TABLE[each].takes):
@@ -318,18 +324,22 @@ class GroupBy(
 
     def _finished(self, found: dict[str, Any], array: Array, column: Column, names: tuple[str, ...]) -> dict[str, Any]:
         """Return the statistics of a column, with those that the sweeps do not compute."""
-        apart = {"median": self._selected, "mode": self._most_frequent}
+        apart = dict(zip(_APART, (self._selected, self._most_frequent), strict=True))
         found |= {each: compute(array, column) for each, compute in apart.items() if each in names}
         return self._returned_column(found, column, names)
 
     def _asked(
-        self, name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None
+        self, name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None, *, halves: bool = False
     ) -> tuple[Array, Column, tuple[str, ...]]:
-        """Return what is asked of one column: its array, what the sweeps compute, and the names of the statistics."""
+        """Return what is asked of one column: its array, what the sweeps compute, and the names of the statistics.
+
+        The array may be of half precision if `halves` is true, and if only sweeps read it.
+        """
         statistics = named_statistics(given[1:])
         x, dates = as_integers(given[0])
-        array = self._array(name, x)
-        column = column_of(name, array.dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
+        array = self._array(name, x, halves=halves and not any(each in _APART for each in statistics))
+        given_dtype = number_of(array.dtype.newbyteorder("="))
+        column = column_of(name, given_dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
         return array, column, statistics
 
     def _selected(self, array: Array, column: Column, q: float | None = None, weights: Array | None = None) -> Array:

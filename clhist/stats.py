@@ -26,8 +26,10 @@ from clhist.binning.sweep import Binned
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array, empty, is_device_array, to_device
+from clhist.opencl.elementwise import as_numbers
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.halves import number_of
 from clhist.operators.names import FUNCTIONS
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistic_types import of_bins, of_bins_2d, of_bins_dd
@@ -300,8 +302,7 @@ def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points:
     weights = as_array("weights", weights)
     if points is not None and weights.shape != (points.size,):
         raise ValueError(f"weights: expected shape {(points.size,)} as of the sample, got {weights.shape}")
-    if weights.dtype == np.float16 and not is_device_array(weights):
-        weights = weights.astype(np.float32)
+    weights = as_numbers(weights)
     if weights.dtype.kind in "biuf":
         supported_dtype(weights.dtype, "weights")
     if is_device_array(weights) and not weights.dtype.isnative:
@@ -315,7 +316,7 @@ def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | Non
     each = [("sample", points.dtype)] + ([] if values is None else [("values", values.dtype)])
     if points.on_device:
         for name, dtype in each:
-            if not is_binnable(dtype) or (name == "values" and dtype == np.float16):
+            if not is_binnable(number_of(dtype) if name == "values" else dtype):
                 raise TypeError(f"{name}: expected a device array of integers or floats, got one of {dtype}")
             if not dtype.isnative:
                 raise TypeError(f"{name}: expected native byte order of a device array, got {dtype.str}")
@@ -338,8 +339,9 @@ def _axis(raw: bytes, edge_dtype: np.dtype, dtype: np.dtype, via: np.dtype, fp64
 
 def _rows(values: Array, size: int) -> Sequence[Array]:
     """Return the rows of values (V, N), contiguous and of a type that kernels take."""
+    values = as_numbers(values)
     if not is_device_array(values):
-        values = np.ascontiguousarray(values.astype(np.float32) if values.dtype == np.float16 else values)
+        values = np.ascontiguousarray(values)
     if values.ndim == 1:
         return [values]
     number = prod(values.shape[:-1])

@@ -73,7 +73,7 @@ ${types.arrays(sweep)}\
 % for argument in sweep.streamed:
 % for load in range(loads):
 <%
-    kind, name = c_name(argument.dtype) + (str(lanes) if lanes > 1 else ""), f"clhist_{argument.name}_{load}"
+    kind, name = element_name(argument.dtype) + (str(lanes) if lanes > 1 else ""), f"clhist_{argument.name}_{load}"
     first = load * group * lanes
 %>\
     ${kind} ${name} = 0;

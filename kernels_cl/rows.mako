@@ -200,24 +200,24 @@ ${store("            ")}
 %>
 <%def name="load(u)">\
 % if v > 1:
-const ${c_name(operator.dtype)}${v} loaded_${u} = *(__global const ${c_name(operator.dtype)}${v} *)(${text.loads} + row_${u});
+const ${element_name(operator.dtype)}${v} loaded_${u} = *(__global const ${element_name(operator.dtype)}${v} *)(${text.loads} + row_${u});
 % else:
 const value_t loaded_${u} = CLHIST_ROW_VALUE(row_${u});
 % endif
 </%def>
 <%def name="add(u)">\
 % for c in range(v):
-            total_${c} = clhist_combine(total_${c}, clhist_lift(loaded_${u}${f".s{c:x}" if v > 1 else ""}));
+            total_${c} = clhist_combine(total_${c}, clhist_lift(${loaded(f"loaded_{u}.s{c:x}", operator.dtype) if v > 1 else f"loaded_{u}"}));
 % endfor
 </%def>
 <%def name="store(space)">\
 % for c in range(v):
-${space}total_${c} = clhist_combine(clhist_has_dest ? clhist_lift(dest[to + ${c}]) : clhist_neutral(), total_${c});
+${space}total_${c} = clhist_combine(clhist_has_dest ? clhist_lift(${loaded(f"dest[to + {c}]", operator.dtype)}) : clhist_neutral(), total_${c});
 % endfor
 % if v > 1:
-${space}*(__global ${c_name(operator.dtype)}${v} *)(out + to) = (${c_name(operator.dtype)}${v})(${", ".join(f"clhist_finish(total_{c})" for c in range(v))});
+${space}*(__global ${element_name(operator.dtype)}${v} *)(out + to) = (${element_name(operator.dtype)}${v})(${", ".join(stored(f"clhist_finish(total_{c})", operator.dtype) for c in range(v))});
 % else:
-${space}out[to] = clhist_finish(total_0);
+${space}out[to] = ${stored("clhist_finish(total_0)", operator.dtype)};
 % endif
 </%def>
 

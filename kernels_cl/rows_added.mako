@@ -45,7 +45,7 @@ ${kernel.results()}\
     __global accumulator_t *clhist_to = (__global accumulator_t *)out + (ulong)clhist_first * ${d};
     if (clhist_has_dest)
         for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
-            clhist_to[k] = clhist_combine(clhist_lift(dest[(ulong)clhist_first * ${d} + k]), clhist_neutral());
+            clhist_to[k] = clhist_combine(clhist_lift(${loaded(f"dest[(ulong)clhist_first * {d} + k]", operator.dtype)}), clhist_neutral());
     else
         for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
             clhist_to[k] = clhist_neutral();
@@ -78,9 +78,9 @@ ${kernel.results()}\
     const ulong clhist_cells = (ulong)clhist_row_bins * ${d};
     const ulong end = clhist_cells * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_cells * get_global_id(0) / get_global_size(0); k < end; ++k) {
-        accumulator_t total = clhist_has_dest ? clhist_lift(dest[k]) : clhist_neutral();
+        accumulator_t total = clhist_has_dest ? clhist_lift(${loaded("dest[k]", operator.dtype)}) : clhist_neutral();
         for (uint part = 0; part < clhist_parts; ++part)
             total = clhist_combine(total, clhist_held[part * clhist_cells + k]);
-        out[k] = clhist_finish(total);
+        out[k] = ${stored("clhist_finish(total)", operator.dtype)};
     }
 }

@@ -1,5 +1,6 @@
 ## Types and functions of operators, which all programs share: `suffix` distinguishes the operators of one program.
 
+<%! from clhist.operators.halves import declared %>\
 ## What all programs begin with: extensions, the types of values, bins and indices, and the C of operators that define no
 ## functions here. `known` collects the structured types.
 <%def name="prologue(sweep, preambles, known, int64=False)">
@@ -14,6 +15,11 @@
 #pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable
 #endif
 % endif
+% for argument in sweep.arguments:
+% if declared(argument.dtype):
+${declared(argument.dtype)}\
+% endif
+% endfor
 % for each in (*sweep.outputs, *sweep.ignored):
 ${values(each.operator, each.suffix, declare, known)}
 % endfor

@@ -15,6 +15,7 @@ from clhist.axes.block_search import BLOCK
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array
 from clhist.binning.sweep import Binned, Sweep
 from clhist.opencl.arrays import Array, is_device_array, to_device, zeros
+from clhist.operators.halves import half_name, number_of
 from clhist.operators.operator import Operator
 
 _MOST_COUNTED = 2**32 - BLOCK  # in 32 bits
@@ -28,12 +29,11 @@ def flat(array: Array | None) -> Any:
 
 
 def can_sum(weights: Array | None) -> bool:
-    """Whether kernels sum weights of this dtype; float16 of NumPy is converted."""
+    """Whether kernels sum weights of this dtype."""
     if weights is None:
         return True
-    dtype = weights.dtype
-    widest = {"i": 8, "u": 8, "f": 8, "c": 16}.get(dtype.kind, 0)
-    return dtype.itemsize <= widest and not (dtype == np.float16 and is_device_array(weights))
+    dtype = number_of(weights.dtype)
+    return dtype.itemsize <= {"i": 8, "u": 8, "f": 8, "c": 16}.get(dtype.kind, 0)
 
 
 def may_round(weights: Array | None) -> bool:
@@ -43,7 +43,7 @@ def may_round(weights: Array | None) -> bool:
 
 def are_real(weights: Array | None) -> bool:
     """Whether weights are real numbers that kernels sum, as NumPy's histograms of several dimensions take."""
-    return weights is None or (weights.dtype.kind in "iuf" and can_sum(weights))
+    return weights is None or (number_of(weights.dtype).kind in "iuf" and can_sum(weights))
 
 
 def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
@@ -109,11 +109,13 @@ def counted(
     if binned is None or not binned.size or rows == 0:
         whole = shape if rows is None else (rows, *shape)
         return (zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)), None
-    if weights is not None and weights.dtype == np.float16:
-        weights = weights.astype(np.float32)
-    given = None if weights is None else weights.dtype
-    operator, value, exact = _summing(given, binned.size < _MOST_COUNTED, has_fp64(queue.device), in_float64)
-    rounds = given is not None and (given.kind in "fc" or in_float64)
+    given = None if weights is None else weights.dtype.newbyteorder("=")
+    rounds = given is not None and (number_of(given).kind in "fc" or in_float64)
+    fp64 = has_fp64(queue.device)
+    if given is not None and half_name(given) and not in_float64:
+        operator, value, exact = _summing_halves(given, fp64 and not reproducible), "v0[i]", False
+    else:
+        operator, value, exact = _summing(given, binned.size < _MOST_COUNTED, fp64, in_float64)
     sweep = Sweep.of(
         binned,
         (("", operator, value),),
@@ -134,9 +136,17 @@ def _summing(weights: np.dtype | None, few: bool, fp64: bool, in_float64: bool) 
         return operators.add(np.int64), "(long)v0[i]", False
     if weights.kind == "c":
         return operators.add(np.complex128), "convert_double2(v0[i])", False
-    if fp64 or weights != np.float32:
+    if fp64 or number_of(weights) != np.float32:
         return operators.add(np.float64), "v0[i]", False
     return operators.add(np.float32), "v0[i]", True
+
+
+@lru_cache(maxsize=8)
+def _summing_halves(dtype: np.dtype, fp64: bool) -> Operator:
+    """Return the operator that adds up half precision, in float64 where it can."""
+    if not fp64:
+        return operators.add(dtype)
+    return Operator(dtype, "a + b", 0, "add", accumulator=np.float64, lift="v", finish="(float)a")
 
 
 def as_dtype(array: Array, dtype: np.dtype, queue: cl.CommandQueue) -> Array:

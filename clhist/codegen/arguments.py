@@ -10,6 +10,7 @@ import numpy as np
 
 from clhist.codegen.maps import Argument
 from clhist.operators.c_types import IDENTIFIER, c_name, dtype_of, same_value, supported_dtype
+from clhist.operators.halves import number_of
 
 _QUALIFIERS = ("__global", "global", "__restrict__", "__restrict", "restrict", "volatile")
 _FORBIDDEN_SPACES = ("__local", "local", "__constant", "constant", "__private", "private")
@@ -58,6 +59,7 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
         if reserved or name in (argument.name for argument in found):
             raise ValueError(f"arguments: the name {name!r} is taken")
         c_type = c_type if c_type in structs else c_name(dtype)
+        dtype = dtype if match["star"] else number_of(dtype)  # a scalar is a number
         found.append(Argument(name, c_type, dtype, bool(match["star"]), is_const or not match["star"]))
     return tuple(found)
 

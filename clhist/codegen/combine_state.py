@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clhist.codegen.specs import CombineSpec
+from clhist.operators.halves import ELEMENT, half_name, loaded, stored
 from clhist.planning.passes import CyclicPasses
 
 
@@ -23,12 +24,16 @@ class CombineState:
     @property
     def dest_type(self) -> str:
         """C type of an element of `dest`."""
-        return "accumulator_t" if self.spec.dest_is_partial else "value_t"
+        return "accumulator_t" if self.spec.dest_is_partial else self._element
 
     @property
     def out_type(self) -> str:
         """C type of an element of `out`."""
-        return "accumulator_t" if self.spec.out_is_partial else "value_t"
+        return "accumulator_t" if self.spec.out_is_partial else self._element
+
+    @property
+    def _element(self) -> str:
+        return ELEMENT if half_name(self.spec.operator.dtype) else "value_t"
 
     @property
     def arrays(self) -> tuple[tuple[str, str, str], ...]:
@@ -65,7 +70,7 @@ class CombineState:
         if self.spec.fields:
             fields = ", ".join(f"dest_{name}[{index}]" for name, _ in self.spec.fields)
             return f"clhist_lift((value_t){{{fields}}})"
-        return f"clhist_lift(dest[{index}])"
+        return f"clhist_lift({loaded(f'dest[{index}]', self.spec.operator.dtype)})"
 
     def store(self, index: str) -> str:
         """Return the statement that writes the result of a bin."""
@@ -74,4 +79,4 @@ class CombineState:
         if self.spec.fields:
             stores = " ".join(f"out_{name}[{index}] = result.{name};" for name, _ in self.spec.fields)
             return f"const value_t result = clhist_finish(total); {stores}"
-        return f"out[{index}] = clhist_finish(total);"
+        return f"out[{index}] = {stored('clhist_finish(total)', self.spec.operator.dtype)};"

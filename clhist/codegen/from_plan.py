@@ -16,6 +16,7 @@ from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSpec
 from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
+from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 from clhist.planning.feature import Feature
 from clhist.planning.packed import AfterFlag
@@ -241,7 +242,7 @@ def partition_specs(
         group //= 2
     arguments = [Argument(PAIR_BINS, "ushort", np.dtype(np.uint16), True, True)]
     if value is None:
-        dtype = output.operator.dtype
+        dtype = number_of(output.operator.dtype)
         kind = f"value{output.suffix}_t" if dtype.names is not None else c_name(dtype)
         arguments.append(Argument(PAIR_VALUES, kind, dtype, True, True))
     else:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clhist.operators.halves import ELEMENT, half_name
 from clhist.planning.feature import ULONG, Parameter
 from clhist.planning.problem import Rows
 
@@ -35,9 +36,14 @@ class Argument(NamedTuple):
     is_const: bool
 
     @property
+    def element(self) -> str:
+        """C type of an element in memory."""
+        return ELEMENT if half_name(self.dtype) else self.c_type
+
+    @property
     def pointer(self) -> str:
         """C type of a pointer to the elements."""
-        return f"__global {'const ' if self.is_const else ''}{self.c_type} *"
+        return f"__global {'const ' if self.is_const else ''}{self.element} *"
 
     @property
     def parameter(self) -> str:

@@ -36,7 +36,8 @@ from clhist.codegen.rows import RowsSpec, rows_parameters
 from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
-from clhist.operators.c_types import c_name, declare
+from clhist.operators.c_types import c_name, declare, element_name
+from clhist.operators.halves import loaded, stored
 from clhist.operators.operator import Operator
 
 
@@ -242,7 +243,9 @@ _FALSE = ("n", "no", "f", "false", "off", "0")  # as PyOpenCL reads its variable
 
 
 def _text(name: str, **values: object) -> Any:
-    return _template(name).render(declare=declare, c_name=c_name, **values)
+    return _template(name).render(
+        declare=declare, c_name=c_name, element_name=element_name, loaded=loaded, stored=stored, **values
+    )
 
 
 def _template(name: str) -> Any:

@@ -21,6 +21,7 @@ from clhist.codegen.maps import (
     uses_position,
 )
 from clhist.operators.c_types import needs_fp64
+from clhist.operators.halves import half_name, with_numbers
 from clhist.operators.operator import Operator
 from clhist.planning.problem import Histogram
 
@@ -102,9 +103,10 @@ class Source:
             raise TypeError(f"options: expected a sequence of str, such as [{options!r}], got a str")
         values = {f"value{suffix}_t": each.dtype for suffix, each in zip(suffixes, operators, strict=True)}
         known = check_structs(structs)
+        parsed = parse_arguments(arguments, {**values, **known})
         return cls(
-            parse_arguments(arguments, {**values, **known}),
-            map,
+            parsed,
+            _with_numbers(parsed, map, preamble),
             tuple(operators),
             tuple(suffixes),
             preamble,
@@ -112,7 +114,7 @@ class Source:
             tuple(options),
             None if emits is None else integer("emits", emits, 1),
             covered,
-            rows,
+            rows and rows._replace(value=_with_numbers(parsed, rows.value)),
         )
 
     def with_operators(self, operators: Sequence[Operator]) -> Source:
@@ -208,3 +210,16 @@ class Source:
     def _preambles(self) -> str:
         """All C in which a macro may use the map's names."""
         return "\n".join([self.preamble, *(each.preamble for each in self.operators)])
+
+
+def _with_numbers(arguments: Sequence[Argument], code: str, preamble: str = "") -> str:
+    """Return C with numbers in the place of elements of half precision; raises ValueError if it cannot."""
+    for each in arguments:
+        if not (each.is_array and half_name(each.dtype)):
+            continue
+        macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
+        if not each.is_const or any(re.search(rf"\b{each.name}\b", macro) for macro in macros):
+            use = "an array that is read" if not each.is_const else "no use in a macro of the preamble"
+            raise ValueError(f"arguments: expected {use} for {each.name!r}, whose elements are {each.dtype}")
+        code = with_numbers(each.name, each.dtype, code)
+    return code

@@ -17,6 +17,7 @@ from clhist.codegen.hot_bin import HotBin
 from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
+from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator, Part
 from clhist.operators.recognition import replaced_if, without_call
 from clhist.planning.bucketed import Buckets
@@ -184,7 +185,7 @@ class SweepSpec:
     def map_parameters(self) -> list[str]:
         """Return the parameters of the map function: a streamed array passes one element."""
         streamed = self.streamed
-        return [f"const {a.c_type} clhist_element_{a.name}" if a in streamed else a.parameter for a in self.arguments]
+        return [f"const {a.element} clhist_element_{a.name}" if a in streamed else a.parameter for a in self.arguments]
 
     def map_arguments(self, element: Callable[[Argument], str]) -> list[str]:
         """Return the arguments of a call of it; `element` gives the C of a streamed array's element."""
@@ -316,7 +317,7 @@ class PartitionSpec(NamedTuple):
     @property
     def value_bytes(self) -> int:
         """Bytes of a pair's value."""
-        return self.sweep.outputs[0].operator.dtype.itemsize if self.has_values else 0
+        return number_of(self.sweep.outputs[0].operator.dtype).itemsize if self.has_values else 0
 
     @property
     def padding(self) -> int:

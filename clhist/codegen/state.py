@@ -8,7 +8,7 @@ from functools import cached_property
 
 from clhist.codegen.maps import Argument
 from clhist.codegen.specs import Output, SweepPart, SweepSpec
-from clhist.operators.c_types import c_name
+from clhist.operators.c_types import element_name
 from clhist.planning.batch import Chunks, FlatBatch
 from clhist.planning.feature import Variable
 from clhist.planning.partition import PartitionedPairs
@@ -297,7 +297,7 @@ class SweepState:
     def loaded_type(self, argument: Argument) -> str:
         """Return the C type that one load of a streamed array brings."""
         lanes = self.spec.vector_width
-        return f"{c_name(argument.dtype)}{lanes if lanes > 1 else ''}"
+        return f"{element_name(argument.dtype)}{lanes if lanes > 1 else ''}"
 
     def lane(self, number: int) -> str:
         """Return the member that selects one element of such a load."""

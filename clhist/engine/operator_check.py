@@ -19,6 +19,7 @@ from clhist.codegen.render import render_check
 from clhist.engine.call import queue_for
 from clhist.errors import UnsupportedError
 from clhist.opencl.program import build
+from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 
 _FEW = 8  # whose triples are all tried, the smallest numbers first
@@ -107,10 +108,10 @@ def check_operator(operator: Operator, samples: Any = 1000, queue: cl.CommandQue
             raise ValueError("samples: expected at least one value, got none")
         if values.dtype != operator.dtype and not np.can_cast(values.dtype, operator.dtype, "same_kind"):
             raise TypeError(f"samples: expected values of {operator.dtype}, got {values.dtype}")
-        values, triples = values.astype(operator.dtype).ravel(), _TRIPLES
+        values, triples = values.astype(number_of(operator.dtype)).ravel(), _TRIPLES
     else:
         triples = integer("samples", samples, 1)
-        values = _made(operator.dtype, min(triples, 256))
+        values = _made(number_of(operator.dtype), min(triples, 256))
     _check(operator, values, triples, queue)
     depends = False
     if any(leaf.dtype.kind == "f" for leaf in _leaves(values)) and not isinstance(samples, np.ndarray | list | tuple):
@@ -172,7 +173,7 @@ def _combined(
         for array in (values, chosen)
     ]
     shape = (7, chosen.shape[1])
-    found = [np.zeros(shape, dtype) for dtype in (operator.accumulator, operator.dtype)]
+    found = [np.zeros(shape, dtype) for dtype in (operator.accumulator, number_of(operator.dtype))]
     written = [cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array) for array in found]
     kernel = cl.Kernel(program, "clhist_check")
     event = cl.enqueue_nd_range_kernel(queue, _set(kernel, *given, *written), (shape[1],), None)

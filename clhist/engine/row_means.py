@@ -19,9 +19,11 @@ from clhist.engine.engine import Engine
 from clhist.engine.results import target
 from clhist.engine.scatter import ScatterSpec, scatter_engine
 from clhist.opencl.arrays import Array, empty, note_event, survey
+from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.memory import scratch_allocator
 from clhist.opencl.program import building, kept_by_context
-from clhist.operators.c_types import c_name
+from clhist.operators.c_types import c_name, element_name
+from clhist.operators.halves import declared, half_name, stored
 from clhist.operators.statistics import sum_and_number
 
 Run = Callable[[Engine, Sequence[Any], Call], Outcome]
@@ -31,8 +33,11 @@ def are_row_means(spec: ScatterSpec, call: Call) -> bool:
     """Whether a call is left to `row_means`.
 
     With a `dest` it is not, whose components count as one value each; nor with choices, which are for the sweep of the
-    operator itself, nor with `offsets` on a GPU, which are those of components.
+    operator itself, nor with `offsets` on a GPU, which are those of components; nor of CUDA's arrays, on which PyOpenCL
+    divides nothing.
     """
+    if call.queue is not None and cuda_device_of(call.queue) is not None:
+        return False
     is_plain = spec.vector > 1 and spec.values is not None and call.dest is None and not call.choices.forced
     return is_plain and (spec.by_rows or call.offsets is None) and sum_and_number(spec.operator) is not None
 
@@ -91,7 +96,7 @@ def _divided(
     components = np.int64(sums.nbytes // held.itemsize // numbers.size)
     waited = [found.event, number.event, *wait_for]
     event = _division(queue.context, held, result)(
-        sums.view(held), numbers, means.view(result), components,
+        sums.view(held), numbers, means.view(np.uint16 if half_name(result) else result), components,
         queue=queue, range=slice(sums.nbytes // held.itemsize), wait_for=waited,
     )  # fmt: skip
     note_event(means, event, waited)
@@ -109,7 +114,8 @@ def _division(context: cl.Context, held: np.dtype, dtype: np.dtype) -> Any:
     with building():
         return ElementwiseKernel(
             context,
-            f"const {c_name(held)} *sums, const ulong *number, {c_name(dtype)} *means, const long components",
-            f"means[i] = sums[i] / ({c_name(held)})number[i / components]",
+            f"const {c_name(held)} *sums, const ulong *number, {element_name(dtype)} *means, const long components",
+            f"means[i] = {stored(f'sums[i] / ({c_name(held)})number[i / components]', dtype)}",
             "clhist_row_means",
+            preamble=declared(dtype),
         )

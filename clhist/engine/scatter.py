@@ -18,6 +18,7 @@ from clhist.opencl.arrays import Array, check_array, is_array, is_device_array
 from clhist.opencl.device import planning_profile
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, supported_dtype
+from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 from clhist.planning.problem import Rows
 
@@ -105,7 +106,9 @@ def scatter_engine(context: cl.Context, spec: ScatterSpec) -> Engine:
     emits = spec.vector if spec.by_rows else 1
     rows = None
     if not spec.guarded and not spec.from_first:
-        loads = "values" if spec.values == (spec.operator.dtype,) and spec.operator.dtype.kind in "iuf" else ""
+        loads = (
+            "values" if spec.values == (spec.operator.dtype,) and number_of(spec.operator.dtype).kind in "iuf" else ""
+        )
         rows = RowText(Rows(spec.vector, spec.by_rows), "indices[i]", value_text(spec, "(element)"), loads)
     return Engine.of(context, spec.operator, ", ".join(arguments), code, emits=emits, rows=rows)
 
@@ -162,7 +165,9 @@ def checked_values(
         if array.shape != indices_shape + row:
             raise ValueError(f"{label}: expected shape {indices_shape + row} as of indices, got {array.shape}")
         has_fields = array.dtype.names is not None or dtype.names is not None
-        if array.dtype != dtype and (has_fields or not np.can_cast(array.dtype, dtype, "same_kind")):
+        if array.dtype != dtype and (
+            has_fields or not np.can_cast(number_of(array.dtype), number_of(dtype), "same_kind")
+        ):
             raise TypeError(
                 f"{label}: expected what converts to {dtype} of dest, got {array.dtype}; convert it yourself"
             )
@@ -315,7 +320,7 @@ def value_text(spec: ScatterSpec, element: str) -> str:
     if dtype.names is None or given == (dtype,):
         read = spec.read_as or dtype
         value = _as_complex(values[0], given[0], read)
-        return value if read == dtype else _as_complex(f"({c_name(read)})({value})", read, dtype)
+        return value if read == dtype else _as_complex(f"({c_name(number_of(read))})({value})", read, dtype)
     fields = map(_as_complex, values, given, (dtype[name] for name in dtype.names))
     return f"((value_t){{{', '.join(fields)}}})"
 

@@ -18,6 +18,7 @@ from clhist.grouping.groups import numbers_of
 from clhist.opencl.arrays import Array, check_context, is_device_array, shares_memory, to_device
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.device import default_queue
+from clhist.opencl.elementwise import as_numbers
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.statistics.outputs import Column
@@ -33,19 +34,17 @@ class Placed:
     _on_device: bool
     _shape: tuple[int, ...]
 
-    def _array(self, name: str, x: Any) -> Array:
-        """Return an array of the caller's, checked."""
+    def _array(self, name: str, x: Any, *, halves: bool = False) -> Array:
+        """Return an array of the caller's, checked; of half precision as float32 unless it may be `halves`."""
         check_unmasked(name, x)
         array = as_array(name, without_na(x))
         self._check(name, is_device_array(array), array.shape)
-        if array.dtype == np.float16 and not self._on_device:
-            array = array.astype(np.float32)
         if self._on_device and not array.dtype.isnative:
             raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
         if supported_dtype(array.dtype, name).names:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
         check_context([(name, array)], self._queue.context)
-        return array
+        return array if halves else as_numbers(array)
 
     def _check(self, name: str, on_device: bool, shape: tuple[int, ...]) -> None:
         """Raise TypeError or ValueError if an array is not where the keys are, or not of their shape."""

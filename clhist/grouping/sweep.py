@@ -56,10 +56,12 @@ def statistics_of(
     """Return the statistics of each column by their names, and those that others needed; all but medians."""
     firsts = tuple(column.first for column in columns)
     where: dict[str, Any] = {"num_groups": num_groups, "queue": queue, "on_device": on_device}
-    found = _first_sweep(queue.context, keys.dtype, firsts, numbers)(keys, *arrays, **where)
+    given = tuple(array.dtype for array in arrays)
+    found = _first_sweep(queue.context, keys.dtype, firsts, given, numbers)(keys, *arrays, **where)
     spread = [c for c, column in enumerate(columns) if column.spreads]
     if spread:
-        sweep = _second_sweep(queue.context, keys.dtype, tuple(columns[c] for c in spread), numbers)
+        again = tuple(columns[c] for c in spread), tuple(given[c] for c in spread)
+        sweep = _second_sweep(queue.context, keys.dtype, *again, numbers)
         means = [found[c]["mean"] for c in spread]
         more = sweep(keys, *(arrays[c] for c in spread), *means, num_groups, **where)
         for c, each in zip(spread, more, strict=True):
@@ -68,15 +70,19 @@ def statistics_of(
 
 
 @kept_by_context
-def _first_sweep(context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], numbers: Numbers) -> Sweep:
+def _first_sweep(
+    context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], given: tuple[np.dtype, ...], numbers: Numbers
+) -> Sweep:
     outputs = tuple(outputs_of(column, numbers) for column in columns)
     parts = [_emitted(c, column, outputs[c]) for c, column in enumerate(columns)]
     code = f"const {c_name(keys)} g = keys[i]; {' '.join(parts)}"
-    return Sweep(_kernel(context, outputs, [_array(keys, "keys"), *_values(columns)], code), outputs)
+    return Sweep(_kernel(context, outputs, [_array(keys, "keys"), *_values(given)], code), outputs)
 
 
 @kept_by_context
-def _second_sweep(context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], numbers: Numbers) -> Sweep:
+def _second_sweep(
+    context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], given: tuple[np.dtype, ...], numbers: Numbers
+) -> Sweep:
     outputs = tuple((spread_of(column, numbers),) for column in columns)
     means = [_array(column.result, f"m{c}") for c, column in enumerate(columns)]
     parts = [
@@ -84,7 +90,7 @@ def _second_sweep(context: cl.Context, keys: np.dtype, columns: tuple[Column, ..
         for c, column in enumerate(columns)
     ]
     code = f"const {c_name(keys)} g = keys[i]; if (g >= 0 && g < groups) {{ {' '.join(parts)} }}"
-    arguments = [_array(keys, "keys"), *_values(columns), *means, "const long groups"]
+    arguments = [_array(keys, "keys"), *_values(given), *means, "const long groups"]
     return Sweep(_kernel(context, outputs, arguments, code), outputs)
 
 
@@ -138,8 +144,8 @@ def _suffix(c: int, k: int) -> str:
     return f"{c}s{k}"
 
 
-def _values(columns: Sequence[Column]) -> list[str]:
-    return [_array(column.dtype, f"x{c}") for c, column in enumerate(columns)]
+def _values(given: Sequence[np.dtype]) -> list[str]:
+    return [_array(dtype, f"x{c}") for c, dtype in enumerate(given)]
 
 
 def _array(dtype: np.dtype, name: str) -> str:

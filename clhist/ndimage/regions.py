@@ -10,9 +10,10 @@ import numpy as np
 from clhist.engine.scatter import as_array
 from clhist.groupby import GroupBy, group_by
 from clhist.opencl.arrays import Array, as_bytes, is_device_array, zeros
-from clhist.opencl.elementwise import are_positive, taken
+from clhist.opencl.elementwise import are_positive, as_numbers, taken
 from clhist.opencl.lost import check_process
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.halves import half_name
 
 _UNASKED_LABELS = 1 << 20
 
@@ -76,17 +77,23 @@ class Regions:
         return (result.get() if is_device_array(result) else result)[self.index]
 
 
-def regions_of(input: Any, labels: Any, index: Any) -> Regions | None:
-    """Return the regions that SciPy's parameters mean, or None if SciPy has to see to it."""
-    check_process()
-    values: Any = as_array("input", input)
+def _taken_values(input: Any) -> Any:
+    """Return the values as an array of what kernels compute with, or None of NumPy if they do not."""
+    values = as_array("input", input)
     try:
         supported_dtype(values.dtype, "input")
     except TypeError:
         if is_device_array(values):
             raise
         return None
-    if values.dtype.kind not in "biufc" or not values.dtype.isnative:
+    return None if half_name(values.dtype) and not is_device_array(values) else as_numbers(values)
+
+
+def regions_of(input: Any, labels: Any, index: Any) -> Regions | None:
+    """Return the regions that SciPy's parameters mean, or None if SciPy has to see to it."""
+    check_process()
+    values = _taken_values(input)
+    if values is None or values.dtype.kind not in "biufc" or not values.dtype.isnative:
         return None
     shape = values.shape
     if labels is None:

@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pyopencl.array as cl_array
+from typing import Any
 
-from clhist.opencl.arrays import Array, zeros
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+from pyopencl.elementwise import ElementwiseKernel
+
+from clhist.opencl.arrays import Array, is_device_array, zeros
 from clhist.opencl.cuda_arrays import CudaArray
+from clhist.opencl.program import building, kept_by_context
+from clhist.operators.halves import ELEMENT, declared, half_name, loaded, number_of
+
+
+def as_numbers(x: Array) -> Array:
+    """Return an array of half precision as one of float32, for kernels that do not read it; others as they are.
+
+    Copies of arrays of PyOpenCL are contiguous.
+    """
+    if not half_name(x.dtype):
+        return x
+    number = number_of(x.dtype)
+    if not is_device_array(x) or isinstance(x, CudaArray):
+        return x.astype(number)
+    given = x if x.flags.c_contiguous else x.copy()
+    found = cl_array.empty(x.queue, x.shape, number)
+    if found.size:
+        _conversion(x.context, x.dtype)(given.view(np.uint16).reshape(-1), found.reshape(-1))
+    return found
+
+
+@kept_by_context
+def _conversion(context: cl.Context, dtype: np.dtype) -> Any:
+    """Return the kernel that converts numbers of half precision."""
+    with building():
+        return ElementwiseKernel(
+            context,
+            f"const {ELEMENT} *x, float *numbers",
+            f"numbers[i] = {loaded('x[i]', dtype)}",
+            "clhist_numbers",
+            preamble=declared(dtype),
+        )
 
 
 def are_positive(x: Array) -> Array:

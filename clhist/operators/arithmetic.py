@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from clhist.operators import equivalents as lifts
 from clhist.operators import fixed_point
 from clhist.operators.c_types import c_name, literal, same_value, struct_of
+from clhist.operators.halves import number_of
 from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
 from clhist.operators.operator import Operator
 
@@ -84,7 +85,7 @@ def reproducible_add(
     Parameters
     ----------
     dtype : dtype-like
-        float32 or float64.
+        A float. Sums of half precision are of floats, which are rounded once.
     max_abs : float, optional
         Upper bound of ``abs(value)`` over all finite values, `dest` included. One of 2^e or more
         makes its bin NaN; with NumPy arrays the call raises OverflowError.
@@ -115,7 +116,7 @@ def reproducible_add(
             name, given = ("bits", bits) if bits is not None else ("count", count)
             raise TypeError(f"{name}: expected none without max_abs, since the sums are exact; got {given!r}")
         return fixed_point.exact(found)
-    bits = 8 * found.itemsize if bits is None else bits
+    bits = 8 * number_of(found).itemsize if bits is None else bits
     count = 2**31 - 1 if count is None else count
     if bits not in (32, 64):
         raise ValueError(f"bits: expected 32 or 64, got {bits!r}")
@@ -124,7 +125,7 @@ def reproducible_add(
     limit = same_value(max_abs, np.dtype(np.float64), "max_abs")
     if not 0 <= limit < np.inf:  # type: ignore[operator]
         raise ValueError(f"max_abs: expected a finite number that is not negative, got {max_abs!r}")
-    least = float(np.finfo(found).smallest_subnormal)
+    least = fixed_point.least_of(found)
     if 0 < limit < least:  # type: ignore[operator]  # no value but 0 is as small: it is meant for another dtype
         raise ValueError(f"max_abs: expected 0, or {least:g} or more, the least number of {found}; got {max_abs!r}")
     if not isinstance(count, int | np.integer) or not 0 < count <= fixed_point.MOST_VALUES:
@@ -148,7 +149,7 @@ def multiply(dtype: DTypeLike) -> Operator:
 def minimum(dtype: DTypeLike) -> Operator:
     """Smallest value, as `numpy.minimum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
     found = real_dtype(dtype)
-    if found.kind == "f":
+    if number_of(found).kind == "f":
         combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(found)
         return Operator(found, combine, largest_of(found), "minimum", equivalents=lifted, verified=True)
     return Operator(found, "min(a, b)", largest_of(found), "minimum")
@@ -157,7 +158,7 @@ def minimum(dtype: DTypeLike) -> Operator:
 def maximum(dtype: DTypeLike) -> Operator:
     """Largest value, as `numpy.maximum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
     found = real_dtype(dtype)
-    if found.kind == "f":
+    if number_of(found).kind == "f":
         combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(found)
         return Operator(found, combine, smallest_of(found), "maximum", equivalents=lifted, verified=True)
     return Operator(found, "max(a, b)", smallest_of(found), "maximum")
@@ -166,7 +167,7 @@ def maximum(dtype: DTypeLike) -> Operator:
 def fmin(dtype: DTypeLike) -> Operator:
     """Smallest value that is not NaN, as `numpy.fmin`; a bin that gets none holds NaN, if its type has it."""
     found = real_dtype(dtype)
-    if found.kind != "f":
+    if number_of(found).kind != "f":
         return minimum(found)
     return Operator(found, "fmin(a, b)", np.nan, "fmin", equivalents=lifts.fmin(found))
 
@@ -174,7 +175,7 @@ def fmin(dtype: DTypeLike) -> Operator:
 def fmax(dtype: DTypeLike) -> Operator:
     """Largest value that is not NaN, as `numpy.fmax`; a bin that gets none holds NaN, if its type has it."""
     found = real_dtype(dtype)
-    if found.kind != "f":
+    if number_of(found).kind != "f":
         return maximum(found)
     return Operator(found, "fmax(a, b)", np.nan, "fmax", equivalents=lifts.fmax(found))
 

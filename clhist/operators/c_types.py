@@ -13,6 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhist.operators.halves import ELEMENT, declared, half_name, half_of, number_of
+
 _C_NAMES = {
     np.dtype(np.bool_): "uchar",
     np.dtype(np.int8): "char",
@@ -41,8 +43,6 @@ _DTYPES = {name: dtype for dtype, name in _C_NAMES.items() if dtype.kind != "b"}
 }
 
 _CONVERSIONS = {
-    "float16": "; convert it by .astype(numpy.float32)",
-    "bfloat16": "; convert it by .astype(numpy.float32)",
     "longdouble": "; convert it by .astype(numpy.float64)",
     "float128": "; convert it by .astype(numpy.float64)",
     "M": "; compute on .view(numpy.int64), in which NaT is the least number",
@@ -58,8 +58,8 @@ def supported_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
     Parameters
     ----------
     dtype : dtype-like
-        A boolean, an integer of 8 to 64 bits, float32, float64, complex64, complex128, or a structured dtype of these
-        laid out as C does it (``np.dtype([...], align=True)``).
+        A boolean, an integer of 8 to 64 bits, float16 to float64, bfloat16 of ml_dtypes, complex64, complex128, or a
+        structured dtype of these, but for half precision, laid out as C does it (``np.dtype([...], align=True)``).
     argument : str
         What to call it in an error.
 
@@ -76,8 +76,8 @@ def supported_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
         c_alignment(found, argument)
         return found
     native = found.newbyteorder("=")
-    if native not in _C_NAMES:
-        known = ", ".join(str(d) for d in _C_NAMES)
+    if native not in _C_NAMES and not half_name(native):
+        known = ", ".join([*map(str, _C_NAMES), "float16", "bfloat16"])
         hint = _CONVERSIONS.get(native.name if native.kind not in "mM" else native.kind, "")
         raise TypeError(
             f"{argument}: OpenCL has no type for {found}; expected one of {known}, or a structured dtype{hint}"
@@ -86,13 +86,23 @@ def supported_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
 
 
 def c_name(dtype: np.dtype) -> str:
-    """Return the OpenCL C name of a scalar dtype, such as ``"uint"``; complex numbers are two-vectors."""
-    return _C_NAMES[dtype]
+    """Return the OpenCL C name of a scalar dtype, such as ``"uint"``; complex numbers are two-vectors.
+
+    Of half precision it is that of a number which has been read, a float: see `clhist.operators.halves`.
+    """
+    half = half_name(dtype)
+    return f"clhist_{half}_t" if half else _C_NAMES[dtype]
+
+
+def element_name(dtype: np.dtype) -> str:
+    """Return the OpenCL C name of an element of an array: `c_name`, but of half precision that of its bits."""
+    return ELEMENT if half_name(dtype) else _C_NAMES[dtype]
 
 
 def dtype_of(c_type: str) -> np.dtype | None:
     """Return the scalar dtype that OpenCL C calls `c_type`, or None."""
-    return _DTYPES.get(" ".join(c_type.split()))
+    name = " ".join(c_type.split())
+    return _DTYPES.get(name) or half_of(name)
 
 
 def struct_of(fields: Mapping[str, np.dtype], argument: str = "dtype") -> np.dtype:
@@ -127,7 +137,7 @@ def scalars_of(dtype: np.dtype) -> Iterator[np.dtype]:
 def declare(dtype: np.dtype, name: str) -> str:
     """Return C that makes `name` a type of `dtype`: a ``typedef`` of a scalar, or of a struct."""
     if dtype.names is None:
-        return f"typedef {c_name(dtype)} {name};"
+        return f"{declared(dtype)}typedef {c_name(dtype)} {name};"
     return f"typedef {_struct(dtype)} {name};"
 
 
@@ -142,6 +152,7 @@ def literal(value: object, dtype: np.dtype, name: str = "") -> str:
         part = np.dtype(f"f{dtype.itemsize // 2}")
         number = np.asarray(value, dtype)[()]
         return f"(({c_name(dtype)})({literal(number.real, part)}, {literal(number.imag, part)}))"
+    dtype = number_of(dtype)
     number = np.asarray(value, dtype)[()]
     if dtype == np.float32:
         return f"as_float(0x{int(number.view(np.uint32)):08x}u)"
@@ -223,6 +234,8 @@ def c_alignment(dtype: np.dtype, argument: str = "dtype") -> int:
         return c_alignment(dtype.subdtype[0], argument)
     if dtype.names is None:
         native = supported_dtype(dtype, argument)
+        if half_name(native):
+            raise TypeError(f"{argument}: expected no {native} in a struct; float32 can hold its numbers")
         if native != dtype:
             raise TypeError(f"{argument}: {dtype} is of the other byte order")
         return native.itemsize

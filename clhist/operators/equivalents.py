@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from clhist.operators.c_types import c_name, literal
+from clhist.operators.halves import number_of
 from clhist.operators.operator import Equivalent, Operator
 
 _ALL, _SIGN = 0xFFFFFFFF, 0x80000000
@@ -120,15 +121,16 @@ def exact_sums(dtype: np.dtype, limit: int) -> tuple[Equivalent, ...]:
 
 
 def _ordered(name: str, dtype: np.dtype, combine: str, neutral: int, nan: int) -> Operator:
-    bits = np.dtype(f"u{dtype.itemsize}")
+    number = number_of(dtype)
+    bits = np.dtype(f"u{number.itemsize}")
     return Operator(
         dtype,
         combine,
         neutral,
         name,
         accumulator=bits,
-        lift=f"v != v ? ({c_name(bits)})0x{nan:x}ul : {_encode('v', dtype)}",
-        finish=_decode("a", dtype),
+        lift=f"v != v ? ({c_name(bits)})0x{nan:x}ul : {_encode('v', number)}",
+        finish=_decode("a", number),
     )
 
 
@@ -158,6 +160,7 @@ def _restored_integer(key: str, dtype: np.dtype) -> str:
 
 def _key(number: object, dtype: np.dtype) -> int:
     """Return what the C above makes of `number`."""
+    dtype = number_of(dtype)
     if dtype.kind == "f":
         width = 8 * dtype.itemsize
         bits = int(np.asarray(number, dtype).view(f"u{dtype.itemsize}"))
@@ -166,7 +169,7 @@ def _key(number: object, dtype: np.dtype) -> int:
 
 
 def _ones(dtype: np.dtype) -> int:
-    return (1 << 8 * dtype.itemsize) - 1
+    return (1 << 8 * number_of(dtype).itemsize) - 1
 
 
 def encoded(number: str, dtype: np.dtype) -> str:

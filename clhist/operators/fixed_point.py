@@ -10,12 +10,13 @@ Conversions are of bits alone, so that no device's rounding or flushing takes pa
 from __future__ import annotations
 
 from functools import lru_cache
-from math import frexp
+from math import frexp, ldexp
 from typing import NamedTuple
 
 import numpy as np
 
 from clhist.operators.c_types import c_name
+from clhist.operators.halves import half_name, number_of
 from clhist.operators.operator import Operator
 
 # A program is compiled for each exponent of a window: steps leave few of them, and cost at most so many bits less one.
@@ -51,19 +52,36 @@ FORMATS = {
     np.dtype(np.float32): _Format(24, -149, 128, 0x7FC00F10),
     np.dtype(np.float64): _Format(53, -1074, 1024, 0x7FF8000000000F10),
 }
+_ROUNDED_TO = {"float16": _Format(11, -24, 16, 0x7E0F), "bfloat16": _Format(8, -133, 128, 0x7FC1)}
+
+
+def has_format(dtype: np.dtype) -> bool:
+    """Whether there are exact sums of this dtype."""
+    return dtype in FORMATS
+
+
+def least_of(dtype: np.dtype) -> float:
+    """Return the least number of a dtype."""
+    return float(ldexp(1.0, _result_format(dtype).least))
+
+
+def _result_format(dtype: np.dtype) -> _Format:
+    """Return the format to which sums are rounded: of half precision its own, while values are floats."""
+    half = half_name(dtype)
+    return _ROUNDED_TO[half] if half else FORMATS[dtype]
 
 
 def exponent_of(max_abs: float, dtype: np.dtype, bits: int) -> int:
     """Return e such that values of at most `max_abs` are less than 2^e: a multiple of a step, at least the format's."""
-    fmt = FORMATS[dtype]
+    fmt = FORMATS[number_of(dtype)]
     exponent = -(-frexp(max_abs)[1] // _EXPONENT_STEP) * _EXPONENT_STEP if max_abs else fmt.least
     return min(max(exponent, fmt.least + bits), fmt.beyond)  # no quantum is less than the least float
 
 
 @lru_cache(maxsize=64)  # of a call, making an operator takes longer than launching its kernels
 def exact(dtype: np.dtype) -> Operator:
-    """Return the operator that adds all values of `dtype`, float32 or float64, exactly."""
-    fmt = FORMATS[dtype]
+    """Return the operator that adds all values of `dtype`, a float, exactly."""
+    fmt = FORMATS[number_of(dtype)]
     name, bits = f"{dtype.name}_exact", fmt.beyond - fmt.least
     words = _words(bits, MOST_EXACT_VALUES)
     return _operator(dtype, name, _exact_term(dtype, name), fmt.least, words, most_values=MOST_EXACT_VALUES - 1)
@@ -76,7 +94,7 @@ def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     Parameters
     ----------
     dtype : numpy.dtype
-        float32 or float64.
+        A float.
     exponent : int
         As `exponent_of` gives it.
     bits : int
@@ -86,9 +104,10 @@ def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     """
     words = _words(bits, count)
     name = f"{dtype.name}_{'m' * (exponent < 0)}{abs(exponent)}_{bits}_{words}"
-    largest = np.nextafter(dtype.type(np.inf), dtype.type(0)) if exponent == FORMATS[dtype].beyond else None
+    number = number_of(dtype)
+    largest = np.nextafter(number.type(np.inf), number.type(0)) if exponent == FORMATS[number].beyond else None
     if largest is None:
-        largest = np.nextafter(np.ldexp(dtype.type(1), exponent), dtype.type(0))
+        largest = np.nextafter(np.ldexp(number.type(1), exponent), number.type(0))
     term = _window_term(dtype, name, exponent, bits)
     return _operator(dtype, name, term, exponent - bits, words, most_values=count - 1, largest=float(largest))
 
@@ -171,6 +190,7 @@ accumulator_t clhist_added_NAME(const accumulator_t *a, const accumulator_t *b)
 
 def _of_bits(dtype: np.dtype, name: str, exponent: int) -> str:
     """Return the beginning of a term: sign, exponent and fraction of `v`, and the flags of what is no smaller value."""
+    dtype = number_of(dtype)
     fmt = FORMATS[dtype]
     return f"""clhist_term_{name}_t clhist_term_{name}(const value_t v)
 {{
@@ -190,7 +210,7 @@ def _of_bits(dtype: np.dtype, name: str, exponent: int) -> str:
 def _exact_term(dtype: np.dtype, name: str) -> str:
     """Return C of the term of any value, in least numbers: significand * 2^shift, in two words or three."""
     high = "term.high = (uint)(significand >> 1 >> (63 - within));\n    " if dtype.itemsize == 8 else ""
-    return f"""{_of_bits(dtype, name, FORMATS[dtype].beyond)}\
+    return f"""{_of_bits(dtype, name, FORMATS[number_of(dtype)].beyond)}\
     const uint shift = (uint)(exponent > 0 ? exponent - 1 : 0), within = shift & {_WORD_BITS - 1};
     term.at = shift / {_WORD_BITS};
     term.low = significand << within;
@@ -201,7 +221,7 @@ def _exact_term(dtype: np.dtype, name: str) -> str:
 
 
 def _window_term(dtype: np.dtype, name: str, exponent: int, bits: int) -> str:
-    fmt = FORMATS[dtype]
+    fmt = FORMATS[number_of(dtype)]
     return f"""{_of_bits(dtype, name, exponent)}\
     const int shift = (exponent > 0 ? exponent : 1) + ({fmt.least - 1 - (exponent - bits)});  // in quanta: * 2^shift
     term.low = significand << (shift & 63);
@@ -216,18 +236,30 @@ def _window_term(dtype: np.dtype, name: str, exponent: int, bits: int) -> str:
 
 
 def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
-    fmt = FORMATS[dtype]
-    unsigned = "uint" if dtype.itemsize == 4 else "ulong"
+    fmt, half = _result_format(dtype), half_name(dtype)
+    unsigned = {2: "ushort", 4: "uint", 8: "ulong"}[dtype.itemsize]
     infinity, sign = fmt.specials << fmt.shift, 1 << (8 * dtype.itemsize - 1)
     quiet = infinity | 1 << (fmt.shift - 1)
+    number = f"clhist_of_{half}" if half else f"as_{c_name(dtype)}"
+    # That of half precision must outlive the way to a float and back.
+    mark = "as_float(0x7fc1e000u)" if half else f"{number}(({unsigned})0x{fmt.mark:x}ul)"
+    # Numbers of a narrower format may be less than half of its least one.
+    kept = """    ulong kept = head >> (64 - left);
+    kept += cut > half_way || (cut == half_way && (tail || (kept & 1)));"""
+    if fmt.least > quantum:
+        kept = (
+            kept.replace("head", "left < 1 ? 0 : head")
+            .replace("kept += ", "kept += left >= 0 && (")
+            .replace("1)));", "1))));")
+        )
     return f"""{c_name(dtype)} clhist_rounded_{name}(const accumulator_t *sum)
 {{
     if (sum->flags & {_NAN} || (sum->flags & {_INFINITY} && sum->flags & {_NEGATIVE_INFINITY}))
-        return as_{c_name(dtype)}(({unsigned})0x{quiet:x}ul);
+        return {number}(({unsigned})0x{quiet:x}ul);
     if (sum->flags & {_INFINITY | _NEGATIVE_INFINITY})
-        return as_{c_name(dtype)}(({unsigned})(sum->flags & {_INFINITY} ? 0x{infinity:x}ul : 0x{infinity | sign:x}ul));
+        return {number}(({unsigned})(sum->flags & {_INFINITY} ? 0x{infinity:x}ul : 0x{infinity | sign:x}ul));
     if (sum->flags)
-        return as_{c_name(dtype)}(({unsigned})0x{fmt.mark:x}ul);
+        return {mark};
     // The sign is what the digits carry beyond the last.
     long carry = 0;
     for (int k = 0; k < {words}; ++k)
@@ -259,11 +291,10 @@ def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
     // Rounded to {fmt.precision} bits, half to even, but not to less than the least number.
     const int length = {_WORD_BITS} * (at + 1) - (int)zeros;
     const int drop = max(length - {fmt.precision}, {fmt.least - quantum}), left = length - drop;
-    const ulong cut = head << left, half_way = 0x8000000000000000ul;
-    ulong kept = head >> (64 - left);
-    kept += cut > half_way || (cut == half_way && (tail || (kept & 1)));
+    const ulong cut = head << {"(left & 63)" if fmt.least > quantum else "left"}, half_way = 0x8000000000000000ul;
+{kept}
     const ulong bits = ((ulong)(drop + ({quantum - fmt.least})) << {fmt.shift}) + kept;
-    return as_{c_name(dtype)}(({unsigned})(min(bits, 0x{infinity:x}ul) | (minus ? 0x{sign:x}ul : 0)));
+    return {number}(({unsigned})(min(bits, 0x{infinity:x}ul) | (minus ? 0x{sign:x}ul : 0)));
 }}"""
 
 
@@ -271,7 +302,7 @@ def check_range(name: str, operator: Operator, result: np.ndarray) -> None:
     """Raise OverflowError if a bin of `result` says that it got a value which is too large for `operator`."""
     if operator.largest is None:
         return
-    marked = result.view(f"u{result.itemsize}") == FORMATS[operator.dtype].mark
+    marked = result.view(f"u{result.itemsize}") == _result_format(operator.dtype).mark
     if marked.any():
         first = tuple(int(k) for k in np.argwhere(marked)[0])
         raise OverflowError(

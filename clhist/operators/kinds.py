@@ -6,16 +6,17 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.halves import number_of
 
 
 def largest_of(dtype: np.dtype) -> object:
     """Return the value of a dtype that is no less than any other."""
-    return np.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max
+    return np.inf if number_of(dtype).kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max
 
 
 def smallest_of(dtype: np.dtype) -> object:
     """Return the value of a dtype that is no more than any other."""
-    return -np.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min
+    return -np.inf if number_of(dtype).kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min
 
 
 def number_dtype(dtype: DTypeLike) -> np.dtype:
@@ -41,6 +42,6 @@ def integer_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
 def dtype_of_kind(dtype: DTypeLike, kinds: str, expected: str, argument: str) -> np.dtype:
     """Return a dtype of one of these kinds; raises TypeError that says what was expected."""
     found = supported_dtype(dtype, argument)
-    if found.kind not in kinds:
+    if number_of(found).kind not in kinds:
         raise TypeError(f"{argument}: expected {expected}, got {found}")
     return found

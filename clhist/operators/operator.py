@@ -21,6 +21,7 @@ from clhist.operators.c_types import (
     struct_of,
     supported_dtype,
 )
+from clhist.operators.halves import half_name, number_of
 from clhist.operators.recognition import recognise
 
 
@@ -84,7 +85,7 @@ class Operator:
     ----------
     dtype : dtype-like
         Type of the values and of the bins: a boolean, an integer, a float, a complex number or a structured dtype laid
-        out as in C.
+        out as in C. Numbers of half precision, float16 and bfloat16, are floats in all C, and rounded once at the end.
     combine : str, or mapping of str to Operator
         C expression combining two accumulators `a` and `b`. Must be associative and commutative: the order of values is
         undefined. A mapping makes a product: each field of the accumulator has its own operator and is updated
@@ -94,8 +95,8 @@ class Operator:
     name : str, optional
         Name in plans and errors. Defaults to the recognised operation, or to "custom".
     accumulator : dtype-like, optional
-        Type of an accumulator. Defaults to `dtype`, or to 32 bits for known operations on narrower integers, which no
-        hardware updates atomically. Omit it for a product.
+        Type of an accumulator. Defaults to `dtype`, to float32 for half precision, or to 32 bits for known operations
+        on narrower integers, which no hardware updates atomically. Omit it for a product.
     lift : str, optional
         C expression making an accumulator from a value `v`. Defaults to conversion.
     finish : str, optional
@@ -175,7 +176,8 @@ class Operator:
             held = _accumulator_of(dtype, combine, accumulator)
             _check_conversions(dtype, held, lift, finish)
             operation = recognise(combine, held)
-            neutral = _checked_neutral(neutral, dtype if accumulator is None else held, combine, held, operation)
+            plain = accumulator is None and not half_name(dtype)
+            neutral = _checked_neutral(neutral, dtype if plain else held, combine, held, operation)
             parts = _parts_of(held, combine, neutral, operation)
             finish = finish or ("a != 0" if dtype.kind == "b" else "a")
         else:
@@ -361,10 +363,13 @@ def _parts_of(held: np.dtype, combine: str, neutral: object, operation: str | No
 
 def _accumulator_of(dtype: np.dtype, combine: str, given: DTypeLike | None) -> np.dtype:
     if given is not None:
-        return supported_dtype(given, "accumulator")
+        found = supported_dtype(given, "accumulator")
+        if half_name(found):
+            raise TypeError(f"accumulator: expected numbers that kernels compute with, such as float32, got {found}")
+        return found
     if recognise(combine, dtype) is not None and dtype.kind in "iub" and dtype.itemsize < 4:
         return np.dtype(np.int32 if dtype.kind == "i" else np.uint32)
-    return dtype
+    return number_of(dtype)
 
 
 def _check_conversions(dtype: np.dtype, held: np.dtype, lift: str, finish: str) -> None:
@@ -372,12 +377,12 @@ def _check_conversions(dtype: np.dtype, held: np.dtype, lift: str, finish: str) 
     for argument, expression, operand in (("lift", lift, "v"), ("finish", finish, "a")):
         if expression:
             _check_expression(argument, expression, operand)
-        elif dtype != held and (dtype.kind in "Vc" or held.kind in "Vc"):
+        elif number_of(dtype) != held and (number_of(dtype).kind in "Vc" or held.kind in "Vc"):
             raise ValueError(
                 f"{argument}: expected a C expression of {operand}, since no conversion between "
                 f"{dtype} and {held} exists; got none"
             )
-    if lift and not finish and dtype != held:
+    if lift and not finish and number_of(dtype) != held:
         raise ValueError(
             f"finish: expected a C expression of a, which makes {dtype} of the accumulator's {held}, since lift is "
             "given; got none"

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist.operators import equivalents as lifts
+from clhist.operators.halves import number_of
 from clhist.operators.kinds import dtype_of_kind, largest_of, real_dtype, smallest_of
 from clhist.operators.operator import Operator
 
@@ -21,7 +22,8 @@ def argmax(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
     Parameters
     ----------
     dtype : dtype-like
-        Type of a value: an integer or a float. A NaN counts as larger than every number, as in NumPy.
+        Type of a value: an integer or a float; one of half precision is held as float32. A NaN counts as larger than
+        every number, as in NumPy.
     index_dtype : dtype-like
         Type of an index: an integer.
 
@@ -50,7 +52,7 @@ def last(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
 
 
 def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
-    value = real_dtype(dtype)
+    value = number_of(real_dtype(dtype))
     index = dtype_of_kind(index_dtype, "iu", "an integer", "index_dtype")
     worst = smallest_of(value) if better == ">" else largest_of(value)
     same = "a.value == b.value"
@@ -69,7 +71,7 @@ def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Op
 
 
 def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
-    value = real_dtype(dtype)
+    value = number_of(real_dtype(dtype))
     index = dtype_of_kind(index_dtype, "iu", "an integer", "index_dtype")
     pair = np.dtype([("value", value), ("index", index)], align=True)
     neutral = 0, np.iinfo(index).max if better == "<" else np.iinfo(index).min

@@ -6,7 +6,8 @@ import numpy as np
 
 from clhist.operators.arithmetic import add, reproducible_add
 from clhist.operators.c_types import scalars_of
-from clhist.operators.fixed_point import FORMATS, MOST_VALUES
+from clhist.operators.fixed_point import MOST_VALUES, has_format
+from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 
 _ORDERED = ("minimum", "maximum", "fmin", "fmax")
@@ -20,7 +21,8 @@ def check_reproducible(value: object) -> None:
 
 def is_float_sum(operator: Operator) -> bool:
     """Whether it adds floats, and `clhist.operators.reproducible_add` can take its place."""
-    return operator.operation == "add" and operator.accumulator == operator.dtype and operator.dtype in FORMATS
+    number = number_of(operator.dtype)
+    return operator.operation == "add" and operator.accumulator == number and has_format(number)
 
 
 def is_complex_sum(operator: Operator) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from math import ceil
 from typing import ClassVar
 
+from clhist.operators.halves import number_of
 from clhist.planning.feature import Feature, Parameter, Sweep, Variable, uints, ulongs
 from clhist.planning.plan import Trace
 from clhist.planning.private import PrivatePlan, PrivateRates, private_copies
@@ -78,7 +79,7 @@ class Buckets(Feature):
 
         A work-item has the number of pairs in each bucket, then their places, then their values.
         """
-        value_bytes = sweep.outputs[0].operator.dtype.itemsize if self.value is None else 0
+        value_bytes = number_of(sweep.outputs[0].operator.dtype).itemsize if self.value is None else 0
         places = _aligned(4 * plan.buckets)
         values = places + _aligned(2 * plan.buckets * plan.room)
         return places, values, values + _aligned(value_bytes * plan.buckets * plan.room)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from clhist.hardware.profile import Profile
 from clhist.hardware.vendors import MEMORIES
+from clhist.operators.halves import number_of
 from clhist.operators.merged import merged
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
@@ -225,7 +226,9 @@ def _workload(
         pairs_per_element=problem.pairs_per_element,
         max_pairs=None if single is None else single.max_pairs,
         useful_copies=max(useful, default=None),
-        value_bytes=0 if single is not None and single.value is not None else outputs[0].operator.dtype.itemsize,
+        value_bytes=0
+        if single is not None and single.value is not None
+        else number_of(outputs[0].operator.dtype).itemsize,
         counts=single is not None and single.counts and _can_be_packed(outputs[0].operator),
         rate_kinds=_rate_kinds(outputs, updates),
         read_bytes=problem.read_bytes,

@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike
 from clhist import operators
 from clhist.codegen.arguments import integer
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.halves import half_name
 from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
 from clhist.statistics.outputs import Column, Numbers, Output, converted, extreme, moments_of, positioned, product
@@ -105,7 +106,7 @@ def column_of(
     total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
     if dtype is not None:
         wanted = supported_dtype(dtype)
-        if wanted.kind != ("c" if kind == "c" else "f"):
+        if wanted.kind != ("c" if kind == "c" else "f") or half_name(wanted):
             raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
         result = total = wanted
     counted = ["count"] if dates is not None else []  # without values a group is NaT

@@ -21,7 +21,7 @@ ZEROS, INDICES = np.zeros(3, np.int32), np.array([0, 1, 1])
         ((np.zeros((3, 2)), np.add, INDICES, INDICES), ValueError, "values: expected shape .3, 2. as of indices, got"),
         ((np.zeros(0), np.add, INDICES, 1), ValueError, "dest: expected .* at least one bin, got shape .0,."),
         ((np.float64(0), np.add, INDICES, 1), ValueError, "dest: expected one dimension .* got shape .."),
-        ((np.zeros(3, np.float16), np.add, INDICES, 1), TypeError, "(op|dest): .*OpenCL has no type for float16"),
+        ((np.zeros(3, np.longdouble), np.add, INDICES, 1), TypeError, "(op|dest): .*OpenCL has no type for"),
         ((np.zeros(3, "U1"), np.add, INDICES, 1), TypeError, "(op|dest): .*OpenCL has no type for <U1"),
         (([[1], [1, 2]], np.add, INDICES, 1), ValueError, "dest: setting an array element"),
         ((ZEROS, np.subtract, INDICES, 1), TypeError, "op: expected a clhist.Operator, .* got <ufunc 'subtract'>"),

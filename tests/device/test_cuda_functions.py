@@ -36,6 +36,7 @@ CASES = {
     "sums of nothing": lambda a: clhist.reduce_by_index(7, "sum", a(BINS[:0]), a(COUNTS[:0])),
     "sums, reproducible": lambda a: clhist.reduce_by_index(77, "sum", a(BINS), a(X), reproducible=True),
     "rows": lambda a: clhist.reduce_by_index((77, 5), "sum", a(BINS[:1000]), a(COUNTS[:5000].reshape(1000, 5))),
+    "means of rows": lambda a: clhist.reduce_by_index((77, 5), "mean", a(BINS[:1000]), a(X[:5000].reshape(1000, 5))),
     "batch": lambda a: clhist.reduce_by_index(
         (4, 77), "max", a(BINS.reshape(4, -1)), a(COUNTS.reshape(4, -1)), batched=True
     ),

@@ -58,7 +58,7 @@ def test_several_declarations():
         ("int x = 3", "expected C declarations such as .* got 'int x = 3'"),
         ("int 2x", "the type 'int 2' of 'x' is unknown"),
         ("void *x", "the type 'void' of 'x' is unknown; expected one of OpenCL C or <stdint.h>, .* structs="),
-        ("half *x", "the type 'half' of 'x' is unknown"),
+        ("half4 *x", "the type 'half4' of 'x' is unknown"),
         ("struct record *x", "the type 'struct record' of 'x' is unknown"),
         ("long long x", "the type 'long long' of 'x' is unknown"),
         ("__local int *x", "'__local int .x' is in __local memory; expected global arrays and scalars"),

@@ -162,7 +162,7 @@ def test_double_precision_is_noticed():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((np.float16, "a + b", 0), TypeError, "dtype: OpenCL has no type for float16"),
+        ((np.longdouble, "a + b", 0), TypeError, "dtype: OpenCL has no type for"),
         (("nonsense", "a + b", 0), TypeError, "dtype: expected a NumPy dtype, got 'nonsense'"),
         ((np.int32, "a + c", 0), ValueError, "combine: expected a C expression of a and b, got 'a [+] c'"),
         ((np.int32, "ab", 0), ValueError, "combine: expected a C expression of a and b, got 'ab'"),
@@ -190,7 +190,11 @@ def test_refused(arguments, error, message):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"accumulator": np.float16}, TypeError, "accumulator: OpenCL has no type for float16"),
+        (
+            {"accumulator": np.float16},
+            TypeError,
+            "accumulator: expected numbers that .* float32, got float16",
+        ),
         ({"lift": "a + 1"}, ValueError, "lift: expected a C expression of v, got 'a [+] 1'"),
         ({"finish": "v"}, ValueError, "finish: expected a C expression of a, got 'v'"),
         (
