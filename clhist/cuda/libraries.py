@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clhist.cuda.driver import CaptureError, CudaMemoryError, driver
+from clhist.operators.halves import bfloat16, half_name
 
 _CUDA_DEVICES = (2, 13)  # of DLPack: memory of CUDA, and managed memory
 
@@ -110,6 +111,9 @@ class _Torch(Library):
         torch = self.module
         # Those that NumPy has as well; older versions lack some.
         self._dtypes = {np.dtype(name): getattr(torch, name) for name in _TORCH_DTYPES if hasattr(torch, name)}
+        self._bfloat16 = getattr(torch, "bfloat16", None)
+        with suppress(TypeError):  # ml_dtypes is not installed
+            self._dtypes |= {bfloat16(): self._bfloat16} if self._bfloat16 is not None else {}
         self._numpy = {of_torch: dtype for dtype, of_torch in self._dtypes.items()}
         private = getattr(torch, "_C", None)  # where what takes a tenth of the time of the public function is
         self._raw_stream: Callable[[int], int] | None = getattr(private, "_cuda_getCurrentRawStream", None)
@@ -119,7 +123,7 @@ class _Torch(Library):
             raise TypeError(f"{name}: expected a tensor without a gradient, got one that requires it; pass .detach()")
         dtype = self._numpy.get(array.dtype)
         if dtype is None:
-            hint = "; pass .float()" if "bfloat16" in str(array.dtype) else ""
+            hint = "; pip install ml_dtypes, or pass .float()" if "bfloat16" in str(array.dtype) else ""
             raise TypeError(f"{name}: expected a tensor of a dtype that NumPy has, got {array.dtype}{hint}")
         if (dtype.kind in "cf" and (array.is_conj() or array.is_neg())) or array.layout is not self.module.strided:
             raise TypeError(f"{name}: expected a tensor with its values in memory; pass .resolve_conj() or .to_dense()")
@@ -170,12 +174,26 @@ class _Torch(Library):
     def to_host(self, array: Any) -> np.ndarray:
         found = self.module.empty(array.shape, dtype=array.dtype, pin_memory=True)
         found.copy_(array)
-        host: np.ndarray = found.numpy()
-        return host
+        return self.as_numpy(found)
 
     def from_host(self, array: np.ndarray, into: Any, like: Any = None) -> Any:
-        found = self.module.from_numpy(np.ascontiguousarray(array))
+        found = self.from_numpy(np.ascontiguousarray(array))
         return found.to(like.device) if into is None else into.copy_(found)
+
+    def as_numpy(self, tensor: Any) -> np.ndarray:
+        """Return a tensor of the CPU as NumPy's array of the same memory."""
+        host: np.ndarray
+        if tensor.dtype is self._bfloat16:  # which NumPy does not have itself
+            host = tensor.view(self.module.int16).numpy().view(bfloat16())
+        else:
+            host = tensor.numpy()
+        return host
+
+    def from_numpy(self, array: np.ndarray) -> Any:
+        """Return an array as a tensor of the CPU, of the same memory."""
+        if half_name(array.dtype) == "bfloat16":
+            return self.module.from_numpy(array.view(np.int16)).view(self._bfloat16)
+        return self.module.from_numpy(array)
 
 
 class _CuPy(Library):
@@ -322,6 +340,7 @@ def recognised(name: str, value: Any) -> Recognised | None:
         return None
     if kind != "other":
         return Recognised(library(kind), value)
+    refused: tuple[str, Exception] | None = None
     for each in ("cupy", "torch"):
         try:
             found = library(each)
@@ -332,11 +351,14 @@ def recognised(name: str, value: Any) -> Recognised | None:
         except CaptureError:
             raise
         except _REFUSALS as error:
-            raise TypeError(
-                f"{name}: expected an array that {found.name} can take without a copy, got {type(value).__name__}, of "
-                f"which it says: {error}"
-            ) from error
+            refused = refused or (found.name, error)
+            continue
         return Recognised(found, seen, back := _way_back(value), is_read_only or back is _to_jax)
+    if refused is not None:
+        raise TypeError(
+            f"{name}: expected an array that {refused[0]} can take without a copy, got {type(value).__name__}, of "
+            f"which it says: {refused[1]}"
+        ) from refused[1]
     raise TypeError(
         f"{name}: expected an array that CuPy or PyTorch can take without a copy, got {type(value).__name__} and "
         "neither of them is installed"

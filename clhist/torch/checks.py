@@ -12,7 +12,7 @@ REDUCTIONS = ("sum", "mean", "min", "max", "prod")
 _NAMES = {"add": "sum", "mul": "prod", "multiply": "prod", "amin": "min", "amax": "max"}  # of torch and PyG
 _DEVICES = ("cpu", "cuda", "meta")
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-_FLOATS = (torch.float32, torch.float64)
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def check_tensor(name: str, value: Any, dtypes: tuple[Any, ...], like: torch.Tensor | None = None) -> None:
@@ -24,8 +24,7 @@ def check_tensor(name: str, value: Any, dtypes: tuple[Any, ...], like: torch.Ten
     if value.device.type not in _DEVICES:
         raise TypeError(f"{name}: expected a tensor of the CPU or of CUDA, got one on {value.device}; pass .cpu()")
     if value.dtype not in dtypes:
-        half = value.dtype in (torch.float16, torch.bfloat16)
-        hint = "; pass .float()" if half and torch.float32 in dtypes else ""
+        hint = "; pass .float()" if value.dtype is torch.bfloat16 and torch.float32 in dtypes else ""
         raise TypeError(f"{name}: expected one of {', '.join(map(str, dtypes))}, got {value.dtype}{hint}")
     if like is not None and value.device != like.device:
         raise ValueError(f"{name}: expected a tensor on {like.device} as the others, got one on {value.device}")
@@ -49,7 +48,7 @@ def check_integers(name: str, value: Any, like: torch.Tensor | None = None) -> N
 
 def check_data(name: str, value: Any) -> None:
     """Raise an exception unless `value` is a tensor of numbers whose bins are searched, which have no gradient."""
-    check_tensor(name, value, (*_FLOATS, *_INTEGERS, torch.bool))
+    check_tensor(name, value, (*(each for each in _FLOATS if each is not torch.bfloat16), *_INTEGERS, torch.bool))
     check_no_gradient(name, value)
 
 

@@ -13,16 +13,26 @@ import numpy as np
 import torch
 
 import clhist
+from clhist.cuda.libraries import library
+
+_LIBRARY: Any = library("torch")
 
 
 def _array(tensor: torch.Tensor) -> Any:
     """Return a tensor as public functions take it: one of the CPU as NumPy's array of the same memory."""
     tensor = tensor.detach()
-    return tensor.contiguous() if tensor.is_cuda else tensor.numpy()
+    return tensor.contiguous() if tensor.is_cuda else _LIBRARY.as_numpy(tensor)
 
 
 def _tensor(array: Any) -> torch.Tensor:
-    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+    found: torch.Tensor = _LIBRARY.from_numpy(array) if isinstance(array, np.ndarray) else array
+    return found
+
+
+def _divided(total: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """Return the quotients of `total`: of half precision, which has few integers, by way of float32."""
+    wide = torch.promote_types(total.dtype, torch.float32)
+    return (total.to(wide) / numbers.to(wide)).to(total.dtype)
 
 
 @torch.library.custom_op("clhist::scatter", mutates_args=())
@@ -32,8 +42,10 @@ def scatter(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, 
     if 0 in shape:
         return src.new_empty(shape)
     if reproducible and reduce == "mean":  # exact sums, each divided once
-        total = scatter(src, index, dim_size, "sum", True)
-        return total / _by_rows(count(index, dim_size), total).to(src.dtype)
+        wide = torch.promote_types(src.dtype, torch.float32)
+        zeros = src.new_zeros(shape, dtype=wide)
+        total = _tensor(clhist.reduce_by_index(_array(zeros), "sum", _array(index), _array(src), reproducible=True))
+        return _divided(total, _by_rows(count(index, dim_size), total)).to(src.dtype)
     dest: Any = shape if src.dim() > 1 else dim_size
     operator: Any = reduce
     return _tensor(clhist.reduce_by_index(dest, operator, _array(index), _array(src), reproducible=reproducible))
@@ -161,7 +173,7 @@ def _scatter_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> N
 def _scatter_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     index, *values = ctx.saved_tensors
     if ctx.reduce == "mean":
-        grad = grad / _by_rows(count(index, ctx.dim_size).clamp(min=1), grad).to(grad.dtype)
+        grad = _divided(grad, _by_rows(count(index, ctx.dim_size).clamp(min=1), grad))
     if ctx.reduce in ("min", "max"):
         found = _of_winners(grad, index, *values)
     elif ctx.reduce == "prod":
@@ -176,7 +188,7 @@ def _of_winners(grad: torch.Tensor, index: torch.Tensor, src: torch.Tensor, extr
     best = gathered(extremes.detach(), index)
     won = (src == best) | (src.isnan() & best.isnan())
     winners = scatter(won.to(torch.int32), index, grad.shape[0], "sum", False).clamp(min=1)
-    return torch.where(won, gathered(grad / winners.to(grad.dtype), index), 0)
+    return torch.where(won, gathered(_divided(grad, winners), index), 0)
 
 
 def _of_products(grad: torch.Tensor, index: torch.Tensor, src: torch.Tensor, products: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ RNG = np.random.default_rng(1)
 X, Y = RNG.normal(size=(2, N)).astype(np.float32)
 WEIGHTS = RNG.random(N).astype(np.float32)
 BINS = RNG.integers(0, 77, N, np.int32)
+HALF = WEIGHTS.astype(np.float16)
 COUNTS = RNG.integers(0, 9, N)
 EDGES = np.sort(RNG.normal(size=40))
 RANGES = [[-3, 3], [-3, 3]]
@@ -68,6 +69,17 @@ CASES = {
     ),
     "weighted means of groups": lambda a: clhist.group_by(a(BINS)).weighted_mean(a(X), a(WEIGHTS)),
     "sums of groups, reproducible": lambda a: clhist.group_by(a(BINS)).sum(a(X), reproducible=True),
+    "sums of half precision": lambda a: clhist.reduce_by_index(77, "sum", a(BINS), a(HALF), reproducible=True),
+    "maxima of half precision": lambda a: clhist.reduce_by_index(a(HALF[:77]), "max", a(BINS), a(HALF)),
+    "rows of half precision": lambda a: clhist.reduce_by_index(
+        (77, 8), "max", a(BINS[:999]), a(HALF[:7992].reshape(-1, 8))
+    ),
+    "bincount of weights of half precision": lambda a: clhist.bincount(a(BINS), a(HALF), reproducible=True),
+    "histogram of weights of half precision": lambda a: clhist.histogram(
+        a(X), 9, (-3, 3), weights=a(HALF), reproducible=True
+    ),
+    "groups of half precision": lambda a: clhist.group_by(a(BINS)).max(a(HALF)),
+    "sums of groups of half precision": lambda a: clhist.group_by(a(BINS)).sum(a(HALF), reproducible=True),
     "edges": lambda a: clhist.histogram_bin_edges(a(X), "auto"),
     "digitize": lambda a: clhist.digitize(a(X), EDGES),
     "means by bins": lambda a: stats.binned_statistic(a(X), a(Y), "mean", 30),
