@@ -9,10 +9,13 @@ from typing import Any, Generic, Self, overload
 import pyopencl as cl
 
 from clhist.accumulator import CHUNK_BYTES, INSTEAD, Accumulator
+from clhist.cuda.libraries import may_be_cuda
 from clhist.engine.chunks import Piece
+from clhist.engine.cuda_calls import first_of_cuda, takes_cuda
 from clhist.engine.pool import Pool
 from clhist.engine.progress import Progress, reported
 from clhist.opencl.arrays import is_device_array
+from clhist.opencl.cuda_arrays import CudaArray
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 from clhist.opencl.several import device_name, queues_of
@@ -76,6 +79,14 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
             _Device(Accumulator(each, num_bins, queue=queue, **options))
             for each, queue in zip(held, found, strict=True)
         ]
+
+        # Of CUDA's arrays: bins in memory of their library, beside those of the same devices by OpenCL.
+        def made(queue: cl.CommandQueue) -> _Device:
+            own: Any = operator if engine is None else engine.on(queue.context)
+            return _Device(Accumulator(own, num_bins, queue=queue, **options))
+
+        self._made = made
+        self._of_cuda: dict[int, _Device] = {}
         self._whole = Accumulator(held[0], num_bins, queue=found[0], dest=dest, **options).partial()
         self._owned = True
         self._position = 0 if start is None else start
@@ -92,14 +103,15 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
         """The devices that failed, by name, and why."""
         return {worker.name: error for worker, error in self._pool.failed.items()}
 
+    @takes_cuda
     def add(self, *args: Chunk[A], size: int | None = None) -> Self:
         """Add a chunk of the stream, and return the accumulator; in chunks of `chunk_bytes` if its arrays are NumPy's.
 
         Parameters
         ----------
         *args, size
-            As of `Accumulator.add`. Device arrays go to the device that they are on, which is not waited for: several
-            devices compute at the same time.
+            As of `Accumulator.add`. Device arrays, CUDA's among them, go to the device that they are on, which is not
+            waited for: several devices compute at the same time.
 
         Raises
         ------
@@ -113,7 +125,11 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
         RuntimeWarning
             If a device failed and others did its work.
         """
-        self._run(self._pieces(args, size))
+        first = first_of_cuda(args)
+        if first is None:
+            self._run(self._pieces(args, size))
+        else:
+            self._add_cuda(first, args, size)
         return self
 
     def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> Self:
@@ -135,7 +151,15 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
                 done += piece.size
                 report(done)
 
-            self._run((piece for given in chunks for piece in self._pieces(given, None)), taken)
+            for are_cuda, run in groupby(chunks, lambda given: may_be_cuda(tuple(given))):
+                if not are_cuda:
+                    self._run((piece for given in run for piece in self._pieces(given, None)), taken)
+                    continue
+                for given in run:
+                    before = self._size
+                    self.add(*given)
+                    done += self._size - before
+                    report(done)
         return self
 
     @overload
@@ -199,9 +223,22 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
                 self._size += piece.size
                 taken(piece)
 
+    def _add_cuda(self, first: CudaArray, args: Sequence[Any], size: int | None) -> None:
+        """Add a chunk of CUDA's arrays, one of which is `first`, where they are."""
+        number = first.memory.device
+        if number not in self._of_cuda:
+            self._of_cuda[number] = self._made(cl.CommandQueue(first.stands_for.context, first.stands_for.device))
+        device = self._of_cuda[number]
+        device.accumulator.go_to(args)
+        piece = device.accumulator.piece(args, size, self._position)
+        device.accumulator.feed(piece)
+        device.holds_arrays = True
+        self._position += piece.size
+        self._size += piece.size
+
     def _settle(self) -> None:
         """Wait for what devices compute of their own arrays, and take it from them."""
-        for device in self._devices:
+        for device in (*self._devices, *self._of_cuda.values()):
             if device.holds_arrays:
                 device.holds_arrays = False
                 self._collect(device.give(), ())

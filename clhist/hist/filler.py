@@ -13,6 +13,7 @@ import pyopencl.array as cl_array
 from clhist.accumulator import CHUNK_BYTES
 from clhist.binning.sweep import Sweep
 from clhist.codegen.arguments import integer
+from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.signature import Remembered, signature_of
 from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column
@@ -86,6 +87,7 @@ class Filler:
         axes = ", ".join(map(repr, self._first.axes))
         return f"<Filler of {type(self._first).__name__}({axes}, storage={self._storage.__name__}())>"
 
+    @takes_cuda
     def fill(
         self, *args: Any, weight: Any = None, sample: Any = None, threads: int | None = None, **named: Any
     ) -> Filler:

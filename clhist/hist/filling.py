@@ -12,17 +12,20 @@ import boost_histogram as bh
 import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
+from clhist.engine.cuda_calls import takes_cuda, warn_of_host
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import check_host_way
 from clhist.hist.columns import Columns, adds_up, as_column, columns_of
 from clhist.hist.held import KnownFill
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array
+from clhist.opencl.cuda_arrays import is_cuda
 from clhist.operators.reproducible import check_reproducible
 
 _MOST_BYTES = 32  # of a bin, but for MultiCell
 
 
+@takes_cuda
 def fill(
     h: Any,
     *args: Any,
@@ -40,7 +43,7 @@ def fill(
     h : boost_histogram.Histogram or hist.Hist
         Filled in place.
     *args : array_like of shape (N,), or scalar
-        One for each axis: NumPy's or PyOpenCL's, or what `numpy.asarray` takes.
+        One for each axis: NumPy's, PyOpenCL's or CUDA's, or what `numpy.asarray` takes.
     weight : array_like of shape (N,), or scalar, optional
         Of shape (N, cells) for the storage MultiCell.
     sample : array_like of shape (N,), or scalar, optional
@@ -124,6 +127,8 @@ def by_boost_histogram(
         BoostHistogram.fill(copy.deepcopy(h), *args, **options)  # raises what is wrong with the arguments
         check_host_way(_OF_BOOST_HISTOGRAM, queue, reproducible=True)
     check_host_way(_OF_BOOST_HISTOGRAM, queue)
+    if any(map(is_cuda, (*values, weight, sample))):
+        warn_of_host("clhist.hist.fill", _OF_BOOST_HISTOGRAM)
     BoostHistogram.fill(h, *args, **options)
 
 

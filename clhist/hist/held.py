@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.binning.sweep import Sweep, shaped
 from clhist.hist.columns import Columns, is_column, looks_at_content
 from clhist.hist.storages import Sums
+from clhist.opencl.arrays import empty
+from clhist.opencl.cuda_arrays import StreamOrder, cuda_device_of
+from clhist.opencl.elementwise import added
 
 
 class KnownFill(NamedTuple):
@@ -52,28 +54,40 @@ class HeldSums:
     def __init__(self) -> None:
         self._sums: Sums = {}
         self._spare: Sums = {}
+        self._order = StreamOrder()
 
     def add(self, sums: Sums) -> None:
         """Add sums that were computed."""
+        self._begin()
         held = self._sums
-        self._sums = {name: held[name] + part for name, part in sums.items()} if held else sums
+        self._sums = {name: added(held[name], part) for name, part in sums.items()} if held else sums
+        self._order.end(list(self._sums.values()))
 
     def sweep(self, sweep: Sweep, arrays: Sequence[Any]) -> None:
         """Add those of arrays: all of them, or none if anything is raised."""
         if not (self._sums and sweep.may_combine):
             self.add(dict(zip(sweep.names, sweep.run(arrays), strict=True)))
             return
+        self._begin()
         if not self._spare:
-            self._spare = {name: cl_array.empty_like(array) for name, array in self._sums.items()}
+            self._spare = {
+                name: empty(sweep.queue, array.shape, array.dtype, True) for name, array in self._sums.items()
+            }
         like = sweep.known.engine.outputs.like
         sweep.run(arrays, like(list(self._sums.values())), like(list(self._spare.values())))
         self._sums, self._spare = self._spare, self._sums
+        self._order.end(list(self._sums.values()))
 
     def shaped(self, shape: tuple[int, ...]) -> Sums:
         """Return them in the shape of the bins, without those of what has no bin."""
+        self._begin()
         return {name: shaped(each, shape) if each.ndim == 1 else each for name, each in self._sums.items()}
+
+    def _begin(self) -> None:
+        """Let streams of CUDA wait for what was done with the sums, and refuse to capture it."""
+        self._order.begin([*self._sums.values(), *self._spare.values()])
 
 
 def same_context(one: cl.CommandQueue, other: cl.CommandQueue) -> bool:
     """Whether arrays of one queue can be used on the other."""
-    return one is other or one.context == other.context
+    return one is other or (one.context == other.context and cuda_device_of(one) == cuda_device_of(other))

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist.axes.block_search import ABSENT, BLOCK, ahead_of
 from clhist.axes.kinds import Kind
 from clhist.binning.inputs import mask_array
 from clhist.binning.sweep import BLOCK_OF_ELEMENTS, uploaded
+from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.engine import Engine
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
 from clhist.hist.filling import check_room, fill, on_host, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import is_device_array, to_device
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -163,6 +163,12 @@ def fill_many(
     >>> fill_many([(h, (x,), {"weight": w, "where": cut}) for h, cut in zip(hists, cuts)])  # doctest: +SKIP
     """
     check_reproducible(reproducible)
+    _fill_many(list(fills), queue=queue, reproducible=reproducible)
+
+
+@takes_cuda
+def _fill_many(fills: Sequence[Sequence[Any]], *, queue: cl.CommandQueue | None, reproducible: bool) -> None:
+    """Do it."""
     group: list[tuple[Any, Columns, Any]] = []
     for h, args, *rest in fills:
         options = dict(rest[0]) if rest else {}
@@ -204,7 +210,7 @@ def _fill_alone(
         if not is_column(value):
             return value
         found = on_host(value)[on_host(where).astype(bool)]
-        return cl_array.to_device(value.queue, found) if is_device_array(value) and len(found) else found
+        return to_device(value.queue, found) if is_device_array(value) and len(found) else found
 
     named = {name: chosen(each) for name, each in named.items()}
     options = {name: chosen(each) for name, each in options.items()}

@@ -9,7 +9,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.elementwise import ElementwiseKernel
 
-from clhist.opencl.arrays import Array, is_device_array, zeros
+from clhist.opencl.arrays import Array, is_device_array, to_device, zeros
 from clhist.opencl.cuda_arrays import CudaArray
 from clhist.opencl.program import building, kept_by_context
 from clhist.operators.halves import ELEMENT, declared, half_name, loaded, number_of
@@ -53,6 +53,16 @@ def are_positive(x: Array) -> Array:
         x = _as_signed(x)
         return x.computed(lambda own, _: own != 0 if is_unsigned else own > 0).astype(np.int8)
     return (x > 0).astype(np.int8)
+
+
+def added(x: Array, y: Array) -> Array:
+    """Return the sums of two arrays of the device, of one dtype and shape."""
+    if isinstance(x, CudaArray) and isinstance(y, CudaArray):
+        if not x.memory.is_like(y.memory):  # of two libraries
+            return to_device(y.stands_for, x.get() + y.get())
+        other = _as_signed(y).of_library()
+        return _as_signed(x).computed(lambda own, _: own + other).view(x.dtype)
+    return x + y
 
 
 def zero_where_none(x: Array, sizes: Array) -> Array:

@@ -36,7 +36,8 @@ def scatter(
     Parameters
     ----------
     src : tensor of shape (..., N, ...)
-        Values, N along `dim`: floats, of half precision as well, or integers; of means floats, of minima and maxima booleans as well.
+        Values, N along `dim`: floats, of half precision as well, or integers; of means floats, of minima and maxima
+        booleans as well.
     index : tensor of shape (N,) of integers
         Where each value goes, on the device of `src`. Indices outside [0, `dim_size`) are ignored, as everywhere in
         clhist, and their values have a gradient of zero.

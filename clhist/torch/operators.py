@@ -244,7 +244,7 @@ histogramdd.register_autograd(_histogramdd_backward, setup_context=_histogramdd_
 
 @scatter.register_vmap
 def _(
-    info: Any, in_dims: Sequence[int | None], src: torch.Tensor, index: torch.Tensor, *rest: Any
+    info: Any, in_dims: Sequence[Any], src: torch.Tensor, index: torch.Tensor, *rest: Any
 ) -> tuple[torch.Tensor, int]:
     """Of a batch of values by one index each sample is a component of the rows."""
     if in_dims[1] is not None:

@@ -192,3 +192,41 @@ def test_a_part_keeps_no_memory_of_the_caller(fake):
     assert cuda.launched
     for part in parts:
         np.testing.assert_array_equal(part.result(), np.bincount(BINS, COUNTS, 77))
+
+
+def test_several_devices_take_chunks_of_cuda_and_of_numpy(fake):
+    cuda, cupy = fake
+    expected = clhist.reduce_by_index(77, "sum", np.tile(BINS, 5), np.tile(COUNTS, 5))
+    several = clhist.MultiAccumulator("sum", 77, dtype=np.int64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        several.add(BINS, COUNTS).add(cupy.asarray(BINS), cupy.asarray(COUNTS))
+        assert cuda.launched
+        several.extend([(BINS, COUNTS), (cupy.asarray(BINS), cupy.asarray(COUNTS)), (BINS[:9], COUNTS[:9])])
+    several.merge(_two(clhist.Accumulator("sum", 77, dtype=np.int64), cupy.asarray, BINS[9:], COUNTS[9:]))
+    assert several.size == 4 * N + 9
+    found = several.result()
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(several.partial().result(), expected)
+
+
+def test_positions_count_over_chunks_of_cuda_and_of_numpy(fake):
+    _, cupy = fake
+    several = clhist.MultiAccumulator(clhist.operators.argmax(np.float32, np.int64), 77)
+    for n, part in enumerate((slice(0, 5000), slice(5000, 9000), slice(9000, N))):
+        a = cupy.asarray if n % 2 else np.asarray
+        several.add(a(BINS[part]), a(X[part]))
+    expected = clhist.reduce_by_index(77, "argmax", BINS, (X, np.arange(N)))
+    np.testing.assert_array_equal(several.result()["index"], expected["index"])
+
+
+def test_several_devices_refuse_wrong_arrays_of_cuda(fake):
+    cuda, cupy = fake
+    several = clhist.MultiAccumulator("sum", 77, dtype=np.int64)
+    with pytest.raises(ValueError, match=r"^values: expected shape"):
+        several.add(cupy.asarray(BINS), cupy.asarray(COUNTS[1:]))
+    with pytest.raises(TypeError, match=r"^values: expected a CUDA array as indices is, got a NumPy array"):
+        several.add(cupy.asarray(BINS), COUNTS)
+    assert not cuda.launched
+    assert several.result().sum() == 0

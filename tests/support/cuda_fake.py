@@ -255,6 +255,9 @@ class FakeArray:
             return self._like(self.array[key])
         return fake_cupy(self.cuda).asarray(self.array[key.array])
 
+    def __add__(self, other: FakeArray) -> FakeArray:
+        return fake_cupy(self.cuda).asarray(self.array + other.array)
+
     def __gt__(self, number: float) -> FakeArray:
         return fake_cupy(self.cuda).asarray(self.array > number)
 
