@@ -29,6 +29,7 @@ _NEW_DEVICE = (
 
 
 @click.command()
+@click.option("--cuda", is_flag=True, help="Check launches by CUDA, on arrays in its memory. Needs PyTorch or CuPy.")
 @click.option("--quick", is_flag=True, help="Check some types and forms only: about 15 s on two cores, then 3 s.")
 @click.option(
     "--limit",
@@ -61,6 +62,7 @@ _NEW_DEVICE = (
 @shared_options()
 def selftest(
     console: Console,
+    cuda: bool,
     quick: bool,
     limit: float,
     jobs: int | None,
@@ -78,8 +80,9 @@ def selftest(
     With --soak, random calls run in worker processes; failing ones are printed as programs.
 
     \b
-    Example: a new device; half an hour of random calls in four processes; one failed call again
+    Example: a new device; its launches by CUDA; half an hour of random calls in four processes; one failed call again
       clhist selftest --device H200
+      clhist selftest --device H200 --cuda
       clhist selftest --soak 1800 --seed 1 --jobs 4
       clhist selftest --seed 1 --only 4711
     """
@@ -87,12 +90,14 @@ def selftest(
     from clhist.selftest.watchdog import Watchdog
     from clhist.selftest.workers import default_jobs
 
+    if cuda and (soak is not None or only is not None):
+        raise click.UsageError("--cuda: expected without --soak and --only, whose calls are of OpenCL")
     is_random = soak is not None or only is not None
     calls = from_clone("soak.command", "--soak" if only is None else "--only") if is_random else None
     queue = default_queue()
     watchdog = Watchdog(limit, lambda name: _hangs(name, limit, queue.device))
     if calls is None:
-        wrong = _checks(console, queue, watchdog, quick=quick, jobs=jobs or default_jobs())
+        wrong = _checks(console, queue, watchdog, quick=quick, jobs=jobs or default_jobs(), cuda=cuda)
     else:
         many = {"jobs": jobs or default_jobs(), "threads": threads, "limit": limit}
         wrong = calls.soak_calls(console, queue, soak, seed=seed, only=only, **many)
@@ -105,19 +110,19 @@ def _hangs(name: str, limit: float, device: Any) -> None:
     sys.stderr.flush()
 
 
-def _checks(console: Console, queue: Any, watchdog: Any, *, quick: bool, jobs: int) -> bool:
+def _checks(console: Console, queue: Any, watchdog: Any, *, quick: bool, jobs: int, cuda: bool) -> bool:
     """Run the checks, print what came of them, and return whether something is wrong."""
     from clhist.opencl.device import device_kind, device_profile
     from clhist.planning.times import BANDWIDTH
     from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, advice
-    from clhist.selftest.suite import checks, checks_elsewhere
+    from clhist.selftest.suite import checks, checks_elsewhere, cuda_checks
 
     start = perf_counter()
-    every = list(checks(queue, quick=quick))
+    every = list(cuda_checks(queue.device, quick=quick) if cuda else checks(queue, quick=quick))
     if jobs == 1:
         running = _here(every, watchdog)
     else:
-        running = _in_processes(every, checks_elsewhere(queue.device, quick=quick), jobs, watchdog)
+        running = _in_processes(every, checks_elsewhere(queue.device, quick=quick, cuda=cuda), jobs, watchdog)
     found = {}
     with console.progress(queue.device.name.strip(), len(every)) as bar, closing(running):
         for number, outcome in running:
@@ -151,7 +156,7 @@ def _checks(console: Console, queue: Any, watchdog: Any, *, quick: bool, jobs: i
         "features_that_hold": better,
     }
     lines = [
-        f"{values['device']} ({values['platform']}, driver {values['driver']})\n",
+        f"{values['device']} ({values['platform']}, driver {values['driver']}){', by CUDA' * cuda}\n",
         _tables(outcomes),
         "",
         wrapped(_LEGEND),
@@ -162,10 +167,12 @@ def _checks(console: Console, queue: Any, watchdog: Any, *, quick: bool, jobs: i
     lines.append(
         f"\n{count[HOLDS]} hold, {count[WRONG]} wrong, {count[UNAVAILABLE]} not available; {seconds:.1f} s in all"
     )
+    if not count[HOLDS]:
+        lines.append(f"nothing could be checked: {outcomes[0].words}")
     if values["kind"] == "gpu" and BANDWIDTH not in device_profile(queue.device).rates:
         lines.append(_NEW_DEVICE)
     console.report(values, "\n".join(lines))
-    return bool(wrong)
+    return bool(wrong) or not count[HOLDS]
 
 
 def _here(checks: Sequence[Any], watchdog: Any) -> Generator[tuple[int, Any], None, None]:

@@ -6,7 +6,9 @@ What CUDA cannot do goes through the host, with one warning.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -38,6 +40,23 @@ def takes_cuda(function: F) -> F:
 def takes_cuda_only(function: F) -> F:
     """Do the same for a function that copies would be of no use to: it raises UnsupportedError then."""
     return _taking(function, _refused)
+
+
+class _Strict(threading.local):
+    on = False
+
+
+_strict = _Strict()
+
+
+@contextmanager
+def direct_only() -> Iterator[None]:
+    """Let calls of this thread raise UnsupportedError where their data would go through the host."""
+    before, _strict.on = _strict.on, True
+    try:
+        yield
+    finally:
+        _strict.on = before
 
 
 def _taking(function: F, otherwise: Callable[..., Any]) -> F:
@@ -106,7 +125,7 @@ def _call(
             return returned(function(*given, **named))
     except NotDirectError as error:
         reason = str(error)
-    return otherwise(function, names, args, options, reason)
+    return (_refused if _strict.on else otherwise)(function, names, args, options, reason)
 
 
 class _Taken:

@@ -46,6 +46,22 @@ def queue_of_cuda(device: int) -> cl.CommandQueue:
     return found
 
 
+def number_of(device: cl.Device) -> int:
+    """Return the number of an OpenCL device among those of CUDA.
+
+    Raises
+    ------
+    CudaError
+        If there is no CUDA.
+    NotDirectError
+        If CUDA does not have it.
+    """
+    for number in range(driver().count()):
+        if queue_of_cuda(number).device == device:
+            return number
+    raise NotDirectError(f"CUDA does not have {device.name.strip()}")
+
+
 def _new_queue(device: int) -> cl.CommandQueue:
     default = default_queue()
     known = [each for platform in platforms() for each in platform.get_devices() if _place(each) is not None]

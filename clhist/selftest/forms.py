@@ -16,6 +16,7 @@ from clhist.opencl.device import device_kind
 from clhist.selftest.cases import neutral_of
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
+from clhist.selftest.places import HOST, Host, Kernel
 from clhist.selftest.reference import assert_same, folded
 from clhist.selftest.updates import expect
 from clhist.typing import Memory, Update
@@ -47,8 +48,11 @@ class Setting:
     `quick` leaves inputs out; `tiny` also makes them short, for a simulator that takes a second for a million elements.
     """
 
-    def __init__(self, queue: cl.CommandQueue, profile: Profile | None, *, size: str = "full") -> None:
-        self.queue, self.profile = queue, profile
+    def __init__(
+        self, queue: cl.CommandQueue, profile: Profile | None, *, size: str = "full", place: Host = HOST
+    ) -> None:
+        self.queue, self.profile, self.place = queue, profile, place
+        self.call = place.call
         self.quick, self.tiny = size != "full", size == "tiny"
         self.rng = np.random.default_rng(20)
 
@@ -56,17 +60,18 @@ class Setting:
         """Return how many elements there are, where there should be `size`."""
         return min(size, tiny) if self.tiny else size
 
-    def kernel(self, operator: Any, arguments: str, code: str, **more: Any) -> HistogramKernel:
-        """Return a kernel for this profile."""
-        return HistogramKernel(
+    def kernel(self, operator: Any, arguments: str, code: str, **more: Any) -> Any:
+        """Return a kernel for this profile, whose calls take NumPy's arrays to the place."""
+        found = HistogramKernel(
             self.queue.context, operator, arguments=arguments, map=code, profile=self.profile, **more
         )
+        return Kernel(self.place, found)
 
-    def counting(self) -> HistogramKernel:
+    def counting(self) -> Any:
         """Return the kernel that counts int32 bins."""
         return self.kernel(_ONE, "const int *bins", "EMIT(bins[i], 1)")
 
-    def summing(self) -> HistogramKernel:
+    def summing(self) -> Any:
         """Return the kernel that sums int32 values."""
         return self.kernel(_ONE, "const int *bins, const int *values", "EMIT(bins[i], values[i])")
 
@@ -77,12 +82,14 @@ class Setting:
         return bins, self.rng.integers(-99, 99, size, np.int32)
 
 
-def form_checks(queue: cl.CommandQueue, profiles: dict[str, Profile | None], *, size: str = "full") -> Iterator[Check]:
+def form_checks(
+    queue: cl.CommandQueue, profiles: dict[str, Profile | None], *, size: str = "full", place: Host = HOST
+) -> Iterator[Check]:
     """Yield the checks of all forms, for each of the profiles by their names; `size` is "full", "quick" or "tiny"."""
     for name, profile in profiles.items():
         for form, action in FORMS.items():
             if (size != "quick" or form in QUICK_FORMS) and (profile is None or form not in WITHOUT_PROFILE):
-                yield Check(form, name, form, partial(action, Setting(queue, profile, size=size)))
+                yield Check(form, name, form, partial(action, Setting(queue, profile, size=size, place=place)))
 
 
 def reference(
@@ -117,7 +124,7 @@ def _index_types(at: Setting) -> None:
         largest = np.iinfo(dtype).max
         bins = np.r_[at.rng.integers(0, 41, 1000).astype(dtype), np.array([largest, largest - 1, 40], dtype)]
         expected = np.bincount(bins[bins < 41].astype(int), minlength=41).astype(np.int32)
-        found = reduce_by_index(np.zeros(41, np.int32), np.add, bins, 1, queue=at.queue)
+        found = at.call(reduce_by_index, np.zeros(41, np.int32), np.add, bins, 1, queue=at.queue)
         expect(partial(assert_same, expected=expected), found, dtype=np.dtype(dtype))
 
 
@@ -146,8 +153,9 @@ def _dest_and_out(at: Setting) -> None:
     out = np.full(_BINS, 77, np.int32)
     expect(same, kernel(bins, values, num_bins=_BINS, dest=dest, out=out), out="another")
     expect(same, out, out="another")
-    given = [cl_array.to_device(at.queue, array) for array in (bins, values, dest)]
-    expect(same, kernel(*given[:2], num_bins=_BINS, dest=given[2], out=given[2]).get(), out="dest")
+    if not at.place.is_cuda:
+        given = [cl_array.to_device(at.queue, array) for array in (bins, values, dest)]
+        expect(same, kernel(*given[:2], num_bins=_BINS, dest=given[2], out=given[2]).get(), out="dest")
     expect(same, kernel(bins, values, num_bins=_BINS, dest=dest, out=dest), out="dest")
 
 
@@ -155,7 +163,7 @@ def _fields(at: Setting) -> None:
     argmax = operators.argmax(np.float32)
     bins, values = at.pairs()
     most, where = np.full(_BINS, -np.inf, np.float32), np.full(_BINS, 2**31 - 1, np.int32)
-    found = reduce_by_index((most, where), argmax, bins, values.astype(np.float32), queue=at.queue)
+    found = at.call(reduce_by_index, (most, where), argmax, bins, values.astype(np.float32), queue=at.queue)
     expected = reference(np.maximum, bins, values, _BINS, dtype=np.float32)
     first = [np.flatnonzero((bins == k) & (values == expected[k]))[:1] for k in range(_BINS)]
     expect(partial(assert_same, expected=expected), found[0], field="value")
@@ -228,7 +236,7 @@ def _vectors(at: Setting) -> None:
     bins, _ = at.pairs()
     points = at.rng.integers(-9, 9, (bins.size, 3)).astype(np.float32)
     expected = np.stack([reference(np.add, bins, points[:, k], _BINS, dtype=np.float32) for k in range(3)], axis=1)
-    found = reduce_by_index(np.zeros((_BINS, 3), np.float32), np.add, bins, points, queue=at.queue)
+    found = at.call(reduce_by_index, np.zeros((_BINS, 3), np.float32), np.add, bins, points, queue=at.queue)
     expect(partial(assert_same, expected=expected), found)
 
 
@@ -304,28 +312,28 @@ def _streams(at: Setting) -> None:
     bins, values = at.pairs()
     expected = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
     stream = at.summing().accumulator(_BINS, chunk_bytes=4096, queue=at.queue)
-    stream.add(bins, values)
-    expect(expected, stream.result(), chunk_bytes=4096)
+    at.call(stream.add, bins, values)
+    expect(expected, at.call(stream.result), chunk_bytes=4096)
     first, second = (at.summing().accumulator(_BINS, queue=at.queue) for _ in range(2))
     for begin, end in pairwise((0, 0, 1, 8, 1008, 2000)):
-        first.add(bins[begin:end], values[begin:end])
-    second.add(*(cl_array.to_device(at.queue, array[2000:]) for array in (bins, values)))
+        at.call(first.add, bins[begin:end], values[begin:end])
+    second.add(*(at.place.on_device(at.queue, array[2000:]) for array in (bins, values)))
     first.merge(second)
-    expect(expected, first.result(), merged=True)
+    expect(expected, at.call(first.result), merged=True)
     argmax = Accumulator(operators.argmax(np.int32), _BINS, queue=at.queue)
     for part in np.array_split(np.arange(bins.size), 3):
-        argmax.add(bins[part], values[part])
+        at.call(argmax.add, bins[part], values[part])
     most = reference(np.maximum, bins, values, _BINS, np.full(_BINS, -(2**31), np.int32))
-    expect(partial(assert_same, expected=most), np.asarray(argmax.result()["value"]), operator="argmax")
+    expect(partial(assert_same, expected=most), np.asarray(at.call(argmax.result)["value"]), operator="argmax")
 
 
 def _bincount(at: Setting) -> None:
     for x in (np.arange(5000) % 77, np.r_[np.zeros(9999, np.uint8), np.uint8(255)], np.r_[np.zeros(5000, int), 10**5]):
-        expect(partial(assert_same, expected=np.bincount(x)), bincount(x, queue=at.queue), largest=x.max())
+        expect(partial(assert_same, expected=np.bincount(x)), at.call(bincount, x, queue=at.queue), largest=x.max())
     weights = at.rng.integers(0, 99, 5000) / 4
     x = np.arange(5000) % 77
     try:
-        found = bincount(x, weights, queue=at.queue)
+        found = at.call(bincount, x, weights, queue=at.queue)
     except RuntimeError as error:  # no double precision
         if "double precision" in str(error):
             return
@@ -334,12 +342,14 @@ def _bincount(at: Setting) -> None:
 
 
 def _device_arrays(at: Setting) -> None:
+    if at.place.is_cuda:
+        raise NotAvailableError("arrays of PyOpenCL are for OpenCL")
     bins, values = at.pairs()
     same = partial(assert_same, expected=reference(np.add, bins[1:], values[1:], _BINS))
     queues, properties = [at.queue], cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
     if at.queue.device.queue_properties & properties:
         queues.append(cl.CommandQueue(at.queue.context, at.queue.device, properties))
-    kernel: Any = at.summing()
+    kernel = at.summing()
     for queue in queues:
         given = [cl_array.to_device(queue, array)[1:] for array in (bins, values)]
         for _ in range(3):

@@ -10,16 +10,18 @@ import pyopencl as cl
 
 from clhist.errors import NoDeviceError
 from clhist.hardware.profile import Profile
+from clhist.opencl.cuda_queues import queue_of_cuda
 from clhist.opencl.device import device_profile, devices
 from clhist.selftest.checks import Check
 from clhist.selftest.forms import WITHOUT_PROFILE, form_checks
 from clhist.selftest.inputs import as_gpu
+from clhist.selftest.places import HOST, Cuda, Host, cuda_of
 from clhist.selftest.updates import update_checks
 
 OWN, LIKE_A_GPU = "as planned", "as a GPU"
 
 
-def checks(queue: cl.CommandQueue, *, quick: bool = False) -> Iterator[Check]:
+def checks(queue: cl.CommandQueue, *, quick: bool = False, place: Host = HOST) -> Iterator[Check]:
     """Yield the checks of the queue's device; on a CPU also as if it were a GPU, whose kernels others are built from.
 
     Parameters
@@ -28,15 +30,17 @@ def checks(queue: cl.CommandQueue, *, quick: bool = False) -> Iterator[Check]:
         Of the device.
     quick : bool
         Whether some types and forms must do, for which two cores compile for a quarter of a minute.
+    place : Host
+        Where the arrays are.
     """
     own = device_profile(queue.device)
     shared = as_gpu(own) if own.kind == "cpu" else own
     size = "quick" if quick else "full"
-    yield from update_checks(queue, shared, size=size)
+    yield from update_checks(queue, shared, size=size, place=place)
     profiles: dict[str, Profile | None] = {OWN: None}
     if own.kind == "cpu":
         profiles[LIKE_A_GPU] = shared
-    yield from form_checks(queue, profiles, size=size)
+    yield from form_checks(queue, profiles, size=size, place=place)
 
 
 def tiny_checks(queue: cl.CommandQueue, profiles: dict[str, Profile]) -> Iterator[Check]:
@@ -48,16 +52,30 @@ def tiny_checks(queue: cl.CommandQueue, profiles: dict[str, Profile]) -> Iterato
     yield from (check for check in form_checks(queue, {OWN: None}, size="tiny") if check.row in WITHOUT_PROFILE)
 
 
-def checks_elsewhere(device: cl.Device, *, quick: bool) -> Callable[[], list[Check]]:
+def cuda_checks(device: cl.Device, *, quick: bool = False) -> Iterator[Check]:
+    """Yield the checks of an OpenCL device with arrays in CUDA's memory, launched by CUDA.
+
+    Raises
+    ------
+    NoDeviceError
+        If CUDA does not have it, or nothing makes such arrays.
+    """
+    number, library = cuda_of(device)
+    queue = queue_of_cuda(number)  # of whose context arrays of CUDA are
+    yield from checks(cl.CommandQueue(queue.context, queue.device), quick=quick, place=Cuda(library, number))
+
+
+def checks_elsewhere(device: cl.Device, *, quick: bool, cuda: bool = False) -> Callable[[], list[Check]]:
     """Return what gives the same checks of the same device in another process with the same environment."""
-    return partial(_checks_of, devices().index(device), device.name, quick)
+    return partial(_checks_of, devices().index(device), device.name, quick, cuda)
 
 
-def _checks_of(number: int, name: str, quick: bool) -> list[Check]:
+def _checks_of(number: int, name: str, quick: bool, cuda: bool) -> list[Check]:
     every = devices()
     if len(every) <= number or every[number].name != name:
         raise NoDeviceError(f"device {number} was {name.strip()}; now there are {[d.name.strip() for d in every]}")
-    return list(checks(queue_of(every[number]), quick=quick))
+    device = every[number]
+    return list(cuda_checks(device, quick=quick) if cuda else checks(queue_of(device), quick=quick))
 
 
 def queue_of(device: cl.Device) -> cl.CommandQueue:

@@ -17,6 +17,7 @@ from clhist.planning.updates import UPDATES, available_updates
 from clhist.selftest.cases import CASES, MORE, NUM_BINS, PRODUCTS, Case, pair_kernel, ufunc_case
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import drawn
+from clhist.selftest.places import HOST, Host, Kernel
 from clhist.selftest.reference import groups_of
 
 ROWS = [(update, memory) for update in UPDATES for memory in PLACES]
@@ -90,7 +91,9 @@ _TINY_INPUTS = [("half in one", 1501, 300), ("half in one", 1501, 1500)]
 _MANY_BINS = ("uniform, some outside", 257, 5003)
 
 
-def update_checks(queue: cl.CommandQueue, profile: Profile, *, size: str = "full") -> Iterator[Check]:
+def update_checks(
+    queue: cl.CommandQueue, profile: Profile, *, size: str = "full", place: Host = HOST
+) -> Iterator[Check]:
     """Yield the checks of all updates.
 
     Parameters
@@ -101,6 +104,8 @@ def update_checks(queue: cl.CommandQueue, profile: Profile, *, size: str = "full
         What is planned for, with its features; one of a GPU, or like one, or else nothing is shared.
     size : {"full", "quick", "tiny"}
         "quick" is a few types, "tiny" besides a few inputs, for a simulator.
+    place : Host
+        Where the arrays are.
     """
     few = {"full": None, "quick": QUICK, "tiny": TINY}[size]
     features = profile.features or frozenset()
@@ -116,7 +121,7 @@ def update_checks(queue: cl.CommandQueue, profile: Profile, *, size: str = "full
                     continue
                 needs = needed_features(_case(name).operator, update, shared_in, features)
                 inputs = "tiny" if size == "tiny" else "thorough" if size == "full" and name in _THOROUGH else "some"
-                action = partial(_check, name, update, memory, queue, profile, needs is not None, inputs)
+                action = partial(_check, name, update, memory, queue, profile, needs is not None, inputs, place)
                 yield Check(row, column, name, action, needs or frozenset())
 
 
@@ -142,9 +147,16 @@ def needed_features(operator: Operator, update: str, memory: str, features: Coll
 
 
 def _check(
-    name: str, update: str, memory: str, queue: cl.CommandQueue, profile: Profile, available: bool, inputs: str
+    name: str,
+    update: str,
+    memory: str,
+    queue: cl.CommandQueue,
+    profile: Profile,
+    available: bool,
+    inputs: str,
+    place: Host,
 ) -> None:
-    kernel = pair_kernel(_case(name).operator, profile, context=queue.context)
+    kernel = Kernel(place, pair_kernel(_case(name).operator, profile, context=queue.context))
     bins, values, check = _input(name, *PLAIN)
     run = partial(kernel, queue=queue, update=update, memory=None if update == "sort" else memory)
     if not available:

@@ -124,7 +124,7 @@ def test_a_hanging_device_ends_the_command(jobs):
         from clhist.cli.main import main
         from clhist.selftest import suite
         suite.checks = lambda queue, quick: three_checks(hang)
-        suite.checks_elsewhere = lambda device, quick: partial(three_checks, hang)
+        suite.checks_elsewhere = lambda device, quick, cuda: partial(three_checks, hang)
         main(["selftest", "--limit", "2", "--jobs", "{jobs}"])
     """
     result = subprocess.run(

@@ -330,7 +330,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
     def program_of(program: cl.Program) -> CudaProgram:
         text = f"program {program.int_ptr}"
         cuda.programs[text] = program
-        names = [name for pointer, name in cuda.parameters if pointer == program.int_ptr]
+        names = program.get_info(cl.program_info.KERNEL_NAMES).split(";")
         return CudaProgram(text, {name: cuda.dynamic.get(name, 0) for name in names})
 
     monkeypatch.setattr(cuda_launcher, "kernel_of", noted)
