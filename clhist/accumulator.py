@@ -187,7 +187,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         go whole with each chunk. Device arrays are not split. When `add` returns, NumPy arrays may be changed.
         If anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for.
         """
-        self.go_to(args)
+        self._go_to(args)
         try:
             self.feed(self.piece(args, size))
         except NotDirectError:
@@ -326,7 +326,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         self._on_device = piece.on_device
         self._chunks.feed(piece.of(engine), lambda given, length: self._continue(engine, given, length))
 
-    def go_to(self, args: Sequence[Any]) -> None:
+    def _go_to(self, args: Sequence[Any]) -> None:
         """Let bins be where the arrays of a chunk are: in memory of their library of CUDA, or else at the own queue."""
         first, (self._like, self._came_from) = first_of_cuda(args), (self._came_from, None)
         held, queue = self._held[0], self._own_queue

@@ -229,7 +229,7 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
         if number not in self._of_cuda:
             self._of_cuda[number] = self._made(cl.CommandQueue(first.stands_for.context, first.stands_for.device))
         device = self._of_cuda[number]
-        device.accumulator.go_to(args)
+        device.accumulator._go_to(args)  # noqa: SLF001  # as its own `add` does
         piece = device.accumulator.piece(args, size, self._position)
         device.accumulator.feed(piece)
         device.holds_arrays = True

@@ -176,8 +176,8 @@ class Operator:
             held = _accumulator_of(dtype, combine, accumulator)
             _check_conversions(dtype, held, lift, finish)
             operation = recognise(combine, held)
-            plain = accumulator is None and not half_name(dtype)
-            neutral = _checked_neutral(neutral, dtype if plain else held, combine, held, operation)
+            of_neutral = number_of(dtype) if accumulator is None else held
+            neutral = _checked_neutral(neutral, of_neutral, combine, held, operation)
             parts = _parts_of(held, combine, neutral, operation)
             finish = finish or ("a != 0" if dtype.kind == "b" else "a")
         else:

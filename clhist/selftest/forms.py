@@ -62,10 +62,8 @@ class Setting:
 
     def kernel(self, operator: Any, arguments: str, code: str, **more: Any) -> Any:
         """Return a kernel for this profile, whose calls take NumPy's arrays to the place."""
-        found = HistogramKernel(
-            self.queue.context, operator, arguments=arguments, map=code, profile=self.profile, **more
-        )
-        return Kernel(self.place, found)
+        more |= {"arguments": arguments, "map": code, "profile": self.profile}
+        return Kernel(self.place, HistogramKernel(self.queue.context, operator, **more))
 
     def counting(self) -> Any:
         """Return the kernel that counts int32 bins."""
