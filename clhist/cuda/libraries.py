@@ -281,6 +281,7 @@ class Recognised(NamedTuple):
 
 # Types whose objects are no arrays of CUDA; most arguments are of these.
 _OTHERS: set[type] = {type(None), bool, int, float, complex, str, bytes, np.ndarray, np.ufunc, np.dtype, range, slice}
+_of_libraries: dict[type, str] = {}  # types whose objects are arrays of CuPy or PyTorch
 
 
 def may_be_cuda(value: Any) -> bool:
@@ -309,11 +310,15 @@ def recognised_kind(value: Any) -> str | None:
     kind = type(value)
     if kind in _OTHERS:
         return None
-    torch, cupy = _type("torch", "Tensor"), _type("cupy", "ndarray")
-    if torch is not None and isinstance(value, torch):
-        return "torch" if value.is_cuda else None
-    if cupy is not None and isinstance(value, cupy):
-        return "cupy"
+    known = _of_libraries.get(kind)
+    if known is None:
+        torch, cupy = _type("torch", "Tensor"), _type("cupy", "ndarray")
+        if torch is not None and isinstance(value, torch):
+            known = _of_libraries[kind] = "torch"
+        elif cupy is not None and isinstance(value, cupy):
+            known = _of_libraries[kind] = "cupy"
+    if known is not None:
+        return known if known == "cupy" or value.is_cuda else None
     if isinstance(value, np.generic):
         return None
     if hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack_device__"):

@@ -212,6 +212,7 @@ def _numbers_of(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(name for name in _NUMBERS if name in _parameters(function))
 
 
+@functools.cache
 def _names(function: Callable[..., Any], number: int) -> list[str]:
     known = _parameters(function)
     return [known[n] if n < len(known) else known[-1] for n in range(number)]
