@@ -19,7 +19,8 @@ from clhist.engine.engine import Engine
 from clhist.engine.results import target
 from clhist.engine.scatter import ScatterSpec, scatter_engine
 from clhist.opencl.arrays import Array, empty, note_event, survey
-from clhist.opencl.cuda_arrays import cuda_device_of
+from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of
+from clhist.opencl.elementwise import of_rows
 from clhist.opencl.memory import scratch_allocator
 from clhist.opencl.program import building, kept_by_context
 from clhist.operators.c_types import c_name, element_name
@@ -33,11 +34,8 @@ def are_row_means(spec: ScatterSpec, call: Call) -> bool:
     """Whether a call is left to `row_means`.
 
     With a `dest` it is not, whose components count as one value each; nor with choices, which are for the sweep of the
-    operator itself, nor with `offsets` on a GPU, which are those of components; nor of CUDA's arrays, on which PyOpenCL
-    divides nothing.
+    operator itself, nor with `offsets` on a GPU, which are those of components.
     """
-    if call.queue is not None and cuda_device_of(call.queue) is not None:
-        return False
     is_plain = spec.vector > 1 and spec.values is not None and call.dest is None and not call.choices.forced
     return is_plain and (spec.by_rows or call.offsets is None) and sum_and_number(spec.operator) is not None
 
@@ -73,7 +71,8 @@ def row_means(
     arrays = survey([("indices", indices), ("values", values), *out.named], queue.context, 1)
     means = (out.out or (empty(queue, shape, spec.operator.dtype, arrays.on_device, call.allocator),))[0]
     # Device memory that is new takes time, and nobody else sees these.
-    allocator = scratch_allocator(queue) if arrays.on_device and call.allocator is None else call.allocator
+    own = arrays.on_device and call.allocator is None and cuda_device_of(queue) is None
+    allocator = scratch_allocator(queue) if own else call.allocator
     given = replace(call, out=None, allocator=allocator)
     of_sums = scatter_engine(queue.context, replace(spec, operator=parts.sum, read_as=spec.operator.dtype))
     of_numbers = scatter_engine(queue.context, ScatterSpec(parts.number, spec.index, None))
@@ -92,6 +91,9 @@ def _divided(
         divisor = numbers.astype(held).reshape(*numbers.shape, *[1] * (sums.ndim - numbers.ndim))
         with np.errstate(all="ignore"):
             np.divide(sums.view(held), divisor, out=means.view(result), casting="same_kind")
+        return means, number.event
+    if isinstance(means, CudaArray):
+        means[...] = of_rows(sums, numbers, means.dtype)
         return means, number.event
     components = np.int64(sums.nbytes // held.itemsize // numbers.size)
     waited = [found.event, number.event, *wait_for]

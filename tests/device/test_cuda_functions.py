@@ -38,6 +38,12 @@ CASES = {
     "sums, reproducible": lambda a: clhist.reduce_by_index(77, "sum", a(BINS), a(X), reproducible=True),
     "rows": lambda a: clhist.reduce_by_index((77, 5), "sum", a(BINS[:1000]), a(COUNTS[:5000].reshape(1000, 5))),
     "means of rows": lambda a: clhist.reduce_by_index((77, 5), "mean", a(BINS[:1000]), a(X[:5000].reshape(1000, 5))),
+    "means of rows of half precision, out": lambda a: clhist.reduce_by_index(
+        (77, 3), "mean", a(BINS[:999]), a(HALF[:2997].reshape(999, 3)), out=a(np.zeros((77, 3), np.float16))
+    ),
+    "means of complex rows": lambda a: clhist.reduce_by_index(
+        (77, 3), "mean", a(BINS[:999]), a((X + 1j * Y)[:2997].reshape(999, 3))
+    ),
     "batch": lambda a: clhist.reduce_by_index(
         (4, 77), "max", a(BINS.reshape(4, -1)), a(COUNTS.reshape(4, -1)), batched=True
     ),

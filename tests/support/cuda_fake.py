@@ -258,6 +258,10 @@ class FakeArray:
     def __add__(self, other: FakeArray) -> FakeArray:
         return fake_cupy(self.cuda).asarray(self.array + other.array)
 
+    def __truediv__(self, other: FakeArray) -> FakeArray:
+        with np.errstate(all="ignore"):
+            return fake_cupy(self.cuda).asarray(self.array / other.array)
+
     def __gt__(self, number: float) -> FakeArray:
         return fake_cupy(self.cuda).asarray(self.array > number)
 
