@@ -345,7 +345,7 @@ def recognised(name: str, value: Any) -> Recognised | None:
         return None
     if kind != "other":
         return Recognised(library(kind), value)
-    refused: tuple[str, Exception] | None = None
+    reason: Any = "neither of them is installed"
     for each in ("cupy", "torch"):
         try:
             found = library(each)
@@ -356,18 +356,12 @@ def recognised(name: str, value: Any) -> Recognised | None:
         except CaptureError:
             raise
         except _REFUSALS as error:
-            refused = refused or (found.name, error)
+            reason = error
             continue
         return Recognised(found, seen, back := _way_back(value), is_read_only or back is _to_jax)
-    if refused is not None:
-        raise TypeError(
-            f"{name}: expected an array that {refused[0]} can take without a copy, got {type(value).__name__}, of "
-            f"which it says: {refused[1]}"
-        ) from refused[1]
     raise TypeError(
-        f"{name}: expected an array that CuPy or PyTorch can take without a copy, got {type(value).__name__} and "
-        "neither of them is installed"
-    )
+        f"{name}: expected an array that CuPy or PyTorch can take without a copy, got {type(value).__name__}: {reason}"
+    ) from (reason if isinstance(reason, Exception) else None)
 
 
 def _seen_by(found: Library, value: Any) -> tuple[Any, bool]:

@@ -76,7 +76,9 @@ def test_a_copy_is_not_taken_for_the_array(kind, fake, cupy):
     given = Foreign(cupy.asarray(BINS)) if kind is Foreign else ByDlpack(cupy.asarray(BINS), device=1)
     if kind is Foreign:
         given.array = cupy.asarray(BINS)
-    with pytest.raises(TypeError, match=f"x: expected an array that cupy can take without a copy, got {kind.__name__}"):
+    with pytest.raises(
+        TypeError, match=f"x: expected an array that CuPy or PyTorch can take without a copy, got {kind.__name__}"
+    ):
         clhist.bincount(given)
     assert not cuda.launched
 
