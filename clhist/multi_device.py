@@ -20,6 +20,7 @@ from clhist.histogram import histogram
 from clhist.multi import MultiAccumulator
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.several import device_name, queues_of
+from clhist.operators.halves import number_of
 from clhist.operators.names import COUNT, operator_on_bins
 from clhist.operators.operator import Operator
 from clhist.partial import Partial, merge
@@ -63,7 +64,9 @@ def histogram_part(
 ) -> Partial:
     """Return what `clhist.histogram` does, with weights in the type in which they are summed."""
     if weights is not None:
-        weights = weights.astype({"f": np.float64, "c": np.complex128}.get(weights.dtype.kind, np.int64), copy=False)
+        weights = weights.astype(
+            {"f": np.float64, "c": np.complex128}.get(number_of(weights.dtype).kind, np.int64), copy=False
+        )
     counts, _ = histogram(a, bins, ends, weights=weights, queue=queue)
     return partial_of(_COUNT if weights is None else operators.add(counts.dtype), counts, a.size)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from clhist.binning.inputs import mask_array
 from clhist.binning.points import Points
+from clhist.operators.halves import number_of
 from clhist.statistics.table import TABLE
 
 KNOWN = frozenset({"mean", "std", "median", "count", "sum", "min", "max"})
@@ -124,6 +125,4 @@ def _as_kernels(values: np.ndarray) -> np.ndarray:
     dtype = values.dtype
     if dtype.kind in "biu":
         return values.astype(np.float64)
-    return values.astype(
-        np.float32 if dtype.kind == "f" and dtype.itemsize == 2 else dtype.newbyteorder("="), copy=False
-    )
+    return values.astype(number_of(dtype.newbyteorder("=")), copy=False)

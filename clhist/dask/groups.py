@@ -16,6 +16,7 @@ from clhist.grouping.columns import integers, number_up_to
 from clhist.grouping.distributed import GroupSpec
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.halves import number_of
 from clhist.partial import Partial, merge
 from clhist.statistics.outputs import Column
 from clhist.statistics.table import TABLE, column_of, named_statistics
@@ -196,7 +197,7 @@ def _asked(name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | No
     if np.ndim(given[0]) == 0 and not hasattr(given[0], "dask"):
         raise TypeError(f"{name}: expected a Dask collection, got {type(given[0]).__name__}")
     values = _dtype_of_collection(name, given[0], np.dtype(np.float64))
-    values = supported_dtype(np.float32 if values == np.float16 else values, name)
+    values = number_of(supported_dtype(values, name))
     if values.names:
         raise TypeError(f"{name}: expected numbers, got {values}")
     return column_of(name, values, statistics, np.dtype(np.float64), skipna, ddof, dtype)

@@ -302,3 +302,42 @@ def test_batches(dtype):
 def test_a_dest_of_integers_is_refused():
     with pytest.raises(TypeError, match=r"^values: expected what converts to int32 of dest, got float16"):
         clhist.reduce_by_index(np.zeros(3, np.int32), "sum", np.zeros(2, int), np.ones(2, np.float16))
+
+
+@both
+def test_parts_of_the_data_over_devices(dtype, queue):
+    bins, values = drawn(dtype)
+    exact, devices = np.bincount(bins, values.astype(np.float64), BINS), [queue.device]
+    assert_rounded(clhist.reduce_by_index(BINS, "sum", bins, values, devices=devices), exact, dtype)
+    np.testing.assert_allclose(clhist.bincount(bins, values, devices=devices), exact, rtol=1e-12)
+    hist, _ = clhist.histogram(bins.astype(float), BINS, (0, BINS), weights=values, devices=devices)
+    assert_rounded(hist, exact, dtype)
+
+
+@both
+def test_own_operators_and_lists(dtype, queue):
+    bins, values = drawn(dtype)
+    expected = clhist.reduce_by_index(BINS, "max", bins, values)
+    own = clhist.Operator(dtype, "(a > b) ? a : b", -np.inf, "larger")
+    for put in (np.asarray, lambda array: cl_array.to_device(queue, array)):
+        found = clhist.reduce_by_index(BINS, own, put(bins), put(values))
+        np.testing.assert_array_equal(found if isinstance(found, np.ndarray) else found.get(), expected)
+    halves = clhist.reduce_by_index(np.zeros(2, dtype), "sum", [0, 1, 1], 0.5)
+    np.testing.assert_array_equal(halves.astype(np.float32), [0.5, 1])
+
+
+@both
+@pytest.mark.parametrize("step", [1, 2])
+def test_arrays_that_are_left_to_numpy_and_scipy(dtype, step):
+    bins, values = (array[:60:step] for array in drawn(dtype))
+    exact = values.astype(np.float64)
+    np.testing.assert_allclose(clhist.bincount(bins, values), np.bincount(bins, exact))
+    found = stats.binned_statistic(bins.astype(float), values, "sum", bins=4).statistic
+    np.testing.assert_allclose(found, stats.binned_statistic(bins.astype(float), exact, "sum", bins=4).statistic)
+    assert_rounded(clhist.histogram(bins, 4, weights=values)[0], np.histogram(bins, 4, weights=exact)[0], dtype)
+
+
+def test_numbers_of_the_other_byte_order():
+    bins, values = drawn(np.float16)
+    found = clhist.reduce_by_index(BINS, "sum", bins, values.astype(">f2"), reproducible=True)
+    np.testing.assert_array_equal(found, clhist.reduce_by_index(BINS, "sum", bins, values, reproducible=True))
