@@ -21,6 +21,7 @@ from clhist.engine.small import is_small
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins
 from clhist.opencl.arrays import Array, is_device_array, to_device, zeros
+from clhist.operators.halves import number_of
 
 _INT32 = np.iinfo(np.int32)
 
@@ -181,8 +182,7 @@ def _is_number(value: Any) -> bool:
     """Whether weights or samples are of a type that converts to float64 in a kernel."""
     if not is_column(value):
         return value is None or isinstance(value, int | float | np.number | np.bool_)
-    short = value.dtype == np.float16 and is_device_array(value)
-    return value.dtype.kind in "biuf" and _is_plain(value) and not short
+    return number_of(value.dtype).kind in "biuf" and _is_plain(value)
 
 
 def _fits(ax: Any, value: Any, queue: cl.CommandQueue) -> bool:

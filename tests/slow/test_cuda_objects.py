@@ -26,6 +26,7 @@ STORAGES = {
     "doubles": (bh.storage.Double, {"weight": W}),
     "a weight": (bh.storage.Double, {"weight": 2.5}),
     "weights": (bh.storage.Weight, {"weight": W}),
+    "weights of half precision": (bh.storage.Weight, {"weight": W.astype(np.float16)}),
     "means": (bh.storage.Mean, {"sample": W}),
     "weighted means": (bh.storage.WeightedMean, {"sample": W, "weight": np.abs(Y)}),
 }
