@@ -126,6 +126,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
             self.queue = queue_for(queue)
             self._profile = device_profile(self.queue.device)
         self._own_queue, self._like = self.queue, streams.library_of(dest)
+        self._finishes_on: cl.CommandQueue | None = self.queue
         self._came_from: CudaArray | None = None
         self._order = StreamOrder()
         self._shapes = self._outputs.shapes(num_bins)
@@ -150,8 +151,11 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
             self._combine(form, given, held, out_is_partial=True)
 
     def __repr__(self) -> str:
-        operators, device = ", ".join(map(str, self._outputs.operators)), self.queue.device.name.strip()
-        return f"<Accumulator {operators}: {bins_text(self._shapes)} bins, {self.size:,} added, on {device}>"
+        name, operators = type(self).__name__, ", ".join(map(str, self._outputs.operators))
+        return f"<{name} {operators}: {bins_text(self._shapes)} bins, {self.size:,} added, on {self._place()}>"
+
+    def _place(self) -> str:
+        return str(self.queue.device.name.strip())
 
     @property
     def size(self) -> int:
@@ -233,7 +237,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         """
         self._check_device()
         if self._added is not None or (self._like is not None and cuda_device_of(self.queue) is None):
-            results = self.partial().results(self._own_queue)
+            results = self.partial().results(self._finishes_on)
             place = self.queue if self._like is None else self._like.stands_for
             placed = self._on_device or self._like is not None
             return self._outputs.collect([to_device(place, each) if placed else each for each in results])
