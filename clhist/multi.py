@@ -77,7 +77,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         ]
         super().__init__(held[0], num_bins, queue=found[0], dest=dest, **options)
         self._added, self._is_shared = super().partial(), False
-        self._held = self._spare = []  # what has been added is on the host, or in the accumulators of the devices
+        del self._held  # what has been added is on the host, or in the accumulators of the devices
         self._finishes_on = None
         self._pool: Pool[Piece, Partial] = Pool(self._devices, self._collect)
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyopencl as cl
-import pyopencl.array as cl_array
 
-from clhist.binning.sweep import Sweep, shaped
+from clhist.binning.sweep import Sweep
+from clhist.engine.held import Held
 from clhist.hist.columns import Columns, is_column, looks_at_content
-from clhist.hist.storages import Sums
 
 
 class KnownFill(NamedTuple):
@@ -46,32 +45,13 @@ class KnownFill(NamedTuple):
         return [given[n] for n in self.places]
 
 
-class HeldSums:
-    """Sums by name on a device."""
-
-    def __init__(self) -> None:
-        self._sums: Sums = {}
-        self._spare: Sums = {}
-
-    def add(self, sums: Sums) -> None:
-        """Add sums that were computed."""
-        held = self._sums
-        self._sums = {name: held[name] + part for name, part in sums.items()} if held else sums
-
-    def sweep(self, sweep: Sweep, arrays: Sequence[Any]) -> None:
-        """Add those of arrays: all of them, or none if anything is raised."""
-        if not (self._sums and sweep.may_combine):
-            self.add(dict(zip(sweep.names, sweep.run(arrays), strict=True)))
-            return
-        if not self._spare:
-            self._spare = {name: cl_array.empty_like(array) for name, array in self._sums.items()}
+def joined(held: Held, sweep: Sweep, arrays: Sequence[Any]) -> None:
+    """Add the sums of arrays to those that are held: all of them, or none if anything is raised."""
+    if sweep.may_combine:
         like = sweep.known.engine.outputs.like
-        sweep.run(arrays, like(list(self._sums.values())), like(list(self._spare.values())))
-        self._sums, self._spare = self._spare, self._sums
-
-    def shaped(self, shape: tuple[int, ...]) -> Sums:
-        """Return them in the shape of the bins, without those of what has no bin."""
-        return {name: shaped(each, shape) if each.ndim == 1 else each for name, each in self._sums.items()}
+        held.join(lambda dest, out: sweep.run(arrays, like(dest), like(out)))
+    else:
+        held.add(sweep.run(arrays))
 
 
 def same_context(one: cl.CommandQueue, other: cl.CommandQueue) -> bool:
