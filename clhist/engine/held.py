@@ -74,11 +74,6 @@ class Held:
         self._order.end(self.arrays)
         return found
 
-    def add(self, arrays: Sequence[Array]) -> None:
-        """Add other accumulators."""
-        for form, array, more in zip(self.forms, self.arrays, arrays, strict=True):
-            self._combine(form, array, array, dest_is_partial=True, out_is_partial=True, more=more)
-
     def results(self, on_device: bool) -> list[Array]:
         """Return the histograms."""
         found = []

@@ -1,14 +1,11 @@
-"""Sums of a `Filler` that stay on the device: how a fill joins them, and fills that repeat earlier ones."""
+"""Fills that repeat earlier ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import pyopencl as cl
-
 from clhist.binning.sweep import Sweep
-from clhist.engine.held import Held
 from clhist.hist.columns import Columns, is_column, looks_at_content
 
 
@@ -43,17 +40,3 @@ class KnownFill(NamedTuple):
     def arrays(self, given: Sequence[Any]) -> list[Any]:
         """Return the arrays of another fill that the sweep takes."""
         return [given[n] for n in self.places]
-
-
-def joined(held: Held, sweep: Sweep, arrays: Sequence[Any]) -> None:
-    """Add the sums of arrays to those that are held: all of them, or none if anything is raised."""
-    if sweep.may_combine:
-        like = sweep.known.engine.outputs.like
-        held.join(lambda dest, out: sweep.run(arrays, like(dest), like(out)))
-    else:
-        held.add(sweep.run(arrays))
-
-
-def same_context(one: cl.CommandQueue, other: cl.CommandQueue) -> bool:
-    """Whether arrays of one queue can be used on the other."""
-    return one is other or one.context == other.context
