@@ -15,7 +15,7 @@ from boost_histogram import Histogram as BoostHistogram  # as it is now, should 
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import check_host_way
 from clhist.hist.columns import Columns, adds_up, as_column, columns_of
-from clhist.hist.held import KnownFill
+from clhist.hist.known import KnownFill
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array
 from clhist.operators.reproducible import check_reproducible
