@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -111,6 +111,16 @@ class Placed:
             result = result.get(self._queue)
         return result if result.shape[0] == self.num_groups else result[: self.num_groups]
 
+    def _stacked(self, results: Sequence[Array], dtype: np.dtype) -> Any:
+        """Return results of the groups as the rows of one array."""
+        shape = len(results), self.num_groups
+        if not self._on_device:
+            return np.stack(results) if results else np.empty(shape, dtype)
+        found = empty(self._queue, shape, dtype, True)
+        for row, each in zip(found, results, strict=True):
+            row[:] = each
+        return found
+
     def _most_frequent(self, array: Array, column: Column) -> Array:
         if is_cuda(array):
             raise NotDirectError("modes, of which the different values are numbered")
@@ -177,14 +187,14 @@ class Placed:
         """Return the rank of each value in its group."""
         if method not in RANKS:
             raise ValueError(
-                f"method: expected one of {', '.join(RANKS)}, got {method!r:.60}{name_hint(method, RANKS)}"
+                f"method: expected one of {', '.join(RANKS)}, got {method!r:.60}{name_hint(method, [*RANKS])}"
             )
         for name, given in (("ascending", ascending), ("pct", pct)):
             if not isinstance(given, bool | np.bool_):
                 raise TypeError(f"{name}: expected True or False, got {given!r:.60}")
         array, _, dates = self._checked(x, "argmin", True, None)
         array = as_bytes(array) if array.dtype.kind == "b" else array
-        options = {"method": method, "ascending": bool(ascending), "pct": bool(pct), "is_date": dates is not None}
+        options: dict[str, Any] = {"method": method, "ascending": bool(ascending), "pct": bool(pct), "is_date": dates is not None}
         compute = partial(rank_of_each, num_groups=max(1, self.num_groups), real=self._numbers.real, **options)
         return self._of_rows(compute, array)
 

@@ -154,3 +154,26 @@ def test_arrays_of_cuda(name, monkeypatch):
     results = [getattr(clhist.group_by(make(keys), GROUPS), name)(make(x), *own) for make in (cupy.asarray, np.asarray)]
     assert type(results[0]).__module__ == "cuda_fake"
     np.testing.assert_allclose(results[0].get(), results[1], rtol=1e-9)
+
+
+def test_several_quantiles(queue):
+    keys, x = data(1000, "f8")
+    groups = clhist.group_by(keys, GROUPS)
+    found = groups.quantile(x, [0.1, 0.5])
+    np.testing.assert_array_equal(found, [groups.quantile(x, 0.1), groups.quantile(x, 0.5)])
+    on_device = clhist.group_by(cl_array.to_device(queue, keys), GROUPS)
+    np.testing.assert_array_equal(on_device.quantile(cl_array.to_device(queue, x), (0.1, 0.5)).get(), found)
+    assert groups.quantile(x, []).shape == (0, GROUPS)
+    with pytest.raises(ValueError, match=r"^q: expected a number from 0 to 1, got 2.0$"):
+        groups.quantile(x, [0.1, 2])
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [("k", r"column: group_by\(df\['k'\]\)"), (["k", "m"], r"columns: group_by\(df\[\['k', 'm'\]\]\)")],
+)
+def test_names_of_columns(given, hint):
+    frame = pandas.DataFrame({"k": [1, 1, 2], "m": [1, 1, 2]})
+    with pytest.raises(TypeError, match=f"^num_groups: expected a number, got .*; pass the {hint}$"):
+        clhist.group_by(frame, given)
+    assert clhist.group_by(frame[given]).sum([1, 2, 3]).tolist() == [3, 3]
