@@ -1,4 +1,4 @@
-"""What each element has among those of its group that come before it, or that are less: places, running sums, ranks.
+"""What each element has among those of its group that come before it, or that are less: places and ranks.
 
 Elements are sorted by group, and by value before that for ranks, and what they have is a segmented scan of them in this
 order. All of it runs on the device.
@@ -6,7 +6,6 @@ order. All of it runs on the device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from pyopencl.tools import parse_arg_list
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.sort_pairs import enqueuing, scan_class
 from clhist.opencl.arrays import Array, empty, to_device
-from clhist.opencl.device import device_kind
 from clhist.opencl.each import Elementwise
 from clhist.opencl.memory import allocated, scratch_allocator
 from clhist.opencl.program import building, kept_by_context
@@ -29,9 +27,6 @@ from clhist.operators.equivalents import encoded
 _UINT, _INT64 = np.dtype(np.uint32), np.dtype(np.int64)
 MOST_ELEMENTS = 2**31 - 1
 
-RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummin": "min", "cummax": "max"}
-"""By name the statistic that is computed up to each element."""
-
 RANKS = {
     "average": "(low + high) / ({real})2",
     "min": "low",
@@ -40,51 +35,6 @@ RANKS = {
     "first": "i - begin + 1",
 }
 """C of the rank by pandas' name of its method: of the `i`-th element in order, whose group begins at `begin`."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """What is combined along a group.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of the values, with booleans as bytes.
-    accumulator, result : numpy.dtype
-        In which they are combined, and of the results.
-    combine : str
-        C of `a`, of the elements before, and `b`.
-    neutral : str
-        C of what changes nothing.
-    missing : str
-        C of whether the value ``{v}`` is left out; empty if none is.
-    none : str
-        C of the result of an element that is left out, or in no group.
-    """
-
-    dtype: np.dtype
-    accumulator: np.dtype
-    result: np.dtype
-    combine: str
-    neutral: str
-    missing: str
-    none: str
-
-
-def running(name: str, dtype: np.dtype, result: np.dtype, real: np.dtype, missing: str, none: str) -> Running:
-    """Return what cumsum, cumprod, cummin and cummax combine."""
-    if name in ("cumsum", "cumprod"):
-        accumulator = real if result.kind == "f" else result
-        return Running(
-            dtype, accumulator, result, *(("a + b", "0") if name == "cumsum" else ("a * b", "1")), missing, none
-        )
-    sign, is_float = "<" if name == "cummin" else ">", dtype.kind == "f"
-    limit = (np.inf if name == "cummin" else -np.inf) if is_float else None
-    if limit is None:
-        limit = getattr(np.iinfo(dtype), "max" if name == "cummin" else "min")
-    combine = f"a != a || a {sign} b ? a : b" if is_float else f"a {sign} b ? a : b"  # NaN stays
-    accumulator = dtype if dtype.itemsize >= 4 else np.dtype(f"{dtype.kind}4")  # PyOpenCL scans no less
-    return Running(dtype, accumulator, dtype, combine, literal(limit, dtype), missing, none)
 
 
 class Ordered(NamedTuple):
@@ -118,7 +68,7 @@ def in_order(
     size, allocate = keys.size, scratch_allocator(queue)
 
     def new(number: int, dtype: np.dtype = _UINT) -> Array:
-        return cl_array.Array(queue, (number,), dtype, data=allocated(allocate, dtype.itemsize * number, _PURPOSE))
+        return cl_array.Array(queue, (number,), dtype, data=allocated(allocate, dtype.itemsize * number, PURPOSE))
 
     dtype = None if values is None else values.dtype
     kernels = _sorting(queue.context, keys.dtype, dtype, descending, is_date)
@@ -153,37 +103,7 @@ def place_of_each(keys: Array, num_groups: int, queue: cl.CommandQueue, ascendin
         return found
     order = in_order(keys, num_groups, queue)
     given = [*order, found, num_groups, int(ascending)]
-    _done(found, _placing(queue.context)(queue, keys.size, given))
-    return found
-
-
-def running_of_each(keys: Array, num_groups: int, values: Array, of: Running, queue: cl.CommandQueue) -> Array:
-    """Return what the elements of its group up to each element are combined to."""
-    found = empty(queue, (keys.size,), of.result, True)
-    if not keys.size:
-        return found
-    if device_kind(queue.device) == "cpu":
-        return _running_by_shares(keys, num_groups, values, of, found, queue)
-    order = in_order(keys, num_groups, queue)
-    scan = _running(queue.context, of)
-    _scanned(scan, order, (order.groups, order.positions, values, found, num_groups), queue, [*values.events])
-    return found
-
-
-def _running_by_shares(
-    keys: Array, num_groups: int, values: Array, of: Running, found: Array, queue: cl.CommandQueue
-) -> Array:
-    """Return the same without a sort: each core of a CPU has what the groups are combined to in its share."""
-    size, allocate = keys.size, scratch_allocator(queue)
-    shares = max(1, min(queue.device.max_compute_units, size // num_groups))
-    number, share = shares * num_groups, -(-size // shares)
-    memory = allocated(allocate, of.accumulator.itemsize * number, _PURPOSE)
-    before = cl_array.Array(queue, (number,), of.accumulator, data=memory)
-    total, begin, run = _by_shares(queue.context, keys.dtype, of)
-    given = [keys, values, before, num_groups, size, share]
-    events = total(queue, shares, given)
-    events = begin(queue, num_groups, [before, num_groups, shares], events)
-    _done(found, run(queue, shares, [*given, found], events))
+    done(found, _placing(queue.context)(queue, keys.size, given))
     return found
 
 
@@ -207,8 +127,8 @@ def rank_of_each(
     runs, firsts = (empty(queue, (number,), _UINT, True) for number in (size, size + 1))
     scan, rank = _ranking(queue.context, values.dtype, method, pct, real)
     arrays = order.groups, order.positions, values, runs, firsts
-    event = _scanned(scan, order, arrays, queue, [*values.events])
-    _done(found, rank(queue, size, [*order, runs, firsts, found, num_groups], event))
+    event = scanned(scan, order, arrays, queue, [*values.events])
+    done(found, rank(queue, size, [*order, runs, firsts, found, num_groups], event))
     return found
 
 
@@ -219,29 +139,30 @@ def nth_of_groups(keys: Array, num_groups: int, values: Array, n: int, none: Any
     order = in_order(keys, num_groups, queue)
     found = empty(queue, (num_groups,), values.dtype, True)
     given = [order.positions, order.begins, order.ends, values, found, n, none]
-    _done(found, _nth(queue.context, values.dtype)(queue, num_groups, given))
+    done(found, _nth(queue.context, values.dtype)(queue, num_groups, given))
     return found
 
 
-_PURPOSE = "to sort elements by group"
+PURPOSE = "to sort elements by group"
 
 
 def _array(queue: cl.CommandQueue, memory: Any, size: int) -> Array:
     return cl_array.Array(queue, (size,), _UINT, data=memory)
 
 
-def _done(array: Array, events: list[cl.Event]) -> None:
+def done(array: Array, events: list[cl.Event]) -> None:
+    """Let whoever reads an array wait for events."""
     for event in events:
         array.add_event(event)
 
 
-def _scanned(
+def scanned(
     scan: Any, order: Ordered, arguments: tuple[Any, ...], queue: Any, events: list[cl.Event]
 ) -> list[cl.Event]:
     allocate = scratch_allocator(queue)
     events += [event for each in order for event in each.events]
     with enqueuing:
-        event = scan(*arguments, queue=queue, wait_for=events, allocator=lambda n: allocated(allocate, n, _PURPOSE))
+        event = scan(*arguments, queue=queue, wait_for=events, allocator=lambda n: allocated(allocate, n, PURPOSE))
     for each in arguments:
         if isinstance(each, cl_array.Array):
             each.add_event(event)
@@ -296,71 +217,6 @@ def _placing(context: cl.Context) -> Elementwise:
         "const uint g = groups[i]; "
         "places[positions[i]] = g == none ? -1 : ascending ? i - begins[g] : (long)ends[g] - 1 - i",
         "clhist_places_in_groups",
-    )
-
-
-@kept_by_context
-def _running(context: cl.Context, of: Running) -> Any:
-    accumulator, value = c_name(of.accumulator), f"({c_name(of.accumulator)})values[positions[i]]"
-    missing = of.missing.format(v="values[positions[i]]") or "0"
-    with building():
-        return scan_class(context)(
-            context,
-            of.accumulator,
-            parse_arg_list(
-                f"const uint *groups, const uint *positions, const {c_name(of.dtype)} *values, "
-                f"{c_name(of.result)} *found, const uint none",
-                with_offset=True,
-            ),
-            input_expr=f"(({missing}) ? ({accumulator})({of.neutral}) : {value})",
-            scan_expr=f"(across_seg_boundary ? b : ({of.combine}))",
-            neutral=f"({accumulator})({of.neutral})",
-            is_segment_start_expr="i == 0 || groups[i] != groups[i - 1]",
-            output_statement=f"found[positions[i]] = groups[i] == none || ({missing}) ? {of.none} : "
-            f"({c_name(of.result)})item;",
-            name_prefix="clhist_running",
-            options=list(silent(context)),
-        )
-
-
-@kept_by_context
-def _by_shares(context: cl.Context, keys: np.dtype, of: Running) -> tuple[Elementwise, ...]:
-    accumulator, missing = c_name(of.accumulator), of.missing.format(v="values[at]") or "0"
-    given = f"const {c_name(keys)} *keys, const {c_name(of.dtype)} *values, {accumulator} *before, "
-    given += "const ulong groups, const ulong elements, const ulong each"
-    neutral, name = f"({accumulator})({of.neutral})", "clhist_combined"
-    function = f"{accumulator} {name}(const {accumulator} a, const {accumulator} b) {{ return {of.combine}; }}"
-    element = f"""__global {accumulator} *mine = before + i * groups;
-        const ulong first = i * each, last = min(elements, first + each);
-        {{start}}for (ulong at = first; at < last; ++at) {{{{
-            const ulong g = (ulong)keys[at];
-            const bool counts = g < groups && !({missing});
-            if (counts) mine[g] = {name}(mine[g], values[at]);
-            {{end}}
-        }}}}"""
-    start = f"for (ulong g = 0; g < groups; ++g) mine[g] = {neutral}; "
-    end = f"found[at] = counts ? ({c_name(of.result)})mine[g] : ({c_name(of.result)}){of.none};"
-    return (
-        Elementwise(context, given, element.format(start=start, end=""), "clhist_total_of_share", function),
-        Elementwise(
-            context,
-            f"{accumulator} *before, const ulong groups, const ulong shares",
-            f"""{accumulator} a = {neutral};
-            for (ulong s = 0; s < shares; ++s) {{
-                const {accumulator} b = before[s * groups + i];
-                before[s * groups + i] = a;
-                a = {name}(a, b);
-            }}""",
-            "clhist_begin_of_share",
-            function,
-        ),
-        Elementwise(
-            context,
-            f"{given}, {c_name(of.result)} *found",
-            element.format(start="", end=end),
-            "clhist_run_of_share",
-            function,
-        ),
     )
 
 

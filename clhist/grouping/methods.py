@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from numpy.typing import DTypeLike
 
 from clhist.engine.cuda_calls import takes_cuda_as
-from clhist.grouping.in_order import RUNNING
+from clhist.grouping.running import RUNNING
 from clhist.typing import DeviceArray, HostArray, Others
 
 A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys

@@ -18,15 +18,8 @@ from clhist.grouping.dates import as_integers, dates_of
 from clhist.grouping.different import most_frequent, number_of_different
 from clhist.grouping.each_row import result_of_each
 from clhist.grouping.groups import numbers_of
-from clhist.grouping.in_order import (
-    RANKS,
-    RUNNING,
-    nth_of_groups,
-    place_of_each,
-    rank_of_each,
-    running,
-    running_of_each,
-)
+from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
+from clhist.grouping.running import RUNNING, running, running_of_each
 from clhist.opencl.arrays import (
     Array,
     as_bytes,
@@ -194,7 +187,12 @@ class Placed:
                 raise TypeError(f"{name}: expected True or False, got {given!r:.60}")
         array, _, dates = self._checked(x, "argmin", True, None)
         array = as_bytes(array) if array.dtype.kind == "b" else array
-        options: dict[str, Any] = {"method": method, "ascending": bool(ascending), "pct": bool(pct), "is_date": dates is not None}
+        options: dict[str, Any] = {
+            "method": method,
+            "ascending": bool(ascending),
+            "pct": bool(pct),
+            "is_date": dates is not None,
+        }
         compute = partial(rank_of_each, num_groups=max(1, self.num_groups), real=self._numbers.real, **options)
         return self._of_rows(compute, array)
 

@@ -9,7 +9,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.grouping import in_order
+from clhist.grouping import running
 
 GROUPS = 20
 RUNNING = ("cumsum", "cumprod", "cummin", "cummax")
@@ -80,7 +80,7 @@ def test_by_a_scan_of_sorted_elements(name, dtype, queue, monkeypatch):
     keys, x = data(3000, dtype)
     groups = clhist.group_by(keys, GROUPS)
     expected = getattr(groups, name)(x)
-    monkeypatch.setattr(in_order, "device_kind", lambda device: "gpu")
+    monkeypatch.setattr(running, "device_kind", lambda device: "gpu")
     np.testing.assert_allclose(getattr(groups, name)(x), expected, rtol=1e-5 if dtype == "f4" else 1e-12)
 
 
