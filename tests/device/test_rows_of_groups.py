@@ -9,7 +9,9 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
+from clhist.engine import digit_sort
 from clhist.grouping import running
+from clhist.opencl import each
 
 GROUPS = 20
 RUNNING = ("cumsum", "cumprod", "cummin", "cummax")
@@ -82,6 +84,23 @@ def test_by_a_scan_of_sorted_elements(name, dtype, queue, monkeypatch):
     expected = getattr(groups, name)(x)
     monkeypatch.setattr(running, "device_kind", lambda device: "gpu")
     np.testing.assert_allclose(getattr(groups, name)(x), expected, rtol=1e-5 if dtype == "f4" else 1e-12)
+
+
+def test_with_the_work_groups_of_gpus(queue, monkeypatch):
+    keys, x = data(3000, "f8")
+    groups = clhist.group_by(keys, GROUPS)
+    calls = {
+        "places": lambda: groups.cumcount(),
+        "ranks": lambda: groups.rank(x, "dense", pct=True),
+        "second": lambda: groups.nth(x, 1),
+        "sums": lambda: groups.cumsum(x),
+        "descending": lambda: groups.rank(x, ascending=False),
+    }
+    expected = {name: call() for name, call in calls.items()}
+    for module in (running, each, digit_sort):
+        monkeypatch.setattr(module, "device_kind", lambda device: "gpu")
+    for name, call in calls.items():
+        np.testing.assert_allclose(call(), expected[name], rtol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("name", RUNNING)
