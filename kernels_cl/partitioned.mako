@@ -3,7 +3,9 @@
 ## out is one task; where results may be written at once its bins are, once and densely, with no copy.
 
 <%!
+    from math import gcd
     from textwrap import dedent, indent
+    WARP = 32  # lanes that may have to stay together
 %>
 <%def name="helpers(feature)">
 // The next task of a work-group.
@@ -120,10 +122,13 @@ ${report()}\
 
 ## The pairs of a task. Several work-items, a crew, read the pairs of one tile, in rounds; the pairs of the next round are
 ## asked for before those of this one are counted. Loads are of several pairs, from a place that they may begin at: pairs
-## of other ranges are masked. Where the lanes of a warp must stay together, which may be of several crews, all take as
-## many rounds as the longest segment does.
+## of other ranges are masked. Where the lanes of a warp must stay together they are one crew if its segments have pairs
+## for half of them; otherwise, its crews all take as many rounds as the longest segment does.
 <%def name="walk(feature)">
-<% lanes, bins, together = spec.vector_width, spec.arguments[0], bool(spec.reconvergence) %>\
+<%
+    lanes, bins, together = spec.vector_width, spec.arguments[0], bool(spec.reconvergence)
+    warp = gcd(WARP, spec.work_group_size)
+%>\
     __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
     __global const uint *clhist_segment_ends = clhist_own_starts + clhist_tiles;
 % if spec.is_alone:
@@ -136,12 +141,13 @@ ${state.map_call(3)}
     }
 % else:
     const uint clhist_loads = clhist_found.z / ${lanes};
-    uint clhist_crew = 1;
+    uint clhist_crew = ${f"clhist_loads >= {warp // 2} ? {warp} : 1" if together else "1"};
     while (clhist_rounds * clhist_crew <= clhist_loads && ${spec.work_group_size} % (2 * clhist_crew) == 0)
         clhist_crew *= 2;
     const uint clhist_stride = ${spec.work_group_size} / clhist_crew, clhist_step = clhist_crew * ${lanes};
     const uint clhist_own = clhist_lane % clhist_crew * ${lanes};
 % if together:
+    const bool clhist_is_warp = clhist_crew >= ${warp};
     const uint clhist_turns = 1 + (clhist_longest[clhist_part] + ${lanes - 2}) / clhist_step;
     const uint clhist_last_turn = (clhist_last_tile - clhist_tile + clhist_stride - 1) / clhist_stride * clhist_turns;
     uint clhist_turn = 0;
@@ -165,7 +171,8 @@ ${state.map_call(3)}
 ${indent(dedent(capture(load_next)), "        ")}
     }
 % if together:
-    for (uint clhist_all_turns = 0; clhist_all_turns < clhist_last_turn; ++clhist_all_turns) {
+    for (uint clhist_all_turns = 0;
+         clhist_is_warp ? clhist_tile < clhist_last_tile : clhist_all_turns < clhist_last_turn; ++clhist_all_turns) {
 % else:
     while (clhist_tile < clhist_last_tile) {
 % endif
@@ -179,7 +186,7 @@ ${indent(dedent(capture(load_next)), "        ")}
 % endfor
         clhist_round += clhist_step;
 % if together:
-        if (++clhist_turn == clhist_turns) {
+        if (clhist_is_warp ? clhist_round >= clhist_end : ++clhist_turn == clhist_turns) {
             clhist_turn = 0;
 % else:
         if (clhist_round >= clhist_end) {

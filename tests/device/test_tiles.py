@@ -78,9 +78,9 @@ def test_tiles_of_several_rounds(ranges, gpu_like, small, rng):
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_lanes_that_stay_together(distribution, gpu_like, small, rng, monkeypatch):
-    """As on NVIDIA's devices, where lanes wait for each other after each pair: all take as many rounds."""
+    """As on NVIDIA's devices, whose lanes wait for each other after each pair: a warp reads one segment, or several."""
     bins, values = drawn(distribution, rng, 20_003, 300), rng.integers(-99, 99, 20_003).astype(np.float32)
-    monkeypatch.setattr("clhist.codegen.specs.SweepSpec.reconvergence", "barrier(CLK_LOCAL_MEM_FENCE)")
+    monkeypatch.setattr("clhist.codegen.specs.SweepSpec.reconvergence", "mem_fence(CLK_LOCAL_MEM_FENCE)")
     monkeypatch.setattr("clhist.engine.partition.sweep_code", sweep_code.__wrapped__)
     kernel, want = pair_kernel(operators.add(np.float32), gpu_like), np.zeros(300)
     inside = (bins >= 0) & (bins < 300)
