@@ -98,7 +98,15 @@ ${state.wrapped([parameter.declaration for parameter in join_parameters])})
 % for part in parts:
     __global const cell${part.n}_t *cells${part.n} = (__global const cell${part.n}_t *)(clhist_scratch + clhist_place${part.n});
 % endfor
-<% cells = "".join(f"cells{part.n}, " for part in parts) %>\
+<%
+    cells = "".join(f"cells{part.n}, " for part in parts)
+    group, size = spec.work_group_size, spec.outputs[0].operator.accumulator.itemsize
+    rows = group > 1 and size <= 16
+%>\
+    const uint lane = get_local_id(0);
+% if rows:
+    __local accumulator_t totals[${group}];
+% endif
     const uint clhist_pieces = clhist_cursors[0];
     for (uint task = get_group_id(0); task < clhist_pieces; task += get_num_groups(0)) {
         const uint part = clhist_tasks[task].x;
@@ -107,12 +115,37 @@ ${state.wrapped([parameter.declaration for parameter in join_parameters])})
         const ulong bins = min((ulong)clhist_bins_per_pass, (ulong)clhist_all_bins - begin);
         const ulong end = bins * (task - first + 1) / pieces;
 ${seen()}\
-        for (ulong k = bins * (task - first) / pieces + get_local_id(0); k < end; k += get_local_size(0)) {
+        const ulong from = bins * (task - first) / pieces;
+% if rows:
+        // With few bins, several rows of work-items have a part of the copies each.
+        uint rows = 1;
+        while (8 * rows <= pieces && 2 * rows * max(end - from, (ulong)1) <= ${group})
+            rows *= 2;
+        const uint columns = ${group} / rows, row = lane / columns;
+% else:
+        const uint columns = ${group}, rows = 1, row = 0;
+% endif
+        for (ulong begun = from; begun < end; begun += columns) {
+            const ulong k = begun + lane % columns;
             accumulator_t total = clhist_neutral();
-            for (ulong copy = first; copy < first + pieces; ++copy)
-                total = clhist_combine(total, clhist_cell_of(${cells}copy * clhist_bins_per_pass + k));
-            clhist_write_bin(
-${state.wrapped(["begin + k", "total", *results, *(f"&{name}" for name in state.reported)], "                ")});
+            if (k < end)
+                for (ulong copy = first + row; copy < first + pieces; copy += rows)
+                    total = clhist_combine(total, clhist_cell_of(${cells}copy * clhist_bins_per_pass + k));
+% if rows:
+            if (rows > 1) {
+                totals[lane] = total;
+                for (uint span = rows / 2; span > 0; span /= 2) {
+                    barrier(CLK_LOCAL_MEM_FENCE);
+                    if (row < span)
+                        totals[lane] = clhist_combine(totals[lane], totals[lane + span * columns]);
+                }
+                total = totals[lane];
+                barrier(CLK_LOCAL_MEM_FENCE);  // before the next sums
+            }
+% endif
+            if (row == 0 && k < end)
+                clhist_write_bin(
+${state.wrapped(["begin + k", "total", *results, *(f"&{name}" for name in state.reported)], "                    ")});
         }
 ${report()}\
     }
