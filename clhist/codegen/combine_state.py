@@ -43,9 +43,9 @@ class CombineState:
             at = "k % clhist_passes * (clhist_bins / clhist_passes) + k / clhist_passes"
             return f"const ulong copies = clhist_copies, at = {at};"
         if self.spec.batch == "ragged":
-            copies = "copies = clhist_first[k / clhist_bins + 1] - first"
+            copies = "copies = clhist_first[2 * (k / clhist_bins) + 1] - first"
             at = "at = first * clhist_bins + k % clhist_bins"
-            return f"const ulong first = clhist_first[k / clhist_bins], {copies}, {at};"
+            return f"const ulong first = clhist_first[2 * (k / clhist_bins)], {copies}, {at};"
         at = "k / clhist_bins * copies * clhist_bins + k % clhist_bins" if self.spec.batch else "k"
         return f"const ulong copies = clhist_copies, at = {at};"
 

@@ -11,28 +11,17 @@ import numpy as np
 
 from clhist.codegen.layout import is_wide, local_capacity, order_of
 from clhist.codegen.maps import Argument
+from clhist.codegen.partitions import PartitionSpec, partition_specs
 from clhist.codegen.rows import RowsSpec, rows_spec
 from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 from clhist.planning.feature import Feature
 from clhist.planning.packed import AfterFlag
-from clhist.planning.partition import (
-    FEW_PARTITIONS,
-    LARGE_TILE_GROUP,
-    LEAST_GROUP,
-    PARTITION_GROUP,
-    PartitionedPairs,
-    power_of_two,
-)
 from clhist.planning.plan import Output, Plan
 from clhist.planning.rows import RowsPlan
-from clhist.planning.updates import waits
-
-# Names of the arrays of partitioned pairs.
-PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
 
 # Shape of the work-groups that combine many copies.
 _COMBINE_COLUMNS = 32
@@ -118,17 +107,19 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     if isinstance(plan, RowsPlan):
         return Programs(spec, rows=rows_spec(plan, spec, source))
     value, room = source.values[index], profile.local_memory
-    found = _over_pairs(plan, spec, value, room)
+    again = source.is_repeatable
+    found = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
         return found
-    return replace(found, behind=_over_pairs(plan.behind, _spec_behind(plan.behind, spec, value, profile), value, room))
+    behind = _spec_behind(plan.behind, spec, value, profile)
+    return replace(found, behind=_over_pairs(plan.behind, behind, value, room, again))
 
 
-def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int) -> Programs:
+def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int, repeatable: bool) -> Programs:
     """Return the programs of `spec`, a sweep over elements, or over their pairs if the plan has these grouped."""
     if not plan.ranges:
         return Programs(spec)
-    before, over_pairs = partition_specs(plan, spec, value, local_memory)
+    before, over_pairs = partition_specs(plan, spec, value, local_memory, repeatable=repeatable)
     return Programs(over_pairs, before)
 
 
@@ -174,7 +165,7 @@ def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> Co
     """
     order = order_of(profile)
     is_plain = plan.owns_copies and source.suffixes == ("",) and not source.preamble and not source.options
-    is_within = plan.is_one_launch or (order == "blocked" and is_plain)
+    is_within = plan.is_one_launch or (order == "blocked" and is_plain) or (plan.writes_results and plan.ranges > 0)
     return CombineSpec(plan.outputs[0].operator, order, largest_bin_condition=used) if is_within else None
 
 
@@ -207,56 +198,6 @@ def _fields(dtype: np.dtype) -> tuple[tuple[str, str], ...]:
         if any(dtype[name].shape or dtype[name].names for name in names)
         else tuple((n, c_name(dtype[n])) for n in names)
     )
-
-
-def partition_specs(
-    plan: Plan, spec: SweepSpec, value: str | None, local_memory: int
-) -> tuple[PartitionSpec, SweepSpec]:
-    """Return what the kernels that partition the pairs depend on, and the sweep over the pairs.
-
-    Parameters
-    ----------
-    plan : Plan
-        With the ranges of bins.
-    spec : SweepSpec
-        Of the same sweep over elements.
-    value : str or None
-        C expression of the value that all pairs share; None if each pair stores its own.
-    local_memory : int
-        Bytes that a work-group may use.
-    """
-    output = spec.outputs[0]
-    most = 1 << (plan.ranges - 1).bit_length()
-    # Where the lanes of a warp must stay together, a tile should have pairs for all of them in each partition.
-    slow = waits(spec.update) and plan.ranges > FEW_PARTITIONS
-    index_group = min(LARGE_TILE_GROUP, power_of_two(spec.work_group_size))
-
-    def before_of(group: int) -> PartitionSpec:
-        mapped = replace(spec, memory="global", work_group_size=group, capacity=0)
-        return PartitionSpec(mapped, most, value is None, index_group)
-
-    # Each partition has its own work-item, even if the sweep has smaller groups.
-    group = max(most, min(LARGE_TILE_GROUP if slow else PARTITION_GROUP, power_of_two(spec.work_group_size)))
-    while group // 2 >= max(most, LEAST_GROUP) and before_of(group).local_bytes > local_memory:
-        group //= 2
-    arguments = [Argument(PAIR_BINS, "ushort", np.dtype(np.uint16), True, True)]
-    if value is None:
-        dtype = output.operator.dtype
-        kind = f"value{output.suffix}_t" if dtype.names is not None else c_name(dtype)
-        arguments.append(Argument(PAIR_VALUES, kind, dtype, True, True))
-    else:
-        arguments += [argument for argument in spec.arguments if not argument.is_array]
-    over_pairs = replace(
-        spec,
-        arguments=tuple(arguments),
-        map=f"EMIT{output.suffix}({PAIR_BINS}[i], {value or f'{PAIR_VALUES}[i]'})",
-        strategy=(PartitionedPairs(), *spec.strategy),
-        aligned=True,
-        structs=() if value is None else spec.structs,  # scalar arguments may be of these types
-        preamble="",
-        ignored=(),
-    )
-    return before_of(group), over_pairs
 
 
 def combine_spec(

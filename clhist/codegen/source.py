@@ -176,6 +176,20 @@ class Source:
         return next((a for a in self.elementwise if re.search(rf"{emit}\s*{a.name}\[i\],", self.map)), None)
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether the map may be called twice for an element: it does nothing but emit a pair, whose bin is read.
+
+        Those of the library that ask whether a bin is in the pass only set a word besides.
+        """
+        if self.indices is None:
+            return False
+        if "CLHIST_IN_PASS" in self.map:
+            return True
+        writes = any(argument.is_array and not argument.is_const for argument in self.arguments)
+        plain = rf"EMIT{self.suffixes[0]}\(\s*{self.indices.name}\[i\],[^;{{}}#]*\);?"
+        return not writes and re.fullmatch(plain, self.map.strip()) is not None
+
+    @property
     def may_combine(self) -> bool:
         """Whether a sweep may combine its copies itself: of one operator, and without compiler options, which are the
         caller's for the map.

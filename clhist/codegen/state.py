@@ -64,6 +64,14 @@ class SweepState:
         return self.spec.feature(PartitionedPairs) is not None
 
     @property
+    def reported(self) -> tuple[str, ...]:
+        """What work-items that write results find out besides: the largest bin with a value, and the sum of counts."""
+        stage = self.spec.combine
+        if stage is None or not stage.largest_bin_condition:
+            return ()
+        return ("clhist_largest", "clhist_sum") if stage.sums_counts else ("clhist_largest",)
+
+    @property
     def takes_turns(self) -> bool:
         """Whether a work-item may have several copies, to which neighbouring elements go in turn."""
         return self.spec.feature(InterleavedCopies) is not None

@@ -337,7 +337,7 @@ def record_words(groups: int) -> int:
 
 def robust_plan(load: Workload, update: str) -> Plan:
     """Return what counts in whole counters, as fast whatever the input: in passes, or by partitioning the pairs."""
-    free = replace(load, choices=load.choices.only("work-groups"))
+    free = replace(load, choices=load.choices.only("work-groups"), one_launch=False)
     local = local_copies(free, update)
     if cannot_partition(free, update) is not None:
         return local

@@ -291,11 +291,13 @@ def _private_copies(at: Setting) -> None:
         raise NotAvailableError("copies that one work-item updates are for CPUs")
     items, values = chosen.work_groups * chosen.work_group_size, at.pairs()[1]
     in_turn: list[dict[str, Any]] = [{"copies": 2 * items}, {"copies": 8 * items, "passes": 3}]
-    buckets: list[dict[str, Any]] = [{"memory": "partitioned", "passes": ranges} for ranges in (1, 5)]
+    tiles: list[dict[str, Any]] = [{"memory": "partitioned", "passes": ranges} for ranges in (1, 5)]
+    if chosen.work_group_size > 1:  # of single work-items alone
+        tiles = []
     for distribution in ("uniform, some outside", "half in one"):
         bins = drawn(distribution, at.rng, values.size, _BINS)
         same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
-        for choices in (*in_turn, *buckets):
+        for choices in (*in_turn, *tiles):
             found = kernel(bins, values, num_bins=_BINS, update="private", **choices)
             expect(same, found, bins=distribution, **choices)
 
@@ -379,7 +381,7 @@ FORMS: dict[str, Form] = {
     "hashed locks": _hashed_locks,
     "packed counters": _packed_counters,
     "held bins": _held_bins,
-    "copies in turn, buckets": _private_copies,
+    "copies in turn, tiles": _private_copies,
     "streams": _streams,
     "bincount": _bincount,
     "device arrays": _device_arrays,

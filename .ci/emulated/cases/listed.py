@@ -123,6 +123,9 @@ def _forms() -> Iterator[Case]:
         for kind in ("uniform", "half"):
             name = f"partitioned {ufunc.__name__} {np.dtype(dtype).name}, {kind}"
             yield _pairs(name, ufunc, dtype, 20000, 50000, kind, "partitioned", memory="partitioned")
+    for kind in ("uniform", "half"):  # each range is written by one work-group, but for one that is shared out
+        given = {"memory": "partitioned", "passes": 300}
+        yield _pairs(f"partitioned, 300 ranges, {kind}", np.add, np.int32, 40000, 60000, kind, "partitioned", **given)
     lock: dict[str, Any] = {"update": "lock", "memory": "partitioned"}
     yield _case("partitioned struct, lock", calls.records(9000, 20000, "half", **lock), "partitioned", lock)
     for bits in (4, 8, 16):
