@@ -12,6 +12,9 @@
 </%def>
 
 <%!
+    from clhist.operators.narrow import NOT_ADDED
+    from clhist.planning.packed import RAISED
+
     def exchange_of(part):
         """The compare-exchange of a cell: of the core for 32 bits, of cl_khr_int64_base_atomics for 64."""
         return "atomic_cmpxchg" if part.part.cell_bytes == 4 else "atom_cmpxchg"
@@ -68,12 +71,23 @@ uint clhist_carry${n}(volatile ${space} uint *word, const uint digit, const uint
     return minus ? old < digit : old + digit < digit;
 }
 
+% if part.part.is_narrow:
+void clhist_update${n}(
+    ${space} cell${n}_t *cell, const value${part.output.suffix}_t v,
+    const uint clhist_base, const uint clhist_most, volatile __global uint *clhist_call)
+% else:
 void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
+% endif
 {
     const ${state.term_type(part)} term = ${part.part.term};
     volatile ${space} uint *word = (volatile ${space} uint *)cell + term.at;
     if (term.flags) {
+% if part.part.is_narrow:
+        if (term.flags == ${NOT_ADDED})
+            CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
+% else:
         atomic_or((volatile ${space} uint *)cell + ${part.part.words}, term.flags);
+% endif
         return;
     }
     uint digit = (uint)term.low, left = term.high;

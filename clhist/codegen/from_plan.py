@@ -18,6 +18,7 @@ from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 from clhist.planning.feature import Feature
+from clhist.planning.narrow import LOOKING_GROUP, AfterNarrow, NarrowSums
 from clhist.planning.packed import AfterFlag
 from clhist.planning.partition import (
     FEW_PARTITIONS,
@@ -80,7 +81,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         fused_combine=plan.is_one_launch,
         in_range=_is_in_range(plan, source, profile),
         indices=_compared_ahead(plan, source, profile),
-        strategy=plan.features(source.values[plan.output_indices[0]]),
+        strategy=(*plan.features(source.values[plan.output_indices[0]]), *_narrow_sums(plan, source)),
         stages=_further_stages(plan, source, profile),
     )
 
@@ -99,6 +100,8 @@ class Programs:
         Pairs of an element where they are sorted; 0 if they are not.
     rows : RowsSpec, optional
         Of what gathers rows, in the place of the sweep.
+    look : SampleSpec, optional
+        Of what looks at some values before narrow sums.
     behind : Programs, optional
         Of what counts again if the sweep gives up.
     """
@@ -107,6 +110,7 @@ class Programs:
     partition: PartitionSpec | None = None
     sorted_pairs: int = 0
     rows: RowsSpec | None = None
+    look: SampleSpec | None = None
     behind: Programs | None = None
 
 
@@ -121,7 +125,8 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     found = _over_pairs(plan, spec, value, room)
     if plan.behind is None:
         return found
-    return replace(found, behind=_over_pairs(plan.behind, _spec_behind(plan.behind, spec, value, profile), value, room))
+    behind = _over_pairs(plan.behind, _spec_behind(plan, plan.behind, spec, value, profile), value, room)
+    return replace(found, look=_look_spec(plan, source, profile), behind=behind)
 
 
 def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int) -> Programs:
@@ -132,12 +137,29 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
     return Programs(over_pairs, before)
 
 
-def _spec_behind(plan: Plan, spec: SweepSpec, value: str | None, profile: Profile) -> SweepSpec:
-    """Return what the sweep depends on that counts again; `spec` is that of the sweep before it."""
+def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, value: str | None, profile: Profile) -> SweepSpec:
+    """Return what the sweep depends on that counts again; `spec` is that of the sweep before it, of the plan `first`."""
+    after = AfterFlag() if first.again is None else AfterNarrow()
     return replace(
-        spec, capacity=local_capacity(plan.outputs, plan, profile), work_group_size=plan.work_group_size,
-        wide=is_wide(plan), strategy=(*plan.features(value), AfterFlag()),
+        spec, outputs=plan.outputs, capacity=local_capacity(plan.outputs, plan, profile),
+        work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),
     )  # fmt: skip
+
+
+def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:
+    """Return what makes a sweep one of narrow sums, if its plan says so."""
+    if plan.again is None:
+        return ()
+    return (NarrowSums(plan.outputs[0].operator, source.max_pairs[plan.output_indices[0]] or 1),)
+
+
+def _look_spec(plan: Plan, source: Source, profile: Profile) -> SampleSpec | None:
+    """Return what the kernel depends on that looks at some values of narrow sums, whose operator is that of all."""
+    if plan.again is None:
+        return None
+    group = min(LOOKING_GROUP, profile.work_group_size)
+    spec = sweep_spec(plan.again, source, profile, aligned=False)
+    return SampleSpec(replace(spec, memory="global", work_group_size=group, capacity=0, teams=1, strategy=()))
 
 
 def windows_spec(source: Source, profile: Profile, *, wide: bool) -> SampleSpec:

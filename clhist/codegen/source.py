@@ -195,7 +195,10 @@ class Source:
 
     def histograms(self, bins: Sequence[int]) -> tuple[Histogram, ...]:
         """Return the histograms that are to be planned, with these numbers of bins."""
-        each = zip(self.operators, bins, self.suffixes, self.max_pairs, self.values, strict=True)
+        # What writes to its arrays is not called a second time.
+        reads = all(argument.is_const for argument in self.arguments if argument.is_array)
+        operators = [each if reads or each.narrow is None else each.changed(narrow=None) for each in self.operators]
+        each = zip(operators, bins, self.suffixes, self.max_pairs, self.values, strict=True)
         return tuple(Histogram(*facts) for facts in each)
 
     @property

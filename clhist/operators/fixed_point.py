@@ -119,9 +119,9 @@ def _operator(
         accumulator=held,
         lift=f"clhist_lifted_{name}(v)",
         finish=f"clhist_rounded_{name}(&a)",
-        preamble=_TERM.replace("NAME", name)
+        preamble=TERM.replace("NAME", name)
         + term
-        + _ACCUMULATORS.replace("NAME", name).replace("WORDS", str(words))
+        + (_LIFTED + ADDED).replace("NAME", name).replace("WORDS", str(words))
         + _rounded(dtype, name, quantum, words),
         most_values=most_values,
         largest=largest,
@@ -131,13 +131,13 @@ def _operator(
 
 # What a value adds: an integer of 96 bits, `low` and `high`, from the word `at` on; `minus` is all ones if it is
 # negative. Flags instead, if it is no number.
-_TERM = """typedef struct { ulong low; uint high, minus, at, flags; } clhist_term_NAME_t;
+TERM = """typedef struct { ulong low; uint high, minus, at, flags; } clhist_term_NAME_t;
 
 """
 
 # Pointers: a compiler (PoCL 3.0 with LLVM 14) loses the flags of a struct that functions pass on by value.
 # Digits are signed: the least of them that is congruent to a sum modulo 2^32 leaves a carry of -1, 0 or 1.
-_ACCUMULATORS = """accumulator_t clhist_lifted_NAME(const value_t v)
+_LIFTED = """accumulator_t clhist_lifted_NAME(const value_t v)
 {
     const clhist_term_NAME_t term = clhist_term_NAME(v);
     accumulator_t held;
@@ -153,7 +153,8 @@ _ACCUMULATORS = """accumulator_t clhist_lifted_NAME(const value_t v)
     return held;
 }
 
-accumulator_t clhist_added_NAME(const accumulator_t *a, const accumulator_t *b)
+"""
+ADDED = """accumulator_t clhist_added_NAME(const accumulator_t *a, const accumulator_t *b)
 {
     accumulator_t both;
     long carry = 0;

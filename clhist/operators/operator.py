@@ -55,6 +55,11 @@ class Part:
     term: str = ""
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether it is the few words of a long integer alone, without flags (`clhist.operators.narrow`)."""
+        return self.words > 0 and self.dtype.names == ("words",)
+
+    @property
     def cell_bytes(self) -> int:
         """Bytes of it in a copy: at least one 32-bit word, since nothing smaller is updated atomically."""
         size = self.dtype.itemsize
@@ -149,6 +154,7 @@ class Operator:
     positional: bool
     most_values: int | None
     largest: float | None
+    narrow: Operator | None  # of ready ones: smaller accumulators for values of similar sizes; see `operators.narrow`
     kept_if: str  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
     verified: bool = field(compare=False)
 
@@ -208,6 +214,7 @@ class Operator:
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
+            "narrow": None,
             "kept_if": "",
             "verified": verified,
         }.items():
@@ -257,10 +264,13 @@ class Operator:
             object.__setattr__(found, name, value)
         return found
 
-    def with_words(self, words: int, function: str) -> Operator:
-        """Return it with an accumulator that is a long integer of so many words, and the C function of its terms."""
+    def with_words(self, words: int, function: str, more: str = "") -> Operator:
+        """Return it with an accumulator that is a long integer of so many words, and the C function of its terms.
+
+        `more` are variables of kernels that this takes besides the value.
+        """
         (whole,) = self.parts
-        return self.changed(parts=(replace(whole, words=words, term=f"{function}(v)"),))
+        return self.changed(parts=(replace(whole, words=words, term=f"{function}(v{more and f', {more}'})"),))
 
     def portable(self) -> Operator:
         """Return the form whose accumulators mean the same everywhere: one for all devices, with counts of 64 bits.

@@ -1,0 +1,99 @@
+"""Exact sums in few words: of values of similar sizes, which some of them show; of others they are computed again.
+
+A kernel looks at some values, and says which words of a long integer theirs lie in. The sweep adds to these; what it
+cannot add raises a flag, and the plan for all values, which is enqueued behind and else leaves at once, computes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from clhist.operators.narrow import most_shift
+from clhist.operators.operator import Operator
+from clhist.planning.feature import Parameter, Sweep, Variable, buffers, uints
+from clhist.planning.packed import AfterFlag, Guarded
+from clhist.planning.plan import Plan
+from clhist.planning.updates import CARRY
+
+CALL_WORDS = 4  # of global memory: the flag, whether what is behind was called by it, and the lowest exponent
+LOOKED_AT = 16384  # elements
+LOOKING_GROUP = 1024  # work-items
+# Elements for which looking at some, and three more kernels, are little.
+LEAST_ELEMENTS = 64 * LOOKED_AT
+_COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
+
+
+@dataclass(frozen=True)
+class NarrowSums(Guarded):
+    """Long integers have the words of `form` alone, whose bins are those of another operator in the end.
+
+    Attributes
+    ----------
+    form : Operator
+        Of `clhist.operators.narrow`.
+    max_pairs : int
+        Values that an element has at most.
+    """
+
+    template: ClassVar[str] = "narrow.mako"
+    sections: ClassVar[tuple[str, ...]] = ("guard", "combine")
+    combine_rows: ClassVar[int] = _COMBINED_ROWS
+
+    form: Operator
+    max_pairs: int
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return (*buffers("__global uint *", "call"), *uints("most"))
+
+    def arguments(self, plan: Plan, sweep: Sweep) -> Mapping[str, object]:
+        return {"clhist_most": most_shift(self.form, plan.num_elements * self.max_pairs + 1)}
+
+    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+        numbers = (Variable("const uint", f"clhist_{name}") for name in ("base", "most"))
+        return (*numbers, Variable("volatile __global uint *", "clhist_call"))
+
+    def leave_parameters(self) -> tuple[Parameter, ...]:
+        return buffers("__global const uint *", "call")
+
+    def combine_parameters(self) -> tuple[Parameter, ...]:
+        return self.leave_parameters()
+
+    def comment(self) -> str:
+        return f"sums in {self.form.parts[0].words} words; a value that does not fit raises a flag"
+
+
+@dataclass(frozen=True)
+class AfterNarrow(AfterFlag):
+    """The same behind narrow sums, whose flag is in memory of its own; the second stage computes only then, too."""
+
+    sections: ClassVar[tuple[str, ...]] = ("guard", "leave")
+    is_apart: ClassVar[bool] = True
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return buffers("__global uint *", "call")
+
+    def leave_parameters(self) -> tuple[Parameter, ...]:
+        return buffers("__global const uint *", "call")
+
+    def combine_parameters(self) -> tuple[Parameter, ...]:
+        return self.leave_parameters()
+
+    def comment(self) -> str:
+        return "it computes only if narrow sums raised their flag"
+
+
+def narrow_form(plan: Plan, max_pairs: int | None) -> Operator | None:
+    """Return the narrow form in which a plan's sums may be tried, where looking at some values is little beside them."""
+    if len(plan.outputs) != 1 or plan.is_batch or plan.memory != "local" or plan.update != CARRY.name:
+        return None
+    form, most = plan.outputs[0].operator.narrow, plan.num_elements * (max_pairs or 0)
+    fits = form is not None and max_pairs is not None and most_shift(form, most + 1) > 0
+    return form if fits and plan.num_elements >= LEAST_ELEMENTS else None
+
+
+def before(narrow: Plan, whole: Plan) -> Plan:
+    """Return the plan of narrow sums with that of all sums behind it; or that alone, if the other is of another kind."""
+    same = narrow.memory == whole.memory and narrow.update == whole.update and not narrow.is_one_launch
+    return replace(narrow, again=whole) if same else whole
