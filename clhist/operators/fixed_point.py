@@ -203,13 +203,17 @@ def _exact_term(dtype: np.dtype, name: str) -> str:
 
 def _window_term(dtype: np.dtype, name: str, exponent: int, bits: int) -> str:
     fmt = FORMATS[dtype]
+    # In one word where that holds a term and half a quantum: shifts of 64 bits take a GPU several instructions.
+    kind, one, last = ("uint", "1u", 31) if bits == 32 and fmt.precision < 31 else ("ulong", "1ul", 63)
     return f"""{_of_bits(dtype, name, exponent)}\
     const int shift = (exponent > 0 ? exponent : 1) + ({fmt.least - 1 - (exponent - bits)});  // in quanta: * 2^shift
-    term.low = significand << (shift & 63);
+    const {kind} all = ({kind})significand;
+    {kind} kept = all << (shift & {last});
     if (shift < 0) {{  // some bits are rounded away, half to even
         const int drop = shift < -{fmt.precision} ? {fmt.precision + 1} : -shift;
-        term.low = (significand + (1ul << (drop - 1)) - 1 + (significand >> drop & 1)) >> drop;
+        kept = (all + ({one} << (drop - 1)) - 1 + (all >> drop & 1)) >> drop;
     }}
+    term.low = kept;
     return term;
 }}
 

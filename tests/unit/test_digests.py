@@ -1,0 +1,57 @@
+"""The table of digests of exact sums, computed from the definition."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from clhist.selftest.digests import CASES, TABLE, digest, inputs
+from clhist.selftest.reference import nearest
+
+
+def rounded(value, max_abs, dtype):
+    """Return a value as a window has it: a multiple of a quantum, 2^-bits times the least power of 16 above `max_abs`."""
+    if max_abs is None:
+        return Fraction(value)
+    power = Fraction(1)
+    while power <= Fraction(max_abs):
+        power *= 16
+    quantum = power / 2 ** (8 * np.dtype(dtype).itemsize)
+    return round(Fraction(value) / quantum) * quantum
+
+
+def defined(bins, values, num_bins, max_abs):
+    """Return the sums of one column."""
+    groups = [[] for _ in range(num_bins)]
+    for k, value in zip(bins.tolist(), values.tolist(), strict=True):
+        if 0 <= k < num_bins:
+            groups[k].append(value)
+    found = np.zeros(num_bins, values.dtype)
+    for k, group in enumerate(groups):
+        special = [v for v in group if not np.isfinite(v)]
+        if special:
+            both = np.inf in special and -np.inf in special
+            found[k] = np.nan if both or any(np.isnan(special)) else special[0]
+        else:
+            found[k] = nearest(sum((rounded(v, max_abs, values.dtype) for v in group), Fraction(0)), values.dtype)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_table(case):
+    bins, values = inputs(case)
+    if values.dtype.kind == "c":
+        values = values.view(f"f{values.itemsize // 2}").reshape(-1, 2)
+    columns = [np.ascontiguousarray(c) for c in (values.T if values.ndim > 1 else [values])]
+    found = np.stack([defined(bins, c, case.shape[0], case.max_abs) for c in columns], axis=-1)
+    # On finite numbers the sums are those of bins that get many, and mostly not those of plain addition.
+    assert np.isfinite(found).any()
+    assert digest(found) == TABLE.get(case.name), case.name
+
+
+def test_every_case_is_in_the_table_once():
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names)
+    assert sorted(names) == sorted(TABLE)
