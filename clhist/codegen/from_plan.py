@@ -138,7 +138,7 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
 
 
 def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, value: str | None, profile: Profile) -> SweepSpec:
-    """Return what the sweep depends on that counts again; `spec` is that of the sweep before it, of the plan `first`."""
+    """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
     after = AfterFlag() if first.again is None else AfterNarrow()
     return replace(
         spec, outputs=plan.outputs, capacity=local_capacity(plan.outputs, plan, profile),

@@ -42,7 +42,9 @@ def narrow(dtype: np.dtype) -> Operator:
         finish="a",
         preamble=TERM.replace("NAME", name)
         + _term(dtype, name)
-        + ADDED.replace("    both.flags = a->flags | b->flags;\n", "").replace("NAME", name).replace("WORDS", str(words)),
+        + ADDED.replace("    both.flags = a->flags | b->flags;\n", "")
+        .replace("NAME", name)
+        .replace("WORDS", str(words)),
         verified=True,
     )
     return form.with_words(words, f"clhist_term_{name}", "clhist_base, clhist_most").changed(lift="", finish="")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import pyopencl.array as cl_array
 import pytest
 from digests import by_bin, exact_sums, same_bits
 
-from clhist import HistogramKernel, operators
+from clhist import operators
 from clhist.planning import narrow
 
 DTYPES = [np.float32, np.float64]
