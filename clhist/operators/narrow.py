@@ -1,8 +1,8 @@
 """Exact sums of values of similar sizes: the few words of a long integer that they lie in.
 
-Which words those are is known when a kernel runs: values are added as multiples of 2^`base` of least numbers, and a value
-that is no such multiple, or too large, is not added but raises a flag. Whoever sees the flag raised computes the sums
-again, with accumulators for all values (`clhist.operators.fixed_point`).
+Which words those are is known when a kernel runs: the last bit is that of numbers with the exponent `base`. A value
+with a smaller exponent, or too large a one, is not added but raises a flag. Whoever sees the flag raised computes the
+sums again, with accumulators for all values (`clhist.operators.fixed_point`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def narrow(dtype: np.dtype) -> Operator:
 
 
 def most_shift(operator: Operator, count: int) -> int:
-    """Return by how many bits a significand may be shifted where a bin gets so many values at most; negative if none."""
+    """Return by how many bits a significand may be shifted where a bin gets so many values; negative if by none."""
     words = operator.parts[0].words
     return min(32 * words - 1 - count.bit_length() - FORMATS[operator.dtype].precision, 32 * (words - 1) - 1)
 

@@ -85,7 +85,7 @@ class AfterNarrow(AfterFlag):
 
 
 def narrow_form(plan: Plan, max_pairs: int | None) -> Operator | None:
-    """Return the narrow form in which a plan's sums may be tried, where looking at some values is little beside them."""
+    """Return the narrow form in which a plan's sums may be tried, where a look at some values is little beside them."""
     if len(plan.outputs) != 1 or plan.is_batch or plan.memory != "local" or plan.update != CARRY.name:
         return None
     form, most = plan.outputs[0].operator.narrow, plan.num_elements * (max_pairs or 0)
@@ -94,6 +94,6 @@ def narrow_form(plan: Plan, max_pairs: int | None) -> Operator | None:
 
 
 def before(narrow: Plan, whole: Plan) -> Plan:
-    """Return the plan of narrow sums with that of all sums behind it; or that alone, if the other is of another kind."""
+    """Return the plan of narrow sums with that of all sums behind it, or that alone if the other is of another kind."""
     same = narrow.memory == whole.memory and narrow.update == whole.update and not narrow.is_one_launch
     return replace(narrow, again=whole) if same else whole

@@ -109,7 +109,7 @@ def check_case(
     """Raise AssertionError if the sums of a case, computed in these ways, have other bits than those of the table."""
     bins, values = inputs(case)
     if len(case.shape) > 1 or values.dtype.kind == "c":
-        given = {"reproducible": True, "max_abs": case.max_abs, "queue": queue}
+        given: dict[str, Any] = {"reproducible": True, "max_abs": case.max_abs, "queue": queue}
         assert_digest(case, reduce_by_index(case.shape, operators.add(case.dtype), bins, values, **given))
         return
     operator = operators.reproducible_add(case.dtype, case.max_abs)
