@@ -62,8 +62,10 @@ ${types.arrays(sweep)}\
     const int largest = is_none ? least : clhist_range[1];
     // What is not needed lies on both sides: values that were not seen may be larger as well as smaller.
     const int spare = (int)clhist_most - (largest - least);
-    const bool is_raised = spare < 0 || largest == ${fmt.specials};
+    const int base = clamp(least - max(spare, 0) / 2, (int)clhist_lowest, (int)clhist_highest);
+    const bool is_raised = largest == ${fmt.specials} || least < base || largest - base > (int)clhist_most;
     clhist_call[0] = is_raised ? ${hex(RAISED)}u : 0;
     clhist_call[1] = is_raised;
-    clhist_call[2] = clamp(least - max(spare, 0) / 2, 1, max(${fmt.specials - 1} - (int)clhist_most, 1));
+    clhist_call[2] = base;
+    clhist_call[3] = clhist_most;
 }

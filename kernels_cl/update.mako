@@ -1,7 +1,7 @@
 ## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
 <%def name="of(part, space, fence, bins_are_computed)">
 <%
-    kinds = {"private": private_words if part.part.words else private, "native": native, "carry": carry if state.takes_term(part) else carry_words, "cas": cas, "lock": lock}
+    kinds = {"private": private_parts if part.part.is_split else private_words if part.part.words else private, "native": native, "carry": carry if state.takes_term(part) else carry_words, "cas": cas, "lock": lock}
     kinds[part.update](part, space, fence, bins_are_computed)
 %>\
 </%def>
@@ -164,6 +164,27 @@ ${state.inlined}void clhist_update${n}(${space} cell${n}_t *cell, const value${p
     if (left == 0)
         return;
     clhist_pass_on${n}(further, (${space} uint *)cell + ${part.part.words}, left, (uint)flip);
+}
+</%def>
+
+## Narrow sums of a CPU, in parts of double precision, which one load, one addition and one store update each.
+<%def name="private_parts(part, space, fence, bins_are_computed)">
+<% n, volatile = part.n, "volatile " if bins_are_computed else "" %>\
+// The work-item owns the parts.
+${state.inlined}void clhist_update${n}(
+    ${space} cell${n}_t *cell, const value${part.output.suffix}_t v,
+    const uint clhist_base, const uint clhist_most, volatile __global uint *clhist_call)
+{
+    const ${state.term_type(part)} term = ${part.part.term};
+    if (term.flags) {
+        if (term.flags == ${NOT_ADDED})
+            CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
+        return;
+    }
+    ${volatile}${space} double *sums = (${space} double *)cell;
+% for k in range(part.part.words):
+    sums[${k}] += term.parts[${k}];
+% endfor
 }
 </%def>
 

@@ -196,7 +196,7 @@ def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> Co
     """
     order = order_of(profile)
     is_plain = plan.owns_copies and source.suffixes == ("",) and not source.preamble and not source.options
-    is_within = plan.is_one_launch or (order == "blocked" and is_plain)
+    is_within = plan.is_one_launch or (order == "blocked" and is_plain and plan.again is None)
     return CombineSpec(plan.outputs[0].operator, order, largest_bin_condition=used) if is_within else None
 
 
@@ -207,7 +207,7 @@ def _further_stages(plan: Plan, source: Source, profile: Profile) -> tuple[Combi
     """
     if order_of(profile) != "blocked" or source.suffixes == ("",) or source.preamble or source.options:
         return ()
-    if not plan.owns_copies or plan.is_one_launch or plan.is_batch:
+    if not plan.owns_copies or plan.is_one_launch or plan.is_batch or plan.again is not None:
         return ()
     # One that only counts structs has no results of their type.
     operators = [each.operator for each in plan.outputs]

@@ -96,7 +96,7 @@ def look_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
     found = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
     found.append(Parameter("const clhist_index_t", "clhist_size", index))
     found += [Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins) for output in sweep.outputs]
-    return (*found, *buffers("__global uint *", "call"), *uints("most"))
+    return (*found, *buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
 
 
 def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:

@@ -197,7 +197,7 @@ class Source:
         """Return the histograms that are to be planned, with these numbers of bins."""
         # What writes to its arrays is not called a second time.
         reads = all(argument.is_const for argument in self.arguments if argument.is_array)
-        operators = [each if reads or each.narrow is None else each.changed(narrow=None) for each in self.operators]
+        operators = [each if reads or not each.narrow else each.changed(narrow=()) for each in self.operators]
         each = zip(operators, bins, self.suffixes, self.max_pairs, self.values, strict=True)
         return tuple(Histogram(*facts) for facts in each)
 

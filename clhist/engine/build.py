@@ -214,7 +214,7 @@ class Builder:
             forms = (
                 []
                 if operator is None
-                else [operator, merged(operator), operator.narrow, *(each.operator for each in operator.equivalents)]
+                else [operator, merged(operator), *operator.narrow, *(each.operator for each in operator.equivalents)]
             )
             return output.operator in forms
 

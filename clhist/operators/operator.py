@@ -57,7 +57,12 @@ class Part:
     @property
     def is_narrow(self) -> bool:
         """Whether it is the few words of a long integer alone, without flags (`clhist.operators.narrow`)."""
-        return self.words > 0 and self.dtype.names == ("words",)
+        return self.is_split or (self.words > 0 and self.dtype.names == ("words",))
+
+    @property
+    def is_split(self) -> bool:
+        """Whether these are numbers of double precision, each a part of the sum."""
+        return self.words > 0 and self.dtype.names == ("parts",)
 
     @property
     def cell_bytes(self) -> int:
@@ -154,7 +159,7 @@ class Operator:
     positional: bool
     most_values: int | None
     largest: float | None
-    narrow: Operator | None  # of ready ones: smaller accumulators for values of similar sizes; see `operators.narrow`
+    narrow: tuple[Operator, ...]  # of ready ones: smaller accumulators for values of similar sizes (`operators.narrow`)
     kept_if: str  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
     verified: bool = field(compare=False)
 
@@ -214,7 +219,7 @@ class Operator:
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
-            "narrow": None,
+            "narrow": (),
             "kept_if": "",
             "verified": verified,
         }.items():

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from clhist.operators.narrow import most_shift
+from clhist.operators.narrow import range_of
 from clhist.operators.operator import Operator
 from clhist.planning.feature import Parameter, Sweep, Variable, buffers, uints
 from clhist.planning.packed import AfterFlag, Guarded
 from clhist.planning.plan import Plan
-from clhist.planning.updates import CARRY
+from clhist.planning.updates import CARRY, PRIVATE
 
 CALL_WORDS = 4  # of global memory: the flag, whether what is behind was called by it, and the lowest exponent
 LOOKED_AT = 16384  # elements
@@ -45,10 +45,11 @@ class NarrowSums(Guarded):
     max_pairs: int
 
     def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
-        return (*buffers("__global uint *", "call"), *uints("most"))
+        return (*buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
 
     def arguments(self, plan: Plan, sweep: Sweep) -> Mapping[str, object]:
-        return {"clhist_most": most_shift(self.form, plan.num_elements * self.max_pairs + 1)}
+        taken = range_of(self.form, plan.num_elements * self.max_pairs + 1)
+        return {f"clhist_{name}": number for name, number in taken._asdict().items()}
 
     def state(self, sweep: Sweep) -> tuple[Variable, ...]:
         numbers = (Variable("const uint", f"clhist_{name}") for name in ("base", "most"))
@@ -86,10 +87,12 @@ class AfterNarrow(AfterFlag):
 
 def narrow_form(plan: Plan, max_pairs: int | None) -> Operator | None:
     """Return the narrow form in which a plan's sums may be tried, where a look at some values is little beside them."""
-    if len(plan.outputs) != 1 or plan.is_batch or plan.memory != "local" or plan.update != CARRY.name:
+    own = plan.owns_copies and plan.update == PRIVATE.name
+    shared = plan.memory == "local" and plan.update == CARRY.name
+    if len(plan.outputs) != 1 or plan.is_batch or plan.is_one_launch or not (own or shared) or max_pairs is None:
         return None
-    form, most = plan.outputs[0].operator.narrow, plan.num_elements * (max_pairs or 0)
-    fits = form is not None and max_pairs is not None and most_shift(form, most + 1) > 0
+    form = next((form for form in plan.outputs[0].operator.narrow if form.parts[0].is_split == own), None)
+    fits = form is not None and range_of(form, plan.num_elements * max_pairs + 1).most > 0
     return form if fits and plan.num_elements >= LEAST_ELEMENTS else None
 
 

@@ -78,7 +78,7 @@ def plan_sweeps(problem: Problem, profile: Profile, indices: Collection[int] | N
     each = [_best_form(index, problem, profile) for index in wanted]
     sweeps = join_sweeps(each, lambda first, second: _joined(first, second, problem, profile))
     if profile.kind == "cpu":
-        return tuple(_side_by_side(plan) for plan in sweeps)
+        sweeps = [_side_by_side(plan) for plan in sweeps]
     return tuple(_narrowed(plan, problem, profile) for plan in sweeps)
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from digests import by_bin, exact_sums, same_bits
 
-from clhist import operators
+from clhist import HistogramKernel, operators
 from clhist.planning import narrow
 
 DTYPES = [np.float32, np.float64]
 N, BINS = 40_000, 37
+OWN_WAYS = [{}, {"passes": 3}, {"memory": "partitioned", "update": "private", "passes": 5}]
 WAYS = [
     {"memory": "local"},
     {"memory": "local", "copies": 2, "passes": 3},
@@ -83,24 +84,84 @@ def expected_sums(bins, values, dest=None):
 
 @pytest.fixture
 def tried(monkeypatch):
-    """Let few elements be tried, and count the programs that are."""
+    """Let few elements be tried."""
     monkeypatch.setattr(narrow, "LEAST_ELEMENTS", 0)
 
 
-def is_tried(kernel, queue, **choices):
-    (plan,) = kernel._engine.plan(queue.device, N, ((BINS,),), **choices)
-    return plan.again is not None
+def check(kernel, dtype, rng, queue, dest=None, **way):
+    plan = kernel.plan(N, BINS, queue=queue, **way)
+    assert plan.again is not None
+    assert "summed again" in dict(plan.words())["if values are of very different sizes"]
+    bins = rng.integers(-2, BINS + 1, N).astype(np.int32)
+    for name, make in KINDS.items():
+        with np.errstate(all="ignore"):
+            values = make(dtype, rng).astype(dtype)
+            expected = expected_sums(bins, values, dest)
+        result = kernel(bins, values, num_bins=BINS, dest=dest, queue=queue, **way)
+        np.testing.assert_array_equal(np.isnan(result), np.isnan(expected), err_msg=name)
+        same_bits(result[~np.isnan(result)], expected[~np.isnan(expected)])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("way", WAYS, ids=lambda each: " ".join(map(str, each.values())))
 def test_narrow_sums(way, dtype, tried, gpu_like, rng, queue):
     kernel = by_bin(operators.reproducible_add(dtype), gpu_like)
-    bins = rng.integers(-2, BINS + 1, N).astype(np.int32)
-    for name, make in KINDS.items():
-        with np.errstate(all="ignore"):
-            values = make(dtype, rng).astype(dtype)
-            expected = expected_sums(bins, values)
-        result = kernel(bins, values, num_bins=BINS, update="carry", **way)
-        np.testing.assert_array_equal(np.isnan(result), np.isnan(expected), err_msg=name)
-        same_bits(result[~np.isnan(result)], expected[~np.isnan(expected)])
+    check(kernel, dtype, rng, queue, update="carry", **way)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("way", OWN_WAYS, ids=lambda each: " ".join(map(str, each.values())))
+def test_narrow_sums_in_private_copies(way, dtype, tried, cpu_like, rng, queue):
+    check(by_bin(operators.reproducible_add(dtype), cpu_like), dtype, rng, queue, **way)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dest_is_a_value_like_others(dtype, tried, profile, rng, queue):
+    dest = np.ldexp(rng.normal(size=BINS), rng.integers(-99, 99, BINS)).astype(dtype)
+    check(by_bin(operators.reproducible_add(dtype), profile), dtype, rng, queue, dest)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_streams_and_merges_hold_accumulators_of_all_values(dtype, tried, profile, rng, queue):
+    kernel = by_bin(operators.reproducible_add(dtype), profile)
+    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(dtype, rng).astype(dtype)
+    values[N // 3] = np.finfo(dtype).max / 4  # of one chunk alone
+    first, second = (kernel.accumulator(BINS, queue=queue) for _ in range(2))
+    for k, part in enumerate(np.array_split(np.arange(N), 5)):
+        (second if k % 2 else first).add(bins[part], values[part])
+    first.merge(second)
+    same_bits(first.result(), exact_sums(bins, values, BINS))
+
+
+def test_a_map_that_writes_is_called_once(tried, gpu_like, rng, queue):
+    kernel = HistogramKernel(
+        queue.context,
+        operators.reproducible_add(np.float32),
+        arguments="const int *bins, float *values",
+        map="EMIT(bins[i], values[i]); values[i] = 0",
+        profile=gpu_like,
+    )
+    assert kernel.plan(N, BINS, queue=queue, update="carry").again is None
+    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(np.float32, rng).astype(np.float32)
+    expected = exact_sums(bins, values, BINS)
+    same_bits(kernel(bins, values, num_bins=BINS, update="carry"), expected)
+
+
+def test_options_that_change_sums_of_floats(tried, cpu_like, rng, queue):
+    # What rounds to the next part is no longer what it was: the kernel sees that, and all is summed again.
+    kernel = HistogramKernel(
+        queue.context,
+        operators.reproducible_add(np.float32),
+        arguments="const int *bins, const float *values",
+        map="EMIT(bins[i], values[i])",
+        options=["-cl-fast-relaxed-math"],
+        profile=cpu_like,
+    )
+    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(np.float32, rng).astype(np.float32)
+    same_bits(kernel(bins, values, num_bins=BINS), exact_sums(bins, values, BINS))
+
+
+def test_few_elements_are_not_tried(gpu_like, queue):
+    kernel = by_bin(operators.reproducible_add(np.float32), gpu_like)
+    assert kernel.plan(N, BINS, queue=queue, update="carry").again is None
+    assert kernel.plan(2**20, BINS, queue=queue, update="carry").again is not None
