@@ -330,7 +330,7 @@ class Sweep:
         known = self.known
         if self.reproducible:
             found = reproducibly(known.engine, known.arguments.with_arrays(given), known.call).results
-            return found if len(found) == len(self.names) else [joined(*found, self.queue)]
+            return found if len(found) == len(self.names) else [joined(found[0], found[1], self.queue)]
         return known.run(given, dest, out)
 
     def __call__(self, arrays: Iterable[Any]) -> dict[str, Any]:

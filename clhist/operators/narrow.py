@@ -37,7 +37,7 @@ class Range(NamedTuple):
 
 
 def range_of(operator: Operator, count: int) -> Range:
-    """Return the exponents that a narrow form takes where a bin gets so many values; `most` is negative if it has none."""
+    """Return the exponents that a narrow form takes where a bin gets so many values; `most` is negative for none."""
     part, fmt, bits = operator.parts[0], FORMATS[operator.dtype], count.bit_length()
     if part.is_split:
         most = taken_by(operator) - part.words * (max(bits, _LEAST_BITS) if part.words > 2 else bits)

@@ -56,13 +56,13 @@ class Part:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it is the few words of a long integer alone, without flags (`clhist.operators.narrow`)."""
-        return self.is_split or (self.words > 0 and self.dtype.names == ("words",))
+        """Whether it is of `clhist.operators.narrow`: few words, or parts of double precision, and no flags."""
+        return self.words > 0 and self.dtype.names in (("words",), ("parts",))
 
     @property
     def is_split(self) -> bool:
-        """Whether these are numbers of double precision, each a part of the sum."""
-        return self.words > 0 and self.dtype.names == ("parts",)
+        """Whether it is such parts."""
+        return self.is_narrow and self.dtype.names == ("parts",)
 
     @property
     def cell_bytes(self) -> int:
@@ -159,8 +159,10 @@ class Operator:
     positional: bool
     most_values: int | None
     largest: float | None
-    narrow: tuple[Operator, ...]  # of ready ones: smaller accumulators for values of similar sizes (`operators.narrow`)
-    kept_if: str  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
+    narrow: tuple[
+        Operator, ...
+    ] = ()  # of ready ones: smaller accumulators for values of similar sizes (`operators.narrow`)
+    kept_if: str = ""  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
     verified: bool = field(compare=False)
 
     def __init__(  # noqa: PLR0913  # what an operator may say
@@ -219,8 +221,6 @@ class Operator:
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
-            "narrow": (),
-            "kept_if": "",
             "verified": verified,
         }.items():
             object.__setattr__(self, attribute, value)
@@ -265,15 +265,11 @@ class Operator:
     def changed(self, **attributes: Any) -> Operator:
         """Return a copy with other attributes, which nobody checks."""
         found = copy(self)
-        for name, value in attributes.items():
-            object.__setattr__(found, name, value)
+        vars(found).update(attributes)
         return found
 
     def with_words(self, words: int, function: str, more: str = "") -> Operator:
-        """Return it with an accumulator that is a long integer of so many words, and the C function of its terms.
-
-        `more` are variables of kernels that this takes besides the value.
-        """
+        """Return it as long integers of so many words; `function` gives terms of values, and takes `more` variables."""
         (whole,) = self.parts
         return self.changed(parts=(replace(whole, words=words, term=f"{function}(v{more and f', {more}'})"),))
 
