@@ -225,7 +225,7 @@ def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
     unsigned = "uint" if dtype.itemsize == 4 else "ulong"
     infinity, sign = fmt.specials << fmt.shift, 1 << (8 * dtype.itemsize - 1)
     quiet = infinity | 1 << (fmt.shift - 1)
-    return f"""// Digits of a magnitude, from the lowest: the highest that is not 0, two below it, whether there is more.
+    return f"""// Digits of a magnitude, from the lowest: the highest that is not 0, two below, whether there is more.
 typedef struct {{ uint above, before, rest, first, second, third, more; int at; }} clhist_digits_{name}_t;
 
 void clhist_take_{name}(clhist_digits_{name}_t *held, const uint digit, const int k)

@@ -163,7 +163,7 @@ class Operator:
         Operator, ...
     ] = ()  # of ready ones: smaller accumulators for values of similar sizes (`operators.narrow`)
     kept_if: str = ""  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
-    verified: bool = field(compare=False)
+    verified: bool = field(compare=False, default=False)
 
     def __init__(  # noqa: PLR0913  # what an operator may say
         self,
@@ -300,8 +300,6 @@ class Operator:
 
 
 _CONVERTED = (("accumulator_t", "v"), ("value_t", "a"))
-
-
 _NEUTRAL = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
 
 
