@@ -49,21 +49,20 @@ ${of_rows(feature)}
     __global const double *cells = (__global const double *)(clhist_scratch + clhist_place0);
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
     const uint apart = 54 - (${taken_by(feature.form)} - clhist_call[3]) / ${parts};  // bits from part to part
+    const uint first = clhist_call[2] + (${FORMATS[feature.form.dtype].least + 1022});  // the first one's unit, biased
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
         ${state.place}
-        double sums[${parts}] = {0};
+        // Of each copy whole numbers of units, which are exact; their sum is a number of two's complement of 128 bits.
+        ulong low = 0, high = 0;
         for (ulong copy = 0; copy < copies; ++copy) {
             __global const double *cell = cells + ${parts} * (${state.cell});
-            for (uint n = 0; n < ${parts}; ++n)
-                sums[n] += cell[n];
-        }
-        ulong low = 0, high = 0;
-        for (uint n = 0; n < ${parts}; ++n) {
-            const uint place = n * apart, unit = clhist_call[2] + (${FORMATS[feature.form.dtype].least + 1022}) + place;
-            const long units = (long)(sums[n] * as_double((ulong)(2046 - unit) << 52));
-            const ulong more = (ulong)units << place;
-            low += more;
-            high += (ulong)(units >> 1 >> (63 - place)) + (low < more);
+            for (uint n = 0; n < ${parts}; ++n) {
+                const uint place = n * apart, unit = first + place;
+                const long units = (long)(cell[n] * as_double((ulong)(2046 - unit) << 52));
+                const ulong more = (ulong)units << place;
+                low += more;
+                high += (ulong)(units >> 1 >> (63 - place)) + (low < more);
+            }
         }
         const uint digits[4] = {(uint)low, (uint)(low >> 32), (uint)high, (uint)(high >> 32)};
 ${total(feature, "continue;")}

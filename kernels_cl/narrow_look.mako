@@ -60,9 +60,10 @@ ${types.arrays(sweep)}\
     const bool is_none = clhist_range[1] == 0;
     const int least = is_none ? ${fmt.specials // 2} : clhist_range[0];
     const int largest = is_none ? least : clhist_range[1];
-    // What is not needed lies on both sides: values that were not seen may be larger as well as smaller.
+    // Values that were not seen may be larger and, more often, nearer to 0.
     const int spare = (int)clhist_most - (largest - least);
-    const int base = clamp(least - max(spare, 0) / 2, (int)clhist_lowest, (int)clhist_highest);
+    const int above = min(spare / 2, max(4, spare / 4));
+    const int base = clamp(least - max(spare - above, 0), (int)clhist_lowest, (int)clhist_highest);
     const bool is_raised = largest == ${fmt.specials} || least < base || largest - base > (int)clhist_most;
     clhist_call[0] = is_raised ? ${hex(RAISED)}u : 0;
     clhist_call[1] = is_raised;

@@ -48,7 +48,7 @@ class NarrowSums(Guarded):
         return (*buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
 
     def arguments(self, plan: Plan, sweep: Sweep) -> Mapping[str, object]:
-        taken = range_of(self.form, plan.num_elements * self.max_pairs + 1)
+        taken = range_of(self.form, _most_values(plan, self.max_pairs))
         return {f"clhist_{name}": number for name, number in taken._asdict().items()}
 
     def state(self, sweep: Sweep) -> tuple[Variable, ...]:
@@ -85,15 +85,21 @@ class AfterNarrow(AfterFlag):
         return "it computes only if narrow sums raised their flag"
 
 
-def narrow_form(plan: Plan, max_pairs: int | None) -> Operator | None:
+def narrow_form(plan: Plan, max_pairs: int | None, *, on_cpu: bool) -> Operator | None:
     """Return the narrow form in which a plan's sums may be tried, where a look at some values is little beside them."""
-    own = plan.owns_copies and plan.update == PRIVATE.name
+    own = on_cpu and plan.owns_copies and plan.update == PRIVATE.name
     shared = plan.memory == "local" and plan.update == CARRY.name
     if len(plan.outputs) != 1 or plan.is_batch or plan.is_one_launch or not (own or shared) or max_pairs is None:
         return None
     form = next((form for form in plan.outputs[0].operator.narrow if form.parts[0].is_split == own), None)
-    fits = form is not None and range_of(form, plan.num_elements * max_pairs + 1).most > 0
+    fits = form is not None and range_of(form, _most_values(plan, max_pairs)).most > 0
     return form if fits and plan.num_elements >= LEAST_ELEMENTS else None
+
+
+def _most_values(plan: Plan, max_pairs: int) -> int:
+    """Return how many values a bin may get before the second stage: of a work-item's share, if copies are its own."""
+    items = plan.work_groups * plan.work_group_size if plan.owns_copies else 1
+    return (plan.num_elements // items + 1) * max_pairs
 
 
 def before(narrow: Plan, whole: Plan) -> Plan:

@@ -111,7 +111,7 @@ def _side_by_side(plan: Plan) -> Plan:
 def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
     """Return the plan behind one that tries narrow sums, where it may."""
     histogram = problem.histograms[plan.output_indices[0]]
-    form = narrow_form(plan, histogram.max_pairs)
+    form = narrow_form(plan, histogram.max_pairs, on_cpu=profile.kind == "cpu")
     if form is None:
         return plan
     output = Output(form, (), histogram.suffix)

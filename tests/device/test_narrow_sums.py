@@ -161,6 +161,13 @@ def test_options_that_change_sums_of_floats(tried, cpu_like, rng, queue):
     same_bits(kernel(bins, values, num_bins=BINS), exact_sums(bins, values, BINS))
 
 
+def test_private_copies_of_a_gpu_are_not_tried(tried, gpu_like, rng, queue):
+    kernel = by_bin(operators.reproducible_add(np.float32), gpu_like)
+    assert kernel.plan(N, BINS, queue=queue, update="private").again is None
+    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(np.float32, rng).astype(np.float32)
+    same_bits(kernel(bins, values, num_bins=BINS, update="private"), exact_sums(bins, values, BINS))
+
+
 def test_few_elements_are_not_tried(gpu_like, queue):
     kernel = by_bin(operators.reproducible_add(np.float32), gpu_like)
     assert kernel.plan(N, BINS, queue=queue, update="carry").again is None
