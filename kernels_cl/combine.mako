@@ -87,6 +87,7 @@ __kernel void clhist_combine_copies(
 ${parameters})
 % endif
 {
+${section.fill("leave")}
 % if spec.whole:
     __global const accumulator_t *whole = (__global const accumulator_t *)(clhist_scratch + clhist_place0);
 % else:

@@ -6,7 +6,7 @@
 <%namespace name="types" file="types.mako"/>
 <%!
     from clhist.codegen.state import wrapped
-    from clhist.planning.packed import AfterFlag
+    from clhist.planning.packed import Guarded
     from clhist.planning.partition import CURSORS, SHARED
 %>\
 <%
@@ -62,8 +62,8 @@ __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_index(
 ${wrapped([parameter.declaration for parameter in index_parameters])})
 {
-% if sweep.feature(AfterFlag):
-${local.get_namespace("after_flag.mako").leave()}
+% if guarded := sweep.feature(Guarded):
+${local.get_namespace(guarded.template).leave(guarded)}
 % endif
     __local uint clhist_ends[${group}];
     __local uint clhist_found[5];
@@ -148,8 +148,8 @@ __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_split(
 ${wrapped([parameter.declaration for parameter in split_parameters])})
 {
-% if sweep.feature(AfterFlag):
-${local.get_namespace("after_flag.mako").leave()}
+% if guarded := sweep.feature(Guarded):
+${local.get_namespace(guarded.template).leave(guarded)}
 % endif
 ${types.arrays(sweep)}\
     __local uint clhist_counts[${most * counters}];

@@ -52,11 +52,15 @@ class CombineState:
     @property
     def copy(self) -> str:
         """The accumulator of the copy number `copy` of that bin."""
+        cells = "".join(f"cells{n}, " for n in range(len(self.spec.operator.parts)))
+        return f"whole[{self.cell}]" if self.spec.whole else f"clhist_cell_of({cells}{self.cell})"
+
+    @property
+    def cell(self) -> str:
+        """Index of the cell of that copy."""
         is_padded = self.spec.order == "blocked" and self.spec.bins_per_word == 1
         own_length = self.spec.batch or self.spec.feature(CyclicPasses) or is_padded
-        at = f"at + copy * {'clhist_bins' if own_length else 'clhist_num_bins'}"
-        cells = "".join(f"cells{n}, " for n in range(len(self.spec.operator.parts)))
-        return f"whole[{at}]" if self.spec.whole else f"clhist_cell_of({cells}{at})"
+        return f"at + copy * {'clhist_bins' if own_length else 'clhist_num_bins'}"
 
     def dest(self, index: str) -> str:
         """Return the accumulator that `dest` has for a bin."""

@@ -19,6 +19,7 @@ from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 from clhist.planning.feature import Feature
+from clhist.planning.narrow import LOOKING_GROUP, AfterNarrow, NarrowSums
 from clhist.planning.packed import AfterFlag
 from clhist.planning.plan import Output, Plan
 from clhist.planning.rows import RowsPlan
@@ -69,7 +70,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         fused_combine=plan.is_one_launch,
         in_range=_is_in_range(plan, source, profile),
         indices=_compared_ahead(plan, source, profile),
-        strategy=plan.features(source.values[plan.output_indices[0]]),
+        strategy=(*plan.features(source.values[plan.output_indices[0]]), *_narrow_sums(plan, source)),
         stages=_further_stages(plan, source, profile),
     )
 
@@ -88,6 +89,8 @@ class Programs:
         Pairs of an element where they are sorted; 0 if they are not.
     rows : RowsSpec, optional
         Of what gathers rows, in the place of the sweep.
+    look : SampleSpec, optional
+        Of what looks at some values before narrow sums.
     behind : Programs, optional
         Of what counts again if the sweep gives up.
     """
@@ -96,6 +99,7 @@ class Programs:
     partition: PartitionSpec | None = None
     sorted_pairs: int = 0
     rows: RowsSpec | None = None
+    look: SampleSpec | None = None
     behind: Programs | None = None
 
 
@@ -111,8 +115,9 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     found = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
         return found
-    behind = _spec_behind(plan.behind, spec, value, profile)
-    return replace(found, behind=_over_pairs(plan.behind, behind, value, room, again))
+    behind = _spec_behind(plan, plan.behind, spec, value, profile)
+    behind = _over_pairs(plan.behind, behind, value, room, again)
+    return replace(found, look=_look_spec(plan, source, profile), behind=behind)
 
 
 def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int, repeatable: bool) -> Programs:
@@ -123,12 +128,29 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
     return Programs(over_pairs, before)
 
 
-def _spec_behind(plan: Plan, spec: SweepSpec, value: str | None, profile: Profile) -> SweepSpec:
-    """Return what the sweep depends on that counts again; `spec` is that of the sweep before it."""
+def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, value: str | None, profile: Profile) -> SweepSpec:
+    """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
+    after = AfterFlag() if first.again is None else AfterNarrow()
     return replace(
-        spec, capacity=local_capacity(plan.outputs, plan, profile), work_group_size=plan.work_group_size,
-        wide=is_wide(plan), strategy=(*plan.features(value), AfterFlag()),
+        spec, outputs=plan.outputs, capacity=local_capacity(plan.outputs, plan, profile),
+        work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),
     )  # fmt: skip
+
+
+def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:
+    """Return what makes a sweep one of narrow sums, if its plan says so."""
+    if plan.again is None:
+        return ()
+    return (NarrowSums(plan.outputs[0].operator, source.max_pairs[plan.output_indices[0]] or 1),)
+
+
+def _look_spec(plan: Plan, source: Source, profile: Profile) -> SampleSpec | None:
+    """Return what the kernel depends on that looks at some values of narrow sums, whose operator is that of all."""
+    if plan.again is None:
+        return None
+    group = min(LOOKING_GROUP, profile.work_group_size)
+    spec = sweep_spec(plan.again, source, profile, aligned=False)
+    return SampleSpec(replace(spec, memory="global", work_group_size=group, capacity=0, teams=1, strategy=()))
 
 
 def windows_spec(source: Source, profile: Profile, *, wide: bool) -> SampleSpec:
@@ -165,7 +187,8 @@ def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> Co
     """
     order = order_of(profile)
     is_plain = plan.owns_copies and source.suffixes == ("",) and not source.preamble and not source.options
-    is_within = plan.is_one_launch or (order == "blocked" and is_plain) or (plan.writes_results and plan.ranges > 0)
+    writes = plan.writes_results and plan.ranges > 0
+    is_within = plan.is_one_launch or (order == "blocked" and is_plain and plan.again is None) or writes
     return CombineSpec(plan.outputs[0].operator, order, largest_bin_condition=used) if is_within else None
 
 
@@ -176,7 +199,7 @@ def _further_stages(plan: Plan, source: Source, profile: Profile) -> tuple[Combi
     """
     if order_of(profile) != "blocked" or source.suffixes == ("",) or source.preamble or source.options:
         return ()
-    if not plan.owns_copies or plan.is_one_launch or plan.is_batch:
+    if not plan.owns_copies or plan.is_one_launch or plan.is_batch or plan.again is not None:
         return ()
     # One that only counts structs has no results of their type.
     operators = [each.operator for each in plan.outputs]

@@ -7,7 +7,7 @@ from clhist.codegen.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist.operators.operator import Operator
 from clhist.planning.batch import Chunks
 from clhist.planning.feature import INT, LONG, UINT, ULONG, Parameter, buffers, uints, ulongs
-from clhist.planning.packed import AfterFlag, PackedCounters
+from clhist.planning.packed import Guarded, PackedCounters
 from clhist.planning.private import PaddedCopies
 
 
@@ -85,13 +85,9 @@ def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
 
 
 def flag_parameters(spec: PartitionSpec) -> list[Parameter]:
-    """Return the parameters of a kernel that partitions only if narrow counters raised their flag."""
-    if not spec.sweep.feature(AfterFlag):
-        return []
-    return [
-        Parameter("__global const char *", "clhist_scratch", None),
-        Parameter("const ulong", "clhist_flag_place", ULONG),
-    ]
+    """Return the parameters of a kernel that partitions only if a flag says so."""
+    guarded = spec.sweep.feature(Guarded)
+    return [] if guarded is None else list(guarded.leave_parameters())
 
 
 def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
@@ -119,6 +115,16 @@ def sample_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
     found.append(Parameter("const clhist_index_t", "clhist_length", index))
     found.append(Parameter("const uint", "clhist_words", UINT))
     return tuple(found)
+
+
+def look_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_look``, in order."""
+    sweep = spec.sweep
+    index, bins = (LONG, ULONG) if sweep.wide else (INT, UINT)
+    found = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const clhist_index_t", "clhist_size", index))
+    found += [Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins) for output in sweep.outputs]
+    return (*found, *buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
 
 
 def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:

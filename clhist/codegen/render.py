@@ -28,6 +28,7 @@ from clhist.codegen.parameters import (
     combining_arguments,
     index_parameters,
     join_parameters,
+    look_parameters,
     pairs_parameters,
     result_arguments,
     result_parameters,
@@ -85,6 +86,8 @@ def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, .
     if programs.partition is not None:
         yield "split and index", render_partition(programs.partition), ()
     yield "sweep", render_sweep(spec), spec.options
+    if programs.look is not None:
+        yield "look", render_look(programs.look), ()
     if programs.behind is not None:
         for name, text, options in render_programs(programs.behind):
             yield f"behind: {name}", text, options
@@ -183,6 +186,11 @@ def render_rows(spec: RowsSpec) -> str:
 def render_sample(spec: SampleSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_count_distinct``."""
     return _render("sample.mako", spec=spec, kernel_parameters=sample_parameters(spec), **_map_of(spec.sweep))
+
+
+def render_look(spec: SampleSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_look``."""
+    return _render("narrow_look.mako", spec=spec, kernel_parameters=look_parameters(spec), **_map_of(spec.sweep))
 
 
 def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:

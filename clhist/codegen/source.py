@@ -209,7 +209,10 @@ class Source:
 
     def histograms(self, bins: Sequence[int]) -> tuple[Histogram, ...]:
         """Return the histograms that are to be planned, with these numbers of bins."""
-        each = zip(self.operators, bins, self.suffixes, self.max_pairs, self.values, strict=True)
+        # What writes to its arrays is not called a second time.
+        reads = all(argument.is_const for argument in self.arguments if argument.is_array)
+        operators = [each if reads or not each.narrow else each.changed(narrow=()) for each in self.operators]
+        each = zip(operators, bins, self.suffixes, self.max_pairs, self.values, strict=True)
         return tuple(Histogram(*facts) for facts in each)
 
     @property

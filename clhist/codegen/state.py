@@ -295,7 +295,8 @@ class SweepState:
         """Return the statement that updates the cell of `bin` of a part."""
         lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []
         given = "lifted" if self.takes_term(part) else f"lifted{part.part.accessor}"
-        arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, given]
+        more = ["clhist_base", "clhist_most", "clhist_call"] if part.part.is_narrow else []
+        arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, given, *more]
         return statement(f"{self.condition(part)}clhist_update{part.n}", arguments, 1)
 
     def wrapped(self, items: Sequence[str], indent: str = "    ") -> str:

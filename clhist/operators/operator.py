@@ -55,6 +55,16 @@ class Part:
     term: str = ""
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether it is of `clhist.operators.narrow`: few words, or parts of double precision, and no flags."""
+        return self.words > 0 and self.dtype.names in (("words",), ("parts",))
+
+    @property
+    def is_split(self) -> bool:
+        """Whether it is such parts."""
+        return self.is_narrow and self.dtype.names == ("parts",)
+
+    @property
     def cell_bytes(self) -> int:
         """Bytes of it in a copy: at least one 32-bit word, since nothing smaller is updated atomically."""
         size = self.dtype.itemsize
@@ -149,8 +159,11 @@ class Operator:
     positional: bool
     most_values: int | None
     largest: float | None
-    kept_if: str  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
-    verified: bool = field(compare=False)
+    narrow: tuple[
+        Operator, ...
+    ] = ()  # of ready ones: smaller accumulators for values of similar sizes (`operators.narrow`)
+    kept_if: str = ""  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
+    verified: bool = field(compare=False, default=False)
 
     def __init__(  # noqa: PLR0913  # what an operator may say
         self,
@@ -208,7 +221,6 @@ class Operator:
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
-            "kept_if": "",
             "verified": verified,
         }.items():
             object.__setattr__(self, attribute, value)
@@ -253,14 +265,13 @@ class Operator:
     def changed(self, **attributes: Any) -> Operator:
         """Return a copy with other attributes, which nobody checks."""
         found = copy(self)
-        for name, value in attributes.items():
-            object.__setattr__(found, name, value)
+        vars(found).update(attributes)
         return found
 
-    def with_words(self, words: int, function: str) -> Operator:
-        """Return it with an accumulator that is a long integer of so many words, and the C function of its terms."""
+    def with_words(self, words: int, function: str, more: str = "") -> Operator:
+        """Return it as long integers of so many words; `function` gives terms of values, and takes `more` variables."""
         (whole,) = self.parts
-        return self.changed(parts=(replace(whole, words=words, term=f"{function}(v)"),))
+        return self.changed(parts=(replace(whole, words=words, term=f"{function}(v{more and f', {more}'})"),))
 
     def portable(self) -> Operator:
         """Return the form whose accumulators mean the same everywhere: one for all devices, with counts of 64 bits.
@@ -289,8 +300,6 @@ class Operator:
 
 
 _CONVERTED = (("accumulator_t", "v"), ("value_t", "a"))
-
-
 _NEUTRAL = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
 
 

@@ -123,6 +123,9 @@ class PartitionedPlan(Plan):
     def writes_results(self) -> bool:
         return self.is_dense
 
+    def by_copies(self) -> Plan:
+        return replace(self, is_dense=False)
+
     @property
     def slots(self) -> int:
         """Copies of a range that there are at most."""

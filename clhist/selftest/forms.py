@@ -15,6 +15,7 @@ from clhist import Accumulator, HistogramKernel, Profile, bincount, operators, r
 from clhist.opencl.device import device_kind
 from clhist.selftest.cases import neutral_of
 from clhist.selftest.checks import Check, NotAvailableError
+from clhist.selftest.digests import exact_sums
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
 from clhist.selftest.reference import assert_same, folded
 from clhist.selftest.updates import expect
@@ -385,6 +386,7 @@ FORMS: dict[str, Form] = {
     "streams": _streams,
     "bincount": _bincount,
     "device arrays": _device_arrays,
+    "digests of exact sums": exact_sums,
     "sampled race factor": _race_factor,
     "more than 2^31 elements": _long_counters,
 }
