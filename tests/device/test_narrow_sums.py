@@ -11,7 +11,7 @@ from clhist.planning import narrow
 
 DTYPES = [np.float32, np.float64]
 N, BINS = 40_000, 37
-OWN_WAYS = [{}, {"passes": 3}, {"memory": "partitioned", "update": "private", "passes": 5}]
+OWN_WAYS = [{}, {"passes": 3}]
 WAYS = [
     {"memory": "local"},
     {"memory": "local", "copies": 2, "passes": 3},
