@@ -326,7 +326,7 @@ class Sweep:
                 given.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
         known = self.known
         if self.reproducible:
-            return reproducibly(known.engine, known.arguments.with_arrays(given), known.call).results
+            return reproducibly(known.engine, known.with_arrays(given), known.call).results
         return known.run(given, dest, out)
 
     def __call__(self, arrays: Iterable[Any]) -> dict[str, Any]:

@@ -16,7 +16,16 @@ from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
 from clhist.planning.private import PrivatePlan
 from clhist.planning.private_rates import PrivateRates
 from clhist.planning.problem import Rows
-from clhist.planning.times import BANDWIDTH, CELLS, LAUNCH, ROWS_ADDED, ROWS_FOUND, ROWS_GATHERED, ROWS_PLACED, ROWS_UPDATED
+from clhist.planning.times import (
+    BANDWIDTH,
+    CELLS,
+    LAUNCH,
+    ROWS_ADDED,
+    ROWS_FOUND,
+    ROWS_GATHERED,
+    ROWS_PLACED,
+    ROWS_UPDATED,
+)
 from clhist.planning.updates import GATHER
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
 
