@@ -17,7 +17,7 @@ from clhist.engine.call import Call, queue_for
 from clhist.engine.chunks import Chunks, KnownPiece, Piece
 from clhist.engine.cuda_calls import first_of_cuda, takes_cuda, takes_cuda_as
 from clhist.engine.engine import Engine
-from clhist.engine.held import Held
+from clhist.engine.held import Held, empty_bins
 from clhist.engine.outputs import Outputs
 from clhist.engine.progress import Progress, reported
 from clhist.engine.scatter import with_arrays
@@ -141,7 +141,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         self._known: Remembered[KnownPiece] = Remembered(4)
         dests = streams.checked_dests(self._outputs, self._forms, self._shapes, dest, self.queue.context)
         self._on_device = False
-        self._held = Held.empty(self.queue, profile, self._forms, self._shapes)
+        self._held = Held(self.queue, profile, self._forms, empty_bins(self.queue, self._forms, self._shapes))
         self._chunk_bytes, self._chunks = chunk_bytes, Chunks(self.queue, chunk_bytes)
         self._held.begin(dests)
 

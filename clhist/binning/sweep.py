@@ -329,7 +329,7 @@ class Sweep:
                 given.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
         known = self.known
         if self.reproducible:
-            found = reproducibly(known.engine, known.arguments.with_arrays(given), known.call).results
+            found = reproducibly(known.engine, known.with_arrays(given), known.call).results
             return found if len(found) == len(self.names) else [joined(found[0], found[1], self.queue)]
         return known.run(given, dest, out)
 

@@ -42,13 +42,6 @@ class Held:
         self._spare: list[Array] = []
         self._order = StreamOrder()
 
-    @classmethod
-    def empty(
-        cls, queue: cl.CommandQueue, profile: Profile, forms: Sequence[Operator], shapes: Sequence[tuple[int, ...]]
-    ) -> Held:
-        """Return accumulators with nothing in them yet, to be given something by `begin`."""
-        return cls(queue, profile, forms, _empty(queue, forms, shapes))
-
     def on(self, queue: cl.CommandQueue) -> Held:
         """Return copies for another queue."""
         arrays = [to_device(queue, lost.fetched(each, self.queue)) for each in self.arrays]
@@ -68,7 +61,7 @@ class Held:
         """Add what a call computes, which gets `dest` and `out`: to all histograms or, if it raises, to none."""
         if not self._spare:
             is_one = len(self.arrays) == 1
-            self._spare = self.arrays if is_one else _empty(self.queue, self.forms, [a.shape for a in self.arrays])
+            self._spare = self.arrays if is_one else empty_bins(self.queue, self.forms, [a.shape for a in self.arrays])
         found = enqueue(self.arrays, self._spare)
         self.arrays, self._spare = self._spare, self.arrays
         self._order.end(self.arrays)
@@ -98,5 +91,6 @@ class Held:
         self._order.end(self.arrays)
 
 
-def _empty(queue: cl.CommandQueue, forms: Sequence[Operator], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+def empty_bins(queue: cl.CommandQueue, forms: Sequence[Operator], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """Return accumulators with nothing in them yet, to be given something by `Held.begin`."""
     return [empty(queue, shape, form.accumulator, True) for form, shape in zip(forms, shapes, strict=True)]

@@ -17,8 +17,7 @@ from clhist.engine.held import Held
 from clhist.engine.signature import Remembered, signature_of
 from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column
-from clhist.hist.filling import by_boost_histogram, check_room, positions
-from clhist.hist.known import KnownFill
+from clhist.hist.filling import KnownFill, by_boost_histogram, check_room, positions
 from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import default_queue, device_kind, device_profile
@@ -102,7 +101,7 @@ class Filler:
         key = signature_of(*given) if may_repeat else None
         known = self._known.get(key)
         if known is not None:
-            self._sweep(known.sweep, known.scale, known.arrays(given))
+            self._sweep(known.sweep, known.scale, [given[n] for n in known.places])
             return self
         values = [as_column(value) for value in (*args, *rest)]
         weight, sample = as_column(weight), as_column(sample)
