@@ -17,21 +17,19 @@ from clhist.engine.call import Call, queue_for
 from clhist.engine.chunks import Chunks, KnownPiece, Piece
 from clhist.engine.cuda_calls import first_of_cuda, takes_cuda, takes_cuda_as
 from clhist.engine.engine import Engine
+from clhist.engine.held import Held, empty_bins
 from clhist.engine.outputs import Outputs
-from clhist.engine.partials import combine_arrays
 from clhist.engine.progress import Progress, reported
 from clhist.engine.scatter import with_arrays
 from clhist.engine.shown_options import shows
 from clhist.engine.signature import Remembered, signature_of_arguments
-from clhist.opencl import lost
-from clhist.opencl.arrays import Array, empty, to_device
-from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, StreamOrder, cuda_device_of
+from clhist.opencl.arrays import Array, to_device
+from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of
 from clhist.opencl.device import device_profile
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
-from clhist.operators.operator import Operator
 from clhist.partial import Partial, bins_text, combined, joined, merge, portable_outputs
 from clhist.planning.problem import CHOICES, Choices
 from clhist.race_factor import run
@@ -120,17 +118,17 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
             if dtype is not None:
                 raise TypeError(f"dtype: expected none, since the kernel's operators have theirs; got {dtype!r}")
             self._outputs, self.queue = engine.outputs, queue_for(queue, engine.context)
-            self._profile = engine.profile_of(self.queue.device)
+            profile = engine.profile_of(self.queue.device)
         else:
             engine, self._outputs = None, Outputs.of(streams.stream_operator(operator, dtype, dest))
             self.queue = queue_for(queue)
-            self._profile = device_profile(self.queue.device)
+            profile = device_profile(self.queue.device)
         self._own_queue, self._like = self.queue, streams.library_of(dest)
+        self._finishes_on: cl.CommandQueue | None = self.queue
         self._came_from: CudaArray | None = None
-        self._order = StreamOrder()
         self._shapes = self._outputs.shapes(num_bins)
         # Accumulators go from call to call: the operators may not take another form in the next.
-        self._forms = [streams.held_form(each, cpu=self._profile.kind == "cpu") for each in self._outputs.operators]
+        self._forms = [streams.held_form(each, cpu=profile.kind == "cpu") for each in self._outputs.operators]
         self._portable = portable_outputs(self._outputs)
         self._added: Partial | None = None  # what was merged, and counts that 32 bits could not go on with
         self._emits = [emits or 1 for emits in engine.output_emits] if engine is not None else [1]
@@ -143,15 +141,16 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         self._known: Remembered[KnownPiece] = Remembered(4)
         dests = streams.checked_dests(self._outputs, self._forms, self._shapes, dest, self.queue.context)
         self._on_device = False
-        self._held = self._empty()
-        self._spare = self._held if len(self._held) == 1 else self._empty()  # a chunk is in all histograms or in none
+        self._held = Held(self.queue, profile, self._forms, empty_bins(self.queue, self._forms, self._shapes))
         self._chunk_bytes, self._chunks = chunk_bytes, Chunks(self.queue, chunk_bytes)
-        for form, given, held in zip(self._forms, dests, self._held, strict=True):
-            self._combine(form, given, held, out_is_partial=True)
+        self._held.begin(dests)
 
     def __repr__(self) -> str:
-        operators, device = ", ".join(map(str, self._outputs.operators)), self.queue.device.name.strip()
-        return f"<Accumulator {operators}: {bins_text(self._shapes)} bins, {self.size:,} added, on {device}>"
+        name, operators = type(self).__name__, ", ".join(map(str, self._outputs.operators))
+        return f"<{name} {operators}: {bins_text(self._shapes)} bins, {self.size:,} added, on {self._place()}>"
+
+    def _place(self) -> str:
+        return str(self.queue.device.name.strip())
 
     @property
     def size(self) -> int:
@@ -233,11 +232,11 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         """
         self._check_device()
         if self._added is not None or (self._like is not None and cuda_device_of(self.queue) is None):
-            results = self.partial().results(self._own_queue)
+            results = self.partial().results(self._finishes_on)
             place = self.queue if self._like is None else self._like.stands_for
             placed = self._on_device or self._like is not None
             return self._outputs.collect([to_device(place, each) if placed else each for each in results])
-        found = self._finished()
+        found = self._held.results(self._on_device)
         for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
             if not self._on_device and form.largest is not None:
                 check_range(label, form, result)
@@ -251,8 +250,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         self._check_device()
         ranges = joined(self._ranges) if self._has_positions else None
         values = self._count * max(self._emits)
-        arrays = streams.portable_arrays(self.queue, self._profile, self._forms, self._portable.operators, self._held)
-        own = Partial(self._portable, arrays, self._count, values, ranges)
+        own = Partial(self._portable, self._held.portable(self._portable.operators), self._count, values, ranges)
         return own if self._added is None else merge([own, self._added])
 
     def merge(self, other: Accumulator[Any, Made] | Partial[Made]) -> Self:
@@ -329,24 +327,20 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
     def _go_to(self, args: Sequence[Any]) -> None:
         """Let bins be where the arrays of a chunk are: in memory of their library of CUDA, or else at the own queue."""
         first, (self._like, self._came_from) = first_of_cuda(args), (self._came_from, None)
-        held, queue = self._held[0], self._own_queue
+        held, queue = self._held.arrays[0], self._own_queue
         if first is not None:
             is_there = isinstance(held, CudaArray) and held.memory.is_like(first.memory)
             self._like, queue = held if is_there else streams.library_of(first), first.stands_for
         if queue is self.queue and (first is None or self._like is held):
             return
         self._check_device()
-        arrays = [lost.fetched(each, self.queue) for each in self._held]
+        self._held = self._held.on(queue)
         self.queue, self._chunks = queue, Chunks(queue, self._chunk_bytes)
-        self._profile = device_profile(queue.device)
-        self._held = [to_device(queue, each) for each in arrays]
-        self._spare = self._held if len(arrays) == 1 else self._empty()
 
     def _check_device(self) -> None:
         """Raise in a process that was forked, or whose device was lost; of CUDA's streams, wait for the last."""
         check_process()
-        lost.check_queue(self.queue)
-        self._order.begin([*self._held, *self._spare])
+        self._held.check()
 
     def _pairs(self, indices: Any, values: Any, position: int) -> Piece:
         """Return (index, value) pairs, checked."""
@@ -363,35 +357,21 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         if (self._count + size) * max(self._emits) > min(room, default=np.inf):
             self._added = self.partial()
             self._clear()
-        shapes, dest, out = map(outputs.like, (list(self._shapes), self._held, self._spare))
         more: Any = {"race_factor": self._race_factor, "choices": self._choices, "memory_budget": self._budget}
-        call = Call(shapes, size, dest, out, self.queue, partial=True, **more)
-        event = run(engine, [given[argument.name] for argument in engine.arguments], call).event
-        self._held, self._spare = self._spare, self._held
-        self._order.end(self._held)
+
+        def enqueue(*places: list[Array]) -> cl.Event:
+            shapes, dest, out = map(outputs.like, (list(self._shapes), *places))
+            call = Call(shapes, size, dest, out, self.queue, partial=True, **more)
+            return run(engine, [given[argument.name] for argument in engine.arguments], call).event
+
+        event = self._held.join(enqueue)
         follows = self._ranges and self._ranges[-1][1] == self._position
         self._ranges.append((self._ranges.pop()[0] if follows else self._position, self._position + size))
         self._position += size
         self._size, self._count = self._size + size, self._count + size
         return [event]
 
-    def _combine(self, form: Operator, dest: Array | None, out: Array, **more: Any) -> None:
-        combine_arrays(self.queue, self._profile, form, dest, out, **more)
-        self._order.end(self._held)
-
-    def _finished(self) -> list[Array]:
-        found = []
-        for form, shape, held in zip(self._forms, self._shapes, self._held, strict=True):
-            found.append(empty(self.queue, shape, form.dtype, self._on_device))
-            self._combine(form, held, found[-1], dest_is_partial=True)
-        return found
-
     def _clear(self) -> None:
         """Hold nothing on the device."""
-        for form, held in zip(self._forms, self._held, strict=True):
-            self._combine(form, None, held, out_is_partial=True)
+        self._held.begin()
         self._count, self._ranges = 0, []
-
-    def _empty(self) -> list[Array]:
-        pairs = zip(self._forms, self._shapes, strict=True)
-        return [empty(self.queue, shape, form.accumulator, True) for form, shape in pairs]

@@ -285,7 +285,13 @@ class GroupBy(
 
     @takes_cuda_as("_keys", on_host="_on_host")
     def quantile(
-        self, x: X[A], q: float, *, weights: X[A] | None = None, skipna: bool = True, dtype: DTypeLike | None = None
+        self,
+        x: X[A],
+        q: float | Sequence[float],
+        *,
+        weights: X[A] | None = None,
+        skipna: bool = True,
+        dtype: DTypeLike | None = None,
     ) -> A:
         """Return a quantile of each group, NaN for an empty one.
 
@@ -293,8 +299,9 @@ class GroupBy(
         ----------
         x : array of the shape of the keys
             Values, real numbers.
-        q : float
-            Probability, from 0 (the least value) to 1 (the largest).
+        q : float, or several of them
+            Probability, from 0 (the least value) to 1 (the largest). Of several the result has a row for each, as
+            NumPy's has.
         weights : array of the shape of the keys, optional
             Weights, not negative; looking for negative ones in a device array synchronises. A group whose weights add
             up to 0, or to infinity, has NaN.
@@ -309,14 +316,16 @@ class GroupBy(
         whether the share is reached, either neighbour may be returned.
         """
         check_process()
-        q = probability(q)
+        several = isinstance(q, list | tuple | np.ndarray) and np.ndim(q) == 1
+        each = [probability(one) for one in (np.asarray(q).tolist() if several else [q])]
         x, column, _ = self._asked("x", (x, "quantile"), skipna, 0, dtype)
         if weights is not None:
             weights = self._array("weights", weights)
             check_weights(weights, self._queue)
             weights = self._placed(weights)
         x = self._placed(x)  # kept until the result has been read
-        return self._returned(self._selected(x, column, q, weights))
+        found = [self._returned(self._selected(x, column, one, weights)) for one in each]
+        return self._stacked(found, column.result) if several else found[0]
 
     def kernel_arrays(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
         """Return values and the number of the group of each, as kernels on this queue take them."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import Any, Generic, Self, overload
+from typing import Any, Self
 
 import pyopencl as cl
 
-from clhist.accumulator import CHUNK_BYTES, INSTEAD, Accumulator
+from clhist.accumulator import CHUNK_BYTES, Accumulator
 from clhist.cuda.libraries import may_be_cuda
 from clhist.engine.chunks import Piece
 from clhist.engine.cuda_calls import first_of_cuda, takes_cuda
@@ -17,13 +17,12 @@ from clhist.engine.progress import Progress, reported
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.cuda_arrays import CudaArray
 from clhist.opencl.lost import check_process
-from clhist.opencl.on_device import OnDevice
 from clhist.opencl.several import device_name, queues_of
-from clhist.partial import Partial, bins_text, combined
-from clhist.typing import A, Chunk, Devices, HostArray, Made, Named, NumBins, One, Ordered, Streamed
+from clhist.partial import Partial, combined, neutral_arrays
+from clhist.typing import Chunk, Devices, HostArray, Made, NumBins, Streamed
 
 
-class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
+class MultiAccumulator(Accumulator[HostArray, Made]):
     """A histogram over a stream of chunks, computed by several devices: an `Accumulator` and a thread for each.
 
     A chunk goes to whichever device is free. A device that fails is left out from then on, with a warning; what it had
@@ -87,16 +86,11 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
 
         self._made = made
         self._of_cuda: dict[int, _Device] = {}
-        self._whole = Accumulator(held[0], num_bins, queue=found[0], dest=dest, **options).partial()
-        self._owned = True
-        self._position = 0 if start is None else start
-        self._size = 0
+        super().__init__(held[0], num_bins, queue=found[0], dest=dest, **options)
+        self._added, self._is_shared = super().partial(), False
+        del self._held  # what has been added is on the host, or in the accumulators of the devices
+        self._finishes_on = self._like = None
         self._pool: Pool[Piece, Partial] = Pool(self._devices, self._collect)
-
-    @property
-    def size(self) -> int:
-        """How many elements, each an `i` of the map or an index, have been added."""
-        return self._size
 
     @property
     def failed(self) -> dict[str, BaseException]:
@@ -104,7 +98,7 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
         return {worker.name: error for worker, error in self._pool.failed.items()}
 
     @takes_cuda
-    def add(self, *args: Chunk[A], size: int | None = None) -> Self:
+    def add(self, *args: Chunk[Any], size: int | None = None) -> Self:  # type: ignore[override]
         """Add a chunk of the stream, and return the accumulator; in chunks of `chunk_bytes` if its arrays are NumPy's.
 
         Parameters
@@ -127,7 +121,7 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
         """
         first = first_of_cuda(args)
         if first is None:
-            self._run(self._pieces(args, size))
+            self.feed(self.piece(args, size))
         else:
             self._add_cuda(first, args, size)
         return self
@@ -153,7 +147,7 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
 
             for are_cuda, run in groupby(chunks, lambda given: may_be_cuda(tuple(given))):
                 if not are_cuda:
-                    self._run((piece for given in run for piece in self._pieces(given, None)), taken)
+                    self._run((part for given in run for part in self.piece(given).parts()), taken)
                     continue
                 for given in run:
                     before = self._size
@@ -162,52 +156,39 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
                     report(done)
         return self
 
-    @overload
-    def result(self: MultiAccumulator[One]) -> HostArray: ...  # type: ignore[overload-overlap]
-    @overload
-    def result(self: MultiAccumulator[Named]) -> dict[str, HostArray]: ...
-    @overload
-    def result(self: MultiAccumulator[Ordered]) -> tuple[HostArray, ...]: ...
-    def result(self) -> Any:
-        """Return the histogram of all that has been added; more can be added then.
-
-        Returns
-        -------
-        numpy.ndarray of shape (num_bins,)
-            With several operators a tuple, or a dict if they are a mapping.
-        """
-        check_process()
-        self._settle()
-        return self._whole.result()
-
     def partial(self) -> Partial[Made]:
         """Return the accumulators of all that has been added and merged, and of `dest`; see `Accumulator.partial`."""
-        self._settle()
-        self._owned = False
-        return self._whole
+        self._check_device()
+        self._is_shared = True
+        assert self._added is not None
+        return self._added
 
-    def merge(self, other: Accumulator[Any, Made] | MultiAccumulator[Made] | Partial[Made]) -> Self:
-        """Add what another accumulator has been given, or what its `partial` returned; see `Accumulator.merge`."""
-        if not isinstance(other, Accumulator | MultiAccumulator | Partial):
-            raise TypeError(f"other: expected an Accumulator or a clhist.Partial, got {type(other).__name__}")
-        part = other if isinstance(other, Partial) else other.partial()
-        self._settle()
-        self._whole = combined(self._whole, part, "other")
-        self._owned = True
-        return self
-
-    def __repr__(self) -> str:
-        operators = ", ".join(map(str, self._whole.outputs.operators))
-        where = ", ".join(device.name for device in self._devices)
-        return f"<MultiAccumulator {operators}: {bins_text(self._whole.shapes)} bins, {self.size:,} added, on {where}>"
-
-    def _pieces(self, args: Sequence[Any], size: int | None) -> Iterator[Piece]:
-        """Return the chunks of an addition, whose arguments have been checked."""
+    def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
+        """Return what `add` gets, checked; the next piece follows it."""
         context = next((array.context for array in args if is_device_array(array)), None)
         devices = [each for each in self._devices if context in (None, each.accumulator.queue.context)]
-        whole = (devices or self._devices)[0].accumulator.piece(args, size, self._position)
-        self._position += whole.size
-        return whole.parts()
+        position = self._position if position is None else position
+        whole = (devices or self._devices)[0].accumulator.piece(args, size, position)
+        self._position = position + whole.size
+        return whole
+
+    def feed(self, piece: Piece) -> None:
+        """Add what `piece` returned."""
+        self._run(piece.parts())
+
+    def _check_device(self) -> None:
+        """Raise in a process that was forked, and have all that was added on the host."""
+        check_process()
+        self._settle()
+
+    def _clear(self) -> None:
+        """Hold nothing but what has been merged."""
+        if self._added is None:
+            positions = () if self._has_positions else None
+            self._added = Partial(self._portable, neutral_arrays(self._portable, self._shapes), 0, 0, positions)
+
+    def _place(self) -> str:
+        return ", ".join(device.name for device in self._devices)
 
     def _run(self, pieces: Iterable[Piece], taken: Callable[[Piece], None] = lambda piece: None) -> None:
         """Compute pieces: of device arrays where they are, which no other device could, and others by the pool."""
@@ -244,8 +225,8 @@ class MultiAccumulator(OnDevice, Generic[Made], instead=INSTEAD):
                 self._collect(device.give(), ())
 
     def _collect(self, part: Partial, pieces: Sequence[Piece]) -> None:
-        self._whole = combined(self._whole, part, "partial", in_place=self._owned)
-        self._owned = True
+        assert self._added is not None
+        self._added, self._is_shared = combined(self._added, part, "partial", in_place=not self._is_shared), False
         self._size += sum(piece.size for piece in pieces)
 
 

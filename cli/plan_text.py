@@ -39,7 +39,7 @@ class PlannedSweep:
         plan = self.plan
         local, everywhere = plan.memory_bytes(self.sizes)
         record: dict[str, object] = {"strategy": plan.strategy}
-        record |= {each.name: getattr(plan, each.name) for each in fields(plan)}
+        record |= {each.name: getattr(plan, each.name) for each in fields(plan) if each.name != "again"}
         record["steps"] = [step._asdict() for step in plan.steps]
         if plan.behind is not None:
             record["robust"] = str(plan.behind)

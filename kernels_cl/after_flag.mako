@@ -1,11 +1,14 @@
-## Kernels that are enqueued behind narrow counters, and compute only if these raised their flag: see packed.mako.
+## Kernels that are enqueued behind narrow counters or sums, and compute only if these raised their flag: see packed.mako
+## and narrow.mako.
 <%!
     from clhist.planning.packed import RAISED
 %>
 ## Of the sweep: the second stage asks whether this was called; it lowers the flag itself.
 <%def name="guard(feature)">
-    // Narrow counters, before this, have raised their flag if they gave up; otherwise nothing is to be done.
+    // What was tried before this has raised its flag if it gave up; otherwise nothing is to be done.
+% if not feature.is_apart:
     __global uint *clhist_call = (__global uint *)(clhist_scratch + clhist_flag_place);
+% endif
     const bool clhist_is_called = clhist_call[0] == ${hex(RAISED)}u;
     if (get_global_id(0) == 0 && get_global_id(1) == 0)
         clhist_call[1] = clhist_is_called;
@@ -13,8 +16,8 @@
         return;
 </%def>
 
-## Of what comes before the sweep.
-<%def name="leave()">
-    if (*(__global const uint *)(clhist_scratch + clhist_flag_place) != ${hex(RAISED)}u)
+## Of what comes before the sweep, and of a second stage.
+<%def name="leave(feature)">
+    if (*${"clhist_call" if feature.is_apart else "(__global const uint *)(clhist_scratch + clhist_flag_place)"} != ${hex(RAISED)}u)
         return;
 </%def>

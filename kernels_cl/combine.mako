@@ -8,6 +8,7 @@
     operator = spec.operator
     cells = ", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))
     parameters = wrapped([parameter.declaration for parameter in combine_parameters])
+    is_function = function == "clhist_combine_bins"
 %>
 % if not is_within:
 // The second stage: copies are cleared before the sweep, and combined after it with what dest has.
@@ -39,6 +40,25 @@ accumulator_t clhist_cell_of(${cells}, const ulong at)
     return held;
 }
 
+% if function == "clhist_write_bin":
+// Combines what the pairs of a bin make with what dest has, and writes the result.
+<% seen = (["uint *largest"] if spec.largest_bin_condition else []) + (["uint *sum"] if spec.sums_counts else []) %>\
+void clhist_write_bin(
+${wrapped(["const ulong k", "const accumulator_t held", *[p.declaration for p in result_parameters], *seen])})
+{
+${arrays()}
+    const accumulator_t total = clhist_combine(has_dest ? ${state.dest("k")} : clhist_neutral(), held);
+    ${state.store("k")}
+% if spec.largest_bin_condition:
+    if (k > clhist_known && ${spec.largest_bin_condition})
+        *largest = max(*largest, (uint)k);
+% endif
+% if spec.sums_counts:
+    *sum += total;
+% endif
+}
+<% return STOP_RENDERING %>\
+% endif
 % if not is_function:
 // Sets shared copies to the neutral element, and their locks free.
 __kernel void clhist_clear(
@@ -67,6 +87,7 @@ __kernel void clhist_combine_copies(
 ${parameters})
 % endif
 {
+${section.fill("leave")}
 % if spec.whole:
     __global const accumulator_t *whole = (__global const accumulator_t *)(clhist_scratch + clhist_place0);
 % else:
@@ -74,13 +95,7 @@ ${parameters})
     __global const cell${n}_t *cells${n} = (__global const cell${n}_t *)(clhist_scratch + clhist_place${n});
 % endfor
 % endif
-% for suffix, dest_t, out_t in state.arrays:
-    __global const ${dest_t} *dest${suffix} = (__global const ${dest_t} *)(dest_base${suffix} + dest_offset${suffix});
-    __global ${out_t} *out${suffix} = (__global ${out_t} *)(out_base${suffix} + out_offset${suffix});
-% endfor
-% if spec.largest_bin_condition:
-    volatile __global uint *clhist_found = (volatile __global uint *)(clhist_found_base + clhist_found_offset);
-% endif
+${arrays()}
 % if any("combine" in feature.sections for feature in spec.features):
 ${section.fill("combine")}
 % elif is_function or spec.order == "blocked":
@@ -148,6 +163,17 @@ ${without_copies()}
     }
 % endif
 }
+
+## Where results go.
+<%def name="arrays()">\
+% for suffix, dest_t, out_t in state.arrays:
+    __global const ${dest_t} *dest${suffix} = (__global const ${dest_t} *)(dest_base${suffix} + dest_offset${suffix});
+    __global ${out_t} *out${suffix} = (__global ${out_t} *)(out_base${suffix} + out_offset${suffix});
+% endfor
+% if spec.largest_bin_condition:
+    volatile __global uint *clhist_found = (volatile __global uint *)(clhist_found_base + clhist_found_offset);
+% endif
+</%def>
 
 ## Without elements there are no copies; dest is combined all the same, as each of its bins is that gets no value.
 <%def name="without_copies()">\

@@ -151,13 +151,21 @@ ${section.fill("initialise_more")}
 % if spec.replaces_cells:
 ${section.fill("flush")}
 % else:
-% for part in parts:
-${flush_part(part.n, part.output.suffix, spec.team_size)}
-% endfor
+% if state.taken("store"):
+${section.fill("store", capture(copied))}
+% else:
+${copied()}
+% endif
 % endif
 % if state.has_tasks or state.is_partitioned:
     barrier(CLK_LOCAL_MEM_FENCE);  // before the next share sets the cells
 % endif
+</%def>
+
+<%def name="copied()">
+% for part in parts:
+${flush_part(part.n, part.output.suffix, spec.team_size)}
+% endfor
 </%def>
 
 <%def name="flush_part(n, s, team)">

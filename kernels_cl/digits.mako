@@ -1,6 +1,7 @@
 ## Sorts unsigned keys, each with a number, by their digits of 8 bits, the least first (LSD radix sort). Keys that are
 ## alike stay in their order. For each digit: how often each work-group has each value of it, where its first one goes, and
-## the moves. A work-group sorts a tile by the digit in local memory first, so that it writes what goes together at once.
+## the moves. A work-group sorts a tile by the digit in local memory first, so that it writes what goes together at once;
+## one of a single work-item, as on CPUs, moves one key after another.
 <%namespace name="scan" file="scan.mako"/>
 #define LANES ${lanes}
 #define EACH ${each}
@@ -79,12 +80,18 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
 void clhist_count_digits(
     __global const word_t *keys, const uint size, const uint share, const uint shift, __global uint *counts)
 {
-    __local uint found[256];
     const uint begin = get_group_id(0) * share, end = min(size, begin + share);
+% if lanes == 1:
+    uint found[256];
+    for (uint d = 0; d < 256; ++d) found[d] = 0;
+    for (uint i = begin; i < end; ++i) ++found[DIGIT(keys[i])];
+% else:
+    __local uint found[256];
     for (uint d = get_local_id(0); d < 256; d += LANES) found[d] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = begin + get_local_id(0); i < end; i += LANES) atomic_inc(&found[DIGIT(keys[i])]);
     barrier(CLK_LOCAL_MEM_FENCE);
+% endif
     for (uint d = get_local_id(0); d < 256; d += LANES) counts[d * get_num_groups(0) + get_group_id(0)] = found[d];
 }
 
@@ -113,6 +120,20 @@ void clhist_move_digits(
     __global const word_t *keys, __global const uint *values, const uint size, const uint share, const uint shift,
     __global const uint *counts, __global word_t *to_keys, __global uint *to_values)
 {
+% if lanes == 1:
+    const uint groups = get_num_groups(0), group = get_group_id(0);
+    const uint begin = group * share, end = min(size, begin + share);
+    uint next[256], before = 0;
+    for (uint d = 0; d < 256; ++d) {
+        next[d] = before + counts[d * groups + group];
+        before += counts[256 * groups + d];
+    }
+    for (uint i = begin; i < end; ++i) {
+        const uint to = next[DIGIT(keys[i])]++;
+        to_keys[to] = keys[i];
+        to_values[to] = values[i];
+    }
+% else:
     __local word_t tile[SPREAD_TILE];
     __local uint numbers[SPREAD_TILE], sums[LANES], next[256], begins[256];
     __local ushort counted[18 * LANES];
@@ -148,4 +169,5 @@ void clhist_move_digits(
                 next[DIGIT(tile[SPREAD(i)])] += i + 1 - begins[DIGIT(tile[SPREAD(i)])];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
+% endif
 }

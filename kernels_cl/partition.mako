@@ -1,30 +1,34 @@
 ## Partitioning (a multisplit): groups the pairs of a map by ranges of bins that fit local memory. A work-group takes one
 ## tile of ${spec.tile} elements, groups its pairs in local memory and writes them to its own region; `clhist_starts` records where
-## each partition begins in it. A bin is stored as its 16-bit offset in its partition; 0xffff marks padding.
-## Pairs are counted before they are placed: to keep the place of each, found while counting, took more registers.
+## each partition begins in it. A bin is stored as its 16-bit offset in its partition.
+## Pairs are counted before they are placed: to keep the place of each, found while counting, took more registers. A tile
+## of several rounds is read, and mapped, twice: the second time it comes from the cache.
 <%namespace name="types" file="types.mako"/>
 <%!
     from clhist.codegen.state import wrapped
-    from clhist.planning.packed import AfterFlag
+    from clhist.planning.packed import Guarded
+    from clhist.planning.partition import CURSORS, SHARED
 %>\
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix
-    group, lanes, most, counters, padding = sweep.work_group_size, sweep.vector_width, spec.most, spec.counters, spec.padding
+    group, lanes, most, counters, each = sweep.work_group_size, sweep.vector_width, spec.most, spec.counters, spec.each
     loads = spec.elements // lanes
     items = [(load, lane) for load in range(loads) for lane in range(lanes)]
-    room = spec.tile + padding * most
+    round_size, room = spec.elements * group, spec.tile
     value_t = f"value{s}_t"
     ## PoCL's compiler loses structs of more than 16 bytes that live across barriers, so these live as words.
     words = -(-spec.value_bytes // 4) if spec.has_values and output.operator.dtype.names is not None else 0
+    ## Somebody may write to the array between both readings.
+    mask = "" if spec.keeps else f" & {room - 1}"
     known = {}
     state = "clhist_bin_t *clhist_bin" + f", {value_t} *clhist_value" * spec.has_values
 
     def part(bin):
-        """The partition of a bin: a division by the width of partitions, as a multiplication."""
-        return f"(mul_hi({bin}, clhist_magic) >> clhist_shift)"
+        """The partition of a bin: a division by the width of partitions, as a shift or a multiplication."""
+        return f"({bin} >> clhist_shift)" if spec.is_alone else f"(mul_hi({bin}, clhist_magic) >> clhist_shift)"
 %>
 // Partitioning: the pairs of a tile of ${spec.tile} elements are grouped by ranges of bins, in a region of their own.
-// A bin is stored as 16 bits, its number within the range; 0xffff is no bin.
+// A bin is stored as 16 bits, its number within the range.
 ${types.prologue(sweep, preamble_of, known)}
 ${types.caller_code(sweep, declare, known)}
 % if words:
@@ -45,17 +49,111 @@ ${wrapped([*sweep.map_parameters(), "const clhist_index_t i", state])})
     ${map_body};
 }
 
+% if spec.is_alone:
+${alone()}
+% else:
+${together()}
+% endif
+
+<% group = spec.index_group %>\
+// One work-group for each partition finds what its pairs cost, in pairs, and which tiles have some. Where they cost more
+// than ${SHARED} pieces they are shared out: the tiles of each piece then are a task of their own.
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void clhist_index(
+${wrapped([parameter.declaration for parameter in index_parameters])})
+{
+% if guarded := sweep.feature(Guarded):
+${local.get_namespace(guarded.template).leave(guarded)}
+% endif
+    __local uint clhist_ends[${group}];
+    __local uint clhist_found[5];
+    const uint clhist_lane = get_local_id(0), clhist_part = get_group_id(0);
+    __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
+    for (uint k = clhist_lane; k < 5; k += ${group})
+        clhist_found[k] = k == 2 ? clhist_tiles : 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint clhist_pairs = 0, clhist_segments = 0, clhist_first = clhist_tiles, clhist_last = 0, clhist_most = 0;
+    for (uint tile = clhist_lane; tile < clhist_tiles; tile += ${group}) {
+        const uint pairs = clhist_own_starts[tile + clhist_tiles] - clhist_own_starts[tile];
+        if (pairs > 0) {
+            clhist_pairs += pairs;
+            ++clhist_segments;
+            clhist_first = min(clhist_first, tile);
+            clhist_last = tile + 1;
+            clhist_most = max(clhist_most, pairs);
+        }
+    }
+    if (clhist_segments > 0) {
+        atomic_add(clhist_found, clhist_pairs);
+        atomic_add(clhist_found + 1, clhist_segments);
+        atomic_min(clhist_found + 2, clhist_first);
+        atomic_max(clhist_found + 3, clhist_last);
+        atomic_max(clhist_found + 4, clhist_most);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    clhist_pairs = clhist_found[0];
+    clhist_segments = clhist_found[1];
+    clhist_first = clhist_found[2];
+    clhist_last = clhist_found[3];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const uint clhist_total = clhist_pairs + clhist_segments * clhist_segment_cost;
+    uint clhist_pieces = clhist_total > ${SHARED} * clhist_piece ? (clhist_total + clhist_piece - 1) / clhist_piece : 1;
+    if (clhist_pairs == 0)
+        clhist_pieces = 0;
+    // What is not shared out is a task only where results are made of copies.
+    const uint clhist_tasks_more = clhist_pieces > 1 || ${"false" if spec.writes_results else "true"} ? clhist_pieces : 0;
+    if (clhist_lane == 0) {
+        const uint at = clhist_tasks_more ? atomic_add(clhist_cursors, clhist_tasks_more) : 0;
+        clhist_found[0] = at;
+        clhist_longest[clhist_part] = clhist_found[4];
+        clhist_whose[2 * clhist_part] = at;
+        clhist_whose[2 * clhist_part + 1] = at + clhist_tasks_more;
+        clhist_ranges[clhist_part] = (uint4)(
+            min(clhist_first, clhist_last), clhist_last, clhist_segments ? clhist_pairs / clhist_segments : 0, clhist_pieces);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global uint2 *clhist_own_tasks = clhist_tasks + clhist_found[0];
+    for (uint k = clhist_lane; k < clhist_tasks_more; k += ${group})
+        clhist_own_tasks[k].x = clhist_part;
+    if (clhist_lane == 0 && clhist_tasks_more > 0)
+        clhist_own_tasks[0].y = clhist_first;
+    if (clhist_pieces < 2)
+        return;
+    // Where each further piece begins: behind the tile with which those before it have their part of the cost.
+    uint clhist_before = 0;
+    for (uint block = clhist_first; block < clhist_last; block += ${group}) {
+        const uint tile = block + clhist_lane;
+        uint cost = 0;
+        if (tile < clhist_last) {
+            const uint pairs = clhist_own_starts[tile + clhist_tiles] - clhist_own_starts[tile];
+            cost = pairs > 0 ? pairs + clhist_segment_cost : 0;
+        }
+        clhist_ends[clhist_lane] = cost;
+        barrier(CLK_LOCAL_MEM_FENCE);
+${scan("clhist_ends", group)}
+        const ulong end = clhist_before + clhist_ends[clhist_lane];
+        if (cost > 0) {
+            const uint last = min((uint)(end * clhist_pieces / clhist_total), clhist_pieces - 1);
+            for (uint k = (uint)((end - cost) * clhist_pieces / clhist_total) + 1; k <= last; ++k)
+                clhist_own_tasks[k].y = tile + 1;
+        }
+        clhist_before += clhist_ends[${group - 1}];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+<%def name="together()">
 // Counts the pairs of each partition in a tile, then puts each pair in its place.
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void clhist_split(
 ${wrapped([parameter.declaration for parameter in split_parameters])})
 {
-% if sweep.feature(AfterFlag):
-${local.get_namespace("after_flag.mako").leave()}
+% if guarded := sweep.feature(Guarded):
+${local.get_namespace(guarded.template).leave(guarded)}
 % endif
 ${types.arrays(sweep)}\
     __local uint clhist_counts[${most * counters}];
-    __local uint clhist_ends[${most}];
+    __local uint clhist_ends[${group}];
     __local uint4 clhist_staged_bins[${room * 2 // 16}];
     __local ushort *clhist_places = (__local ushort *)clhist_staged_bins;
 % if spec.has_values:
@@ -63,12 +161,158 @@ ${types.arrays(sweep)}\
     __local ${value_t} *clhist_values = (__local ${value_t} *)clhist_staged_values;
 % endif
     const uint clhist_lane = get_local_id(0), clhist_tile = get_group_id(0);
+    if (clhist_tile == 0 && clhist_lane == 0)
+        for (uint k = 0; k < ${CURSORS}; ++k)
+            clhist_cursors[k] = 0;
     for (uint k = clhist_lane; k < clhist_partitions * ${counters}; k += ${group})
         clhist_counts[k] = 0;
+#ifdef CLHIST_CHECKED  // what nobody looks at is written, and so should be something
+    for (uint k = clhist_lane; k < ${room * 2 // 16}; k += ${group})
+        clhist_staged_bins[k] = 0;
+% if spec.has_values:
+    for (uint k = clhist_lane; k < ${-(-room * spec.value_bytes // 16)}; k += ${group})
+        clhist_staged_values[k] = 0;
+% endif
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);  // before pairs are counted
     const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * ${spec.tile};
-    const clhist_index_t clhist_own_start = clhist_start + (clhist_index_t)clhist_lane * ${lanes};
     const bool clhist_is_full = clhist_size - clhist_start >= ${spec.tile};
+% if spec.rounds > 1:
+    for (uint clhist_round = 0; clhist_round < ${spec.rounds}; ++clhist_round) {
+${mapped()}
+${count()}
+    }
+% else:
+${mapped()}
+${count()}
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // Exclusive sums: where each partition begins, and within it the pairs of each counter.
+    const uint clhist_own = clhist_lane * ${each};
+    uint clhist_total = 0;
+    for (uint p = clhist_own; p < min(clhist_own + ${each}, clhist_partitions); ++p) {
+        for (uint k = 0; k < ${counters}; ++k) {
+            // Neighbouring partitions start at different counters, and so in different banks.
+            const uint counter = p * ${counters} + (p + k) % ${counters};
+            const uint count = clhist_counts[counter];
+            clhist_counts[counter] = clhist_total;
+            clhist_total += count;
+        }
+    }
+    clhist_ends[clhist_lane] = clhist_total;
+    barrier(CLK_LOCAL_MEM_FENCE);
+${scan("clhist_ends", group)}
+    const uint clhist_begin = clhist_ends[clhist_lane] - clhist_total, clhist_all = clhist_ends[${group - 1}];
+    for (uint p = clhist_own; p < min(clhist_own + ${each}, clhist_partitions); ++p) {
+        for (uint k = 0; k < ${counters}; ++k) {
+            const uint counter = p * ${counters} + (p + k) % ${counters};
+            clhist_counts[counter] += clhist_begin;
+            if (k == 0)
+                clhist_starts[(ulong)p * clhist_tiles + clhist_tile] = clhist_counts[counter];
+        }
+    }
+    if (clhist_lane == 0)
+        clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = clhist_all;
+    barrier(CLK_LOCAL_MEM_FENCE);
+% if spec.rounds > 1:
+    for (uint clhist_round = 0; clhist_round < ${spec.rounds}; ++clhist_round) {
+${mapped()}
+${place()}
+    }
+% else:
+${place()}
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global uint4 *clhist_to = (__global uint4 *)(clhist_pairs + clhist_bins_place + (ulong)clhist_tile * ${room * 2});
+    for (uint k = clhist_lane; k < (clhist_all * 2 + 15) / 16; k += ${group})
+        clhist_to[k] = clhist_staged_bins[k];
+% if spec.has_values:
+    clhist_to = (__global uint4 *)(clhist_pairs + clhist_values_place + (ulong)clhist_tile * ${room * spec.value_bytes});
+    for (uint k = clhist_lane; k < (clhist_all * ${spec.value_bytes} + 15) / 16; k += ${group})
+        clhist_to[k] = clhist_staged_values[k];
+% endif
+}
+</%def>
+
+## The same by one work-item of a CPU, whose tile stays in its second-level cache: it writes each pair to its region.
+<%def name="alone()">
+// Counts the pairs of each partition in a tile, then puts each pair in its place.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void clhist_split(
+${wrapped([parameter.declaration for parameter in split_parameters])})
+{
+${types.arrays(sweep)}\
+    __local uint clhist_counts[${most}];
+% if spec.keeps:
+    __local uint clhist_kept_bins[${room}];
+% if spec.has_values:
+    __local ${value_t} clhist_kept_values[${room}];
+% endif
+% endif
+    const uint clhist_tile = get_group_id(0);
+    if (clhist_tile == 0)
+        for (uint k = 0; k < ${CURSORS}; ++k)
+            clhist_cursors[k] = 0;
+    for (uint k = 0; k < clhist_partitions; ++k)
+        clhist_counts[k] = 0;
+    const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * ${room};
+    const uint clhist_length = min((uint)${room}, (uint)(clhist_size - clhist_start));
+    for (uint k = 0; k < clhist_length; ++k) {
+        clhist_bin_t bin = ~(clhist_bin_t)0;
+${mapped_alone()}
+% if spec.keeps:
+        clhist_kept_bins[k] = bin;
+% if spec.has_values:
+        clhist_kept_values[k] = value;
+% endif
+% endif
+        if (bin < clhist_num_bins)
+            ++clhist_counts[${part("bin")}];
+    }
+    uint clhist_all = 0;
+    for (uint p = 0; p < clhist_partitions; ++p) {
+        const uint count = clhist_counts[p];
+        clhist_counts[p] = clhist_all;
+        clhist_starts[(ulong)p * clhist_tiles + clhist_tile] = clhist_all;
+        clhist_all += count;
+    }
+    clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = clhist_all;
+    __global ushort *clhist_places = (__global ushort *)(clhist_pairs + clhist_bins_place) + clhist_start;
+% if spec.has_values:
+    __global ${value_t} *clhist_values = (__global ${value_t} *)(clhist_pairs + clhist_values_place) + clhist_start;
+% endif
+    for (uint k = 0; k < clhist_length; ++k) {
+% if spec.keeps:
+        const clhist_bin_t bin = clhist_kept_bins[k];
+% else:
+        clhist_bin_t bin = ~(clhist_bin_t)0;
+${mapped_alone()}
+% endif
+        if (bin < clhist_num_bins) {
+            const uint partition = ${part("bin")};
+            const uint at = clhist_counts[partition]++${mask};
+            clhist_places[at] = (ushort)(bin - partition * clhist_width);
+% if spec.has_values:
+            clhist_values[at] = ${"clhist_kept_values[k]" if spec.keeps else "value"};
+% endif
+        }
+    }
+}
+</%def>
+
+<%def name="mapped_alone()">\
+<% given = ", ".join([*sweep.map_arguments(lambda a: f"{a.name}[clhist_start + (clhist_index_t)k]"), "clhist_start + (clhist_index_t)k"]) %>\
+% if spec.has_values:
+        ${value_t} value;
+% endif
+        clhist_map(${given}, &bin${", &value" * spec.has_values});
+</%def>
+
+## The elements of a work-item in one round, mapped to pairs.
+<%def name="mapped()">
+<% start = "clhist_start + (clhist_index_t)clhist_round * %d" % round_size if spec.rounds > 1 else "clhist_start" %>\
+    const clhist_index_t clhist_own_start = ${start} + (clhist_index_t)clhist_lane * ${lanes};
     // All loads, before the first element is used.
 % for argument in sweep.streamed:
 % for load in range(loads):
@@ -111,48 +355,21 @@ ${types.arrays(sweep)}\
     if (${index} < clhist_size)
         clhist_map(${given}, &clhist_bin_${n}${f", &clhist_value_{n}" * spec.has_values});
 % endif
+% endfor
+</%def>
+
+<%def name="count()">
+% for n, _ in enumerate(items):
     if (clhist_bin_${n} < clhist_num_bins)
         atomic_inc(clhist_counts + ${part(f"clhist_bin_{n}")} * ${counters} + clhist_lane % ${counters});
 % endfor
-    barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
 
-    // Exclusive sums: where each partition begins, rounded up for wide loads, and within it the pairs of each counter.
-    uint clhist_total = 0;
-    if (clhist_lane < clhist_partitions) {
-        for (uint k = 0; k < ${counters}; ++k) {
-            // Neighbouring partitions start at different counters, and so in different banks.
-            const uint counter = clhist_lane * ${counters} + (clhist_lane + k) % ${counters};
-            const uint count = clhist_counts[counter];
-            clhist_counts[counter] = clhist_total;
-            clhist_total += count;
-        }
-    }
-    const uint clhist_padded = (clhist_total + ${padding - 1}) / ${padding} * ${padding};
-    if (clhist_lane < ${most})
-        clhist_ends[clhist_lane] = clhist_padded;
-    barrier(CLK_LOCAL_MEM_FENCE);
-${scan("clhist_ends", most)}
-    if (clhist_lane < clhist_partitions) {
-        const uint begin = clhist_ends[clhist_lane] - clhist_padded;
-        clhist_starts[(ulong)clhist_lane * clhist_tiles + clhist_tile] = begin;
-        if (clhist_lane + 1 == clhist_partitions)
-            clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = begin + clhist_padded;
-        for (uint k = begin + clhist_total; k < begin + clhist_padded; ++k)
-            clhist_places[k] = 0xffff;
-% if spec.has_values:
-#ifdef CLHIST_CHECKED  // what nobody looks at is written, and so should be something
-        for (uint k = begin + clhist_total; k < begin + clhist_padded; ++k)
-            clhist_values[k] = (${value_t}){0};
-#endif
-% endif
-        for (uint k = 0; k < ${counters}; ++k)
-            clhist_counts[clhist_lane * ${counters} + (clhist_lane + k) % ${counters}] += begin;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+<%def name="place()">
 % for n, _ in enumerate(items):
     if (clhist_bin_${n} < clhist_num_bins) {
         const uint partition = ${part(f"clhist_bin_{n}")};
-        const uint at = atomic_inc(clhist_counts + partition * ${counters} + clhist_lane % ${counters});
+        const uint at = atomic_inc(clhist_counts + partition * ${counters} + clhist_lane % ${counters})${mask};
         clhist_places[at] = (ushort)(clhist_bin_${n} - partition * clhist_width);
 % if words:
         const clhist_union_t emitted = {.words = {${", ".join(f"clhist_value_{n}_{k}" for k in range(words))}}};
@@ -162,54 +379,7 @@ ${scan("clhist_ends", most)}
 % endif
     }
 % endfor
-    barrier(CLK_LOCAL_MEM_FENCE);
-    const uint clhist_all = clhist_ends[clhist_partitions - 1];
-    __global uint4 *clhist_to = (__global uint4 *)(clhist_pairs + clhist_bins_place + (ulong)clhist_tile * ${room * 2});
-    for (uint k = clhist_lane; k < clhist_all * 2 / 16; k += ${group})
-        clhist_to[k] = clhist_staged_bins[k];
-% if spec.has_values:
-    clhist_to = (__global uint4 *)(clhist_pairs + clhist_values_place + (ulong)clhist_tile * ${room * spec.value_bytes});
-    for (uint k = clhist_lane; k < clhist_all * ${spec.value_bytes} / 16; k += ${group})
-        clhist_to[k] = clhist_staged_values[k];
-% endif
-}
-
-<% group = spec.index_group %>\
-uint clhist_cost(const uint pairs)
-{
-    return pairs > 0 ? pairs + ${spec.segment_cost} : 0;
-}
-
-// One work-group for each partition adds up what its pairs cost, in pairs: before each tile, and in all.
-__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void clhist_index(
-${wrapped([parameter.declaration for parameter in index_parameters])})
-{
-% if sweep.feature(AfterFlag):
-${local.get_namespace("after_flag.mako").leave()}
-% endif
-    __local uint clhist_ends[${group}];
-    const uint clhist_lane = get_local_id(0);
-    const ulong clhist_row = (ulong)get_group_id(0) * clhist_tiles;
-    const uint clhist_first = (ulong)clhist_tiles * clhist_lane / ${group};
-    const uint clhist_last = (ulong)clhist_tiles * (clhist_lane + 1) / ${group};
-    uint clhist_own = 0;
-    for (uint tile = clhist_first; tile < clhist_last; ++tile) {
-        const ulong at = clhist_row + tile;
-        clhist_own += clhist_cost(clhist_starts[at + clhist_tiles] - clhist_starts[at]);
-    }
-    clhist_ends[clhist_lane] = clhist_own;
-    barrier(CLK_LOCAL_MEM_FENCE);
-${scan("clhist_ends", group)}
-    uint clhist_before = clhist_ends[clhist_lane] - clhist_own;
-    for (uint tile = clhist_first; tile < clhist_last; ++tile) {
-        clhist_sums[clhist_row + tile] = clhist_before;
-        const ulong at = clhist_row + tile;
-        clhist_before += clhist_cost(clhist_starts[at + clhist_tiles] - clhist_starts[at]);
-    }
-    if (clhist_lane == ${group - 1})
-        clhist_totals[get_group_id(0)] = clhist_ends[clhist_lane];
-}
+</%def>
 
 ## Inclusive sums of the first `size` words of a local array; `size` is a power of two, at most the number of work-items.
 <%def name="scan(name, size)">

@@ -1,113 +1,200 @@
-## The sweep over pairs that partition.mako grouped by ranges of bins. Work-groups have equal shares of what all pairs cost,
-## so a share lies in one partition or in several consecutive ones, and the work-group goes through them in order.
+## The sweep over pairs that partition.mako grouped by ranges of bins. Work-groups take tasks: first the pieces of ranges
+## whose pairs cost so much that they are shared out, each of which makes a copy of its range. A range that is not shared
+## out is one task; where results may be written at once its bins are, once and densely, with no copy.
 
 <%!
+    from math import gcd
     from textwrap import dedent, indent
+    WARP = 32  # lanes that may have to stay together
 %>
 <%def name="helpers(feature)">
-// The work-group that a place among all pairs belongs to.
-uint clhist_group_of(const ulong place, const ulong all, const uint groups)
+// The next task of a work-group.
+uint clhist_next_task(volatile __global uint *taken, __local uint *task)
 {
-    return all == 0 ? 0 : min((uint)(place * groups / all), groups - 1);
+    barrier(CLK_LOCAL_MEM_FENCE);  // before the last task is forgotten
+    if (get_local_id(0) == 0)
+        *task = atomic_inc(taken);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return *task;
 }
 </%def>
 
-## The loop over the partitions of a work-group's share, in which `share` is what is done with each. A partition has one
-## copy for each work-group whose share overlaps it, and none if it is empty; its copies follow one another, and a
-## work-group that spans two partitions has a copy of each.
+## The loop over the tasks of a work-group, in which `share` is what is done with each.
 <%def name="shares(feature, share)">
-    const uint clhist_group = get_group_id(0), clhist_groups = get_num_groups(0);
     ## Part of the pool: a second array might exceed the local memory of the device.
-    __local uint *clhist_range = (__local uint *)(clhist_pool + ${spec.capacity - 8});
-    ulong clhist_all = 0;
-    for (uint k = 0; k < clhist_partitions; ++k)
-        clhist_all += clhist_totals[k];
-    // Where the copies of each partition begin, for the second stage.
-    if (clhist_group == 0 && clhist_lane == 0) {
-        ulong before = 0;
-        uint filled = 0;
-        for (uint k = 0; k < clhist_partitions; ++k) {
-            clhist_whose[k] = clhist_group_of(before, clhist_all, clhist_groups) + filled;
-            before += clhist_totals[k];
-            filled += clhist_totals[k] > 0;
-        }
-        clhist_whose[clhist_partitions] = clhist_group_of(before, clhist_all, clhist_groups) + filled;
-    }
-    // The group's share of all pairs, and the first partition that has some of them.
-    const ulong clhist_from = (clhist_group * clhist_all + clhist_groups - 1) / clhist_groups;
-    const ulong clhist_to = ((clhist_group + 1) * clhist_all + clhist_groups - 1) / clhist_groups;
-    ulong clhist_before = 0;
-    uint clhist_part = 0, clhist_filled = 0;
-    while (clhist_part + 1 < clhist_partitions
-           && clhist_group_of(clhist_before + clhist_totals[clhist_part], clhist_all, clhist_groups) < clhist_group) {
-        clhist_filled += clhist_totals[clhist_part] > 0;
-        clhist_before += clhist_totals[clhist_part++];
-    }
-    for (; clhist_part < clhist_partitions
-           && clhist_group_of(clhist_before, clhist_all, clhist_groups) <= clhist_group; ++clhist_part) {
-        if (clhist_totals[clhist_part] == 0)
-            continue;
-        const ulong clhist_after = clhist_before + clhist_totals[clhist_part];
-        const size_t clhist_slot = clhist_group + clhist_filled++;
+    __local uint *clhist_held_task = (__local uint *)(clhist_pool + ${spec.capacity - 8});
+    volatile __global uint *clhist_taken = clhist_cursors + 1;
+    const uint clhist_pieces = clhist_cursors[0];
+    const uint clhist_ends = clhist_pieces${" + clhist_partitions" * feature.writes_results};
+    for (uint clhist_task = clhist_next_task(clhist_taken, clhist_held_task); clhist_task < clhist_ends;
+         clhist_task = clhist_next_task(clhist_taken, clhist_held_task)) {
+% if feature.writes_results:
+        const bool clhist_is_whole = clhist_task >= clhist_pieces;
+        const uint clhist_part = clhist_is_whole ? clhist_task - clhist_pieces : clhist_tasks[clhist_task].x;
+        const uint4 clhist_found = clhist_ranges[clhist_part];
+        if (clhist_is_whole && clhist_found.w > 1)
+            continue;  // others have its pieces
+        uint clhist_tile = clhist_is_whole ? clhist_found.x : clhist_tasks[clhist_task].y;
+        const bool clhist_is_last = clhist_is_whole || clhist_task + 1 == clhist_whose[2 * clhist_part + 1];
+% else:
+        const uint clhist_part = clhist_tasks[clhist_task].x;
+        const uint4 clhist_found = clhist_ranges[clhist_part];
+        uint clhist_tile = clhist_tasks[clhist_task].y;
+        const bool clhist_is_last = clhist_task + 1 == clhist_whose[2 * clhist_part + 1];
+% endif
+        const uint clhist_last_tile = clhist_is_last ? clhist_found.y : clhist_tasks[clhist_task + 1].y;
+        const size_t clhist_slot = clhist_task;
 ${indent(share, "    ")}
-        clhist_before = clhist_after;
     }
 </%def>
 
-## An empty range of tiles, until a work-item finds its ends.
-<%def name="initialise_more(feature)">
-    if (clhist_lane == 0)
-        clhist_range[0] = clhist_range[1] = clhist_tiles;
-</%def>
-
-<%def name="find(feature)">
-    // The tiles that have the places where the share begins and ends; without pairs a tile has no place.
-    const ulong clhist_begin_place = max(clhist_from, clhist_before) - clhist_before;
-    const ulong clhist_end_place = max(min(clhist_to, clhist_after), clhist_before) - clhist_before;
-    const ulong clhist_total = clhist_after - clhist_before;
-    __global const uint *clhist_own_sums = clhist_sums + (ulong)clhist_part * clhist_tiles;
-    for (uint clhist_tile = clhist_lane; clhist_tile < clhist_tiles; clhist_tile += ${spec.work_group_size}) {
-        const ulong clhist_sum = clhist_own_sums[clhist_tile];
-        const ulong clhist_next = clhist_tile + 1 < clhist_tiles ? clhist_own_sums[clhist_tile + 1] : clhist_total;
-        if (clhist_sum <= clhist_begin_place && clhist_begin_place < clhist_next)
-            clhist_range[0] = clhist_tile;
-        if (clhist_sum <= clhist_end_place && clhist_end_place < clhist_next)
-            clhist_range[1] = clhist_tile;
-        if (clhist_end_place == clhist_total && clhist_sum < clhist_next && clhist_next == clhist_total)
-            clhist_range[1] = clhist_tile + 1;
+## What is done with the cells of a task; `copied` writes them to a copy.
+<%def name="store(feature, copied)">
+% if feature.writes_results:
+    if (clhist_is_whole) {
+        const ulong clhist_begin = (ulong)clhist_part * clhist_bins_per_pass;
+        const ulong clhist_own_bins = min((ulong)clhist_bins_per_pass, (ulong)clhist_all_bins - clhist_begin);
+${seen()}\
+        for (uint k = clhist_lane; k < clhist_own_bins; k += ${spec.work_group_size}) {
+            accumulator_t held;
+% for part in parts:
+            held${part.part.accessor} = clhist_own${part.n}[k].value;
+% endfor
+            clhist_write_bin(
+${state.wrapped(["clhist_begin + k", "held", *results, *(f"&{name}" for name in state.reported)], "                ")});
+        }
+${report()}\
+    } else {
+${indent(copied, "    ")}
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // before any work-item reads the range that others have found
+% else:
+${copied}
+% endif
 </%def>
 
-## The pairs of a share that lie in one partition: whole tiles, from the one that has the share's first place. Several
-## work-items, `span` of them, read the pairs of one tile, all in the same number of rounds, so that the lanes of a warp
-## stay together; the pairs of the next round are asked for before those of this one are counted.
+## The largest bin that a work-item has written with a value, and on a CPU the sum of its counts, where these are asked for.
+<%def name="seen()">\
+% if state.reported:
+        uint ${", ".join(f"{name} = 0" for name in state.reported)};
+% endif
+</%def>
+<%def name="report()">\
+% if state.reported:
+        volatile __global uint *clhist_found_words = (volatile __global uint *)(clhist_found_base + clhist_found_offset);
+        if (clhist_largest)
+            atomic_max(clhist_found_words, clhist_largest);
+% if "clhist_sum" in state.reported:
+        atomic_add(clhist_found_words + 1, clhist_sum);
+% endif
+% endif
+</%def>
+## The kernel that combines the copies of ranges that were shared out: a work-group for each has a part of its bins.
+<%def name="behind(feature)">
+% if feature.writes_results:
+// Combines the copies of each range that was shared out: for each piece a part of the bins.
+__kernel void clhist_join(
+${state.wrapped([parameter.declaration for parameter in join_parameters])})
+{
+% for part in parts:
+    __global const cell${part.n}_t *cells${part.n} = (__global const cell${part.n}_t *)(clhist_scratch + clhist_place${part.n});
+% endfor
+<%
+    cells = "".join(f"cells{part.n}, " for part in parts)
+    group, size = spec.work_group_size, spec.outputs[0].operator.accumulator.itemsize
+    rows = group > 1 and size <= 16
+%>\
+    const uint lane = get_local_id(0);
+% if rows:
+    __local accumulator_t totals[${group}];
+% endif
+    const uint clhist_pieces = clhist_cursors[0];
+    for (uint task = get_group_id(0); task < clhist_pieces; task += get_num_groups(0)) {
+        const uint part = clhist_tasks[task].x;
+        const ulong first = clhist_whose[2 * part], pieces = clhist_whose[2 * part + 1] - first;
+        const ulong begin = (ulong)part * clhist_bins_per_pass;
+        const ulong bins = min((ulong)clhist_bins_per_pass, (ulong)clhist_all_bins - begin);
+        const ulong end = bins * (task - first + 1) / pieces;
+${seen()}\
+        const ulong from = bins * (task - first) / pieces;
+% if rows:
+        // With few bins, several rows of work-items have a part of the copies each.
+        uint rows = 1;
+        while (8 * rows <= pieces && 2 * rows * max(end - from, (ulong)1) <= ${group})
+            rows *= 2;
+        const uint columns = ${group} / rows, row = lane / columns;
+% else:
+        const uint columns = ${group}, rows = 1, row = 0;
+% endif
+        for (ulong begun = from; begun < end; begun += columns) {
+            const ulong k = begun + lane % columns;
+            accumulator_t total = clhist_neutral();
+            if (k < end)
+                for (ulong copy = first + row; copy < first + pieces; copy += rows)
+                    total = clhist_combine(total, clhist_cell_of(${cells}copy * clhist_bins_per_pass + k));
+% if rows:
+            if (rows > 1) {
+                totals[lane] = total;
+                for (uint span = rows / 2; span > 0; span /= 2) {
+                    barrier(CLK_LOCAL_MEM_FENCE);
+                    if (row < span)
+                        totals[lane] = clhist_combine(totals[lane], totals[lane + span * columns]);
+                }
+                total = totals[lane];
+                barrier(CLK_LOCAL_MEM_FENCE);  // before the next sums
+            }
+% endif
+            if (row == 0 && k < end)
+                clhist_write_bin(
+${state.wrapped(["begin + k", "total", *results, *(f"&{name}" for name in state.reported)], "                    ")});
+        }
+${report()}\
+    }
+}
+% endif
+</%def>
+
+## The pairs of a task. Several work-items, a crew, read the pairs of one tile, in rounds; the pairs of the next round are
+## asked for before those of this one are counted. Loads are of several pairs, from a place that they may begin at: pairs
+## of other ranges are masked. Where the lanes of a warp must stay together they are one crew if its segments have pairs
+## for half of them; otherwise, its crews all take as many rounds as the longest segment does.
 <%def name="walk(feature)">
-<% lanes, bins = spec.vector_width, spec.arguments[0] %>\
+<%
+    lanes, bins, together = spec.vector_width, spec.arguments[0], bool(spec.reconvergence)
+    warp = gcd(WARP, spec.work_group_size)
+%>\
     __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
-    __global const uint *clhist_ends = clhist_own_starts + clhist_tiles;
-    uint clhist_tile = clhist_range[0];
-    const uint clhist_last_tile = clhist_range[1];
-    // Eight rounds or so for the pairs of a tile, by their mean.
-    ulong clhist_loads = 0;
-    if (clhist_tile < clhist_last_tile) {
-        const ulong clhist_sum = clhist_last_tile < clhist_tiles ? clhist_own_sums[clhist_last_tile] : clhist_total;
-        clhist_loads = (clhist_sum - clhist_own_sums[clhist_tile]) / (clhist_last_tile - clhist_tile) / ${lanes};
+    __global const uint *clhist_segment_ends = clhist_own_starts + clhist_tiles;
+% if spec.is_alone:
+    for (; clhist_tile < clhist_last_tile; ++clhist_tile) {
+        const clhist_index_t clhist_first_place = (clhist_index_t)(clhist_tile * clhist_region);
+        const clhist_index_t clhist_end = clhist_first_place + (clhist_index_t)clhist_segment_ends[clhist_tile];
+        for (clhist_index_t i = clhist_first_place + (clhist_index_t)clhist_own_starts[clhist_tile]; i < clhist_end; ++i) {
+${state.map_call(3)}
+        }
     }
-    uint clhist_crew = clhist_span;
-    while (8 * clhist_crew <= clhist_loads && ${spec.work_group_size} % (2 * clhist_crew) == 0)
+% else:
+    const uint clhist_loads = clhist_found.z / ${lanes};
+    uint clhist_crew = ${f"clhist_loads >= {warp // 2} ? {warp} : 1" if together else "1"};
+    while (clhist_rounds * clhist_crew <= clhist_loads && ${spec.work_group_size} % (2 * clhist_crew) == 0)
         clhist_crew *= 2;
     const uint clhist_stride = ${spec.work_group_size} / clhist_crew, clhist_step = clhist_crew * ${lanes};
     const uint clhist_own = clhist_lane % clhist_crew * ${lanes};
+% if together:
+    const bool clhist_is_warp = clhist_crew >= ${warp};
+    const uint clhist_turns = 1 + (clhist_longest[clhist_part] + ${lanes - 2}) / clhist_step;
+    const uint clhist_last_turn = (clhist_last_tile - clhist_tile + clhist_stride - 1) / clhist_stride * clhist_turns;
+    uint clhist_turn = 0;
+% endif
     clhist_tile += clhist_lane / clhist_crew;
-    uint clhist_round = 0, clhist_end = 0, clhist_next_round = 0, clhist_next_end = 0;
+    uint clhist_round = 0, clhist_begin = 0, clhist_end = 0, clhist_next_begin = 0, clhist_next_end = 0;
     if (clhist_tile < clhist_last_tile) {
-        clhist_round = clhist_own_starts[clhist_tile];
-        clhist_end = clhist_ends[clhist_tile];
+        clhist_begin = clhist_own_starts[clhist_tile];
+        clhist_end = clhist_segment_ends[clhist_tile];
+        clhist_round = clhist_begin / ${lanes} * ${lanes};
     }
     if (clhist_tile + clhist_stride < clhist_last_tile) {
-        clhist_next_round = clhist_own_starts[clhist_tile + clhist_stride];
-        clhist_next_end = clhist_ends[clhist_tile + clhist_stride];
+        clhist_next_begin = clhist_own_starts[clhist_tile + clhist_stride];
+        clhist_next_end = clhist_segment_ends[clhist_tile + clhist_stride];
     }
     bool clhist_is_inside = clhist_round + clhist_own < clhist_end;
 % for argument in streamed:
@@ -116,36 +203,53 @@ ${indent(share, "    ")}
     if (clhist_is_inside) {
 ${indent(dedent(capture(load_next)), "        ")}
     }
+% if together:
+    for (uint clhist_all_turns = 0;
+         clhist_is_warp ? clhist_tile < clhist_last_tile : clhist_all_turns < clhist_last_turn; ++clhist_all_turns) {
+% else:
     while (clhist_tile < clhist_last_tile) {
-        const bool clhist_was_inside = clhist_is_inside;
+% endif
         const clhist_index_t clhist_place
             = (clhist_index_t)(clhist_tile * clhist_region + clhist_round + clhist_own);
+        // How many pairs this round may have, and how far before the first of them its load begins.
+        const uint clhist_pairs = clhist_is_inside ? clhist_end - clhist_begin : 0;
+        const uint clhist_from = clhist_round + clhist_own - clhist_begin;
 % for argument in streamed:
         ${state.loaded_type(argument)} clhist_${argument.name}_now = clhist_${argument.name}_next;
 % endfor
         clhist_round += clhist_step;
+% if together:
+        if (clhist_is_warp ? clhist_round >= clhist_end : ++clhist_turn == clhist_turns) {
+            clhist_turn = 0;
+% else:
         if (clhist_round >= clhist_end) {
+% endif
             clhist_tile += clhist_stride;
-            clhist_round = clhist_next_round;
+            clhist_begin = clhist_next_begin;
             clhist_end = clhist_next_end;
+            clhist_round = clhist_begin / ${lanes} * ${lanes};
             if (clhist_tile + clhist_stride < clhist_last_tile) {
-                clhist_next_round = clhist_own_starts[clhist_tile + clhist_stride];
-                clhist_next_end = clhist_ends[clhist_tile + clhist_stride];
+                clhist_next_begin = clhist_own_starts[clhist_tile + clhist_stride];
+                clhist_next_end = clhist_segment_ends[clhist_tile + clhist_stride];
             }
         }
         clhist_is_inside = clhist_tile < clhist_last_tile && clhist_round + clhist_own < clhist_end;
         if (clhist_is_inside) {
 ${load_next()}
         }
-        if (!clhist_was_inside)
-            clhist_${bins.name}_now = ${f"({state.loaded_type(bins)})(0xffff)" if lanes > 1 else "0xffff"};
 % for lane in range(lanes):
-${state.map_call(2, lambda a: f"clhist_{a.name}_now{state.lane(lane)}", f"clhist_place + {lane}")}
+<%
+    def element(a):
+        held = f"clhist_{a.name}_now{state.lane(lane)}"
+        return f"clhist_from + {lane} < clhist_pairs ? {held} : (ushort)0xffff" if a is bins else held
+%>\
+${state.map_call(2, element, f"clhist_place + {lane}")}
 % if spec.reconvergence:
         ${spec.reconvergence};
 % endif
 % endfor
     }
+% endif
 </%def>
 
 <%def name="load_next()">

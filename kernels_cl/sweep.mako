@@ -46,7 +46,7 @@ ${functions(output, s)}
 % endfor
 ${section.fill("helpers")}
 
-% if spec.fused_combine:
+% if spec.writes_results:
 ## Before the caller's code, whose macros then do not apply to it.
 ${second_stage}
 % endif
@@ -119,6 +119,8 @@ ${share()}
 ${state.wrapped(["get_local_id(0)", "clhist_num_bins", str(spec.work_group_size), *combining], "        ")});
 % endif
 }
+
+${section.fill("behind")}
 
 ## What is done with a share of the elements: all sections but the first.
 <%def name="share()">

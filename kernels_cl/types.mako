@@ -85,10 +85,12 @@ ${declare(dtype, name)}
 % endif
 ${preamble}
 
+% if operator.lift:
 accumulator_t clhist_lift${suffix}(const value_t v)
 {
     return ${operator.lift};
 }
+% endif
 <% caller.body() %>
 % if suffix:
 #undef value_t

@@ -1,7 +1,7 @@
 ## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
 <%def name="of(part, space, fence, bins_are_computed)">
 <%
-    kinds = {"private": private_words if part.part.words else private, "native": native, "carry": carry if state.takes_term(part) else carry_words, "cas": cas, "lock": lock}
+    kinds = {"private": private_parts if part.part.is_split else private_words if part.part.words else private, "native": native, "carry": carry if state.takes_term(part) else carry_words, "cas": cas, "lock": lock}
     kinds[part.update](part, space, fence, bins_are_computed)
 %>\
 </%def>
@@ -12,6 +12,9 @@
 </%def>
 
 <%!
+    from clhist.operators.narrow import NOT_ADDED
+    from clhist.planning.packed import RAISED
+
     def exchange_of(part):
         """The compare-exchange of a cell: of the core for 32 bits, of cl_khr_int64_base_atomics for 64."""
         return "atomic_cmpxchg" if part.part.cell_bytes == 4 else "atom_cmpxchg"
@@ -68,12 +71,23 @@ uint clhist_carry${n}(volatile ${space} uint *word, const uint digit, const uint
     return minus ? old < digit : old + digit < digit;
 }
 
+% if part.part.is_narrow:
+void clhist_update${n}(
+    ${space} cell${n}_t *cell, const value${part.output.suffix}_t v,
+    const uint clhist_base, const uint clhist_most, volatile __global uint *clhist_call)
+% else:
 void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
+% endif
 {
     const ${state.term_type(part)} term = ${part.part.term};
     volatile ${space} uint *word = (volatile ${space} uint *)cell + term.at;
     if (term.flags) {
+% if part.part.is_narrow:
+        if (term.flags == ${NOT_ADDED})
+            CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
+% else:
         atomic_or((volatile ${space} uint *)cell + ${part.part.words}, term.flags);
+% endif
         return;
     }
     uint digit = (uint)term.low, left = term.high;
@@ -150,6 +164,27 @@ ${state.inlined}void clhist_update${n}(${space} cell${n}_t *cell, const value${p
     if (left == 0)
         return;
     clhist_pass_on${n}(further, (${space} uint *)cell + ${part.part.words}, left, (uint)flip);
+}
+</%def>
+
+## Narrow sums of a CPU, in parts of double precision, which one load, one addition and one store update each.
+<%def name="private_parts(part, space, fence, bins_are_computed)">
+<% n, volatile = part.n, "volatile " if bins_are_computed else "" %>\
+// The work-item owns the parts.
+${state.inlined}void clhist_update${n}(
+    ${space} cell${n}_t *cell, const value${part.output.suffix}_t v,
+    const uint clhist_base, const uint clhist_most, volatile __global uint *clhist_call)
+{
+    const ${state.term_type(part)} term = ${part.part.term};
+    if (term.flags) {
+        if (term.flags == ${NOT_ADDED})
+            CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
+        return;
+    }
+    ${volatile}${space} double *sums = (${space} double *)cell;
+% for k in range(part.part.words):
+    sums[${k}] += term.parts[${k}];
+% endfor
 }
 </%def>
 

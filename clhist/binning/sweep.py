@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist import operators
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.kinds import Kind
@@ -19,11 +20,12 @@ from clhist.engine.call import Call
 from clhist.engine.engine import Engine
 from clhist.engine.known import KnownCall
 from clhist.engine.reproducible import reproducibly
-from clhist.opencl.arrays import beginning, is_device_array, kept_on_device
+from clhist.opencl.arrays import beginning, is_device_array, kept_on_device, to_device
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
+from clhist.operators.reproducible import is_complex_sum
 
 _ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")
 
@@ -297,7 +299,8 @@ class Sweep:
             size, count = -(-size // BLOCK), (size,)
         args, dtypes = binned.template(queue)
         args = [*args, *count, *(None for _ in values)]
-        engine = sweep_engine(queue.context, kind, outputs, tuple(array.dtype for array in values))
+        summed = by_parts(outputs) if reproducible else outputs
+        engine = sweep_engine(queue.context, kind, summed, tuple(array.dtype for array in values))
         bins = prod(shape) + 1 if has_spare else shape
         known = KnownCall(engine, args, Call(bins, size, queue=queue, num_histograms=rows))
         return cls(known, tuple(name for name, *_ in outputs), (*dtypes, *(None for _ in values)), shape, reproducible)
@@ -326,7 +329,8 @@ class Sweep:
                 given.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
         known = self.known
         if self.reproducible:
-            return reproducibly(known.engine, known.arguments.with_arrays(given), known.call).results
+            found = reproducibly(known.engine, known.with_arrays(given), known.call).results
+            return found if len(found) == len(self.names) else [joined(found[0], found[1], self.queue)]
         return known.run(given, dest, out)
 
     def __call__(self, arrays: Iterable[Any]) -> dict[str, Any]:
@@ -335,6 +339,23 @@ class Sweep:
         if self.known.call.num_bins != self.shape:
             found = [shaped(each, self.shape) for each in found]
         return dict(zip(self.names, found, strict=True))
+
+
+def by_parts(outputs: tuple[tuple[str, Operator, str], ...]) -> tuple[tuple[str, Operator, str], ...]:
+    """Return a single output of complex sums as two, of real and imaginary parts; all others as they are."""
+    if len(outputs) != 1 or not is_complex_sum(outputs[0][1]):
+        return outputs
+    ((_, operator, value),) = outputs
+    half = operators.add(np.empty(0, operator.dtype).real.dtype)
+    return ("real", half, f"({value}).x"), ("imag", half, f"({value}).y")
+
+
+def joined(real: Any, imag: Any, queue: cl.CommandQueue) -> Any:
+    """Return complex numbers of their parts; those of a device by the host."""
+    on_device = is_device_array(real)
+    parts = [part.get(queue) if on_device else part for part in (real, imag)]
+    found = np.stack(parts, axis=-1).view(np.result_type(parts[0], np.complex64))[..., 0]
+    return to_device(queue, found) if on_device else found
 
 
 def sweep(

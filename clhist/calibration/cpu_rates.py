@@ -13,7 +13,7 @@ from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
 from clhist.hardware.profile import Profile
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
-from clhist.planning.private_rates import GRID, KINDS, WORK_ITEMS, buckets_name, cells_name
+from clhist.planning.private_rates import GRID, KINDS, WORK_ITEMS, cells_name, tiles_name
 from clhist.planning.times import CELLS
 
 _FEW_ELEMENTS = 1024
@@ -59,16 +59,18 @@ def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
             map=f"EMIT(bins[i], {value})",
             profile=profile,
         )
-        timed = partial(kernel.timed, queue=bench.queue, update="private", copies=profile.hardware_threads)
+        timed = partial(kernel.timed, queue=bench.queue, update="private")
         direct = "a copy for each work-item"
         if CELLS not in found:
-            found[CELLS] = _filling(bench, profile, timed, inputs[GRID[-1]], values)
+            own = partial(timed, copies=profile.hardware_threads)
+            found[CELLS] = _filling(bench, profile, own, inputs[GRID[-1]], values)
         ways: list[tuple[str, int, str, dict[str, Any]]] = [
-            (cells_name(kind, cells), cells, direct, {}) for cells in GRID
+            (cells_name(kind, cells), cells, direct, {"copies": profile.hardware_threads}) for cells in GRID
         ]
-        ways.append((buckets_name(kind), GRID[-1], f"{direct}, in buckets", {"memory": "partitioned"}))
+        ways.append((tiles_name(kind), GRID[-1], "pairs split by tiles", {"memory": "partitioned"}))
         for name, cells, how, choices in ways:
-            filling = profile.hardware_threads * cells * operator.bin_bytes / 4 / found[CELLS].value
+            copies = choices.get("copies", 1)
+            filling = copies * cells * operator.bin_bytes / 4 / found[CELLS].value
             every = [timed(inputs[cells], values, num_bins=cells, **choices)[1].values() for _ in range(bench.runs)]
             samples = [size / max(run - filling, run / 10) for run in (sum(each) * 1e9 for each in every)]
             method = f"{size} elements, {cells} uniform bins, {how}"

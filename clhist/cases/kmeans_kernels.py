@@ -15,6 +15,7 @@ import pyopencl as cl
 
 from clhist import HistogramKernel, operators
 from clhist.cases.kmeans_assign import ON_CPU, ON_GPU, ROWS, VECTORS, Tile
+from clhist.opencl.program import build
 
 
 class Shape(NamedTuple):
@@ -32,11 +33,12 @@ class Shape(NamedTuple):
     on_cpu: bool
     tile: Tile
     slice: int = 0
+    vector_bytes: int = 64
 
     @property
     def lanes(self) -> int:
-        """How many points (in `assign` centers) are one vector, of 64 bytes on a CPU."""
-        return 64 // self.dtype.itemsize if self.on_cpu else 1
+        """How many points (in `assign` centers) are one vector, of `vector_bytes` on a CPU."""
+        return self.vector_bytes // self.dtype.itemsize if self.on_cpu else 1
 
     @property
     def columns(self) -> int:
@@ -305,8 +307,7 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
         emits=shape.clusters * shape.features if fused else ROUND if shape.slice else shape.width,
     )
     assign = "" if fused else ON_CPU if shape.on_cpu else ON_GPU
-    program = cl.Program(context, common + _MOVE + _DISTANCE + assign).build()
-    return Kernels(centre, seed, update, program)
+    return Kernels(centre, seed, update, build(context, common + _MOVE + _DISTANCE + assign))
 
 
 @lru_cache(maxsize=32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -101,6 +102,7 @@ class Lloyd:
             k if self.fused else 0,
             profile.kind == "cpu" if on_cpu is None else on_cpu,
             tile or Tile(8 if points.dtype == np.float32 else 4, buffers=1 + (profile.local_memory >= _TWO_BUFFERS)),
+            vector_bytes=_vector_bytes(queue.device),
         )
         if not self.fused and not self.shape.on_cpu:
             self.shape = self.shape._replace(slice=_slice(k, self.d, profile.local_memory // points.dtype.itemsize))
@@ -295,6 +297,15 @@ class Lloyd:
         group, found = self.shape.group, (step.histograms["count"], step.histograms["sum"])
         arrays = (*found, before.centers, step.centers, step.packed, step.half_norm, step.shift)
         return self._move_kernel(self.queue, (self.k * group,), (group,), *map(_buffer, arrays))
+
+
+def _vector_bytes(device: cl.Device) -> int:
+    """Return the size of a CPU's vectors.
+
+    PoCL before 4.0 knows no newer processors: with functions of vectors of 64 bytes its compiler never ends there.
+    """
+    version = re.search(r"PoCL (\d+)", device.platform.version)
+    return 32 if version is not None and int(version[1]) < 4 else 64
 
 
 def _slice(k: int, d: int, room: int) -> int:

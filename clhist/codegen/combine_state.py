@@ -48,20 +48,24 @@ class CombineState:
             at = "k % clhist_passes * (clhist_bins / clhist_passes) + k / clhist_passes"
             return f"const ulong copies = clhist_copies, at = {at};"
         if self.spec.batch == "ragged":
-            copies = "copies = clhist_first[k / clhist_bins + 1] - first"
+            copies = "copies = clhist_first[2 * (k / clhist_bins) + 1] - first"
             at = "at = first * clhist_bins + k % clhist_bins"
-            return f"const ulong first = clhist_first[k / clhist_bins], {copies}, {at};"
+            return f"const ulong first = clhist_first[2 * (k / clhist_bins)], {copies}, {at};"
         at = "k / clhist_bins * copies * clhist_bins + k % clhist_bins" if self.spec.batch else "k"
         return f"const ulong copies = clhist_copies, at = {at};"
 
     @property
     def copy(self) -> str:
         """The accumulator of the copy number `copy` of that bin."""
+        cells = "".join(f"cells{n}, " for n in range(len(self.spec.operator.parts)))
+        return f"whole[{self.cell}]" if self.spec.whole else f"clhist_cell_of({cells}{self.cell})"
+
+    @property
+    def cell(self) -> str:
+        """Index of the cell of that copy."""
         is_padded = self.spec.order == "blocked" and self.spec.bins_per_word == 1
         own_length = self.spec.batch or self.spec.feature(CyclicPasses) or is_padded
-        at = f"at + copy * {'clhist_bins' if own_length else 'clhist_num_bins'}"
-        cells = "".join(f"cells{n}, " for n in range(len(self.spec.operator.parts)))
-        return f"whole[{at}]" if self.spec.whole else f"clhist_cell_of({cells}{at})"
+        return f"at + copy * {'clhist_bins' if own_length else 'clhist_num_bins'}"
 
     def dest(self, index: str) -> str:
         """Return the accumulator that `dest` has for a bin."""

@@ -11,29 +11,18 @@ import numpy as np
 
 from clhist.codegen.layout import is_wide, local_capacity, order_of
 from clhist.codegen.maps import Argument
+from clhist.codegen.partitions import PartitionSpec, partition_specs
 from clhist.codegen.rows import RowsSpec, rows_spec
 from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
-from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 from clhist.planning.feature import Feature
+from clhist.planning.narrow import LOOKING_GROUP, AfterNarrow, NarrowSums
 from clhist.planning.packed import AfterFlag
-from clhist.planning.partition import (
-    FEW_PARTITIONS,
-    LARGE_TILE_GROUP,
-    LEAST_GROUP,
-    PARTITION_GROUP,
-    PartitionedPairs,
-    power_of_two,
-)
 from clhist.planning.plan import Output, Plan
 from clhist.planning.rows import RowsPlan
-from clhist.planning.updates import waits
-
-# Names of the arrays of partitioned pairs.
-PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
 
 # Shape of the work-groups that combine many copies.
 _COMBINE_COLUMNS = 32
@@ -81,7 +70,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         fused_combine=plan.is_one_launch,
         in_range=_is_in_range(plan, source, profile),
         indices=_compared_ahead(plan, source, profile),
-        strategy=plan.features(source.values[plan.output_indices[0]]),
+        strategy=(*plan.features(source.values[plan.output_indices[0]]), *_narrow_sums(plan, source)),
         stages=_further_stages(plan, source, profile),
     )
 
@@ -100,6 +89,8 @@ class Programs:
         Pairs of an element where they are sorted; 0 if they are not.
     rows : RowsSpec, optional
         Of what gathers rows, in the place of the sweep.
+    look : SampleSpec, optional
+        Of what looks at some values before narrow sums.
     behind : Programs, optional
         Of what counts again if the sweep gives up.
     """
@@ -108,6 +99,7 @@ class Programs:
     partition: PartitionSpec | None = None
     sorted_pairs: int = 0
     rows: RowsSpec | None = None
+    look: SampleSpec | None = None
     behind: Programs | None = None
 
 
@@ -119,26 +111,46 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     if isinstance(plan, RowsPlan):
         return Programs(spec, rows=rows_spec(plan, spec, source))
     value, room = source.values[index], profile.local_memory
-    found = _over_pairs(plan, spec, value, room)
+    again = source.is_repeatable
+    found = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
         return found
-    return replace(found, behind=_over_pairs(plan.behind, _spec_behind(plan.behind, spec, value, profile), value, room))
+    behind = _spec_behind(plan, plan.behind, spec, value, profile)
+    behind = _over_pairs(plan.behind, behind, value, room, again)
+    return replace(found, look=_look_spec(plan, source, profile), behind=behind)
 
 
-def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int) -> Programs:
+def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int, repeatable: bool) -> Programs:
     """Return the programs of `spec`, a sweep over elements, or over their pairs if the plan has these grouped."""
     if not plan.ranges:
         return Programs(spec)
-    before, over_pairs = partition_specs(plan, spec, value, local_memory)
+    before, over_pairs = partition_specs(plan, spec, value, local_memory, repeatable=repeatable)
     return Programs(over_pairs, before)
 
 
-def _spec_behind(plan: Plan, spec: SweepSpec, value: str | None, profile: Profile) -> SweepSpec:
-    """Return what the sweep depends on that counts again; `spec` is that of the sweep before it."""
+def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, value: str | None, profile: Profile) -> SweepSpec:
+    """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
+    after = AfterFlag() if first.again is None else AfterNarrow()
     return replace(
-        spec, capacity=local_capacity(plan.outputs, plan, profile), work_group_size=plan.work_group_size,
-        wide=is_wide(plan), strategy=(*plan.features(value), AfterFlag()),
+        spec, outputs=plan.outputs, capacity=local_capacity(plan.outputs, plan, profile),
+        work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),
     )  # fmt: skip
+
+
+def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:
+    """Return what makes a sweep one of narrow sums, if its plan says so."""
+    if plan.again is None:
+        return ()
+    return (NarrowSums(plan.outputs[0].operator, source.max_pairs[plan.output_indices[0]] or 1),)
+
+
+def _look_spec(plan: Plan, source: Source, profile: Profile) -> SampleSpec | None:
+    """Return what the kernel depends on that looks at some values of narrow sums, whose operator is that of all."""
+    if plan.again is None:
+        return None
+    group = min(LOOKING_GROUP, profile.work_group_size)
+    spec = sweep_spec(plan.again, source, profile, aligned=False)
+    return SampleSpec(replace(spec, memory="global", work_group_size=group, capacity=0, teams=1, strategy=()))
 
 
 def windows_spec(source: Source, profile: Profile, *, wide: bool) -> SampleSpec:
@@ -175,7 +187,8 @@ def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> Co
     """
     order = order_of(profile)
     is_plain = plan.owns_copies and source.suffixes == ("",) and not source.preamble and not source.options
-    is_within = plan.is_one_launch or (order == "blocked" and is_plain)
+    writes = plan.writes_results and plan.ranges > 0
+    is_within = plan.is_one_launch or (order == "blocked" and is_plain and plan.again is None) or writes
     return CombineSpec(plan.outputs[0].operator, order, largest_bin_condition=used) if is_within else None
 
 
@@ -186,7 +199,7 @@ def _further_stages(plan: Plan, source: Source, profile: Profile) -> tuple[Combi
     """
     if order_of(profile) != "blocked" or source.suffixes == ("",) or source.preamble or source.options:
         return ()
-    if not plan.owns_copies or plan.is_one_launch or plan.is_batch:
+    if not plan.owns_copies or plan.is_one_launch or plan.is_batch or plan.again is not None:
         return ()
     # One that only counts structs has no results of their type.
     operators = [each.operator for each in plan.outputs]
@@ -208,56 +221,6 @@ def _fields(dtype: np.dtype) -> tuple[tuple[str, str], ...]:
         if any(dtype[name].shape or dtype[name].names for name in names)
         else tuple((n, c_name(dtype[n])) for n in names)
     )
-
-
-def partition_specs(
-    plan: Plan, spec: SweepSpec, value: str | None, local_memory: int
-) -> tuple[PartitionSpec, SweepSpec]:
-    """Return what the kernels that partition the pairs depend on, and the sweep over the pairs.
-
-    Parameters
-    ----------
-    plan : Plan
-        With the ranges of bins.
-    spec : SweepSpec
-        Of the same sweep over elements.
-    value : str or None
-        C expression of the value that all pairs share; None if each pair stores its own.
-    local_memory : int
-        Bytes that a work-group may use.
-    """
-    output = spec.outputs[0]
-    most = 1 << (plan.ranges - 1).bit_length()
-    # Where the lanes of a warp must stay together, a tile should have pairs for all of them in each partition.
-    slow = waits(spec.update) and plan.ranges > FEW_PARTITIONS
-    index_group = min(LARGE_TILE_GROUP, power_of_two(spec.work_group_size))
-
-    def before_of(group: int) -> PartitionSpec:
-        mapped = replace(spec, memory="global", work_group_size=group, capacity=0)
-        return PartitionSpec(mapped, most, value is None, index_group)
-
-    # Each partition has its own work-item, even if the sweep has smaller groups.
-    group = max(most, min(LARGE_TILE_GROUP if slow else PARTITION_GROUP, power_of_two(spec.work_group_size)))
-    while group // 2 >= max(most, LEAST_GROUP) and before_of(group).local_bytes > local_memory:
-        group //= 2
-    arguments = [Argument(PAIR_BINS, "ushort", np.dtype(np.uint16), True, True)]
-    if value is None:
-        dtype = number_of(output.operator.dtype)
-        kind = f"value{output.suffix}_t" if dtype.names is not None else c_name(dtype)
-        arguments.append(Argument(PAIR_VALUES, kind, dtype, True, True))
-    else:
-        arguments += [argument for argument in spec.arguments if not argument.is_array]
-    over_pairs = replace(
-        spec,
-        arguments=tuple(arguments),
-        map=f"EMIT{output.suffix}({PAIR_BINS}[i], {value or f'{PAIR_VALUES}[i]'})",
-        strategy=(PartitionedPairs(), *spec.strategy),
-        aligned=True,
-        structs=() if value is None else spec.structs,  # scalar arguments may be of these types
-        preamble="",
-        ignored=(),
-    )
-    return before_of(group), over_pairs
 
 
 def combine_spec(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from clhist.codegen.specs import CombineSpec, PartitionSpec, SampleSpec, SweepSpec
+from clhist.codegen.partitions import PartitionSpec
+from clhist.codegen.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist.operators.operator import Operator
 from clhist.planning.batch import Chunks
-from clhist.planning.feature import INT, LONG, UINT, ULONG, Parameter
-from clhist.planning.packed import AfterFlag, PackedCounters
+from clhist.planning.feature import INT, LONG, UINT, ULONG, Parameter, buffers, uints, ulongs
+from clhist.planning.packed import Guarded, PackedCounters
 from clhist.planning.private import PaddedCopies
 
 
@@ -35,9 +36,23 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
             found.append(Parameter("const uint", "clhist_lock_mask", UINT))
     for feature in spec.features:
         found += () if feature is padded else feature.parameters(spec)
-    if spec.fused_combine and spec.combine is not None:
+    if spec.writes_results and spec.combine is not None:
         found += result_parameters(spec.combine, "clhist_")
     return tuple(found)
+
+
+def join_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_join`` of a sweep over partitioned pairs, in order."""
+    assert spec.combine is not None
+    return (
+        Parameter("__global const char *", "clhist_scratch", None),
+        *ulongs(*(f"place{part.n}" for part in spec.parts)),
+        *uints("bins_per_pass", "all_bins"),
+        *buffers("__global const uint2 *", "tasks"),
+        *buffers("__global const ulong *", "whose"),
+        *buffers("__global const uint *", "cursors"),
+        *result_parameters(spec.combine, "clhist_"),
+    )
 
 
 def combining_arguments(spec: SweepSpec) -> list[str]:
@@ -47,8 +62,14 @@ def combining_arguments(spec: SweepSpec) -> list[str]:
     places = [f"clhist_place{part.n}" for part in spec.parts]
     stride = "clhist_stride" if spec.feature(PaddedCopies) else "clhist_num_bins"
     copies = "1" if spec.memory == "local" else "clhist_copies"
-    results = [parameter.name for parameter in result_parameters(spec.combine, "clhist_")]
-    return ["clhist_scratch", *places, "clhist_num_bins", stride, copies, *results]
+    return ["clhist_scratch", *places, "clhist_num_bins", stride, copies, *result_arguments(spec)]
+
+
+def result_arguments(spec: SweepSpec) -> list[str]:
+    """Return the arguments with which a sweep that writes results says where, in C."""
+    if not spec.writes_results or spec.combine is None:
+        return []
+    return [parameter.name for parameter in result_parameters(spec.combine, "clhist_")]
 
 
 def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
@@ -59,25 +80,28 @@ def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     found += [Parameter("const uint", f"clhist_{name}", UINT) for name in numbers]
     found.append(Parameter("__global char *", "clhist_pairs", None))
     found += [Parameter("const ulong", f"clhist_{name}_place", ULONG) for name in ("bins", "values")]
-    found.append(Parameter("__global uint *", "clhist_starts", None))
+    found += buffers("__global uint *", "starts", "cursors")
     return (*found, *flag_parameters(spec))
 
 
 def flag_parameters(spec: PartitionSpec) -> list[Parameter]:
-    """Return the parameters of a kernel that partitions only if narrow counters raised their flag."""
-    if not spec.sweep.feature(AfterFlag):
-        return []
-    return [
-        Parameter("__global const char *", "clhist_scratch", None),
-        Parameter("const ulong", "clhist_flag_place", ULONG),
-    ]
+    """Return the parameters of a kernel that partitions only if a flag says so."""
+    guarded = spec.sweep.feature(Guarded)
+    return [] if guarded is None else list(guarded.leave_parameters())
 
 
 def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_index``, in order."""
-    found = [Parameter("__global const uint *", "clhist_starts", None)]
-    found += [Parameter("__global uint *", name, None) for name in ("clhist_sums", "clhist_totals")]
-    return (*found, Parameter("const uint", "clhist_tiles", UINT), *flag_parameters(spec))
+    return (
+        *buffers("__global const uint *", "starts"),
+        *buffers("__global uint4 *", "ranges"),
+        *buffers("__global uint2 *", "tasks"),
+        *buffers("__global ulong *", "whose"),
+        *buffers("volatile __global uint *", "cursors"),
+        *buffers("__global uint *", "longest"),
+        *uints("tiles", "piece", "segment_cost"),
+        *flag_parameters(spec),
+    )
 
 
 def sample_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
@@ -91,6 +115,16 @@ def sample_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
     found.append(Parameter("const clhist_index_t", "clhist_length", index))
     found.append(Parameter("const uint", "clhist_words", UINT))
     return tuple(found)
+
+
+def look_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_look``, in order."""
+    sweep = spec.sweep
+    index, bins = (LONG, ULONG) if sweep.wide else (INT, UINT)
+    found = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const clhist_index_t", "clhist_size", index))
+    found += [Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins) for output in sweep.outputs]
+    return (*found, *buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
 
 
 def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:

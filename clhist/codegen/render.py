@@ -27,13 +27,18 @@ from clhist.codegen.parameters import (
     combine_parameters,
     combining_arguments,
     index_parameters,
+    join_parameters,
+    look_parameters,
     pairs_parameters,
+    result_arguments,
+    result_parameters,
     sample_parameters,
     split_parameters,
     sweep_parameters,
 )
+from clhist.codegen.partitions import PartitionSpec
 from clhist.codegen.rows import RowsSpec, rows_parameters
-from clhist.codegen.specs import CombineSpec, Output, PartitionSpec, SampleSpec, SweepSpec
+from clhist.codegen.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
 from clhist.operators.c_types import c_name, declare, element_name
@@ -44,7 +49,7 @@ from clhist.operators.operator import Operator
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
     second_stage = (
-        "" if spec.combine is None else _render_combine(spec.combine, is_within=True, is_function=spec.fused_combine)
+        "" if spec.combine is None else _render_combine(spec.combine, is_within=True, function=spec.second_stage)
     )
     sweep = _render(
         "sweep.mako",
@@ -57,10 +62,12 @@ def render_sweep(spec: SweepSpec) -> str:
         bins_are_computed=_may_compute_bins(spec),
         second_stage=second_stage,
         combining=combining_arguments(spec),
+        results=result_arguments(spec),
+        join_parameters=join_parameters(spec) if spec.writes_results and not spec.fused_combine else (),
     )
     if spec.stages:
         second_stage = render_combines(spec.stages, (*spec.ignored, *spec.outputs))
-    elif spec.combine is None or spec.fused_combine:
+    elif spec.combine is None or spec.writes_results:
         return sweep
     return f"{sweep}\n{second_stage}"
 
@@ -80,6 +87,8 @@ def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, .
     if programs.partition is not None:
         yield "split and index", render_partition(programs.partition), ()
     yield "sweep", render_sweep(spec), spec.options
+    if programs.look is not None:
+        yield "look", render_look(programs.look), ()
     if programs.behind is not None:
         for name, text, options in render_programs(programs.behind):
             yield f"behind: {name}", text, options
@@ -143,7 +152,7 @@ def render_combines(specs: Sequence[CombineSpec], before: Sequence[Output] = ())
 
 
 def _render_combine(
-    spec: CombineSpec, *, is_within: bool = False, is_function: bool = False, preamble: str | None = None
+    spec: CombineSpec, *, is_within: bool = False, function: str = "", preamble: str | None = None
 ) -> str:
     """Return the same, or what a program that has the sweep's types has of it: kernels, or a function for the sweep."""
     return _render(
@@ -151,7 +160,8 @@ def _render_combine(
         spec=spec,
         state=CombineState(spec),
         is_within=is_within,
-        is_function=is_function,
+        function=function,
+        result_parameters=result_parameters(spec),
         preamble=spec.operator.preamble if preamble is None else preamble,
         clear_parameters=clear_parameters(spec),
         combine_parameters=combine_parameters(spec),
@@ -177,6 +187,11 @@ def render_rows(spec: RowsSpec) -> str:
 def render_sample(spec: SampleSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_count_distinct``."""
     return _render("sample.mako", spec=spec, kernel_parameters=sample_parameters(spec), **_map_of(spec.sweep))
+
+
+def render_look(spec: SampleSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_look``."""
+    return _render("narrow_look.mako", spec=spec, kernel_parameters=look_parameters(spec), **_map_of(spec.sweep))
 
 
 def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:

@@ -178,6 +178,20 @@ class Source:
         return next((a for a in self.elementwise if re.search(rf"{emit}\s*{a.name}\[i\],", self.map)), None)
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether the map may be called twice for an element: it does nothing but emit a pair, whose bin is read.
+
+        Those of the library that ask whether a bin is in the pass only set a word besides.
+        """
+        if self.indices is None:
+            return False
+        if "CLHIST_IN_PASS" in self.map:
+            return True
+        writes = any(argument.is_array and not argument.is_const for argument in self.arguments)
+        plain = rf"EMIT{self.suffixes[0]}\(\s*{self.indices.name}\[i\],[^;{{}}#]*\);?"
+        return not writes and re.fullmatch(plain, self.map.strip()) is not None
+
+    @property
     def may_combine(self) -> bool:
         """Whether a sweep may combine its copies itself: of one operator, and without compiler options, which are the
         caller's for the map.
@@ -197,7 +211,10 @@ class Source:
 
     def histograms(self, bins: Sequence[int]) -> tuple[Histogram, ...]:
         """Return the histograms that are to be planned, with these numbers of bins."""
-        each = zip(self.operators, bins, self.suffixes, self.max_pairs, self.values, strict=True)
+        # What writes to its arrays is not called a second time.
+        reads = all(argument.is_const for argument in self.arguments if argument.is_array)
+        operators = [each if reads or not each.narrow else each.changed(narrow=()) for each in self.operators]
+        each = zip(operators, bins, self.suffixes, self.max_pairs, self.values, strict=True)
         return tuple(Histogram(*facts) for facts in each)
 
     @property

@@ -17,12 +17,10 @@ from clhist.codegen.hot_bin import HotBin
 from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import native_atomic
 from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
-from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator, Part
 from clhist.operators.recognition import replaced_if, without_call
-from clhist.planning.bucketed import Buckets
 from clhist.planning.feature import Feature
-from clhist.planning.partition import SEGMENT_COST
+from clhist.planning.partition import PartitionedPairs
 from clhist.planning.plan import Output
 from clhist.planning.updates import WITHOUT_UPDATES, part_loops, slowest, waits
 
@@ -32,7 +30,6 @@ _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
 _ELEMENTS_OF_A_ROUND = 8
 _ELEMENTS_OF_A_BLOCK = 128
-_PARTITION_ELEMENTS = 16
 
 F = TypeVar("F", bound=Feature)
 
@@ -116,6 +113,24 @@ class SweepSpec:
     def feature(self, kind: type[F]) -> F | None:
         """Return the strategy's feature of this class, if it has one."""
         return next((feature for feature in self.strategy if isinstance(feature, kind)), None)
+
+    @property
+    def writes_results(self) -> bool:
+        """Whether it writes results itself."""
+        pairs = self.feature(PartitionedPairs)
+        return self.fused_combine or (pairs is not None and pairs.writes_results)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a work-group is one work-item, of a CPU."""
+        return self.order == "blocked" and self.work_group_size == 1
+
+    @property
+    def second_stage(self) -> str:
+        """The function of the second stage that it calls, if any: for all bins of its copies, or for one bin."""
+        if self.fused_combine:
+            return "clhist_combine_bins"
+        return "clhist_write_bin" if self.writes_results else ""
 
     @property
     def replaces_cells(self) -> bool:
@@ -207,16 +222,17 @@ class SweepSpec:
     @property
     def unrolled(self) -> int:
         """How many of these are unrolled: several updates are then under way (docs/notebook/performance.md)."""
-        if self.feature(Buckets):
-            return 1  # the loop that empties a bucket is
         is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
         return _ELEMENTS_OF_A_ROUND if is_plain and len(self.map) <= _LONGEST_UNROLLED_MAP else 1
 
     @property
     def in_pass(self) -> str:
         """C of whether `bin`, one of `num_bins`, may be in this pass; what updates of private copies ask anyway."""
-        owns_copies = self.unrolled > 1 or self.feature(Buckets)
-        return "CLHIST_BIN(bin) - clhist_first < clhist_count" if owns_copies else "(uint)CLHIST_BIN(bin) < (num_bins)"
+        return (
+            "CLHIST_BIN(bin) - clhist_first < clhist_count"
+            if self.unrolled > 1
+            else "(uint)CLHIST_BIN(bin) < (num_bins)"
+        )
 
     @property
     def block(self) -> int:
@@ -277,67 +293,6 @@ class SweepPart(NamedTuple):
     atomic: NativeAtomic | None
     replaced_if: str | None
     combine: str
-
-
-class PartitionSpec(NamedTuple):
-    """Everything that the source of partitioning depends on.
-
-    Attributes
-    ----------
-    sweep : SweepSpec
-        The map and its arguments; one output, to which an element emits at most one pair.
-    most : int
-        Upper bound on the number of partitions: a power of two, at most the work-items of a group.
-    has_values : bool
-        Whether each pair stores its value.
-    index_group : int
-        Work-items of the group that indexes one partition, a power of two.
-    """
-
-    sweep: SweepSpec
-    most: int
-    has_values: bool
-    index_group: int
-
-    @property
-    def elements(self) -> int:
-        """Elements of a work-item."""
-        return max(_PARTITION_ELEMENTS, self.sweep.vector_width)
-
-    @property
-    def tile(self) -> int:
-        """Elements of a work-group."""
-        return self.elements * self.sweep.work_group_size
-
-    @property
-    def counters(self) -> int:
-        """Counters of a partition: several, so that neighbouring work-items collide less."""
-        return max(1, min(4, 512 // self.most))
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes of a pair's value."""
-        return number_of(self.sweep.outputs[0].operator.dtype).itemsize if self.has_values else 0
-
-    @property
-    def padding(self) -> int:
-        """The pairs of a partition in a tile are padded to a multiple of this, for loads and stores of 16 bytes."""
-        return 16 if self.value_bytes % 2 else 8
-
-    @property
-    def region(self) -> int:
-        """Capacity of a tile, in pairs."""
-        return self.tile + self.padding * self.most
-
-    @property
-    def segment_cost(self) -> int:
-        """What the pairs of a partition in one tile cost besides, in pairs: nothing where updates take much longer."""
-        return SEGMENT_COST if self.sweep.update == "native" else 0
-
-    @property
-    def local_bytes(self) -> int:
-        """Local memory of a work-group, in bytes."""
-        return self.region * (2 + self.value_bytes) + 4 * self.most * (self.counters + 1) + 32
 
 
 class SampleSpec(NamedTuple):

@@ -64,6 +64,14 @@ class SweepState:
         return self.spec.feature(PartitionedPairs) is not None
 
     @property
+    def reported(self) -> tuple[str, ...]:
+        """What work-items that write results find out besides: the largest bin with a value, and the sum of counts."""
+        stage = self.spec.combine
+        if stage is None or not stage.largest_bin_condition:
+            return ()
+        return ("clhist_largest", "clhist_sum") if stage.sums_counts else ("clhist_largest",)
+
+    @property
     def takes_turns(self) -> bool:
         """Whether a work-item may have several copies, to which neighbouring elements go in turn."""
         return self.spec.feature(InterleavedCopies) is not None
@@ -287,7 +295,8 @@ class SweepState:
         """Return the statement that updates the cell of `bin` of a part."""
         lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []
         given = "lifted" if self.takes_term(part) else f"lifted{part.part.accessor}"
-        arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, given]
+        more = ["clhist_base", "clhist_most", "clhist_call"] if part.part.is_narrow else []
+        arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, given, *more]
         return statement(f"{self.condition(part)}clhist_update{part.n}", arguments, 1)
 
     def wrapped(self, items: Sequence[str], indent: str = "    ") -> str:

@@ -42,8 +42,8 @@ class Batch(NamedTuple):
         -------
         table : int64 array of shape (tasks, 3)
             First element, end, and histogram of each; those of one histogram are neighbours.
-        first : uint64 array of shape (num_histograms + 1,)
-            The first task of each histogram.
+        first : uint64 array of shape (num_histograms, 2)
+            The first task of each histogram, and the one behind its last.
         """
         assert self.begins is not None
         assert self.ends is not None
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
         chunk = np.arange(first[-1]) - first[histogram]
         starts = self.begins[histogram] + lengths[histogram] * chunk // each[histogram]
         ends = self.begins[histogram] + lengths[histogram] * (chunk + 1) // each[histogram]
-        return np.stack([starts, ends, histogram], axis=1), first.astype(np.uint64)
+        return np.stack([starts, ends, histogram], axis=1), np.stack([first[:-1], first[1:]], axis=1).astype(np.uint64)
 
 
 def check_batch(batch: Batch, size: int) -> None:

@@ -104,7 +104,8 @@ class Builder:
         def built(plan: Plan) -> Sweep:
             programs = programs_of(plan, self._source, profile, aligned=aligned, used=used)
             sweep = sweep_of(plan, programs, self._source.options)
-            for code in sweep.kernels:
+            looks = () if sweep.look is None else (sweep.look.kernel,)
+            for code in (*sweep.kernels, *looks, *(() if sweep.again is None else sweep.again.kernels)):
                 kernel_of(self.context, code)
             if isinstance(sweep, SortedSweep):
                 build_sort(self.context, sweep.spec.outputs[0].operator)
@@ -213,7 +214,7 @@ class Builder:
             forms = (
                 []
                 if operator is None
-                else [operator, merged(operator), *(each.operator for each in operator.equivalents)]
+                else [operator, merged(operator), *operator.narrow, *(each.operator for each in operator.equivalents)]
             )
             return output.operator in forms
 

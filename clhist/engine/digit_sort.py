@@ -11,6 +11,7 @@ import pyopencl as cl
 
 from clhist.codegen.digit_sort import EACH, PARAMETERS, VALUES, lanes_of
 from clhist.codegen.render import render_digits
+from clhist.opencl.device import device_kind
 from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import Kernel, build, kept_by_context
 
@@ -28,7 +29,7 @@ def sorted_by_digits(
     bits: int,
     allocate: Allocator,
     wait_for: Sequence[cl.Event],
-    lanes: int = VALUES,
+    lanes: int | None = None,
 ) -> tuple[Any, Any, list[cl.Event]]:
     """Enqueue a stable sort of keys with their values.
 
@@ -48,8 +49,8 @@ def sorted_by_digits(
         Where more memory comes from.
     wait_for : sequence of pyopencl.Event
         What the first kernel waits for.
-    lanes : int
-        Work-items of a work-group, at most.
+    lanes : int, optional
+        Work-items of a work-group, at most. Defaults to one on CPUs.
 
     Returns
     -------
@@ -58,6 +59,8 @@ def sorted_by_digits(
     events : list of pyopencl.Event
         What is to be waited for.
     """
+    if lanes is None:
+        lanes = 1 if device_kind(queue.device) == "cpu" else VALUES
     lanes = lanes_of(word, min(lanes, queue.device.max_work_group_size), queue.device.local_mem_size)
     kernels, tile = _kernels(queue.context, word, lanes), lanes * EACH
     events = list(wait_for)

@@ -18,12 +18,13 @@ from clhist.engine.build import Builder
 from clhist.engine.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for
 from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.distinct_bins import Sampler
+from clhist.engine.known import KnownCall
 from clhist.engine.launcher import Loaded
 from clhist.engine.offsets import batch_of
 from clhist.engine.outputs import Outputs
 from clhist.engine.prepare import Preparation
 from clhist.engine.prepared import Part
-from clhist.engine.ready import KnownArguments, Operands, Ready, loaded_call
+from clhist.engine.ready import Operands, Ready, loaded_call
 from clhist.engine.results import forms_of, numbered
 from clhist.engine.signature import Remembered, itself, signature_of_call, signature_of_targets
 from clhist.engine.stages import Limits
@@ -253,7 +254,7 @@ class Engine:
             scalars = [*scalars, call.largest.known]
         return ready.run(arrays, scalars, call)
 
-    def run_known(self, known: KnownArguments, arrays: Sequence[Array], call: Call) -> Outcome:
+    def run_known(self, known: KnownCall, arrays: Sequence[Array], call: Call) -> Outcome:
         """Enqueue a call that its caller recognised, on these arrays in the places that change.
 
         They are as those of all calls with `known`, so that only the first is checked; which of `dest` and `out` is

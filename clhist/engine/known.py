@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from clhist.engine.call import Call
-from clhist.engine.engine import Engine
-from clhist.engine.ready import KnownArguments
 from clhist.opencl.arrays import Array
+
+if TYPE_CHECKING:
+    from clhist.engine.engine import Engine
 
 
 class KnownCall:
@@ -24,14 +25,20 @@ class KnownCall:
         What else it asks for, without `dest` and `out`.
     """
 
-    __slots__ = ("arguments", "call", "engine")
+    __slots__ = ("_args", "call", "engine", "fixed")
 
     def __init__(self, engine: Engine, args: Sequence[Any], call: Call) -> None:
-        self.engine, self.arguments, self.call = engine, KnownArguments(args), call
+        self.engine, self._args, self.call = engine, tuple(args), call
+        self.fixed = tuple(n for n, value in enumerate(args) if value is not None)
+
+    def with_arrays(self, arrays: Iterable[Any]) -> list[Any]:
+        """Return all arguments, with these in their places."""
+        given = iter(arrays)
+        return [next(given) if value is None else value for value in self._args]
 
     def run(self, arrays: Sequence[Array], dest: Any = None, out: Any = None) -> list[Any]:
         """Return the results for these arrays, without the checks that the first of them passed."""
         call = self.call
         if dest is not None or out is not None:
             call = Call(call.num_bins, call.size, dest, out, call.queue, num_histograms=call.num_histograms)
-        return self.engine.run_known(self.arguments, arrays, call).results
+        return self.engine.run_known(self, arrays, call).results

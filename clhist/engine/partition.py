@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, gcd
-from typing import Any
+from math import ceil
+from typing import Any, cast
 
-from clhist.codegen.from_plan import PAIR_BINS, PAIR_VALUES, Programs
+from clhist.codegen.from_plan import Programs
 from clhist.codegen.kernel_code import KernelCode
-from clhist.codegen.parameters import index_parameters, split_parameters
+from clhist.codegen.parameters import index_parameters, join_parameters, split_parameters
+from clhist.codegen.partitions import PAIR_BINS, PAIR_VALUES, PartitionSpec
 from clhist.codegen.render import render_partition
-from clhist.codegen.specs import PartitionSpec
 from clhist.engine.batch import Batch
 from clhist.engine.stages import NO_BATCH, Commands, Sweep, Tasks, sweep_code
 from clhist.planning.feature import division
+from clhist.planning.partition import CURSORS, ROUNDS, PartitionedPlan
 from clhist.planning.plan import Plan
 
 _ALIGNMENT = 128
-_WARP = 32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,11 +32,15 @@ class PartitionedSweep(Sweep):
         What the source of these was made of.
     split, index : KernelCode
         They group the pairs, and find where those of each partition are.
+    join : KernelCode, optional
+        It combines the copies of partitions that were shared out, where the sweep writes the results of others.
     """
 
     partition: PartitionSpec
+    plan: PartitionedPlan
     split: KernelCode
     index: KernelCode
+    join: KernelCode | None
 
     @property
     def kernels(self) -> tuple[KernelCode, ...]:
@@ -46,19 +50,23 @@ class PartitionedSweep(Sweep):
         plan = self.plan
         if not plan.num_elements:
             return NO_BATCH
-        first = commands.room(8 * (plan.ranges + 1), self.purpose)
-        return Tasks("ragged", first=first, slots=plan.work_groups + plan.ranges)
+        first = commands.room(16 * plan.ranges, self.purpose)
+        return Tasks("ragged", first=first, slots=plan.slots)
 
     def add_to(self, commands: Commands, tasks: Tasks, values: Mapping[str, Any]) -> None:
-        """Add all three as parts of the stage "sweep"."""
+        """Add all as parts of the stage "sweep", but for what writes results."""
         plan, spec, suffix = self.plan, self.partition, self.partition.sweep.outputs[0].suffix
         tiles = ceil(plan.num_elements / spec.tile)
-        bins_bytes = -(-tiles * spec.region * 2 // _ALIGNMENT) * _ALIGNMENT
-        size = bins_bytes + tiles * spec.region * spec.value_bytes
+        bins_bytes = -(-tiles * spec.tile * 2 // _ALIGNMENT) * _ALIGNMENT
+        size = bins_bytes + tiles * spec.tile * spec.value_bytes
         what = f"more to partition {plan.num_elements} (bin, value) pairs; memory='global' needs less"
-        others = (tiles * (plan.ranges + 1), tiles * plan.ranges, plan.ranges)
-        pairs, starts, sums, totals = (commands.room(n, what) for n in (size, *(4 * count for count in others)))
+        words = (tiles * (plan.ranges + 1), 4 * plan.ranges, 2 * plan.slots, CURSORS, plan.ranges)
+        rooms = (commands.room(n, what) for n in (size, *(4 * count for count in words)))
+        pairs, starts, ranges, listed, cursors, longest = rooms
+        piece, segment_cost = plan.piece(spec.tile)
         magic, shift = division(plan.bins_per_pass)
+        if spec.is_alone:
+            shift += 1  # of the bin itself
         given = {
             **values,
             "clhist_num_bins": plan.num_bins,
@@ -71,8 +79,12 @@ class PartitionedSweep(Sweep):
             "clhist_bins_place": 0,
             "clhist_values_place": bins_bytes,
             "clhist_starts": starts,
-            "clhist_sums": sums,
-            "clhist_totals": totals,
+            "clhist_ranges": ranges,
+            "clhist_tasks": listed,
+            "clhist_cursors": cursors,
+            "clhist_longest": longest,
+            "clhist_piece": piece,
+            "clhist_segment_cost": segment_cost,
         }
         group = spec.sweep.work_group_size
         commands.add("sweep", self.split, (tiles * group,), (group,), given)
@@ -85,15 +97,14 @@ class PartitionedSweep(Sweep):
             f"{PAIR_BINS}__offset": 0,
             f"{PAIR_VALUES}__base": pairs,
             f"{PAIR_VALUES}__offset": bins_bytes,
-            "clhist_region": spec.region,
-            "clhist_span": self._span(),
+            "clhist_region": spec.tile,
+            "clhist_rounds": ROUNDS,
+            "clhist_all_bins": plan.num_bins,
         }
-        group = plan.work_group_size
-        commands.add("sweep", self.kernel, (plan.work_groups * group, 1), (group, 1), given)
-
-    def _span(self) -> int:
-        """Return how many work-items at least read the pairs of one partition in one tile."""
-        return gcd(_WARP if self.spec.reconvergence else 1, self.plan.work_group_size)
+        group, stage = plan.work_group_size, "combine" if plan.writes_results else "sweep"
+        commands.add(stage, self.kernel, (plan.work_groups * group, 1), (group, 1), given)
+        if self.join is not None:
+            commands.add(stage, self.join, (plan.work_groups * group,), (group,), given)
 
 
 def partitioned_sweep(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
@@ -101,8 +112,9 @@ def partitioned_sweep(plan: Plan, programs: Programs, options: tuple[str, ...]) 
     before, spec = programs.partition, programs.sweep
     assert before is not None
     split, index = _codes(before, options)
-    sweep = sweep_code(spec, options)
-    return PartitionedSweep(plan=plan, spec=spec, kernel=sweep, partition=before, split=split, index=index)
+    sweep, found = sweep_code(spec, options), cast(PartitionedPlan, plan)
+    join = KernelCode(*sweep[:2], "clhist_join", join_parameters(spec)) if found.writes_results else None
+    return PartitionedSweep(plan=found, spec=spec, kernel=sweep, partition=before, split=split, index=index, join=join)
 
 
 @lru_cache(maxsize=256)

@@ -16,6 +16,7 @@ from clhist.engine.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Part, Prepa
 from clhist.engine.stages import Combine, Commands, Limits, Result, Sweep, Tasks, combine_source
 from clhist.hardware.profile import Profile
 from clhist.operators.operator import Operator
+from clhist.planning.narrow import CALL_WORDS
 from clhist.planning.plan import Plan
 
 KNOWN = "clhist_known"  # the scalar that says which bin is known to have a value
@@ -91,7 +92,19 @@ class Preparation:
 
     def part(self, sweep: Sweep) -> Part:
         """Return what one sweep enqueues."""
-        plan, commands = sweep.plan, Commands()
+        commands = Commands()
+        if sweep.again is None:
+            self._add(sweep, commands)
+        else:
+            call = commands.room(4 * CALL_WORDS, sweep.purpose)
+            self._add(sweep, commands, call)
+            commands.use_again(call)
+            self._add(sweep.again, commands, call)
+        return commands.part(sweep.plan, sweep.least_bytes)
+
+    def _add(self, sweep: Sweep, commands: Commands, call: Scratch | None = None) -> None:
+        """Add all stages of a sweep; `call` is memory for the flag by which narrow sums call what is behind them."""
+        plan = sweep.plan
         tasks = sweep.tasks(self.batch, commands)
         copies = 0
         if plan.num_elements:
@@ -105,10 +118,13 @@ class Preparation:
                 self._clear(sweep, commands, scratch, places, copies, tasks.kind, cells)
 
             sweep.clear(clear, places, copies)
-            sweep.add_to(commands, tasks, self._values(sweep, scratch, places, tasks))
+            values = {**self._values(sweep, scratch, places, tasks), "clhist_call": call}
+            if sweep.look is not None:
+                group = (sweep.look.group,)
+                commands.add("sweep", sweep.look.kernel, group, group, values)
+            sweep.add_to(commands, tasks, values)
         if not plan.writes_results:
-            self._combine(sweep, commands, scratch, places, copies, tasks)
-        return commands.part(plan, sweep.least_bytes)
+            self._combine(sweep, commands, scratch, places, copies, tasks, call)
 
     def _combine(
         self,
@@ -118,6 +134,7 @@ class Preparation:
         places: Mapping[str, int],
         copies: int,
         tasks: Tasks,
+        call: Scratch | None,
     ) -> None:
         plan, n = sweep.plan, 0
         results = [self.targets.forms[index] for index in plan.output_indices]
@@ -125,6 +142,7 @@ class Preparation:
             parts = len(output.operator.parts)
             values: dict[str, Any] = {f"clhist_place{p}": places[f"clhist_place{n + p}"] for p in range(parts)}
             values["clhist_scratch"] = scratch
+            values["clhist_call"] = call
             values["clhist_bins"] = plan.copy_bins[k]
             values["clhist_copies"] = plan.global_copies if copies else 0
             values["clhist_first"] = tasks.first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -56,24 +56,3 @@ class Ready:
     def run(self, arrays: Sequence[Array | None], scalars: Sequence[Any], call: Call) -> Outcome:
         """Run it on these; see `Loaded.run`."""
         return self.loaded.run(self.queue, arrays, scalars, self.on_device, call.wait_for, call.allocator)
-
-
-class KnownArguments:
-    """The arguments of a map but for arrays of the caller, who recognises calls with arrays that are alike.
-
-    Parameters
-    ----------
-    args : sequence
-        The arguments; None in the places of the caller's arrays.
-    """
-
-    __slots__ = ("_args", "fixed")
-
-    def __init__(self, args: Sequence[Any]) -> None:
-        self._args = tuple(args)
-        self.fixed = tuple(n for n, value in enumerate(self._args) if value is not None)
-
-    def with_arrays(self, arrays: Iterable[Any]) -> list[Any]:
-        """Return all arguments, with these in their places."""
-        given = iter(arrays)
-        return [next(given) if value is None else value for value in self._args]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyopencl.scan import GenericDebugScanKernel, GenericScanKernel
 
 # PyOpenCL's kernels keep their arguments: only one thread may be between setting and enqueuing them.
-_enqueuing = threading.Lock()
+enqueuing = threading.Lock()
 
 _UINT = np.dtype(np.uint32)
 
@@ -81,12 +81,12 @@ def enqueue_sort(
     *memory, events = sorted_by_digits(queue, keys, positions, pairs, _UINT, bits, room, wait_for)
     waited = then(events[0])
     keys, positions = (cl_array.Array(queue, pairs, _UINT, data=each) for each in memory)
-    with _enqueuing:
+    with enqueuing:
         given = (keys, positions, held, cells, command.no_bin, *command.places)
         then(scan(*given, queue=queue, allocator=room, wait_for=list(waited)))
 
 
-def _scan_class(context: cl.Context) -> type[GenericScanKernel] | type[GenericDebugScanKernel]:
+def scan_class(context: cl.Context) -> type[GenericScanKernel] | type[GenericDebugScanKernel]:
     from pyopencl.scan import GenericDebugScanKernel, GenericScanKernel  # here: a tenth of a second
 
     few = all(device_kind(device) == "cpu" and device.max_compute_units <= _FEW_UNITS for device in context.devices)
@@ -108,7 +108,7 @@ def _scan(context: cl.Context, operator: Operator) -> GenericScanKernel | Generi
     places = ", ".join(f"clhist_place{n}" for n in parts)
     try:
         with building():
-            return _scan_class(context)(
+            return scan_class(context)(
                 context,
                 dtype,
                 arguments,

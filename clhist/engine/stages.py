@@ -15,9 +15,9 @@ import numpy as np
 from clhist.codegen.from_plan import combine_spec, may_share
 from clhist.codegen.kernel_code import KernelCode
 from clhist.codegen.layout import is_wide, scratch_layout
-from clhist.codegen.parameters import clear_parameters, combine_parameters, sweep_parameters
-from clhist.codegen.render import render_combine, render_combines, render_sweep
-from clhist.codegen.specs import CombineSpec, SweepSpec
+from clhist.codegen.parameters import clear_parameters, combine_parameters, look_parameters, sweep_parameters
+from clhist.codegen.render import render_combine, render_combines, render_look, render_sweep
+from clhist.codegen.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist.engine.batch import Batch
 from clhist.engine.prepared import MEMORY, OFFSET, Argument, Block, Command, Launch, Part, Scratch, Slot, Table
 from clhist.hardware.profile import Profile
@@ -57,10 +57,20 @@ class Commands:
         self.scratch: list[Block] = []
         self.commands: list[Command] = []
 
+        self._free: list[int] = []  # numbers of blocks that may be used again
+
     def room(self, size: int, purpose: str) -> Scratch:
         """Return scratch memory of so many bytes."""
+        if self._free:
+            number = self._free.pop(0)
+            self.scratch[number] = Block(max(size, self.scratch[number].size), purpose)
+            return Scratch(number)
         self.scratch.append(Block(size, purpose))
         return Scratch(len(self.scratch) - 1)
+
+    def use_again(self, *kept: Scratch | None) -> None:
+        """Let what follows use all scratch memory but those `kept`: what is in it is needed no more."""
+        self._free = [n for n in range(len(self.scratch)) if Scratch(n) not in kept]
 
     def add(
         self,
@@ -79,6 +89,23 @@ class Commands:
         return Part(plan, tuple(self.scratch), tuple(self.commands), least_bytes)
 
 
+class Look(NamedTuple):
+    """A kernel that looks at some elements before a sweep, and the work-items of its one work-group."""
+
+    kernel: KernelCode
+    group: int
+
+    @classmethod
+    def of(cls, spec: SampleSpec, options: tuple[str, ...]) -> Look:
+        """Return that of `spec`."""
+        return cls(_look_code(spec, options), spec.sweep.work_group_size)
+
+
+@lru_cache(maxsize=_MOST_CODES)
+def _look_code(spec: SampleSpec, options: tuple[str, ...]) -> KernelCode:
+    return KernelCode(render_look(spec), options, "clhist_look", look_parameters(spec))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sweep:
     """One sweep over the input, planned, and what calls need again of it.
@@ -91,6 +118,10 @@ class Sweep:
         What its source was made of.
     kernel : KernelCode
         Its kernel.
+    look : Look, optional
+        What looks at some values before it, where it tries narrow sums.
+    again : Sweep, optional
+        What computes again, if these do not fit.
 
     Strategies that are more than one kernel over the input have a class of their own, which overrides `kernels`,
     `tasks`, `clear` or `add_to`.
@@ -99,6 +130,8 @@ class Sweep:
     plan: Plan
     spec: SweepSpec
     kernel: KernelCode
+    look: Look | None = None
+    again: Sweep | None = None
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -149,6 +182,7 @@ class Sweep:
         forms = tuple((result.dest_is_partial, result.out_is_partial, result.fields) for result in results)
 
         def make() -> tuple[Combine, ...]:
+            outputs = (self.again or self).spec.outputs  # narrow sums become those of all values
             specs = [
                 combine_spec(
                     output.operator,
@@ -162,7 +196,7 @@ class Sweep:
                     largest_bin_condition=used,
                     features=self.spec.features,
                 )
-                for output, (dest_is_partial, out_is_partial, fields) in zip(self.spec.outputs, forms, strict=True)
+                for output, (dest_is_partial, out_is_partial, fields) in zip(outputs, forms, strict=True)
             ]
             return tuple(self._combines(specs, limits))
 

@@ -14,11 +14,8 @@ from clhist.engine.chunks import Piece
 from clhist.engine.cuda_calls import first_of_cuda
 from clhist.engine.engine import Engine, check_number
 from clhist.engine.outputs import Outputs
-from clhist.engine.partials import combine_arrays
 from clhist.engine.results import check_dest
 from clhist.engine.scatter import arguments_of, as_indices, checked_values, ones, pair_spec, scatter_engine
-from clhist.hardware.profile import Profile
-from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, empty
 from clhist.opencl.cuda_arrays import CudaArray
 from clhist.opencl.masks import leave_out, mask_of, mask_of_values
@@ -98,24 +95,6 @@ def library_of(arrays: Any) -> CudaArray | None:
     """Return an array without the caller's memory that says of which library of CUDA some are; None of others."""
     first = first_of_cuda(arrays)
     return None if first is None else empty(first.stands_for, (1,), np.dtype(np.uint8), True)
-
-
-def portable_arrays(
-    queue: cl.CommandQueue,
-    profile: Profile,
-    forms: Sequence[Operator],
-    portable: Sequence[Operator],
-    held: Sequence[Array],
-) -> tuple[np.ndarray, ...]:
-    """Return what is held as accumulators of the portable forms, on the host."""
-    found = []
-    for form, wanted, array in zip(forms, portable, held, strict=True):
-        if form.lift == wanted.lift and form.combine == wanted.combine:
-            found.append(lost.fetched(array, queue).astype(wanted.accumulator, copy=False))
-        else:  # what is held are values
-            found.append(np.empty(array.shape, wanted.accumulator))
-            combine_arrays(queue, profile, wanted, array, found[-1], out_is_partial=True)
-    return tuple(found)
 
 
 def check_numbers(

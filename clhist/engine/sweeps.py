@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import cast
 
 from clhist.codegen.from_plan import Programs
@@ -10,7 +11,7 @@ from clhist.engine.packed import PackedSweep
 from clhist.engine.partition import partitioned_sweep
 from clhist.engine.rows import rows_sweep
 from clhist.engine.sort import sorted_sweep
-from clhist.engine.stages import Sweep, sweep_code
+from clhist.engine.stages import Look, Sweep, sweep_code
 from clhist.planning.packed import PackedPlan
 from clhist.planning.plan import Plan
 
@@ -30,6 +31,10 @@ def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
     ValueError
         For elements of a batch that its strategy does not take.
     """
+    if plan.again is not None and programs.behind is not None and programs.look is not None:
+        first = sweep_of(replace(plan, again=None), replace(programs, behind=None), options)
+        again = sweep_of(plan.again, programs.behind, options)
+        return replace(first, plan=plan, look=Look.of(programs.look, options), again=again)
     if make := _OTHERS.get(plan.strategy):
         return make(plan, programs, options)
     kernel = sweep_code(programs.sweep, options)

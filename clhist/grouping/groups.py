@@ -15,6 +15,7 @@ from clhist.engine.cuda_calls import warn_of_host
 from clhist.engine.extremes import extremes
 from clhist.grouping.columns import by_its_library, scattered, without_missing
 from clhist.grouping.factorized import factorized, in_first_order
+from clhist.grouping.hints import check_number
 from clhist.grouping.numbering import number_keys
 from clhist.grouping.sweep import size_kernel
 from clhist.opencl.arrays import (
@@ -86,6 +87,7 @@ def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQu
     if keys is None:
         raise TypeError("keys: expected an array, got None; numpy.zeros(n, int) puts n elements into one group")
     columns = _columns(keys)
+    check_number(num_groups)
     if columns is not None and len(columns) > 1:
         if num_groups is not None:
             raise TypeError(f"num_groups: expected none with keys of {len(columns)} columns, got {num_groups!r}")

@@ -21,6 +21,17 @@ class Hints:
             raise TypeError("groups: expected no iteration; the key of each group is in groups.keys")
 
 
+def check_number(given: Any) -> None:
+    """Raise TypeError if names of columns were given where the number of groups is expected."""
+    names = given if isinstance(given, list | tuple) else [given]
+    if not names or not all(isinstance(each, str) for each in names):
+        return
+    raise TypeError(
+        f"num_groups: expected a number, got {given!r:.60}; pass the {'column' if given is names[0] else 'columns'}: "
+        f"group_by(df[{given!r:.60}])"
+    )
+
+
 def check_by_name(positional: Sequence[Any]) -> None:
     """Raise TypeError if `clhist.GroupBy.agg` got arguments by position."""
     if not positional:

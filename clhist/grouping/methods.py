@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from numpy.typing import DTypeLike
 
 from clhist.engine.cuda_calls import takes_cuda_as
+from clhist.grouping.running import RUNNING
 from clhist.typing import DeviceArray, HostArray, Others
 
 A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
@@ -111,9 +112,9 @@ class Methods(Generic[A]):
         x : array of the shape of the keys
             Values.
         statistic : str
-            Of those of `agg`.
+            Of those of `agg`; or "cumsum", "cumprod", "cummin", "cummax" or "rank", as the methods of these names.
         **options
-            As of `agg`.
+            As of `agg`, or of that method.
 
         Returns
         -------
@@ -123,18 +124,117 @@ class Methods(Generic[A]):
         Examples
         --------
         >>> share = x / groups.transform(x, "sum")                                          # doctest: +SKIP
+        >>> of_large_groups = x[groups.transform(x, "size") > 9]                            # doctest: +SKIP
         """
+        if statistic in ("rank", *RUNNING):
+            of_rows: A = getattr(self, statistic)(x, **options)
+            return of_rows
         found: A = self._rows(self._one(x, statistic, **options))
         return found
 
     @takes_cuda_as("_keys")
-    def cumcount(self) -> A:
-        """Return how many elements of its group come before each element, as int64; -1 of one that is in no group."""
-        found: A = self._rows(None)
+    def cumcount(self, *, ascending: bool = True) -> A:
+        """Return how many elements of its group come before each element, as int64; -1 of one that is in no group.
+
+        Parameters
+        ----------
+        ascending : bool
+            False counts those that come after it. ``x[groups.cumcount() < n]`` are the first n of each group, as
+            pandas' ``head(n)``, and with ``ascending=False`` the last, as ``tail(n)``; -1 is less, too.
+        """
+        found: A = self._places(ascending)
         return found
 
-    def _rows(self, results: A | None) -> Any:
-        """Return the result of the group of each element, or its place in the group."""
+    @takes_cuda_as("_keys", on_host="_on_host")
+    def cumsum(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
+        """Return the sum of the values of its group up to each element.
+
+        Parameters
+        ----------
+        x : array of the shape of the keys
+            Values, real numbers.
+        skipna : bool
+            Whether NaN is left out, and has NaN; else all elements after it have NaN.
+        dtype : dtype-like, optional
+            As of `agg`.
+
+        Returns
+        -------
+        array of the shape of the keys
+            NaN or 0 of elements in no group.
+        """
+        found: A = self._along("cumsum", x, skipna, dtype)
+        return found
+
+    @takes_cuda_as("_keys", on_host="_on_host")
+    def cumprod(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
+        """Return the product of the values of its group up to each element; see `cumsum`."""
+        found: A = self._along("cumprod", x, skipna, dtype)
+        return found
+
+    @takes_cuda_as("_keys", on_host="_on_host")
+    def cummin(self, x: X[A], *, skipna: bool = True) -> A:
+        """Return the least value of its group up to each element, which may be a date; see `cumsum`."""
+        found: A = self._along("cummin", x, skipna)
+        return found
+
+    @takes_cuda_as("_keys", on_host="_on_host")
+    def cummax(self, x: X[A], *, skipna: bool = True) -> A:
+        """Return the largest value of its group up to each element, which may be a date; see `cumsum`."""
+        found: A = self._along("cummax", x, skipna)
+        return found
+
+    @takes_cuda_as("_keys", on_host="_on_host")
+    def rank(self, x: X[A], method: str = "average", *, ascending: bool = True, pct: bool = False) -> A:
+        """Return the rank of each value in its group, from 1 on, as a float.
+
+        Parameters
+        ----------
+        x : array of the shape of the keys
+            Values, real numbers or dates.
+        method : str
+            The rank of equal values: their "average", "min" or "max"; "first", in their order; or "dense", "min"
+            without gaps.
+        ascending : bool
+            Whether the least value is the first.
+        pct : bool
+            Whether ranks are divided by the largest one, which is the number of values but for "dense".
+
+        Returns
+        -------
+        array of the shape of the keys
+            NaN of NaN and NaT, and of elements in no group.
+        """
+        found: A = self._ranked(x, method, ascending, pct)
+        return found
+
+    @takes_cuda_as("_keys", on_host="_on_host")
+    def nth(self, x: X[A], n: int) -> A:
+        """Return the n-th value of each group, NaN included, from 0 on; from its end if `n` is negative.
+
+        Where a group has fewer, it is NaN, NaT, 0 or False.
+        """
+        found: A = self._nth(x, n)
+        return found
+
+    def _rows(self, results: A) -> Any:
+        """Return the result of the group of each element."""
+        raise NotImplementedError
+
+    def _places(self, ascending: bool) -> Any:
+        """Return the place of each element in its group."""
+        raise NotImplementedError
+
+    def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
+        """Return what the values of its group up to each element are combined to."""
+        raise NotImplementedError
+
+    def _ranked(self, x: Any, method: str, ascending: bool, pct: bool) -> Any:
+        """Return the rank of each value in its group."""
+        raise NotImplementedError
+
+    def _nth(self, x: Any, n: int) -> Any:
+        """Return the n-th value of each group."""
         raise NotImplementedError
 
     def _one(self, x: X[A], statistic: str, **options: Any) -> A:

@@ -1,9 +1,8 @@
 """Keys of any range as the numbers of their groups, on the device.
 
 Integers close to each other are marked in a table by themselves; all others are put into a hash table of open
-addressing, which grows where it is too small. The different keys are sorted, or ordered by their first positions: by
-digits, or by NumPy where the device is the host's processor. Then each element looks the number of its key up. Memory
-beyond the input: 4 bytes an element, and the table.
+addressing, which grows where it is too small. The different keys are sorted by their digits, or ordered by their first
+positions. Then each element looks the number of its key up. Memory beyond the input: 4 bytes an element, and the table.
 """
 
 from __future__ import annotations
@@ -142,10 +141,9 @@ class _Work:
         self._sort, self._missing, self._as_is = sort, missing, as_is
         self.keys, self.size = keys, keys.size
         self._allocate = scratch_allocator(queue)
-        self._is_cpu = device_kind(queue.device) == "cpu"
         self.spec = spec
         self._groups = queue.device.max_compute_units * _GROUPS
-        self._lanes = 1 if self._is_cpu else min(LANES, queue.device.max_work_group_size)
+        self._lanes = 1 if device_kind(queue.device) == "cpu" else min(LANES, queue.device.max_work_group_size)
         self._on_device, self._keys_on_device = not on_host, is_device_array(keys)
         self._events = list(keys.events) if self._keys_on_device else []
         self._written: list[tuple[Array, Operand]] = []  # what the caller gets
@@ -224,7 +222,7 @@ class _Work:
         has_missing = int(self._missing and has_missing)
         listed = self._tallied(table, slots + 1 + has_missing, slots, state)
         number = added + has_ones + has_missing
-        ordered = self._ordered(number, *listed, first, last=has_missing)
+        ordered = self._ordered(number, *listed, first)
         ranks = self._rank(number, slots + 2, table, slots, *ordered, first)
         self._enqueue("number", groups, numbers, self.size, ranks)
 
@@ -236,17 +234,12 @@ class _Work:
         self._enqueue("tally", self._shares, table, slots, share, least, state, tallies)
         return table, slots, share, least, state, tallies
 
-    def _ordered(self, number: int, *listed: Any, last: int = 0) -> tuple[Any, int, Any]:
-        """Return the words of the keys in their order, whether they are, and the slots; `last` of them has no key."""
+    def _ordered(self, number: int, *listed: Any) -> tuple[Any, int, Any]:
+        """Return the words of the keys in their order, whether they are, and the slots."""
         sorts, places = self._new(max(1, number), self.spec.word), self._new(max(1, number), np.uint32)
         self._enqueue("list", self._shares, *listed, int(not self._sort), sorts, places)
         if number < 2 or (self._sort and self.spec.marked):
             return sorts, int(self._sort), places
-        if self._is_cpu:
-            found, sorted_ = self._fetched(places, number, np.uint32), number - last * self._sort
-            found[:sorted_] = found[np.argsort(self._fetched(sorts, sorted_, self.spec.word))]
-            cl.enqueue_copy(self.queue, places, found, wait_for=self._events)
-            return sorts, 0, places
         bits = 8 * self.spec.word.itemsize if self._sort else 32
         sorts, places, self._events = sorted_by_digits(
             self.queue, sorts, places, number, self.spec.word, bits, self._allocate, self._events

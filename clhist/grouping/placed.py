@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import DTypeLike
 
 from clhist.engine.cuda_calls import warn_of_host
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
 from clhist.grouping.columns import without_na
-from clhist.grouping.dates import dates_of
+from clhist.grouping.dates import as_integers, dates_of
 from clhist.grouping.different import most_frequent, number_of_different
-from clhist.grouping.each_row import place_of_each, result_of_each
+from clhist.grouping.each_row import result_of_each
 from clhist.grouping.groups import numbers_of
-from clhist.opencl.arrays import Array, check_context, is_device_array, shares_memory, to_device
+from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
+from clhist.grouping.running import RUNNING, running, running_of_each
+from clhist.opencl.arrays import (
+    Array,
+    as_bytes,
+    check_context,
+    empty,
+    in_place,
+    is_device_array,
+    shares_memory,
+    to_device,
+)
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.device import default_queue
 from clhist.opencl.elementwise import as_numbers
+from clhist.opencl.lost import check_process
 from clhist.opencl.masks import check_unmasked
-from clhist.operators.c_types import supported_dtype
-from clhist.statistics.outputs import Column
-from clhist.statistics.table import OF_ANY
+from clhist.operators.c_types import literal, supported_dtype
+from clhist.operators.names import name_hint
+from clhist.statistics.outputs import Column, Numbers
+from clhist.statistics.table import OF_ANY, TABLE, column_of
+
+_NAT = np.iinfo(np.int64).min
 
 
 class Placed:
@@ -32,6 +50,7 @@ class Placed:
     _keys: Array
     _queue: cl.CommandQueue
     _on_device: bool
+    _numbers: Numbers
     _shape: tuple[int, ...]
 
     def _array(self, name: str, x: Any, *, halves: bool = False) -> Array:
@@ -84,6 +103,16 @@ class Placed:
             result = result.get(self._queue)
         return result if result.shape[0] == self.num_groups else result[: self.num_groups]
 
+    def _stacked(self, results: Sequence[Array], dtype: np.dtype) -> Any:
+        """Return results of the groups as the rows of one array."""
+        shape = len(results), self.num_groups
+        if not self._on_device:
+            return np.stack(results) if results else np.empty(shape, dtype)
+        found = empty(self._queue, shape, dtype, True)
+        for row, each in zip(found, results, strict=True):
+            row[:] = each
+        return found
+
     def _most_frequent(self, array: Array, column: Column) -> Array:
         if is_cuda(array):
             raise NotDirectError("modes, of which the different values are numbered")
@@ -113,17 +142,93 @@ class Placed:
         raise NotImplementedError
 
     def _rows(self, results: Any) -> Any:
-        """Return the result of the group of each element, or its place in the group, where the caller's arrays are."""
-        if is_cuda(self._keys) and results is not None:
+        """Return the result of the group of each element, where the caller's arrays are."""
+        if is_cuda(self._keys):
             raise NotDirectError("a result for each element")
+        keys, is_elsewhere = self._keys, is_device_array(self._keys) and not self._on_device
+        found = result_of_each(keys, to_device(self._queue, results) if is_elsewhere else results).reshape(self._shape)
+        return found.get(self._queue) if is_elsewhere else found
+
+    def _places(self, ascending: bool) -> Any:
+        """Return the place in its group of each element."""
+        if not isinstance(ascending, bool | np.bool_):
+            raise TypeError(f"ascending: expected True or False, got {ascending!r:.60}")
+        check_process()
+        compute = partial(place_of_each, num_groups=max(1, self.num_groups), ascending=bool(ascending))
         if is_cuda(self._keys):
             warn_of_host("GroupBy.cumcount", "a place for each element")
-            places = place_of_each(self._keys.get().reshape(-1), max(1, self.num_groups), default_queue())
+            queue = default_queue()
+            places = compute(in_place(self._keys.get().reshape(-1), queue), queue=queue).get()
             return to_device(self._queue, places.reshape(self._shape))
-        keys, is_elsewhere = self._keys, is_device_array(self._keys) and not self._on_device
-        if results is None:
-            found = place_of_each(keys, max(1, self.num_groups), self._queue)
-        else:
-            found = result_of_each(keys, to_device(self._queue, results) if is_elsewhere else results)
-        found = found.reshape(self._shape)
-        return found.get(self._queue) if is_elsewhere else found
+        return self._of_rows(compute)
+
+    def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
+        """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
+        array, column, dates = self._checked(x, RUNNING[name], skipna, dtype)
+        result = TABLE[RUNNING[name]].dtype(column)
+        nan = "NAN" if result.kind == "f" else "0" if dates is None else literal(_NAT, column.dtype)
+        missing = "{v} != {v}" if array.dtype.kind == "f" and skipna else ""
+        missing = missing if dates is None else f"{{v}} == {nan}"
+        result, is_bool = (np.dtype(np.uint8), True) if result.kind == "b" else (result, False)
+        array = as_bytes(array) if array.dtype.kind == "b" else array
+        of = running(name, native(array.dtype), result, self._numbers.real, missing, nan)
+        found = self._of_rows(partial(running_of_each, num_groups=max(1, self.num_groups), of=of), array)
+        return found if dates is None and not is_bool else found.view(dates or np.bool_)
+
+    def _ranked(self, x: Any, method: str, ascending: bool, pct: bool) -> Any:
+        """Return the rank of each value in its group."""
+        if method not in RANKS:
+            raise ValueError(
+                f"method: expected one of {', '.join(RANKS)}, got {method!r:.60}{name_hint(method, [*RANKS])}"
+            )
+        for name, given in (("ascending", ascending), ("pct", pct)):
+            if not isinstance(given, bool | np.bool_):
+                raise TypeError(f"{name}: expected True or False, got {given!r:.60}")
+        array, _, dates = self._checked(x, "argmin", True, None)
+        array = as_bytes(array) if array.dtype.kind == "b" else array
+        options: dict[str, Any] = {
+            "method": method,
+            "ascending": bool(ascending),
+            "pct": bool(pct),
+            "is_date": dates is not None,
+        }
+        compute = partial(rank_of_each, num_groups=max(1, self.num_groups), real=self._numbers.real, **options)
+        return self._of_rows(compute, array)
+
+    def _nth(self, x: Any, n: int) -> Any:
+        """Return the n-th value of each group."""
+        if isinstance(n, bool | np.bool_) or not isinstance(n, int | np.integer):
+            raise TypeError(f"n: expected an integer, got {n!r:.60}")
+        array, _, dates = self._checked(x, "first", True, None)
+        is_bool = array.dtype.kind == "b"
+        array = as_bytes(array) if is_bool else array
+        none = _NAT if dates is not None else np.nan if array.dtype.kind == "f" else 0
+        compute = partial(nth_of_groups, num_groups=max(1, self.num_groups), n=int(n), none=array.dtype.type(none))
+        found = self._of_rows(compute, array, shape=None)[: self.num_groups]
+        return found if dates is None and not is_bool else found.view(dates or np.bool_)
+
+    def _checked(
+        self, x: Any, statistic: str, skipna: bool, dtype: DTypeLike | None
+    ) -> tuple[Array, Column, np.dtype | None]:
+        """Return values for which there is such a statistic, what is asked of them, and of which dates they are."""
+        check_process()
+        x, dates = as_integers(x)
+        array = self._array("x", x)
+        if array.dtype.kind == "c":
+            raise TypeError(f"x: expected real numbers, which have an order, got {array.dtype}")
+        return array, column_of("x", array.dtype, (statistic,), self._numbers.real, skipna, 0, dtype, dates), dates
+
+    def _of_rows(self, compute: Callable[..., Array], *values: Array, shape: tuple[int, ...] | None = ()) -> Any:
+        """Return what is computed of keys and values on a device, of the shape of the keys, as the caller gets it."""
+        if is_cuda(self._keys):
+            raise NotDirectError("a value for each element, which are sorted by group")
+        # Kept until the result has been read.
+        arrays = [self._keys, *(self._placed(each) for each in values)]
+        given = (each if is_device_array(each) else self._in_place(each) for each in arrays)
+        keys, *rest = given
+        found = compute(keys, values=rest[0], queue=self._queue) if rest else compute(keys, queue=self._queue)
+        found = found if self._on_device else found.get(self._queue)
+        return found if shape is None else found.reshape(self._shape)
+
+    def _in_place(self, array: Array) -> Array:
+        return in_place(array, self._queue) if array.size else empty(self._queue, (0,), array.dtype, True)

@@ -11,17 +11,18 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.accumulator import CHUNK_BYTES
-from clhist.binning.sweep import Sweep
+from clhist.binning.sweep import Sweep, shaped
 from clhist.codegen.arguments import integer
 from clhist.engine.cuda_calls import takes_cuda
+from clhist.engine.held import Held
 from clhist.engine.signature import Remembered, signature_of
 from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column
-from clhist.hist.filling import by_boost_histogram, check_room, positions
-from clhist.hist.held import HeldSums, KnownFill, same_context
-from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sums_of, sums_sweep, takes
+from clhist.hist.filling import KnownFill, by_boost_histogram, check_room, positions
+from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array
-from clhist.opencl.device import default_queue, device_kind
+from clhist.opencl.cuda_arrays import cuda_device_of
+from clhist.opencl.device import default_queue, device_kind, device_profile
 from clhist.operators.reproducible import check_reproducible
 
 
@@ -79,7 +80,7 @@ class Filler:
         self._chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._grows = any(ax.traits.growth for ax in h.axes)
         # Sums on the device, by what they are multiplied with in the end, and by their names and sizes.
-        self._held: dict[tuple[Any, ...], HeldSums] = {}
+        self._held: dict[tuple[Any, tuple[str, ...], Any], Held] = {}
         self._of: cl.CommandQueue | None = None
         self._known: Remembered[KnownFill] = Remembered(16)
 
@@ -103,7 +104,7 @@ class Filler:
         key = signature_of(*given) if may_repeat else None
         known = self._known.get(key)
         if known is not None:
-            self._sweep(known.sweep, known.scale, known.arrays(given))
+            self._sweep(known.sweep, known.scale, [given[n] for n in known.places])
             return self
         values = [as_column(value) for value in (*args, *rest)]
         weight, sample = as_column(weight), as_column(sample)
@@ -125,8 +126,9 @@ class Filler:
                 continue
             sums = sums_of(piece, num_cells(self._added, storage), reproducible=self._reproducible)
             if stays:
-                shapes = tuple((name, part.shape) for name, part in sums.items())
-                self._holder((_scale(weight), *shapes), piece.queue).add(sums)
+                key = _scale(weight), tuple(sums), tuple(part.shape for part in sums.values())
+                held = self._on(key, piece.queue)
+                self._hold(key, held, [*sums.values()])
             else:
                 merge(self._added, storage, piece.weight, sums, piece.queue)
         return self
@@ -206,25 +208,42 @@ class Filler:
 
     def _sweep(self, sweep: Sweep, scale: Any, arrays: Sequence[Any]) -> None:
         """Add the sums of arrays to those on the device."""
-        self._holder((scale, sweep.names, sweep.known.call.num_bins), sweep.queue).sweep(sweep, arrays)
+        held = self._on((key := (scale, sweep.names, sweep.known.call.num_bins)), sweep.queue)
+        if held is None or not sweep.may_combine:
+            self._hold(key, held, sweep.run(arrays))
+        else:
+            like = sweep.known.engine.outputs.like
+            held.check()
+            held.join(lambda dest, out: sweep.run(arrays, like(dest), like(out)))
 
-    def _holder(self, key: tuple[Any, ...], queue: cl.CommandQueue) -> HeldSums:
-        """Return what holds sums of this scale and of these names and sizes on the device of `queue`."""
-        if self._of is not None and not same_context(self._of, queue):
+    def _on(self, key: Any, queue: cl.CommandQueue) -> Held | None:
+        """Return the sums of this scale and of these names and sizes on the device of `queue`, if there are any."""
+        if self._of is not None and not _same_memory(self._of, queue):
             self._flush()
         self._of = queue
-        held = self._held.get(key)
+        return self._held.get(key)
+
+    def _hold(self, key: Any, held: Held | None, sums: list[Any]) -> None:
+        """Hold sums, together with those that were held before."""
         if held is None:
-            held = self._held[key] = HeldSums()
-        return held
+            assert self._of is not None
+            forms = [sum_of(each.dtype) for each in sums]
+            held = self._held[key] = Held(self._of, device_profile(self._of.device), forms, [])
+        held.add(sums)
 
     def _flush(self) -> None:
         """Add what is on the device to what is on the host."""
         shape = tuple(ax.extent for ax in self._added.axes)[::-1]
-        for (scale, *_), held in self._held.items():
-            assert self._of is not None
-            merge(self._added, self._storage, scale, held.shaped(shape), self._of)
+        for (scale, names, _), held in self._held.items():
+            held.check()
+            sums = (shaped(each, shape) if each.ndim == 1 else each for each in held.arrays)
+            merge(self._added, self._storage, scale, dict(zip(names, sums, strict=True)), held.queue)
         self._held = {}
+
+
+def _same_memory(one: cl.CommandQueue, other: cl.CommandQueue) -> bool:
+    """Whether arrays of one queue can be used on the other."""
+    return one is other or (one.context == other.context and cuda_device_of(one) == cuda_device_of(other))
 
 
 def _scale(weight: Any) -> Any:

@@ -6,23 +6,52 @@ import copy
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import boost_histogram as bh
 import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
+from clhist.binning.sweep import Sweep
 from clhist.engine.cuda_calls import takes_cuda, warn_of_host
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import check_host_way
-from clhist.hist.columns import Columns, adds_up, as_column, columns_of
-from clhist.hist.held import KnownFill
+from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column, looks_at_content
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.operators.reproducible import check_reproducible
 
 _MOST_BYTES = 32  # of a bin, but for MultiCell
+
+
+class KnownFill(NamedTuple):
+    """A fill but for its arrays.
+
+    Attributes
+    ----------
+    sweep : Sweep
+        What computes its sums.
+    scale : float, str or None
+        What these are multiplied with in the end; "each" of weights that are an array.
+    places : tuple of int
+        Which of the arguments of the fill the sweep takes, in its order.
+    """
+
+    sweep: Sweep
+    scale: Any
+    places: tuple[int, ...]
+
+    @classmethod
+    def of(cls, h: Any, given: Sequence[Any], columns: Columns, sweep: Sweep, scale: Any) -> KnownFill | None:
+        """Return it, or None if a fill with arrays alike may differ; `given` ends in weight and sample."""
+        dims = len(given) - 2
+        places = [n for n in (*reversed(range(dims)), dims, dims + 1) if is_column(given[n])]
+        arrays = columns.arrays
+        as_given = len(arrays) == len(places) and all(a is given[n] for a, n in zip(arrays, places, strict=True))
+        if not as_given or any(looks_at_content(ax, each) for ax, each in zip(h.axes, given, strict=False)):
+            return None
+        return cls(sweep, scale, tuple(places))
 
 
 @takes_cuda
@@ -93,7 +122,7 @@ def fill(
         if known is not None and known[0]() is h._hist:
             _, storage, known_fill = known
             sweep = known_fill.sweep
-            merge(h, storage, weight, sweep(known_fill.arrays(given)), sweep.queue)
+            merge(h, storage, weight, sweep([given[n] for n in known_fill.places]), sweep.queue)
             return h
     values = [as_column(value) for value in args]
     weight, sample = as_column(weight), as_column(sample)

@@ -167,6 +167,11 @@ def _pair() -> Operator:
     return Operator(np.complex128, "clhist_both(a, b)", 0, "add", preamble=both, verified=True)
 
 
+def sum_of(dtype: np.dtype) -> Operator:
+    """Return the operator that adds up sums of this type, as they are on the device."""
+    return _pair() if dtype.kind == "c" else operators.add(dtype)
+
+
 def _swept(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:
     """Return the outputs of one sweep by name; reproducible ones of one sweep each."""
     _check_precision(columns, outputs)

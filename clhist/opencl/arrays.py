@@ -19,6 +19,7 @@ import pyopencl.array as cl_array
 from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, empty_cuda, is_cuda, kept_on_cuda, may_be_written
 from clhist.opencl.held_results import held_results
 from clhist.opencl.masks import check_unmasked
+from clhist.opencl.memory import in_order, scratch_allocator
 from clhist.opencl.upload import FEWEST_BYTES, uploads
 
 _FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
@@ -297,7 +298,6 @@ def empty(
     like: Array | None = None,
 ) -> Array:
     """Return a new array of PyOpenCL, or else of NumPy, which needs no queue; raise MemoryError if there is no room.
-
     `like` is one of this queue and type `without_memory`.
     """
     if not on_device:
@@ -313,15 +313,21 @@ def empty(
     if cuda_device_of(queue) is not None:
         return empty_cuda(queue, shape, dtype)
 
+    # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large.
+    is_pooled = allocator is None and not shares_memory(queue.device) and in_order(queue)
+    source = scratch_allocator(queue) if is_pooled else allocator
+
     def make() -> Array:
         if like is not None:
             size = like.nbytes
-            memory = cl.Buffer(like.context, _READ_WRITE, size) if allocator is None else allocator(size)
+            memory = cl.Buffer(like.context, _READ_WRITE, size) if source is None else source(size)
             return _twin(like, base_data=memory, events=[], allocator=allocator)
-        return cl_array.empty(queue, shape, dtype, allocator=allocator)
+        new = cl_array.empty(queue, shape, dtype, allocator=source)
+        new.allocator = allocator  # what is computed of it may be for another queue
+        return new
 
     array = _with_room(queue.device, make, shape, dtype)
-    if allocator is None and array.base_data is not None and not shares_memory(queue.device):
+    if source is None and array.base_data is not None and not shares_memory(queue.device):
         held_results.add(array.base_data, array.nbytes)
     return array
 

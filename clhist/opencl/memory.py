@@ -141,7 +141,12 @@ def scratch_bytes() -> int:
 
 
 def free_scratch() -> None:
-    """Give back the memory that is kept for later calls: of copies, of results that are gone, and for uploads."""
+    """Give back the memory that is kept for later calls: of copies, of results that are gone, and for uploads.
+
+    Up to an eighth of a device's memory is kept for each queue in order, as long as it is not short. The memory of a
+    result on a GPU is used again, by calls on the same queue, once the array is gone: wait for what another queue does
+    with it before you let go of it, or give the call an ``allocator=``.
+    """
     check_process()
     held_results.release()
     uploads.cache_clear()

@@ -12,6 +12,7 @@ from clhist.operators import fixed_point
 from clhist.operators.c_types import c_name, literal, same_value, struct_of
 from clhist.operators.halves import number_of
 from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
+from clhist.operators.narrow import exact
 from clhist.operators.operator import Operator
 
 
@@ -115,7 +116,7 @@ def reproducible_add(
         if bits is not None or count is not None:
             name, given = ("bits", bits) if bits is not None else ("count", count)
             raise TypeError(f"{name}: expected none without max_abs, since the sums are exact; got {given!r}")
-        return fixed_point.exact(found)
+        return exact(found)
     bits = 8 * number_of(found).itemsize if bits is None else bits
     count = 2**31 - 1 if count is None else count
     if bits not in (32, 64):

@@ -138,9 +138,9 @@ def _operator(
         accumulator=held,
         lift=f"clhist_lifted_{name}(v)",
         finish=f"clhist_rounded_{name}(&a)",
-        preamble=_TERM.replace("NAME", name)
+        preamble=TERM.replace("NAME", name)
         + term
-        + _ACCUMULATORS.replace("NAME", name).replace("WORDS", str(words))
+        + (_LIFTED + ADDED).replace("NAME", name).replace("WORDS", str(words))
         + _rounded(dtype, name, quantum, words),
         most_values=most_values,
         largest=largest,
@@ -150,13 +150,13 @@ def _operator(
 
 # What a value adds: an integer of 96 bits, `low` and `high`, from the word `at` on; `minus` is all ones if it is
 # negative. Flags instead, if it is no number.
-_TERM = """typedef struct { ulong low; uint high, minus, at, flags; } clhist_term_NAME_t;
+TERM = """typedef struct { ulong low; uint high, minus, at, flags; } clhist_term_NAME_t;
 
 """
 
 # Pointers: a compiler (PoCL 3.0 with LLVM 14) loses the flags of a struct that functions pass on by value.
 # Digits are signed: the least of them that is congruent to a sum modulo 2^32 leaves a carry of -1, 0 or 1.
-_ACCUMULATORS = """accumulator_t clhist_lifted_NAME(const value_t v)
+_LIFTED = """accumulator_t clhist_lifted_NAME(const value_t v)
 {
     const clhist_term_NAME_t term = clhist_term_NAME(v);
     accumulator_t held;
@@ -172,7 +172,8 @@ _ACCUMULATORS = """accumulator_t clhist_lifted_NAME(const value_t v)
     return held;
 }
 
-accumulator_t clhist_added_NAME(const accumulator_t *a, const accumulator_t *b)
+"""
+ADDED = """accumulator_t clhist_added_NAME(const accumulator_t *a, const accumulator_t *b)
 {
     accumulator_t both;
     long carry = 0;
@@ -222,13 +223,17 @@ def _exact_term(dtype: np.dtype, name: str) -> str:
 
 def _window_term(dtype: np.dtype, name: str, exponent: int, bits: int) -> str:
     fmt = FORMATS[number_of(dtype)]
+    # In one word where that holds a term and half a quantum: shifts of 64 bits take a GPU several instructions.
+    kind, one, last = ("uint", "1u", 31) if bits == 32 and fmt.precision < 31 else ("ulong", "1ul", 63)
     return f"""{_of_bits(dtype, name, exponent)}\
     const int shift = (exponent > 0 ? exponent : 1) + ({fmt.least - 1 - (exponent - bits)});  // in quanta: * 2^shift
-    term.low = significand << (shift & 63);
+    const {kind} all = ({kind})significand;
+    {kind} kept = all << (shift & {last});
     if (shift < 0) {{  // some bits are rounded away, half to even
         const int drop = shift < -{fmt.precision} ? {fmt.precision + 1} : -shift;
-        term.low = (significand + (1ul << (drop - 1)) - 1 + (significand >> drop & 1)) >> drop;
+        kept = (all + ({one} << (drop - 1)) - 1 + (all >> drop & 1)) >> drop;
     }}
+    term.low = kept;
     return term;
 }}
 
@@ -236,14 +241,15 @@ def _window_term(dtype: np.dtype, name: str, exponent: int, bits: int) -> str:
 
 
 def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
-    fmt, half = _result_format(dtype), half_name(dtype)
+    fmt, half, kind = _result_format(dtype), half_name(dtype), c_name(dtype)
     unsigned = {2: "ushort", 4: "uint", 8: "ulong"}[dtype.itemsize]
     infinity, sign = fmt.specials << fmt.shift, 1 << (8 * dtype.itemsize - 1)
     quiet = infinity | 1 << (fmt.shift - 1)
-    number = f"clhist_of_{half}" if half else f"as_{c_name(dtype)}"
+    number = f"clhist_of_{half}" if half else f"as_{kind}"
     # That of half precision must outlive the way to a float and back.
     mark = "as_float(0x7fc1e000u)" if half else f"{number}(({unsigned})0x{fmt.mark:x}ul)"
     # Numbers of a narrower format may be less than half of its least one.
+    left = "(left & 63)" if fmt.least > quantum else "left"
     kept = """    ulong kept = head >> (64 - left);
     kept += cut > half_way || (cut == half_way && (tail || (kept & 1)));"""
     if fmt.least > quantum:
@@ -252,7 +258,37 @@ def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
             .replace("kept += ", "kept += left >= 0 && (")
             .replace("1)));", "1))));")
         )
-    return f"""{c_name(dtype)} clhist_rounded_{name}(const accumulator_t *sum)
+    return f"""// Digits of a magnitude, from the lowest: the highest that is not 0, two below, whether there is more.
+typedef struct {{ uint above, before, rest, first, second, third, more; int at; }} clhist_digits_{name}_t;
+
+void clhist_take_{name}(clhist_digits_{name}_t *held, const uint digit, const int k)
+{{
+    if (digit) {{
+        held->first = digit, held->second = held->above, held->third = held->before, held->more = held->rest;
+        held->at = k;
+    }}
+    held->rest |= held->before, held->before = held->above, held->above = digit;
+}}
+
+// The number of these digits in multiples of 2^`offset` least numbers, rounded to nearest.
+{kind} clhist_nearest_{name}(const clhist_digits_{name}_t *held, const int offset, const uint minus)
+{{
+    if (held->first == 0)
+        return 0;
+    // Its first 64 bits, and whether there are others.
+    const uint zeros = clz(held->first);
+    const ulong head = (((ulong)held->first << 32 | held->second) << zeros) | ((ulong)held->third << zeros) >> 32;
+    const bool tail = (held->third << zeros) | held->more;
+    // Rounded to {fmt.precision} bits, half to even, but not to less than the least number.
+    const int length = {_WORD_BITS} * (held->at + 1) - (int)zeros;
+    const int drop = max(length - {fmt.precision}, -offset), left = length - drop;
+    const ulong cut = head << {left}, half_way = 0x8000000000000000ul;
+{kept}
+    const ulong bits = ((ulong)(drop + offset) << {fmt.shift}) + kept;
+    return {number}(({unsigned})(min(bits, 0x{infinity:x}ul) | (minus ? 0x{sign:x}ul : 0)));
+}}
+
+{kind} clhist_rounded_{name}(const accumulator_t *sum)
 {{
     if (sum->flags & {_NAN} || (sum->flags & {_INFINITY} && sum->flags & {_NEGATIVE_INFINITY}))
         return {number}(({unsigned})0x{quiet:x}ul);
@@ -265,36 +301,17 @@ def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
     for (int k = 0; k < {words}; ++k)
         carry = (carry + sum->words[k]) >> 32;
     const uint minus = (uint)carry;
-    // The magnitude by digits from the lowest: the highest that is not 0, the two below it, and whether there is more.
-    uint above = 0, before = 0, rest = 0, first = 0, second = 0, third = 0, more = 0;
+    clhist_digits_{name}_t held = {{0, 0, 0, 0, 0, 0, 0, 0}};
     ulong one = minus & 1;  // -x is ~x + 1
-    int at = 0;
     carry = 0;
     for (int k = 0; k < {words}; ++k) {{
         carry += sum->words[k];
         one += (uint)carry ^ minus;
-        const uint digit = (uint)one;
-        if (digit) {{
-            first = digit, second = above, third = before, more = rest;
-            at = k;
-        }}
-        rest |= before, before = above, above = digit;
+        clhist_take_{name}(&held, (uint)one, k);
         carry >>= 32;
         one >>= 32;
     }}
-    if (first == 0)
-        return 0;
-    // Its first 64 bits, and whether there are others.
-    const uint zeros = clz(first);
-    const ulong head = (((ulong)first << 32 | second) << zeros) | ((ulong)third << zeros) >> 32;
-    const bool tail = (third << zeros) | more;
-    // Rounded to {fmt.precision} bits, half to even, but not to less than the least number.
-    const int length = {_WORD_BITS} * (at + 1) - (int)zeros;
-    const int drop = max(length - {fmt.precision}, {fmt.least - quantum}), left = length - drop;
-    const ulong cut = head << {"(left & 63)" if fmt.least > quantum else "left"}, half_way = 0x8000000000000000ul;
-{kept}
-    const ulong bits = ((ulong)(drop + ({quantum - fmt.least})) << {fmt.shift}) + kept;
-    return {number}(({unsigned})(min(bits, 0x{infinity:x}ul) | (minus ? 0x{sign:x}ul : 0)));
+    return clhist_nearest_{name}(&held, {quantum - fmt.least}, minus);
 }}"""
 
 

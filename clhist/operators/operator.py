@@ -56,6 +56,16 @@ class Part:
     term: str = ""
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether it is of `clhist.operators.narrow`: few words, or parts of double precision, and no flags."""
+        return self.words > 0 and self.dtype.names in (("words",), ("parts",))
+
+    @property
+    def is_split(self) -> bool:
+        """Whether it is such parts."""
+        return self.is_narrow and self.dtype.names == ("parts",)
+
+    @property
     def cell_bytes(self) -> int:
         """Bytes of it in a copy: at least one 32-bit word, since nothing smaller is updated atomically."""
         size = self.dtype.itemsize
@@ -150,8 +160,11 @@ class Operator:
     positional: bool
     most_values: int | None
     largest: float | None
-    kept_if: str  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
-    verified: bool = field(compare=False)
+    narrow: tuple[
+        Operator, ...
+    ] = ()  # of ready ones: smaller accumulators for values of similar sizes (`operators.narrow`)
+    kept_if: str = ""  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
+    verified: bool = field(compare=False, default=False)
 
     def __init__(  # noqa: PLR0913  # what an operator may say
         self,
@@ -184,13 +197,8 @@ class Operator:
             if neutral is not None or accumulator is not None:
                 raise ValueError("neutral, accumulator: a product of operators has those of its operators; got one")
             product = _Product(dtype, combine, lift, finish)
-            held, parts, neutral, lift, finish = (
-                product.accumulator,
-                product.parts,
-                product.neutral,
-                product.lift,
-                product.finish,
-            )
+            held, parts, neutral = product.accumulator, product.parts, product.neutral
+            lift, finish = product.lift, product.finish
             preamble = "\n".join(dict.fromkeys([*(o.preamble for o in combine.values() if o.preamble), preamble]))
             most_values = product.most_values if most_values is None else most_values
             verified = verified or not any(o.is_custom for o in combine.values())
@@ -210,7 +218,6 @@ class Operator:
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
-            "kept_if": "",
             "verified": verified,
         }.items():
             object.__setattr__(self, attribute, value)
@@ -255,14 +262,13 @@ class Operator:
     def changed(self, **attributes: Any) -> Operator:
         """Return a copy with other attributes, which nobody checks."""
         found = copy(self)
-        for name, value in attributes.items():
-            object.__setattr__(found, name, value)
+        vars(found).update(attributes)
         return found
 
-    def with_words(self, words: int, function: str) -> Operator:
-        """Return it with an accumulator that is a long integer of so many words, and the C function of its terms."""
+    def with_words(self, words: int, function: str, more: str = "") -> Operator:
+        """Return it as long integers of so many words; `function` gives terms of values, and takes `more` variables."""
         (whole,) = self.parts
-        return self.changed(parts=(replace(whole, words=words, term=f"{function}(v)"),))
+        return self.changed(parts=(replace(whole, words=words, term=f"{function}(v{more and f', {more}'})"),))
 
     def portable(self) -> Operator:
         """Return the form whose accumulators mean the same everywhere: one for all devices, with counts of 64 bits.
@@ -291,8 +297,6 @@ class Operator:
 
 
 _CONVERTED = (("accumulator_t", "v"), ("value_t", "a"))
-
-
 _NEUTRAL = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
 
 

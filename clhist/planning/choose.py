@@ -11,7 +11,6 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from clhist.planning.batch import BatchedPlan, FlattenedPlan, batched
-from clhist.planning.bucketed import BucketedPlan, bucketed, is_worth_buckets
 from clhist.planning.global_memory import GlobalPlan, global_copies
 from clhist.planning.local import LocalPlan, local_copies, needs_passes
 from clhist.planning.one_launch import with_fewest_launches
@@ -24,7 +23,12 @@ from clhist.planning.packed import (
     packed_counters,
     packed_passes,
 )
-from clhist.planning.partition import MOST_PREDICTED, PartitionedPlan, is_worth_partitioning, partitioned
+from clhist.planning.partition import (
+    PartitionedPlan,
+    is_worth_partitioning,
+    is_worth_tiles,
+    partitioned,
+)
 from clhist.planning.plan import Plan, Trace, after
 from clhist.planning.private import PrivatePlan, private_copies
 from clhist.planning.rows import RowsPlan, gathered, or_gathered
@@ -39,7 +43,6 @@ STRATEGIES: dict[str, type[Plan]] = {
     kind.strategy: kind
     for kind in (
         PrivatePlan,
-        BucketedPlan,
         LocalPlan,
         PackedPlan,
         PartitionedPlan,
@@ -69,7 +72,7 @@ def _counters(load: Workload, update: str, everywhere: str, *, bits: int) -> Pla
 CANDIDATES = (
     _Candidate("t_local", lambda load, local, everywhere: local_copies(load, local), True),
     *(_Candidate(f"t_{bits}bit", partial(_counters, bits=bits), False) for bits in WIDTHS),
-    _Candidate("t_partitioned", lambda load, local, everywhere: _few_partitions(load, local), False),
+    _Candidate("t_partitioned", lambda load, local, everywhere: partitioned(load, local), False),
     _Candidate("t_global", lambda load, local, everywhere: global_copies(load, everywhere), True),
 )
 PREDICTED = tuple(candidate.symbol for candidate in CANDIDATES)  # steps of a plan that was chosen by its time
@@ -110,7 +113,7 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
     if load.num_histograms is not None and choices.memory != "partitioned":
         return batched(load, local_update, global_update)
     if choices.memory == "partitioned":
-        return bucketed(load) if choices.update == "private" else partitioned(load, local_update)
+        return partitioned(load, local_update)
     if choices.memory == "local":
         return _local(load, local_update)
     if choices.update == "private" or (choices.update is None and choices.copies is None and load.on_cpu):
@@ -134,12 +137,10 @@ def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
 
 
 def _private(load: Workload) -> Plan:
-    if load.on_cpu and not load.choices.forced and is_worth_buckets(load):
-        try:
-            return bucketed(load)
-        except MemoryError:
-            pass
-    return private_copies(load)
+    direct = private_copies(load)
+    if not load.choices.forced and is_worth_tiles(load, direct):
+        return after(direct.steps, partitioned(load, "private"))
+    return direct
 
 
 def _local(load: Workload, update: str) -> Plan:
@@ -154,13 +155,6 @@ def _local(load: Workload, update: str) -> Plan:
         except MemoryError:  # the budget has room for whole counters, but not for both
             pass
     return local_copies(load, update)
-
-
-def _few_partitions(load: Workload, update: str) -> Plan:
-    plan = partitioned(load, update)
-    if plan.partitions > MOST_PREDICTED:
-        raise ValueError(f"memory: expected at most {MOST_PREDICTED} partitions, got {plan.partitions}")
-    return plan
 
 
 def _fastest(load: Workload, local_update: str, global_update: str, times: dict[str, Times]) -> Plan | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil, expm1
 from typing import ClassVar
 
-from clhist.planning.feature import Feature, Parameter, Sweep, Variable, uints, ulongs
+from clhist.planning.feature import Feature, Parameter, Sweep, Variable, buffers, uints, ulongs
 from clhist.planning.local import local_copies, resident_groups
 from clhist.planning.partition import cannot_partition, partitioned
 from clhist.planning.passes import groups_side_by_side
@@ -105,14 +105,27 @@ _OF_PLAN = ("table_size", "most_spills", "least_distinct", "most_alike")
 
 
 @dataclass(frozen=True)
-class AfterFlag(Feature):
+class Guarded(Feature):
+    """Its kernels, and those that partition pairs before them, ask a flag whether to compute."""
+
+    def leave_parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters by which a kernel before the sweep asks for the flag."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class AfterFlag(Guarded):
     """It computes only if narrow counters, before it, raised their flag."""
 
     template: ClassVar[str] = "after_flag.mako"
     sections: ClassVar[tuple[str, ...]] = ("guard",)
+    is_apart: ClassVar[bool] = False  # whether the flag is in memory of its own
 
     def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
         return ulongs("flag_place")
+
+    def leave_parameters(self) -> tuple[Parameter, ...]:
+        return (*buffers("__global const char *", "scratch"), *ulongs("flag_place"))
 
     def comment(self) -> str:
         return "it computes only if narrow counters raised their flag"
@@ -337,7 +350,7 @@ def record_words(groups: int) -> int:
 
 def robust_plan(load: Workload, update: str) -> Plan:
     """Return what counts in whole counters, as fast whatever the input: in passes, or by partitioning the pairs."""
-    free = replace(load, choices=load.choices.only("work-groups"))
+    free = replace(load, choices=load.choices.only("work-groups"), one_launch=False)
     local = local_copies(free, update)
     if cannot_partition(free, update) is not None:
         return local

@@ -13,37 +13,64 @@ from typing import ClassVar
 
 from clhist.planning.feature import Feature, Parameter, Sweep, buffers, uints
 from clhist.planning.plan import Plan, Trace, make_plan
+from clhist.planning.private_rates import PrivateRates
 from clhist.planning.times import PARTITIONED, PARTITIONED_BYTES
 from clhist.planning.updates import BY_NAME
-from clhist.planning.workload import Workload
+from clhist.planning.workload import SHARED_LOCAL_MEMORY, Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
+INDEX_GROUP = 128  # work-items of a group that looks at one partition
 USUAL_GROUP = 64
 LEAST_GROUP = 16  # where large values leave no room for more, and partitions are asked for
-# The pairs of a partition in one tile cost as much as so many more: where they begin is looked up, and lanes are left.
+# The pairs of a partition in one tile cost as much as so many more, at most: where they begin is looked up, and lanes
+# are left.
 SEGMENT_COST = 128
-RANGE_BYTES = 16  # of local memory: which tiles a work-group goes through
+RANGE_BYTES = 16  # of local memory: which task a work-group has
 FEW_PARTITIONS = 16
 MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, all ones being no bin
+MOST_PARTITIONS = 2**14  # each has a word of local memory where a tile is grouped
+LEAST_WIDTH = 1024  # bins of a range, where ranges are made fewer than they may be
+CURSORS = 2  # words: how many tasks there are besides whole ranges, and how many are taken
+SHARED = 3  # pieces that a range costs more than where it is shared out
+PIECES = 2  # of what all costs for each work-group
+LEAST_PIECE = 1024  # what a piece costs at least, in pairs
+ROUNDS = 4  # in which the pairs of a segment are read
+TILE_PAIRS = 64  # of a range in a tile: tiles are larger where it would have fewer
+MOST_TILE = 2**17
+CPU_TILE = 2**16  # elements whose pairs stay in a core's second-level cache, with their values
+WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in the cache anyway, lose
+MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
 MOST_PARTITIONED_BINS = 2**31 - 1
 
-MOST_PREDICTED = 256  # beyond which the segments of a tile get short, and predicted times wrong
 MOST_NATIVE_VALUE_BYTES = 4
 
 
 @dataclass(frozen=True)
 class PartitionedPairs(Feature):
-    """The elements are pairs that kernels before grouped by partition."""
+    """The elements are pairs that kernels before grouped by partition.
+
+    Attributes
+    ----------
+    writes_results : bool
+        Whether a work-group that has all pairs of a range writes its results.
+    """
 
     template: ClassVar[str] = "partitioned.mako"
-    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares", "initialise_more", "find", "walk")
+    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares", "walk", "store", "behind")
+
+    writes_results: bool = False
 
     def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
         return (
-            *buffers("__global const uint *", "starts", "sums", "totals"),
-            *buffers("__global ulong *", "whose"),
-            *uints("partitions", "tiles", "region", "span"),
+            *buffers("__global const uint *", "starts"),
+            *buffers("__global const uint4 *", "ranges"),
+            *buffers("__global const uint2 *", "tasks"),
+            *buffers("__global const ulong *", "whose"),
+            *buffers("__global uint *", "cursors"),
+            *buffers("__global const uint *", "longest"),
+            *uints("partitions", "tiles", "region", "rounds"),
+            *(uints("all_bins") if self.writes_results else ()),
         )
 
     def comment(self) -> str:
@@ -52,7 +79,15 @@ class PartitionedPairs(Feature):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionedPlan(Plan):
-    """Pairs grouped by `partitions` (P) ranges of `bins_per_pass` bins, each of which is filled in local memory."""
+    """Pairs grouped by `partitions` (P) ranges of `bins_per_pass` bins, each of which is filled in local memory.
+
+    Attributes
+    ----------
+    partitions : int
+        P.
+    is_dense : bool
+        Whether the bins of a range that one work-group fills are written at once, and others by a kernel behind.
+    """
 
     strategy: ClassVar[str] = "partitioned"
     is_joinable: ClassVar[bool] = False
@@ -61,6 +96,7 @@ class PartitionedPlan(Plan):
     more_local_bytes: ClassVar[int] = RANGE_BYTES
 
     partitions: int
+    is_dense: bool
 
     def how(self) -> str:
         return f" of pairs in {self.partitions:,} partitions"
@@ -84,13 +120,35 @@ class PartitionedPlan(Plan):
         return f"the pairs, and {super().in_global_memory()}"
 
     @property
+    def writes_results(self) -> bool:
+        return self.is_dense
+
+    def by_copies(self) -> Plan:
+        return replace(self, is_dense=False)
+
+    @property
+    def slots(self) -> int:
+        """Copies of a range that there are at most."""
+        shared = ceil((1 + 1 / SHARED) * PIECES * self.work_groups) + 1
+        return shared if self.is_dense else shared + self.partitions
+
+    @property
     def global_copies(self) -> int:
-        """Copies of each partition: one for each work-group that has pairs of it."""
-        return ceil(self.work_groups / self.partitions) + 1
+        """Copies of each partition, about."""
+        return ceil(self.slots / self.partitions)
 
     @property
     def filled_cells(self) -> int:
-        return self.partitions * super().filled_cells
+        """Bins that are filled: of all ranges, and of those that are shared out as many as there are work-groups."""
+        return (self.partitions + (0 if self.is_dense else self.work_groups)) * self.bins_per_pass
+
+    def piece(self, tile: int) -> tuple[int, int]:
+        """Return what a piece costs, and what a segment does besides its pairs, with tiles of so many elements."""
+        segments = self.partitions * ceil(self.num_elements / tile)
+        mean = max(1, self.num_elements // segments)
+        cost = min(SEGMENT_COST, mean) if self.update == "native" else 0
+        whole = self.num_elements + cost * min(self.num_elements, segments)
+        return max(LEAST_PIECE, ceil(whole / (PIECES * self.work_groups))), cost
 
     @property
     def choices(self) -> dict[str, object]:
@@ -106,7 +164,7 @@ class PartitionedPlan(Plan):
 
 def cannot_partition(load: Workload, update: str) -> Exception | None:
     """Return why the pairs cannot be partitioned, if so."""
-    if load.choices.update in ("private", "sort"):
+    if load.choices.update == "sort" or (load.choices.update == "private" and not _is_alone(load)):
         return ValueError(f"memory: 'partitioned' takes native, cas and lock updates, got {load.choices.update!r}")
     if load.max_pairs != 1:
         return ValueError("memory: 'partitioned' takes maps that emit one value for an element at most")
@@ -120,10 +178,10 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
     size, _ = load.element_bytes(update)
     if 2 * size + RANGE_BYTES > load.local_memory(update):
         return ValueError(f"memory: 'partitioned' needs local memory for 2 bins of {size:g} bytes")
-    if partition_count(load, update) > work_items(load):
+    if partition_count(load, update) > most_partitions(load):
         hint = "; update='private' makes as many as it takes" if load.profile.kind == "cpu" else ""
         return ValueError(
-            f"memory: 'partitioned' makes at most {work_items(load)} partitions, "
+            f"memory: 'partitioned' makes at most {most_partitions(load)} partitions, "
             f"{load.num_bins} bins need {partition_count(load, update)}{hint}"
         )
     if least_tile_bytes(load, update) > load.profile.local_memory:
@@ -147,14 +205,25 @@ def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int
         return False
     if cannot_partition(load, update) is not None:
         return False
-    count = partition_count(load, update)
     most_bytes = load.profile.rates.get(PARTITIONED_BYTES, MOST_NATIVE_VALUE_BYTES)
-    if count > known.most_partitions or (update == "native" and load.value_bytes > most_bytes):
+    if update == "native" and load.value_bytes > most_bytes:
         return False
     enough = trace.step(
         "N_min", 2 * copied_cells(load, update), "", "2 (groups + P) H / P: fewer elements are not worth all copies"
     )
     return load.size >= enough
+
+
+def is_worth_tiles(load: Workload, direct: Plan) -> bool:
+    """Whether a CPU is predicted, by measured rates, to be faster by tiles than by the private copies of `direct`."""
+    if not _is_alone(load) or load.max_pairs != 1 or cannot_partition(load, "private") is not None:
+        return False
+    rates = PrivateRates.of(load.profile.rates, not load.value_bytes, load.bin_bytes[0])
+    if rates is None or not rates.tiles or load.num_bins <= MOST_CPU_BINS:
+        return False
+    cells = load.copy_bytes("private") / 4 / rates.filling
+    private = load.size / rates.rate(ceil(load.num_bins / load.race_factor)) + direct.copies * cells
+    return private > WORTH_TILES * (load.size / rates.tiles + cells)
 
 
 def partitioned(load: Workload, update: str) -> PartitionedPlan:
@@ -166,7 +235,10 @@ def partitioned(load: Workload, update: str) -> PartitionedPlan:
     if choices.copies not in (None, 1):
         raise ValueError(f"copies: expected 1 with memory='partitioned', got {choices.copies}")
     count = int(trace.step("P", partition_count(load, update), "", "partitions, whose bins fit local memory"))
-    width = int(trace.step("H_chk", max(2, ceil(load.num_bins / count)), "", "ceil(H / P), 2 at least"))
+    width = max(2, ceil(load.num_bins / count))
+    if _is_alone(load):  # a division by a power of two is a shift
+        width = 1 << (width - 1).bit_length()
+    width = int(trace.step("H_chk", width, "", "ceil(H / P), 2 at least; on a CPU a power of two"))
     group = choices.work_group_size or load.profile.work_group_size
     trace.step("B", group, "III-C", "work-group size")
     groups = int(trace.step("groups", work_groups(load, update), "", "as many as are resident"))
@@ -183,29 +255,54 @@ def partitioned(load: Workload, update: str) -> PartitionedPlan:
         groups=groups,
         sharers=group,
         partitions=ceil(load.num_bins / width),
+        is_dense=load.one_launch and load.size > 0,
     )
     return replace(plan, bins_per_pass=width)
 
 
 def partition_count(load: Workload, update: str) -> int:
-    """Return how many ranges of bins, each of which fits local memory, all bins make; more if passes are forced."""
+    """Return how many ranges of bins, each of which fits local memory, all bins make; more if passes are forced.
+
+    As many as are resident at a time have equal shares where all are equally full, so that none need be shared out.
+    """
     size, _ = load.element_bytes(update)
     room = load.local_memory(update) - load.alignment_bytes(update) - RANGE_BYTES
-    needed = ceil(load.num_bins / max(2, min(MOST_PARTITION_BINS, int(room // size))))
-    return max(needed, min(load.choices.passes or 1, ceil(load.num_bins / 2)))
+    if _is_alone(load):
+        room = int(size * min(MOST_CPU_BINS, power_of_two(max(2, int(room // size)))))
+    least = _ranges(load, room, size)
+    if load.choices.passes is not None:
+        return max(least, min(load.choices.passes, ceil(load.num_bins / 2)))
+    if load.on_cpu or load.profile.local_memory <= SHARED_LOCAL_MEMORY or room < 4 * RANGE_BYTES:
+        return least
+    several = _ranges(load, room // 2, size)
+    groups = _groups(load, ceil(load.num_bins / several) * size)
+    equal = ceil(several / groups) * groups
+    return equal if load.num_bins >= LEAST_WIDTH * equal and equal <= most_partitions(load) else least
+
+
+def _ranges(load: Workload, room: float, size: float) -> int:
+    return ceil(load.num_bins / max(2, min(MOST_PARTITION_BINS, int(room // size))))
+
+
+def _is_alone(load: Workload) -> bool:
+    """Whether work-groups are single work-items, of a CPU."""
+    return load.on_cpu and (load.choices.work_group_size or load.profile.work_group_size) == 1
+
+
+def _groups(load: Workload, used: float) -> int:
+    """Return how many work-groups are resident at a time with so many bytes of local memory each."""
+    group = load.choices.work_group_size or load.profile.work_group_size
+    return load.resident(ceil(min(load.profile.hardware_threads, max(1, load.size)) / group), int(used))
 
 
 def work_groups(load: Workload, update: str) -> int:
     """Return how many work-groups go through the pairs: those that are resident together, by their local memory."""
-    group = load.choices.work_group_size or load.profile.work_group_size
-    groups = ceil(min(load.profile.hardware_threads, max(1, load.size)) / group)
     size, _ = load.element_bytes(update)
-    width = ceil(load.num_bins / partition_count(load, update))
-    return load.resident(groups, int(width * size))
+    return _groups(load, ceil(load.num_bins / partition_count(load, update)) * size)
 
 
 def copied_cells(load: Workload, update: str) -> int:
-    """Return the cells of all copies: one of each range for each work-group that has pairs of it."""
+    """Return the cells of all copies, about: of each range one for each work-group that has pairs of it."""
     count = partition_count(load, update)
     return (work_groups(load, update) + count) * ceil(load.num_bins / count)
 
@@ -225,9 +322,23 @@ def pair_bytes(load: Workload) -> int:
     return load.size * (2 + load.value_bytes) * 9 // 8
 
 
+def most_partitions(load: Workload) -> int:
+    """Return how many partitions a tile is grouped by at most: their counters take a quarter of local memory."""
+    return max(work_items(load), min(MOST_PARTITIONS, power_of_two(max(1, load.profile.local_memory // 16))))
+
+
 def least_tile_bytes(load: Workload, update: str) -> int:
-    """Return the most bytes of local memory that the smallest tile takes; see `clhist.codegen.specs.PartitionSpec`."""
-    most = 2 * power_of_two(partition_count(load, update))
+    """Return the bytes of local memory that the smallest tile takes; see `clhist.codegen.specs.PartitionSpec`."""
     fewest = LEAST_GROUP if load.choices.memory == "partitioned" else USUAL_GROUP
-    items = max(min(fewest, work_items(load)), most)
-    return (16 * items + 16 * most) * (2 + load.value_bytes) + 4 * 9 * most + 32
+    items = min(fewest, work_items(load))
+    return tile_bytes(16 * items, items, 2 * power_of_two(partition_count(load, update)), load.value_bytes)
+
+
+def tile_bytes(tile: int, group: int, most: int, value_bytes: int) -> int:
+    """Return the bytes of local memory that a tile takes, with so many work-items and `most` partitions."""
+    return tile * (2 + value_bytes) + 4 * (most * counters(most) + group) + 32
+
+
+def counters(most: int) -> int:
+    """Return how many counters a partition has: several, so that neighbouring work-items collide less."""
+    return max(1, min(4, 2048 // most))

@@ -117,6 +117,8 @@ class Plan:
         Whether its one work-group combines the copies itself, in the launch of the sweep.
     refused : tuple of str
         Updates that were to be taken, and that the device's compiler refused: "native in global".
+    again : Plan or None
+        What computes again if values do not fit the narrow sums that this one tries (`clhist.planning.narrow`).
     """
 
     strategy: ClassVar[str] = ""
@@ -153,6 +155,7 @@ class Plan:
     pass_order: str = IN_TURN
     cyclic_passes: bool = False
     is_one_launch: bool = False
+    again: Plan | None = None
 
     def __str__(self) -> str:
         named = [output.suffix.removeprefix("_") for output in self.outputs if output.suffix]
@@ -252,10 +255,14 @@ class Plan:
         """Ranges of bins by which kernels before the sweep group the pairs; 0 without such kernels."""
         return 0
 
+    def by_copies(self) -> Plan:
+        """Return the plan whose results are combined from copies, by a second stage that may be left out."""
+        return self
+
     @property
     def behind(self) -> Plan | None:
-        """What counts again if this strategy gives up while it counts."""
-        return None
+        """What counts again if this plan gives up while it counts."""
+        return self.again
 
     def features(self, value: str | None) -> tuple[Feature, ...]:
         """Return what this strategy adds to the kernel of the sweep; `value` is the C of the value of all pairs."""
@@ -311,6 +318,8 @@ class Plan:
             ("bins per pass (H_chk)", f"{self.bins_per_pass:,}"),
             ("work-groups", self._group_words()),
         ]
+        if self.again is not None:
+            rows.append(("if values are of very different sizes", f"summed again: {self.again}"))
         own = self.own_words()
         rows = [row for each in rows for row in (each, *own.get(each[0], ()))]
         return rows if self.locks is None else [*rows, ("locks", f"{self.locks:,} for all bins")]

@@ -20,9 +20,9 @@ def cells_name(kind: str, cells: int) -> str:
     return f"{kind}, private, {cells} cells"
 
 
-def buckets_name(kind: str) -> str:
-    """Return the name of the rate of `clhist.planning.bucketed`."""
-    return f"{kind}, private, in buckets"
+def tiles_name(kind: str) -> str:
+    """Return the name of the rate of pairs that are split by tiles first: `clhist.planning.partition`."""
+    return f"{kind}, private, by tiles"
 
 
 def kind_of(counts: bool, bin_bytes: int) -> str:
@@ -45,14 +45,14 @@ class PrivateRates(NamedTuple):
         Cells of 4 bytes that the device initialises and combines in a nanosecond.
     cell_bytes : int
         Of a cell.
-    buckets : float
-        Updates in a nanosecond of many cells, by way of buckets; 0 if not known.
+    tiles : float
+        Updates in a nanosecond of many cells where pairs are split by tiles first; 0 if not known.
     """
 
     updates: tuple[tuple[int, float], ...]
     filling: float
     cell_bytes: int
-    buckets: float = 0.0
+    tiles: float = 0.0
 
     @classmethod
     def of(cls, rates: Mapping[str, float], counts: bool, bin_bytes: int) -> PrivateRates | None:
@@ -60,8 +60,8 @@ class PrivateRates(NamedTuple):
         kind = kind_of(counts, bin_bytes)
         found = tuple((cells, rates.get(cells_name(kind, cells), 0.0)) for cells in GRID)
         filling = rates.get(CELLS, 0.0)
-        buckets = rates.get(buckets_name(kind), 0.0)
-        return cls(found, filling, bin_bytes, buckets) if filling and all(rate for _, rate in found) else None
+        tiles = rates.get(tiles_name(kind), 0.0)
+        return cls(found, filling, bin_bytes, tiles) if filling and all(rate for _, rate in found) else None
 
     def rate(self, cells: int) -> float:
         """Return the updates in a nanosecond with so many cells.

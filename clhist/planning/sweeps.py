@@ -15,6 +15,7 @@ from clhist.operators.halves import number_of
 from clhist.operators.merged import merged
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
+from clhist.planning.narrow import before, narrow_form
 from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import Histogram, Problem
 from clhist.planning.times import NATIVE_COPIES
@@ -77,7 +78,9 @@ def plan_sweeps(problem: Problem, profile: Profile, indices: Collection[int] | N
     wanted = range(len(problem.histograms)) if indices is None else indices
     each = [_best_form(index, problem, profile) for index in wanted]
     sweeps = join_sweeps(each, lambda first, second: _joined(first, second, problem, profile))
-    return tuple(_side_by_side(plan) if profile.kind == "cpu" else plan for plan in sweeps)
+    if profile.kind == "cpu":
+        sweeps = [_side_by_side(plan) for plan in sweeps]
+    return tuple(_narrowed(plan, problem, profile) for plan in sweeps)
 
 
 def join_sweeps(each: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
@@ -104,6 +107,19 @@ def _side_by_side(plan: Plan) -> Plan:
     if not plan.owns_copies or plan.is_batch:
         return plan
     return replace(plan, outputs=tuple(_in_one_cell(output) for output in plan.outputs))
+
+
+def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
+    """Return the plan behind one that tries narrow sums, where it may."""
+    histogram = problem.histograms[plan.output_indices[0]]
+    form = narrow_form(plan, histogram.max_pairs, on_cpu=profile.kind == "cpu")
+    if form is None:
+        return plan
+    output = Output(form, (), histogram.suffix)
+    try:
+        return before(_plan_one((output,), plan.output_indices, problem, profile, histogram), plan)
+    except (ValueError, MemoryError):  # what is forced is impossible for narrow ones
+        return plan
 
 
 def _in_one_cell(output: Output) -> Output:

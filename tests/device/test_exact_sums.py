@@ -7,7 +7,7 @@ import pyopencl.array as cl_array
 import pytest
 from digests import BINS, by_bin, drawn, exact_sums, same_bits
 
-from clhist import operators, reduce_by_index
+from clhist import histogram, operators, reduce_by_index
 
 DTYPES = [np.float32, np.float64]
 
@@ -124,6 +124,26 @@ def test_complex_sums_of_vectors_batches_and_scalars():
     np.testing.assert_allclose(windowed, expected, rtol=0, atol=5000 * 2.0**-15)
     with pytest.raises(OverflowError, match=r"^max_abs: "):
         reduce_by_index(BINS, np.add, bins, values, reproducible=True, max_abs=1)
+
+
+@pytest.mark.parametrize("on_device", [False, True], ids=["numpy", "device"])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("n", [0, 1, 999, 50_000])  # in blocks, too
+def test_histograms_with_complex_weights(n, dtype, on_device, queue, rng):
+    x = rng.random(n) * 1.2
+    real, imag = np.ldexp(rng.normal(size=(2, n)), rng.integers(-40, 40, (2, n)))
+    weights = (real + 1j * imag).astype(dtype)
+    edges = np.linspace(0, 1, 8)
+    bins = np.where(x <= 1, np.searchsorted(edges, x, "right") - 1, -1)
+    bins[x == 1] = 6
+    wide = weights.astype(np.complex128)
+    expected = exact_parts(bins, wide, 7).astype(dtype)
+    given = [cl_array.to_device(queue, each) if on_device else each for each in (x, weights)]
+    for _ in range(2):  # the second call is recognised
+        found, _ = histogram(given[0], edges, weights=given[1], reproducible=True, queue=queue)
+        found = found.get() if on_device else found
+        assert found.dtype == dtype
+        same_bits(found.view(found.real.dtype), expected.view(expected.real.dtype))
 
 
 def test_wrong_arrays_of_complex_sums(queue):

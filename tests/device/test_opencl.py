@@ -9,6 +9,7 @@ import pytest
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import HistogramKernel, free_scratch, operators, reduce_by_index
+from clhist.opencl.memory import scratch_bytes
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of
 
@@ -237,3 +238,27 @@ def test_scratch_memory_can_be_given_back(sums, data):
     for _ in range(2):
         free_scratch()
         np.testing.assert_array_equal(sums(*given[:2], num_bins=50, dest=given[2]), expected)
+
+
+def test_memory_of_results_is_used_again(sums, data, queue, monkeypatch):
+    """Of a GPU, whose memory is its own: from what is kept for the queue, unless it runs out of order."""
+    monkeypatch.setattr("clhist.opencl.arrays.shares_memory", lambda device: False)
+    bins, ones = to_device(queue, *data[:2])
+    free_scratch()
+    first = sums(bins, ones, num_bins=50)
+    want, kept, memory = first.get(), scratch_bytes(), first.base_data.int_ptr
+    assert first.allocator is None, "what is computed of it is memory of its own"
+    assert kept > 0
+    second = sums(bins, ones, num_bins=50)
+    assert second.base_data.int_ptr != memory
+    third = sums(bins, ones, num_bins=50)
+    grown = scratch_bytes()
+    for _ in range(20):
+        second, third = third, None
+        third = sums(bins, ones, num_bins=50)
+        np.testing.assert_array_equal(third.get(), want)
+    assert scratch_bytes() == grown
+    np.testing.assert_array_equal(first.get(), want, "who holds it keeps it")
+    del first, second, third
+    free_scratch()
+    assert scratch_bytes() == 0

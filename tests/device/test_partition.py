@@ -293,7 +293,9 @@ def chosen(num_bins, size=50_000_000, update="native", profile=H200, **more):
 def test_when_the_model_partitions():
     """Where passes over the input would be many, and there are elements enough."""
     assert [chosen(bins).strategy for bins in (1000, 49_145, 98_290, 150_000)] == ["local"] * 4
-    assert [chosen(bins, value_bytes=0).partitions for bins in (196_607, 1_572_863)] == [4, 28]
+    assert [chosen(bins, value_bytes=0).partitions for bins in (196_607, 1_572_863)] == [4, 264], (
+        "as many as are resident"
+    )
     assert chosen(196_607, value_bytes=8).memory == "global"
     assert chosen(98_290, update="cas").partitions == 2
     assert chosen(49_145, update="lock", bin_bytes=16).partitions == 5
@@ -345,7 +347,6 @@ def test_the_command_line():
         ({"update": "sort"}, ValueError, "memory: 'partitioned' takes native, cas and lock updates, got 'sort'"),
         ({"num_histograms": 2}, ValueError, "memory: 'partitioned' makes one histogram, and no batch"),
         ({"memory_budget": 100}, MemoryError, "memory_budget: partitioning 1000 pairs takes .* got 100 bytes"),
-        ({"passes": 1000}, ValueError, "memory: 'partitioned' makes at most 64 partitions"),
     ],
 )
 def test_what_cannot_be(count, choices, error, message):

@@ -5,14 +5,13 @@ What a sum must be is computed here from the definition, with Python's integers.
 
 from __future__ import annotations
 
-import hashlib
 from fractions import Fraction
 from math import fsum, inf, nan
 
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from digests import BINS, HASHES, by_bin, drawn, exact_sums, same_bits
+from digests import BINS, by_bin, drawn, exact_sums, same_bits
 
 from clhist import Accumulator, HistogramKernel, Operator, bincount, operators, reduce_by_index
 from clhist.selftest.reference import nearest
@@ -56,11 +55,10 @@ def test_sums_are_as_defined(dtype, bits, count):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_device_gives_the_same_bits(dtype):
+def test_dest_is_a_value_like_others(dtype):
     bins, values = drawn(dtype)
     result = reduce_by_index(np.ones(BINS, dtype), np.add, bins, values, reproducible=True)
     same_bits(result, exact_sums(bins, values, BINS, np.ones(BINS)))
-    assert hashlib.sha256(result.tobytes()).hexdigest()[:16] == HASHES[dtype]
 
 
 PLANS = [

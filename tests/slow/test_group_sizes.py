@@ -45,13 +45,13 @@ def test_partitioned_counts(group, gpu_like, rng):
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_each_partition_has_a_work_item(group, gpu_like):
+def test_a_work_item_may_have_several_partitions(group, gpu_like, rng):
     kernel = pair_kernel(operators.bitwise_xor(np.uint32), gpu_like)
-    for partitions in (1, 2, 5, 33, 64):
-        chosen = kernel.plan(10**5, 9000, memory="partitioned", passes=partitions, work_group_size=group)
-        source = kernel.source(chosen)
-        split = int(source.split("void clhist_split")[0].rsplit("reqd_work_group_size(", 1)[1].split(",")[0])
-        assert split >= chosen.partitions
+    x, w = rng.integers(-3, 9005, 30_001, np.int32), rng.integers(0, 2**32, 30_001, np.uint32)
+    for partitions in (1, 5, 33, 300):
+        choices = {"memory": "partitioned", "passes": partitions, "work_group_size": group}
+        assert kernel.plan(x.size, 9000, **choices).partitions >= partitions
+        np.testing.assert_array_equal(kernel(x, w, num_bins=9000, **choices), xor(x, w, 9000))
 
 
 @pytest.mark.parametrize(

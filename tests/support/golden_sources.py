@@ -78,7 +78,6 @@ def private() -> dict[str, tuple[str, Call]]:
 
 
 PARTITIONED = {"memory": "partitioned"}
-BUCKETED = {**PARTITIONED, "update": "private"}
 STRATEGIES = {
     "private": private(),
     "local": shared("local"),
@@ -102,14 +101,12 @@ STRATEGIES = {
         "nvidia, add float32": ("nvidia", Call(SUM, WEIGHT, bins=100_000, choices=PARTITIONED)),
         "nvidia, lock": ("nvidia", Call(ARGMAX, FIRST, bins=10_000, choices=PARTITIONED)),
         "core, cas": ("core", Call(SUM, WEIGHT, bins=100_000, choices={**PARTITIONED, "update": "cas"})),
+        "cpu, counts": ("cpu", Call(COUNTS, bins=100_000, choices=PARTITIONED)),
+        "cpu, argmax int64": ("cpu", Call(ARGMAX, FIRST, bins=100_000, choices=PARTITIONED)),
         "amd, one value for all": (
             "amd",
             Call(WIDE, "EMIT(x[i], c)", more="const long c", bins=50_000, choices=PARTITIONED),
         ),
-    },
-    "bucketed": {
-        "cpu, counts": ("cpu", Call(COUNTS, bins=100_000, choices=BUCKETED)),
-        "cpu, argmax int64": ("cpu", Call(ARGMAX, FIRST, bins=100_000, choices=BUCKETED)),
     },
     "sort": {
         "nvidia, add float32": ("nvidia", Call(SUM, WEIGHT, choices={"update": "sort"})),
@@ -202,7 +199,6 @@ ORDERS = {
 # Of each strategy and order one source is stored in full, as a file of this name; of all others a digest.
 IN_FULL = {
     "private.cl": ("private: cpu, global, add float32: sweep",),
-    "bucketed.cl": ("bucketed: cpu, argmax int64: sweep",),
     "local.cl": ("local: nvidia, native, add float32: sweep",),
     "global.cl": ("global: nvidia, lock, argmax int64: sweep",),
     "packed.cl": ("packed: nvidia: sweep",),

@@ -137,7 +137,6 @@ def strategy(call: Call, profile: Profile) -> str:
 _WORDS = {
     "sort": "sort",
     "partitioned": "partitioned",
-    "bucketed": "bucketed",
     "packed": "packed",
     "flattened": "flat global",
     "rows": "rows",

@@ -245,3 +245,10 @@ def test_wrong_operators_are_answered_by_all_that_there_are(op, says):
     result = CliRunner().invoke(main, given)
     assert result.exit_code == 2
     assert says in " ".join(result.output.split())
+
+
+def test_json_of_narrow_sums_has_what_sums_again():
+    asked = ["--op", "reproducible_add", "--dtype", "float32", "-n", "50M", "-H", "12281"]
+    record = plan(*asked, "--profile", "nvidia-h200")
+    assert record["passes"] == 1
+    assert "passes S = 3" in record["robust"]

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from clhist import named_profile, operators
-from clhist.codegen.from_plan import combine_spec, partition_specs, sweep_spec
+from clhist.codegen.from_plan import combine_spec, sweep_spec
 from clhist.codegen.hot_bin import HotBin
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS, is_wide, local_capacity, order_of, scratch_layout
+from clhist.codegen.partitions import partition_specs
 from clhist.codegen.render import render_sweep
 from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec
@@ -166,9 +167,9 @@ def test_partitions_fit_local_memory(operator, bins, own_values):
     assert split.local_bytes <= H200.local_memory
     assert split.most >= chosen.partitions
     assert split.most & (split.most - 1) == 0
-    assert split.sweep.work_group_size >= split.most
+    assert split.each * split.sweep.work_group_size >= split.most
     assert split.has_values == own_values
-    assert over_pairs.strategy == (PartitionedPairs(),)
+    assert over_pairs.strategy == (PartitionedPairs(True),)
     assert [a.name for a in over_pairs.arguments] == ["clhist_pair_bins"] + ["clhist_pair_values"] * own_values
     assert len(over_pairs.streamed) == 1 + (own_values and operator is not LARGEST), "structs are not loaded ahead"
     assert over_pairs.outputs == spec.outputs

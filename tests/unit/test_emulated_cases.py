@@ -23,8 +23,6 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / ".ci"))
 import offline
 from emulated.cases import listed
 
-# Of CPUs alone.
-NOT_ON_GPUS = {"bucketed"}
 # Makes operators of others.
 NOT_EXECUTED = {"as_operator"}
 
@@ -44,7 +42,7 @@ def words(names: Any, prefix: str = "") -> set[str]:
 
 
 def test_every_strategy(cases):
-    assert {case.strategy for case in cases} - {""} == set(STRATEGIES) - NOT_ON_GPUS
+    assert {case.strategy for case in cases} - {""} == set(STRATEGIES)
 
 
 def test_every_update_in_every_memory(cases, covered):

@@ -44,7 +44,7 @@ def test_few_elements_are_one_launch(texts):
 
 def test_the_sources_of_strategies_are_theirs():
     """Each file has what its name says, so that none of its calls has quietly become another strategy."""
-    for name in ("packed", "partitioned", "bucketed", "sort", "rows", "private", "local", "global"):
+    for name in ("packed", "partitioned", "sort", "rows", "private", "local", "global"):
         for vendor, call in STRATEGIES[name].values():
             assert name in strategy(call, device(vendor)), (name, vendor, call)
     assert "flat" in strategy(STRATEGIES["batches"]["nvidia, flattened"][1], device("nvidia"))

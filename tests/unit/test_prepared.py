@@ -113,7 +113,7 @@ EVERY = {
     "private": (CPU, Call(COUNTS), ["sweep", "combine"]),
     "local": (GPU, Call(COUNTS, choices={"memory": "local", "passes": 2}), ["sweep", "combine"]),
     "locks": (GPU, Call(OPERATORS["argmax int64"], "EMIT(x[i], ((value_t){x[i], i}))", bins=10**6), None),
-    "partitioned": (GPU, Call(COUNTS, bins=10**6, choices={"memory": "partitioned"}), ["sweep"] * 3 + ["combine"]),
+    "partitioned": (GPU, Call(COUNTS, bins=10**6, choices={"memory": "partitioned"}), ["sweep"] * 2 + ["combine"] * 2),
     "sort": (GPU, Call(COUNTS, choices={"update": "sort"}), ["clear", "sweep", "sweep", "combine"]),
     "packed": (GPU, Call(operators.count(np.int64), bins=4096, choices={"counter_bits": 8}), None),
     "several": (GPU, Call(SEVERAL, "EMIT_n(x[i], 1); EMIT_top(x[i], 2)", bins=20), ["sweep", "combine", "combine"]),

@@ -12,6 +12,7 @@ import pyopencl as cl
 import clhist
 from clhist import operators
 from clhist.grouping.numbering import number_keys
+from clhist.planning import narrow
 from clhist.selftest.reference import nearest
 from emulated.cases.case import Action, bins_of, folded, same
 
@@ -110,6 +111,24 @@ def records(n: int, h: int, kind: str, **options: Any) -> Action:
         same(found["n"], folded(np.add, bins, np.ones(n), np.zeros(h, np.int32)))
         same(found["s"], folded(np.add, bins, numbers / 4, np.zeros(h)))
         same(found["m"], folded(np.maximum, bins, numbers, np.full(h, least, np.int32)))
+
+    return action
+
+
+def narrow_sums(dtype: Any, n: int, h: int, **options: Any) -> Action:
+    """Exact sums that are tried in few words: of values that fit, and with one that does not."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins, values = bins_of("outside", rng, n, h), rng.standard_normal(n).astype(dtype)
+        least, narrow.LEAST_ELEMENTS = narrow.LEAST_ELEMENTS, 0
+        try:
+            for value in (1.0, 2.0**100):
+                values[n // 2 + 39] = value
+                found = clhist.reduce_by_index(h, np.add, bins, values, queue=queue, reproducible=True, **options)
+                each = [[Fraction(v) for v in values[bins == k].tolist()] for k in range(h)]
+                same(found, np.array([nearest(sum(group, Fraction(0)), dtype) for group in each]))
+        finally:
+            narrow.LEAST_ELEMENTS = least
 
     return action
 

@@ -123,6 +123,9 @@ def _forms() -> Iterator[Case]:
         for kind in ("uniform", "half"):
             name = f"partitioned {ufunc.__name__} {np.dtype(dtype).name}, {kind}"
             yield _pairs(name, ufunc, dtype, 20000, 50000, kind, "partitioned", memory="partitioned")
+    for kind in ("uniform", "half"):  # each range is written by one work-group, but for one that is shared out
+        given = {"memory": "partitioned", "passes": 300}
+        yield _pairs(f"partitioned, 300 ranges, {kind}", np.add, np.int32, 40000, 60000, kind, "partitioned", **given)
     lock: dict[str, Any] = {"update": "lock", "memory": "partitioned"}
     yield _case("partitioned struct, lock", calls.records(9000, 20000, "half", **lock), "partitioned", lock)
     for bits in (4, 8, 16):
@@ -135,6 +138,15 @@ def _forms() -> Iterator[Case]:
             given = {"reproducible": True, "max_abs": 1.0}
             name = f"reproducible {np.dtype(dtype).name}, {kind}"
             yield _case(name, calls.reproducible(dtype, 6000, 50, kind), "", given)
+    for dtype in (np.float32, np.float64):
+        for memory in ("local", "partitioned"):
+            given = {"memory": memory, "passes": 2}
+            yield _case(
+                f"narrow sums of {np.dtype(dtype).name}, {memory}",
+                calls.narrow_sums(dtype, 3000, 60, **given),
+                memory,
+                given,
+            )
     yield _case("batch, equal rows", calls.batch(12000, 40, 33, "equal"), "batch", {"num_histograms": 40})
     yield _case("batch, ragged rows", calls.batch(12000, 40, 33, "ragged"), "batch", {"offsets": None})
     yield _case("batch, short rows", calls.batch(12000, 400, 33, "equal"), "flattened", {"num_histograms": 400})

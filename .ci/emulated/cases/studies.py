@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-import clhist
 from clhist.cases.gromacs import nonbonded_forces
 from clhist.cases.gromacs_data import reference_forces
 from clhist.cases.kmeans import blobs, kmeans
 from clhist.cases.water import water_box
+from clhist.selftest import digests
 from emulated.cases.case import Action, Case, same, words_of
-from emulated.places import ROOT
 
 _MOLECULES, _CUTOFF, _POINTS, _CLUSTERS, _ITERATIONS = 100, 0.5, 600, 5, 3
 _ROUNDING = 256 * float(np.finfo(np.float32).eps)
@@ -46,17 +43,9 @@ def _clusters(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(found.centers, centers, rtol=1e-9, atol=1e-9)
 
 
-def _digest(dtype: type) -> Action:
+def _digest(case: digests.Case) -> Action:
     def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
-        if (support := str(ROOT / "tests/support")) not in sys.path:
-            sys.path.append(support)
-        from digests import BINS, HASHES, drawn
-
-        bins, values = drawn(dtype)
-        given = {"reproducible": True, "queue": queue}
-        found = clhist.reduce_by_index(np.ones(BINS, dtype), np.add, bins, values, **given)
-        digest = hashlib.sha256(found.tobytes()).hexdigest()[:16]
-        assert digest == HASHES[dtype], f"{digest}, on all other devices {HASHES[dtype]}"
+        digests.check_case(case, queue, ways=digests.WAYS[:1])
 
     return action
 
@@ -69,6 +58,6 @@ def study_cases() -> Iterator[Case]:
             covers = frozenset(["study gromacs", *words_of(options)])
             yield Case(f"study: gromacs, {update}{given}", _forces(**options), update=update, covers=covers)
     yield Case("study: kmeans", _clusters, covers=frozenset(["study kmeans"]))
-    for dtype in (np.float32, np.float64):
-        name = f"digest: reproducible {dtype.__name__}"
-        yield Case(name, _digest(dtype), covers=frozenset(["reproducible", "digest"]))
+    for case in digests.CASES:
+        if not case.is_large:
+            yield Case(f"digest: {case.name}", _digest(case), covers=frozenset(["reproducible", "digest"]))

@@ -1,6 +1,6 @@
 // === partitioned: nvidia, counts: split and index
 // Partitioning: the pairs of a tile of 4096 elements are grouped by ranges of bins, in a region of their own.
-// A bin is stored as 16 bits, its number within the range; 0xffff is no bin.
+// A bin is stored as 16 bits, its number within the range.
 typedef int value_t;
 typedef int accumulator_t;
 // Bins are unsigned: a negative one is larger than every histogram. The "| 0" refuses bins that are not integers.
@@ -38,20 +38,27 @@ void clhist_split(
     __global char * x__base, const ulong x__offset, const int clhist_size, const uint clhist_num_bins,
     const uint clhist_width, const uint clhist_magic, const uint clhist_shift, const uint clhist_partitions,
     const uint clhist_tiles, __global char * clhist_pairs, const ulong clhist_bins_place,
-    const ulong clhist_values_place, __global uint * clhist_starts)
+    const ulong clhist_values_place, __global uint * clhist_starts, __global uint * clhist_cursors)
 {
     __global const int *restrict x = (__global const int *)(x__base + x__offset);
     __local uint clhist_counts[64];
-    __local uint clhist_ends[16];
-    __local uint4 clhist_staged_bins[528];
+    __local uint clhist_ends[256];
+    __local uint4 clhist_staged_bins[512];
     __local ushort *clhist_places = (__local ushort *)clhist_staged_bins;
     const uint clhist_lane = get_local_id(0), clhist_tile = get_group_id(0);
+    if (clhist_tile == 0 && clhist_lane == 0)
+        for (uint k = 0; k < 2; ++k)
+            clhist_cursors[k] = 0;
     for (uint k = clhist_lane; k < clhist_partitions * 4; k += 256)
         clhist_counts[k] = 0;
+#ifdef CLHIST_CHECKED  // what nobody looks at is written, and so should be something
+    for (uint k = clhist_lane; k < 512; k += 256)
+        clhist_staged_bins[k] = 0;
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);  // before pairs are counted
     const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * 4096;
-    const clhist_index_t clhist_own_start = clhist_start + (clhist_index_t)clhist_lane * 4;
     const bool clhist_is_full = clhist_size - clhist_start >= 4096;
+    const clhist_index_t clhist_own_start = clhist_start + (clhist_index_t)clhist_lane * 4;
     // All loads, before the first element is used.
     int4 clhist_x_0 = 0;
     if (clhist_is_full) {
@@ -108,137 +115,165 @@ void clhist_split(
     clhist_bin_t clhist_bin_0 = ~(clhist_bin_t)0;
     if (clhist_own_start + 0 < clhist_size)
         clhist_map(clhist_x_0.s0, clhist_own_start + 0, &clhist_bin_0);
-    if (clhist_bin_0 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_0, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_1 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1 < clhist_size)
         clhist_map(clhist_x_0.s1, clhist_own_start + 1, &clhist_bin_1);
-    if (clhist_bin_1 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_1, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_2 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2 < clhist_size)
         clhist_map(clhist_x_0.s2, clhist_own_start + 2, &clhist_bin_2);
-    if (clhist_bin_2 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_2, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_3 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3 < clhist_size)
         clhist_map(clhist_x_0.s3, clhist_own_start + 3, &clhist_bin_3);
-    if (clhist_bin_3 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_3, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_4 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1024 < clhist_size)
         clhist_map(clhist_x_1.s0, clhist_own_start + 1024, &clhist_bin_4);
-    if (clhist_bin_4 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_4, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_5 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1025 < clhist_size)
         clhist_map(clhist_x_1.s1, clhist_own_start + 1025, &clhist_bin_5);
-    if (clhist_bin_5 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_5, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_6 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1026 < clhist_size)
         clhist_map(clhist_x_1.s2, clhist_own_start + 1026, &clhist_bin_6);
-    if (clhist_bin_6 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_6, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_7 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1027 < clhist_size)
         clhist_map(clhist_x_1.s3, clhist_own_start + 1027, &clhist_bin_7);
-    if (clhist_bin_7 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_7, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_8 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2048 < clhist_size)
         clhist_map(clhist_x_2.s0, clhist_own_start + 2048, &clhist_bin_8);
-    if (clhist_bin_8 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_8, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_9 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2049 < clhist_size)
         clhist_map(clhist_x_2.s1, clhist_own_start + 2049, &clhist_bin_9);
-    if (clhist_bin_9 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_9, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_10 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2050 < clhist_size)
         clhist_map(clhist_x_2.s2, clhist_own_start + 2050, &clhist_bin_10);
-    if (clhist_bin_10 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_10, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_11 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2051 < clhist_size)
         clhist_map(clhist_x_2.s3, clhist_own_start + 2051, &clhist_bin_11);
-    if (clhist_bin_11 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_11, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_12 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3072 < clhist_size)
         clhist_map(clhist_x_3.s0, clhist_own_start + 3072, &clhist_bin_12);
-    if (clhist_bin_12 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_12, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_13 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3073 < clhist_size)
         clhist_map(clhist_x_3.s1, clhist_own_start + 3073, &clhist_bin_13);
-    if (clhist_bin_13 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_13, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_14 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3074 < clhist_size)
         clhist_map(clhist_x_3.s2, clhist_own_start + 3074, &clhist_bin_14);
-    if (clhist_bin_14 < clhist_num_bins)
-        atomic_inc(clhist_counts + (mul_hi(clhist_bin_14, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     clhist_bin_t clhist_bin_15 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3075 < clhist_size)
         clhist_map(clhist_x_3.s3, clhist_own_start + 3075, &clhist_bin_15);
+    if (clhist_bin_0 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_0, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_1 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_1, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_2 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_2, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_3 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_3, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_4 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_4, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_5 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_5, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_6 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_6, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_7 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_7, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_8 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_8, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_9 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_9, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_10 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_10, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_11 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_11, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_12 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_12, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_13 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_13, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    if (clhist_bin_14 < clhist_num_bins)
+        atomic_inc(clhist_counts + (mul_hi(clhist_bin_14, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     if (clhist_bin_15 < clhist_num_bins)
         atomic_inc(clhist_counts + (mul_hi(clhist_bin_15, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     barrier(CLK_LOCAL_MEM_FENCE);
-    // Exclusive sums: where each partition begins, rounded up for wide loads, and within it the pairs of each counter.
+    // Exclusive sums: where each partition begins, and within it the pairs of each counter.
+    const uint clhist_own = clhist_lane * 1;
     uint clhist_total = 0;
-    if (clhist_lane < clhist_partitions) {
+    for (uint p = clhist_own; p < min(clhist_own + 1, clhist_partitions); ++p) {
         for (uint k = 0; k < 4; ++k) {
             // Neighbouring partitions start at different counters, and so in different banks.
-            const uint counter = clhist_lane * 4 + (clhist_lane + k) % 4;
+            const uint counter = p * 4 + (p + k) % 4;
             const uint count = clhist_counts[counter];
             clhist_counts[counter] = clhist_total;
             clhist_total += count;
         }
     }
-    const uint clhist_padded = (clhist_total + 7) / 8 * 8;
-    if (clhist_lane < 16)
-        clhist_ends[clhist_lane] = clhist_padded;
+    clhist_ends[clhist_lane] = clhist_total;
     barrier(CLK_LOCAL_MEM_FENCE);
     {
-        const uint before = clhist_lane >= 1 && clhist_lane < 16 ? clhist_ends[clhist_lane - 1] : 0;
+        const uint before = clhist_lane >= 1 && clhist_lane < 256 ? clhist_ends[clhist_lane - 1] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 16)
+        if (clhist_lane < 256)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     {
-        const uint before = clhist_lane >= 2 && clhist_lane < 16 ? clhist_ends[clhist_lane - 2] : 0;
+        const uint before = clhist_lane >= 2 && clhist_lane < 256 ? clhist_ends[clhist_lane - 2] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 16)
+        if (clhist_lane < 256)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     {
-        const uint before = clhist_lane >= 4 && clhist_lane < 16 ? clhist_ends[clhist_lane - 4] : 0;
+        const uint before = clhist_lane >= 4 && clhist_lane < 256 ? clhist_ends[clhist_lane - 4] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 16)
+        if (clhist_lane < 256)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     {
-        const uint before = clhist_lane >= 8 && clhist_lane < 16 ? clhist_ends[clhist_lane - 8] : 0;
+        const uint before = clhist_lane >= 8 && clhist_lane < 256 ? clhist_ends[clhist_lane - 8] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 16)
+        if (clhist_lane < 256)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (clhist_lane < clhist_partitions) {
-        const uint begin = clhist_ends[clhist_lane] - clhist_padded;
-        clhist_starts[(ulong)clhist_lane * clhist_tiles + clhist_tile] = begin;
-        if (clhist_lane + 1 == clhist_partitions)
-            clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = begin + clhist_padded;
-        for (uint k = begin + clhist_total; k < begin + clhist_padded; ++k)
-            clhist_places[k] = 0xffff;
-        for (uint k = 0; k < 4; ++k)
-            clhist_counts[clhist_lane * 4 + (clhist_lane + k) % 4] += begin;
+    {
+        const uint before = clhist_lane >= 16 && clhist_lane < 256 ? clhist_ends[clhist_lane - 16] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (clhist_lane < 256)
+            clhist_ends[clhist_lane] += before;
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
+    {
+        const uint before = clhist_lane >= 32 && clhist_lane < 256 ? clhist_ends[clhist_lane - 32] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (clhist_lane < 256)
+            clhist_ends[clhist_lane] += before;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    {
+        const uint before = clhist_lane >= 64 && clhist_lane < 256 ? clhist_ends[clhist_lane - 64] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (clhist_lane < 256)
+            clhist_ends[clhist_lane] += before;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    {
+        const uint before = clhist_lane >= 128 && clhist_lane < 256 ? clhist_ends[clhist_lane - 128] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (clhist_lane < 256)
+            clhist_ends[clhist_lane] += before;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    const uint clhist_begin = clhist_ends[clhist_lane] - clhist_total, clhist_all = clhist_ends[255];
+    for (uint p = clhist_own; p < min(clhist_own + 1, clhist_partitions); ++p) {
+        for (uint k = 0; k < 4; ++k) {
+            const uint counter = p * 4 + (p + k) % 4;
+            clhist_counts[counter] += clhist_begin;
+            if (k == 0)
+                clhist_starts[(ulong)p * clhist_tiles + clhist_tile] = clhist_counts[counter];
+        }
+    }
+    if (clhist_lane == 0)
+        clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = clhist_all;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (clhist_bin_0 < clhist_num_bins) {
         const uint partition = (mul_hi(clhist_bin_0, clhist_magic) >> clhist_shift);
@@ -321,97 +356,140 @@ void clhist_split(
         clhist_places[at] = (ushort)(clhist_bin_15 - partition * clhist_width);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const uint clhist_all = clhist_ends[clhist_partitions - 1];
-    __global uint4 *clhist_to = (__global uint4 *)(clhist_pairs + clhist_bins_place + (ulong)clhist_tile * 8448);
-    for (uint k = clhist_lane; k < clhist_all * 2 / 16; k += 256)
+    __global uint4 *clhist_to = (__global uint4 *)(clhist_pairs + clhist_bins_place + (ulong)clhist_tile * 8192);
+    for (uint k = clhist_lane; k < (clhist_all * 2 + 15) / 16; k += 256)
         clhist_to[k] = clhist_staged_bins[k];
 }
 
-uint clhist_cost(const uint pairs)
-{
-    return pairs > 0 ? pairs + 128 : 0;
-}
-
-// One work-group for each partition adds up what its pairs cost, in pairs: before each tile, and in all.
-__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+// One work-group for each partition finds what its pairs cost, in pairs, and which tiles have some. Where they cost more
+// than 3 pieces they are shared out: the tiles of each piece then are a task of their own.
+__kernel __attribute__((reqd_work_group_size(128, 1, 1)))
 void clhist_index(
-    __global const uint * clhist_starts, __global uint * clhist_sums, __global uint * clhist_totals,
-    const uint clhist_tiles)
+    __global const uint * clhist_starts, __global uint4 * clhist_ranges, __global uint2 * clhist_tasks,
+    __global ulong * clhist_whose, volatile __global uint * clhist_cursors, __global uint * clhist_longest,
+    const uint clhist_tiles, const uint clhist_piece, const uint clhist_segment_cost)
 {
-    __local uint clhist_ends[256];
-    const uint clhist_lane = get_local_id(0);
-    const ulong clhist_row = (ulong)get_group_id(0) * clhist_tiles;
-    const uint clhist_first = (ulong)clhist_tiles * clhist_lane / 256;
-    const uint clhist_last = (ulong)clhist_tiles * (clhist_lane + 1) / 256;
-    uint clhist_own = 0;
-    for (uint tile = clhist_first; tile < clhist_last; ++tile) {
-        const ulong at = clhist_row + tile;
-        clhist_own += clhist_cost(clhist_starts[at + clhist_tiles] - clhist_starts[at]);
-    }
-    clhist_ends[clhist_lane] = clhist_own;
+    __local uint clhist_ends[128];
+    __local uint clhist_found[5];
+    const uint clhist_lane = get_local_id(0), clhist_part = get_group_id(0);
+    __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
+    for (uint k = clhist_lane; k < 5; k += 128)
+        clhist_found[k] = k == 2 ? clhist_tiles : 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    {
-        const uint before = clhist_lane >= 1 && clhist_lane < 256 ? clhist_ends[clhist_lane - 1] : 0;
+    uint clhist_pairs = 0, clhist_segments = 0, clhist_first = clhist_tiles, clhist_last = 0, clhist_most = 0;
+    for (uint tile = clhist_lane; tile < clhist_tiles; tile += 128) {
+        const uint pairs = clhist_own_starts[tile + clhist_tiles] - clhist_own_starts[tile];
+        if (pairs > 0) {
+            clhist_pairs += pairs;
+            ++clhist_segments;
+            clhist_first = min(clhist_first, tile);
+            clhist_last = tile + 1;
+            clhist_most = max(clhist_most, pairs);
+        }
+    }
+    if (clhist_segments > 0) {
+        atomic_add(clhist_found, clhist_pairs);
+        atomic_add(clhist_found + 1, clhist_segments);
+        atomic_min(clhist_found + 2, clhist_first);
+        atomic_max(clhist_found + 3, clhist_last);
+        atomic_max(clhist_found + 4, clhist_most);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    clhist_pairs = clhist_found[0];
+    clhist_segments = clhist_found[1];
+    clhist_first = clhist_found[2];
+    clhist_last = clhist_found[3];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const uint clhist_total = clhist_pairs + clhist_segments * clhist_segment_cost;
+    uint clhist_pieces = clhist_total > 3 * clhist_piece ? (clhist_total + clhist_piece - 1) / clhist_piece : 1;
+    if (clhist_pairs == 0)
+        clhist_pieces = 0;
+    // What is not shared out is a task only where results are made of copies.
+    const uint clhist_tasks_more = clhist_pieces > 1 || false ? clhist_pieces : 0;
+    if (clhist_lane == 0) {
+        const uint at = clhist_tasks_more ? atomic_add(clhist_cursors, clhist_tasks_more) : 0;
+        clhist_found[0] = at;
+        clhist_longest[clhist_part] = clhist_found[4];
+        clhist_whose[2 * clhist_part] = at;
+        clhist_whose[2 * clhist_part + 1] = at + clhist_tasks_more;
+        clhist_ranges[clhist_part] = (uint4)(
+            min(clhist_first, clhist_last), clhist_last, clhist_segments ? clhist_pairs / clhist_segments : 0, clhist_pieces);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global uint2 *clhist_own_tasks = clhist_tasks + clhist_found[0];
+    for (uint k = clhist_lane; k < clhist_tasks_more; k += 128)
+        clhist_own_tasks[k].x = clhist_part;
+    if (clhist_lane == 0 && clhist_tasks_more > 0)
+        clhist_own_tasks[0].y = clhist_first;
+    if (clhist_pieces < 2)
+        return;
+    // Where each further piece begins: behind the tile with which those before it have their part of the cost.
+    uint clhist_before = 0;
+    for (uint block = clhist_first; block < clhist_last; block += 128) {
+        const uint tile = block + clhist_lane;
+        uint cost = 0;
+        if (tile < clhist_last) {
+            const uint pairs = clhist_own_starts[tile + clhist_tiles] - clhist_own_starts[tile];
+            cost = pairs > 0 ? pairs + clhist_segment_cost : 0;
+        }
+        clhist_ends[clhist_lane] = cost;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
+    {
+        const uint before = clhist_lane >= 1 && clhist_lane < 128 ? clhist_ends[clhist_lane - 1] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (clhist_lane < 128)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     {
-        const uint before = clhist_lane >= 2 && clhist_lane < 256 ? clhist_ends[clhist_lane - 2] : 0;
+        const uint before = clhist_lane >= 2 && clhist_lane < 128 ? clhist_ends[clhist_lane - 2] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
+        if (clhist_lane < 128)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     {
-        const uint before = clhist_lane >= 4 && clhist_lane < 256 ? clhist_ends[clhist_lane - 4] : 0;
+        const uint before = clhist_lane >= 4 && clhist_lane < 128 ? clhist_ends[clhist_lane - 4] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
+        if (clhist_lane < 128)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     {
-        const uint before = clhist_lane >= 8 && clhist_lane < 256 ? clhist_ends[clhist_lane - 8] : 0;
+        const uint before = clhist_lane >= 8 && clhist_lane < 128 ? clhist_ends[clhist_lane - 8] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
+        if (clhist_lane < 128)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     {
-        const uint before = clhist_lane >= 16 && clhist_lane < 256 ? clhist_ends[clhist_lane - 16] : 0;
+        const uint before = clhist_lane >= 16 && clhist_lane < 128 ? clhist_ends[clhist_lane - 16] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
+        if (clhist_lane < 128)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     {
-        const uint before = clhist_lane >= 32 && clhist_lane < 256 ? clhist_ends[clhist_lane - 32] : 0;
+        const uint before = clhist_lane >= 32 && clhist_lane < 128 ? clhist_ends[clhist_lane - 32] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
+        if (clhist_lane < 128)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     {
-        const uint before = clhist_lane >= 64 && clhist_lane < 256 ? clhist_ends[clhist_lane - 64] : 0;
+        const uint before = clhist_lane >= 64 && clhist_lane < 128 ? clhist_ends[clhist_lane - 64] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
+        if (clhist_lane < 128)
             clhist_ends[clhist_lane] += before;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    {
-        const uint before = clhist_lane >= 128 && clhist_lane < 256 ? clhist_ends[clhist_lane - 128] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
-            clhist_ends[clhist_lane] += before;
+        const ulong end = clhist_before + clhist_ends[clhist_lane];
+        if (cost > 0) {
+            const uint last = min((uint)(end * clhist_pieces / clhist_total), clhist_pieces - 1);
+            for (uint k = (uint)((end - cost) * clhist_pieces / clhist_total) + 1; k <= last; ++k)
+                clhist_own_tasks[k].y = tile + 1;
+        }
+        clhist_before += clhist_ends[127];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    uint clhist_before = clhist_ends[clhist_lane] - clhist_own;
-    for (uint tile = clhist_first; tile < clhist_last; ++tile) {
-        clhist_sums[clhist_row + tile] = clhist_before;
-        const ulong at = clhist_row + tile;
-        clhist_before += clhist_cost(clhist_starts[at + clhist_tiles] - clhist_starts[at]);
-    }
-    if (clhist_lane == 255)
-        clhist_totals[get_group_id(0)] = clhist_ends[clhist_lane];
 }

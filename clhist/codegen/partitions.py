@@ -1,0 +1,174 @@
+"""What the kernels that group pairs by ranges of bins depend on, and the sweep over these."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from clhist.codegen.maps import Argument
+from clhist.codegen.specs import SweepSpec
+from clhist.operators.c_types import c_name
+from clhist.operators.halves import number_of
+from clhist.planning.partition import (
+    CPU_TILE,
+    FEW_PARTITIONS,
+    INDEX_GROUP,
+    LARGE_TILE_GROUP,
+    LEAST_GROUP,
+    MOST_TILE,
+    PARTITION_GROUP,
+    TILE_PAIRS,
+    PartitionedPairs,
+    counters,
+    power_of_two,
+    tile_bytes,
+)
+from clhist.planning.plan import Plan
+from clhist.planning.updates import waits
+
+# Names of the arrays of partitioned pairs.
+PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
+_PARTITION_ELEMENTS = 16
+
+
+class PartitionSpec(NamedTuple):
+    """Everything that the source of partitioning depends on.
+
+    Attributes
+    ----------
+    sweep : SweepSpec
+        The map and its arguments; one output, to which an element emits at most one pair.
+    most : int
+        Upper bound on the number of partitions: a power of two, at most the work-items of a group.
+    has_values : bool
+        Whether each pair stores its value.
+    index_group : int
+        Work-items of the group that indexes one partition, a power of two.
+    rounds : int
+        How often a work-item takes as many `elements`.
+    writes_results : bool
+        Whether the sweep writes the results of ranges that are not shared out.
+    keeps : bool
+        Whether the pairs of a tile are kept from when they are counted to when they are placed; else they are mapped
+        twice.
+    """
+
+    sweep: SweepSpec
+    most: int
+    has_values: bool
+    index_group: int
+    rounds: int = 1
+    writes_results: bool = False
+    keeps: bool = True
+
+    @property
+    def elements(self) -> int:
+        """Elements of a work-item in one round."""
+        return max(_PARTITION_ELEMENTS, self.sweep.vector_width)
+
+    @property
+    def tile(self) -> int:
+        """Elements of a work-group."""
+        return self.elements * self.sweep.work_group_size * self.rounds
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one work-item of a CPU splits a tile."""
+        return self.sweep.is_alone
+
+    @property
+    def each(self) -> int:
+        """Partitions of a work-item."""
+        return ceil(self.most / self.sweep.work_group_size)
+
+    @property
+    def counters(self) -> int:
+        """Counters of a partition: several, so that neighbouring work-items collide less."""
+        return 1 if self.is_alone else counters(self.most)
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a pair's value."""
+        return number_of(self.sweep.outputs[0].operator.dtype).itemsize if self.has_values else 0
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a work-group, in bytes."""
+        if self.sweep.is_alone:
+            return (self.tile * (4 + self.value_bytes) if self.keeps else 0) + 4 * self.most
+        return tile_bytes(self.tile, self.sweep.work_group_size, self.most, self.value_bytes)
+
+
+def partition_specs(
+    plan: Plan, spec: SweepSpec, value: str | None, local_memory: int, *, repeatable: bool = False
+) -> tuple[PartitionSpec, SweepSpec]:
+    """Return what the kernels that partition the pairs depend on, and the sweep over the pairs.
+
+    Parameters
+    ----------
+    plan : Plan
+        With the ranges of bins.
+    spec : SweepSpec
+        Of the same sweep over elements.
+    value : str or None
+        C expression of the value that all pairs share; None if each pair stores its own.
+    local_memory : int
+        Bytes that a work-group may use.
+    repeatable : bool
+        Whether the map may be called twice for an element, and has the same bin each time.
+    """
+    output = spec.outputs[0]
+    most = 1 << (plan.ranges - 1).bit_length()
+    # Where the lanes of a warp must stay together, a tile should have pairs for all of them in each partition.
+    slow = waits(spec.update) and plan.ranges > FEW_PARTITIONS
+    index_group = min(INDEX_GROUP, power_of_two(spec.work_group_size))
+    feature = PartitionedPairs(plan.writes_results)
+
+    def before_of(group: int, rounds: int = 1) -> PartitionSpec:
+        mapped = replace(
+            spec,
+            memory="global",
+            work_group_size=group,
+            capacity=0,
+            fused_combine=False,
+            combine=None,
+            single_pair=False,
+        )
+        keeps = not repeatable or (rounds == 1 and not spec.is_alone)
+        return PartitionSpec(mapped, most, value is None, index_group, rounds, plan.writes_results, keeps)
+
+    # Tiles of many ranges are large, but not so large that work-groups have none.
+    wanted = CPU_TILE if spec.is_alone else min(TILE_PAIRS * plan.ranges, plan.num_elements // plan.work_groups)
+    large = slow or before_of(PARTITION_GROUP).tile < wanted
+    group = min(LARGE_TILE_GROUP if large else PARTITION_GROUP, power_of_two(spec.work_group_size))
+    while group // 2 >= LEAST_GROUP and before_of(group).local_bytes > local_memory:
+        group //= 2
+    before = before_of(group)
+    while (repeatable or spec.is_alone) and before.tile < wanted and 2 * before.tile <= MOST_TILE:
+        larger = before_of(group, 2 * before.rounds)
+        if larger.local_bytes > local_memory:
+            break
+        before = larger
+    arguments = [Argument(PAIR_BINS, "ushort", np.dtype(np.uint16), True, True)]
+    if value is None:
+        dtype = number_of(output.operator.dtype)
+        kind = f"value{output.suffix}_t" if dtype.names is not None else c_name(dtype)
+        arguments.append(Argument(PAIR_VALUES, kind, dtype, True, True))
+    else:
+        arguments += [argument for argument in spec.arguments if not argument.is_array]
+    over_pairs = replace(
+        spec,
+        arguments=tuple(arguments),
+        map=f"EMIT{output.suffix}({PAIR_BINS}[i], {value or f'{PAIR_VALUES}[i]'})",
+        strategy=(feature, *spec.strategy),
+        aligned=True,
+        structs=() if value is None else spec.structs,  # scalar arguments may be of these types
+        preamble="",
+        ignored=(),
+        indices=None,
+        in_range=spec.is_alone,
+    )
+    return before, over_pairs

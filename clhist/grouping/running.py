@@ -1,0 +1,167 @@
+"""What the elements of its group up to each element are combined to: running sums, products and extremes.
+
+Elements are sorted by group and scanned; on CPUs each core takes a share of them, with an accumulator for each group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+from pyopencl.tools import parse_arg_list
+
+from clhist.engine.sort_pairs import scan_class
+from clhist.grouping.in_order import PURPOSE, done, in_order, scanned
+from clhist.opencl.arrays import Array, empty
+from clhist.opencl.device import device_kind
+from clhist.opencl.each import Elementwise
+from clhist.opencl.memory import allocated, scratch_allocator
+from clhist.opencl.program import building, kept_by_context
+from clhist.opencl.quiet import silent
+from clhist.operators.c_types import c_name, literal
+
+RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummin": "min", "cummax": "max"}
+"""By name the statistic that is computed up to each element."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """What is combined along a group.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the values, with booleans as bytes.
+    accumulator, result : numpy.dtype
+        In which they are combined, and of the results.
+    combine : str
+        C of `a`, of the elements before, and `b`.
+    neutral : str
+        C of what changes nothing.
+    missing : str
+        C of whether the value ``{v}`` is left out; empty if none is.
+    none : str
+        C of the result of an element that is left out, or in no group.
+    """
+
+    dtype: np.dtype
+    accumulator: np.dtype
+    result: np.dtype
+    combine: str
+    neutral: str
+    missing: str
+    none: str
+
+
+def running(name: str, dtype: np.dtype, result: np.dtype, real: np.dtype, missing: str, none: str) -> Running:
+    """Return what cumsum, cumprod, cummin and cummax combine."""
+    if name in ("cumsum", "cumprod"):
+        accumulator = real if result.kind == "f" else result
+        return Running(
+            dtype, accumulator, result, *(("a + b", "0") if name == "cumsum" else ("a * b", "1")), missing, none
+        )
+    sign, is_float = "<" if name == "cummin" else ">", dtype.kind == "f"
+    limit = (np.inf if name == "cummin" else -np.inf) if is_float else None
+    if limit is None:
+        limit = getattr(np.iinfo(dtype), "max" if name == "cummin" else "min")
+    combine = f"a != a || a {sign} b ? a : b" if is_float else f"a {sign} b ? a : b"  # NaN stays
+    accumulator = dtype if dtype.itemsize >= 4 else np.dtype(f"{dtype.kind}4")  # PyOpenCL scans no less
+    return Running(dtype, accumulator, dtype, combine, literal(limit, dtype), missing, none)
+
+
+def running_of_each(keys: Array, num_groups: int, values: Array, of: Running, queue: cl.CommandQueue) -> Array:
+    """Return what the elements of its group up to each element are combined to."""
+    found = empty(queue, (keys.size,), of.result, True)
+    if not keys.size:
+        return found
+    if device_kind(queue.device) == "cpu":
+        return _running_by_shares(keys, num_groups, values, of, found, queue)
+    order = in_order(keys, num_groups, queue)
+    scan = _running(queue.context, of)
+    scanned(scan, order, (order.groups, order.positions, values, found, num_groups), queue, [*values.events])
+    return found
+
+
+def _running_by_shares(
+    keys: Array, num_groups: int, values: Array, of: Running, found: Array, queue: cl.CommandQueue
+) -> Array:
+    """Return the same without a sort: each core of a CPU has what the groups are combined to in its share."""
+    size, allocate = keys.size, scratch_allocator(queue)
+    shares = max(1, min(queue.device.max_compute_units, size // num_groups))
+    number, share = shares * num_groups, -(-size // shares)
+    memory = allocated(allocate, of.accumulator.itemsize * number, PURPOSE)
+    before = cl_array.Array(queue, (number,), of.accumulator, data=memory)
+    total, begin, run = _by_shares(queue.context, keys.dtype, of)
+    given = [keys, values, before, num_groups, size, share]
+    events = total(queue, shares, given)
+    events = begin(queue, num_groups, [before, num_groups, shares], events)
+    done(found, run(queue, shares, [*given, found], events))
+    return found
+
+
+@kept_by_context
+def _running(context: cl.Context, of: Running) -> Any:
+    accumulator, value = c_name(of.accumulator), f"({c_name(of.accumulator)})values[positions[i]]"
+    missing = of.missing.format(v="values[positions[i]]") or "0"
+    with building():
+        return scan_class(context)(
+            context,
+            of.accumulator,
+            parse_arg_list(
+                f"const uint *groups, const uint *positions, const {c_name(of.dtype)} *values, "
+                f"{c_name(of.result)} *found, const uint none",
+                with_offset=True,
+            ),
+            input_expr=f"(({missing}) ? ({accumulator})({of.neutral}) : {value})",
+            scan_expr=f"(across_seg_boundary ? b : ({of.combine}))",
+            neutral=f"({accumulator})({of.neutral})",
+            is_segment_start_expr="i == 0 || groups[i] != groups[i - 1]",
+            output_statement=f"found[positions[i]] = groups[i] == none || ({missing}) ? {of.none} : "
+            f"({c_name(of.result)})item;",
+            name_prefix="clhist_running",
+            options=list(silent(context)),
+        )
+
+
+@kept_by_context
+def _by_shares(context: cl.Context, keys: np.dtype, of: Running) -> tuple[Elementwise, ...]:
+    accumulator, missing = c_name(of.accumulator), of.missing.format(v="values[at]") or "0"
+    given = f"const {c_name(keys)} *keys, const {c_name(of.dtype)} *values, {accumulator} *before, "
+    given += "const ulong groups, const ulong elements, const ulong each"
+    neutral, name = f"({accumulator})({of.neutral})", "clhist_combined"
+    function = f"{accumulator} {name}(const {accumulator} a, const {accumulator} b) {{ return {of.combine}; }}"
+    element = f"""__global {accumulator} *mine = before + i * groups;
+        const ulong first = i * each, last = min(elements, first + each);
+        {{start}}for (ulong at = first; at < last; ++at) {{{{
+            const ulong g = (ulong)keys[at];
+            const bool counts = g < groups && !({missing});
+            if (counts) mine[g] = {name}(mine[g], values[at]);
+            {{end}}
+        }}}}"""
+    start = f"for (ulong g = 0; g < groups; ++g) mine[g] = {neutral}; "
+    end = f"found[at] = counts ? ({c_name(of.result)})mine[g] : ({c_name(of.result)}){of.none};"
+    return (
+        Elementwise(context, given, element.format(start=start, end=""), "clhist_total_of_share", function),
+        Elementwise(
+            context,
+            f"{accumulator} *before, const ulong groups, const ulong shares",
+            f"""{accumulator} a = {neutral};
+            for (ulong s = 0; s < shares; ++s) {{
+                const {accumulator} b = before[s * groups + i];
+                before[s * groups + i] = a;
+                a = {name}(a, b);
+            }}""",
+            "clhist_begin_of_share",
+            function,
+        ),
+        Elementwise(
+            context,
+            f"{given}, {c_name(of.result)} *found",
+            element.format(start="", end=end),
+            "clhist_run_of_share",
+            function,
+        ),
+    )

@@ -1,0 +1,108 @@
+"""Exact sums in few words: of values of similar sizes, which some of them show; of others they are computed again.
+
+A kernel looks at some values, and says which words of a long integer theirs lie in. The sweep adds to these; what it
+cannot add raises a flag, and the plan for all values, which is enqueued behind and else leaves at once, computes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from clhist.operators.narrow import range_of
+from clhist.operators.operator import Operator
+from clhist.planning.feature import Parameter, Sweep, Variable, buffers, uints
+from clhist.planning.packed import AfterFlag, Guarded
+from clhist.planning.plan import Plan
+from clhist.planning.updates import CARRY, PRIVATE
+
+CALL_WORDS = 4  # of global memory: the flag, whether what is behind was called by it, and the lowest exponent
+LOOKED_AT = 16384  # elements
+LOOKING_GROUP = 1024  # work-items
+# Elements for which looking at some, and three more kernels, are little.
+LEAST_ELEMENTS = 64 * LOOKED_AT
+_COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
+
+
+@dataclass(frozen=True)
+class NarrowSums(Guarded):
+    """Long integers have the words of `form` alone, whose bins are those of another operator in the end.
+
+    Attributes
+    ----------
+    form : Operator
+        Of `clhist.operators.narrow`.
+    max_pairs : int
+        Values that an element has at most.
+    """
+
+    template: ClassVar[str] = "narrow.mako"
+    sections: ClassVar[tuple[str, ...]] = ("guard", "combine")
+    combine_rows: ClassVar[int] = _COMBINED_ROWS
+
+    form: Operator
+    max_pairs: int
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return (*buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
+
+    def arguments(self, plan: Plan, sweep: Sweep) -> Mapping[str, object]:
+        taken = range_of(self.form, _most_values(plan, self.max_pairs))
+        return {f"clhist_{name}": number for name, number in taken._asdict().items()}
+
+    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+        numbers = (Variable("const uint", f"clhist_{name}") for name in ("base", "most"))
+        return (*numbers, Variable("volatile __global uint *", "clhist_call"))
+
+    def leave_parameters(self) -> tuple[Parameter, ...]:
+        return buffers("__global const uint *", "call")
+
+    def combine_parameters(self) -> tuple[Parameter, ...]:
+        return self.leave_parameters()
+
+    def comment(self) -> str:
+        return f"sums in {self.form.parts[0].words} words; a value that does not fit raises a flag"
+
+
+@dataclass(frozen=True)
+class AfterNarrow(AfterFlag):
+    """The same behind narrow sums, whose flag is in memory of its own; the second stage computes only then, too."""
+
+    sections: ClassVar[tuple[str, ...]] = ("guard", "leave")
+    is_apart: ClassVar[bool] = True
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return buffers("__global uint *", "call")
+
+    def leave_parameters(self) -> tuple[Parameter, ...]:
+        return buffers("__global const uint *", "call")
+
+    def combine_parameters(self) -> tuple[Parameter, ...]:
+        return self.leave_parameters()
+
+    def comment(self) -> str:
+        return "it computes only if narrow sums raised their flag"
+
+
+def narrow_form(plan: Plan, max_pairs: int | None, *, on_cpu: bool) -> Operator | None:
+    """Return the narrow form in which a plan's sums may be tried, where a look at some values is little beside them."""
+    own = on_cpu and plan.owns_copies and plan.update == PRIVATE.name
+    shared = plan.memory == "local" and plan.update == CARRY.name
+    if len(plan.outputs) != 1 or plan.is_batch or plan.is_one_launch or not (own or shared) or max_pairs is None:
+        return None
+    form = next((form for form in plan.outputs[0].operator.narrow if form.parts[0].is_split == own), None)
+    fits = form is not None and range_of(form, _most_values(plan, max_pairs)).most > 0
+    return form if fits and plan.num_elements >= LEAST_ELEMENTS else None
+
+
+def _most_values(plan: Plan, max_pairs: int) -> int:
+    """Return how many values a bin may get before the second stage: of a work-item's share, if copies are its own."""
+    items = plan.work_groups * plan.work_group_size if plan.owns_copies else 1
+    return (plan.num_elements // items + 1) * max_pairs
+
+
+def before(narrow: Plan, whole: Plan) -> Plan:
+    """Return the plan of narrow sums with that of all sums behind it, or that alone if the other is of another kind."""
+    same = narrow.memory == whole.memory and narrow.update == whole.update and not narrow.is_one_launch
+    return replace(narrow.by_copies(), again=whole.by_copies()) if same else whole

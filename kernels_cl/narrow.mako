@@ -1,0 +1,136 @@
+## Exact sums in few words of a long integer, those that the values lie in: `clhist_base` is the exponent of their last bit.
+## A kernel before (narrow_look.mako) has looked at some values, and said so in `clhist_call`: the flag, whether it was
+## raised before the sweep, and the exponent. Later a value that does not fit raises it.
+<%!
+    from clhist.operators.fixed_point import FORMATS
+    from clhist.operators.narrow import taken_by
+    from clhist.planning.packed import RAISED
+
+    def shift_of(feature):
+        """Where the exponent of a value lies."""
+        return FORMATS[feature.form.dtype].shift
+%>
+<%def name="guard(feature)">
+    // Nothing is to be done if the values that were looked at do not fit. The flag itself may be raised meanwhile.
+    if (clhist_call[1] != 0)
+        return;
+    const uint clhist_base = clhist_call[2];
+% if feature.form.parts[0].is_split:
+<% float_type = "float" if feature.form.dtype.itemsize == 4 else "double"; unsigned = "uint" if float_type == "float" else "ulong" %>\
+    // Options that let a compiler change sums of floats do so here, too: then nothing is left of the last bit.
+    const ${unsigned} clhist_least_bits = (${unsigned})clhist_base << ${shift_of(feature)} | 1;
+    if (clhist_term_${feature.form.dtype.name}_narrow(as_${float_type}(clhist_least_bits), clhist_base, clhist_most).parts[0] == 0) {
+        clhist_call[0] = ${hex(RAISED)}u;
+        return;
+    }
+% endif
+</%def>
+
+## Of what comes before the sweep.
+<%def name="leave(feature)">
+    if (clhist_call[1] != 0)
+        return;
+</%def>
+
+## The second stage: the sum of all copies, as a number of two's complement, which is then shifted to its place in an
+## accumulator of signed digits.
+<%def name="combine(feature)">
+    if (clhist_call[0] == ${hex(RAISED)}u)
+        return;
+% if spec.order == "blocked":
+${of_blocks(feature)}
+% else:
+${of_rows(feature)}
+% endif
+</%def>
+
+<%def name="of_blocks(feature)">
+<% parts = feature.form.parts[0].words %>\
+    __global const double *cells = (__global const double *)(clhist_scratch + clhist_place0);
+    const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
+    const uint apart = 54 - (${taken_by(feature.form)} - clhist_call[3]) / ${parts};  // bits from part to part
+    const uint first = clhist_call[2] + (${FORMATS[feature.form.dtype].least + 1022});  // the first one's unit, biased
+    for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
+        ${state.place}
+        // Of each copy whole numbers of units, which are exact; their sum is a number of two's complement of 128 bits.
+        ulong low = 0, high = 0;
+        for (ulong copy = 0; copy < copies; ++copy) {
+            __global const double *cell = cells + ${parts} * (${state.cell});
+            for (uint n = 0; n < ${parts}; ++n) {
+                const uint place = n * apart, unit = first + place;
+                const long units = (long)(cell[n] * as_double((ulong)(2046 - unit) << 52));
+                const ulong more = (ulong)units << place;
+                low += more;
+                high += (ulong)(units >> 1 >> (63 - place)) + (low < more);
+            }
+        }
+        const uint digits[4] = {(uint)low, (uint)(low >> 32), (uint)high, (uint)(high >> 32)};
+${total(feature, "continue;")}
+    }
+</%def>
+
+<%def name="of_rows(feature)">
+<% words, items = feature.form.parts[0].words, spec.rows * spec.columns %>\
+    __global const int *cells = (__global const int *)(clhist_scratch + clhist_place0);
+    __local long totals[${words * items}];
+    const uint row = get_local_id(0) / ${spec.columns};
+    const ulong k = get_group_id(0) * ${spec.columns} + get_local_id(0) % ${spec.columns};
+    long sums[${words}] = {0};
+    if (k < clhist_num_bins) {
+        ${state.place}
+        for (ulong copy = row; copy < copies; copy += ${spec.rows}) {
+            __global const int *cell = cells + ${words} * (${state.cell});
+            for (uint n = 0; n < ${words}; ++n)
+                sums[n] += cell[n];
+        }
+    }
+    for (uint n = 0; n < ${words}; ++n)
+        totals[n * ${items} + get_local_id(0)] = sums[n];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (row > 0 || k >= clhist_num_bins)
+        return;
+    uint digits[${words}];
+    long left = 0;
+    for (uint n = 0; n < ${words}; ++n) {
+        for (uint r = 0; r < ${spec.rows}; ++r)
+            left += totals[n * ${items} + r * ${spec.columns} + get_local_id(0)];
+        digits[n] = (uint)left;
+        left >>= 32;
+    }
+    {
+${total(feature, "return;")}
+    }
+</%def>
+
+<%def name="total(feature, leave)">
+<% words = 4 if feature.form.parts[0].is_split else feature.form.parts[0].words %>\
+        // The sum modulo 2^${32 * words}, which is more than twice any: the highest bit is its sign.
+        const uint sign = -(digits[${words - 1}] >> 31), bits = clhist_call[2] - 1, within = bits & 31;
+<% name = f"{spec.operator.dtype.name}_exact" %>\
+% if not spec.out_is_partial:
+        if (!has_dest) {  // no other digits take part
+            clhist_digits_${name}_t held = {0, 0, 0, 0, 0, 0, 0, 0};
+            ulong one = sign & 1;  // -x is ~x + 1
+            for (int d = 0; d < ${words}; ++d) {
+                one += digits[d] ^ sign;
+                clhist_take_${name}(&held, (uint)one, d);
+                one >>= 32;
+            }
+            out[k] = clhist_nearest_${name}(&held, (int)bits, sign);
+            ${leave}
+        }
+% endif
+        accumulator_t total = clhist_neutral();
+        uint below = 0;
+        long carry = 0;
+        for (int n = (int)(bits / 32), d = 0; n < ${spec.operator.parts[0].words}; ++n, ++d) {
+            const uint digit = d < ${words} ? digits[d] : sign;
+            carry += digit << within | (uint)((ulong)below << within >> 32);
+            below = digit;
+            total.words[n] = (int)carry;
+            carry = (carry - (int)carry) >> 32;
+        }
+        if (has_dest)
+            total = clhist_combine(${state.dest("k")}, total);
+        ${state.store("k")}
+</%def>

@@ -1,0 +1,174 @@
+"""Exact sums that are tried in few words: values that fit, values that do not, and those that nobody looked at."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from digests import by_bin, exact_sums, same_bits
+
+from clhist import HistogramKernel, operators
+from clhist.planning import narrow
+
+DTYPES = [np.float32, np.float64]
+N, BINS = 40_000, 37
+OWN_WAYS = [{}, {"passes": 3}]
+WAYS = [
+    {"memory": "local"},
+    {"memory": "local", "copies": 2, "passes": 3},
+    {"memory": "local", "copies": 1, "passes": 2, "pass_order": "side by side"},
+    {"memory": "partitioned", "passes": 3},
+]
+
+
+def normal(dtype, rng):
+    return rng.normal(size=N)
+
+
+def one_size(dtype, rng):
+    # As large, all of one sign, and in the last bins alone: digits are filled to the brim.
+    return np.full(N, 1 + np.finfo(dtype).eps)
+
+
+def brim(dtype, rng):
+    # Carries through all words of a bin, up and down.
+    values = np.tile([np.finfo(dtype).eps, -np.finfo(dtype).eps, 1.0, -1.0, 2.0**20, -(2.0**20)], N // 6 + 1)[:N]
+    values[:9] = 2.0 ** np.arange(9)
+    return values
+
+
+def all_sizes(dtype, rng):
+    info = np.finfo(dtype)
+    return np.ldexp(rng.normal(size=N), rng.integers(info.minexp - info.nmant, info.maxexp - 20, N))
+
+
+def cancelling(dtype, rng):
+    half = np.ldexp(rng.normal(size=N // 2), rng.integers(-9, 9, N // 2))
+    return np.concatenate([half, -half[::-1]])
+
+
+def unseen(value):
+    def values(dtype, rng):
+        found = rng.normal(size=N)
+        found[N // 2 + 39] = value(np.finfo(dtype))  # between two runs of what is looked at
+        return found
+
+    return values
+
+
+KINDS = {
+    "normal": normal,
+    "one size": one_size,
+    "brim": brim,
+    "all sizes": all_sizes,
+    "cancelling": cancelling,
+    "zeros": lambda dtype, rng: np.where(rng.random(N) < 0.5, 0.0, -0.0),
+    "least": lambda dtype, rng: rng.integers(-9, 9, N) * float(np.finfo(dtype).smallest_subnormal),
+    "largest": lambda dtype, rng: rng.normal(size=N) * float(np.finfo(dtype).max) / 2**22,
+    "overflow": lambda dtype, rng: np.full(N, float(np.finfo(dtype).max)),
+    "a large one": unseen(lambda info: float(info.max)),
+    "a small one": unseen(lambda info: float(info.smallest_subnormal)),
+    "infinity": unseen(lambda info: np.inf),
+    "NaN": unseen(lambda info: np.nan),
+    "many infinities": lambda dtype, rng: np.where(np.arange(N) % 5, rng.normal(size=N), np.inf),
+}
+
+
+def expected_sums(bins, values, dest=None):
+    special = ~np.isfinite(values)
+    found = exact_sums(bins[~special], values[~special], BINS, dest)
+    for k in np.unique(bins[special]):
+        if 0 <= k < BINS:
+            found[k] = values[special & (bins == k)].sum()
+    return found
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """Let few elements be tried."""
+    monkeypatch.setattr(narrow, "LEAST_ELEMENTS", 0)
+
+
+def check(kernel, dtype, rng, queue, dest=None, **way):
+    plan = kernel.plan(N, BINS, queue=queue, **way)
+    assert plan.again is not None
+    assert "summed again" in dict(plan.words())["if values are of very different sizes"]
+    bins = rng.integers(-2, BINS + 1, N).astype(np.int32)
+    for name, make in KINDS.items():
+        with np.errstate(all="ignore"):
+            values = make(dtype, rng).astype(dtype)
+            expected = expected_sums(bins, values, dest)
+        result = kernel(bins, values, num_bins=BINS, dest=dest, queue=queue, **way)
+        np.testing.assert_array_equal(np.isnan(result), np.isnan(expected), err_msg=name)
+        same_bits(result[~np.isnan(result)], expected[~np.isnan(expected)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("way", WAYS, ids=lambda each: " ".join(map(str, each.values())))
+def test_narrow_sums(way, dtype, tried, gpu_like, rng, queue):
+    kernel = by_bin(operators.reproducible_add(dtype), gpu_like)
+    check(kernel, dtype, rng, queue, update="carry", **way)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("way", OWN_WAYS, ids=lambda each: " ".join(map(str, each.values())))
+def test_narrow_sums_in_private_copies(way, dtype, tried, cpu_like, rng, queue):
+    check(by_bin(operators.reproducible_add(dtype), cpu_like), dtype, rng, queue, **way)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dest_is_a_value_like_others(dtype, tried, profile, rng, queue):
+    dest = np.ldexp(rng.normal(size=BINS), rng.integers(-99, 99, BINS)).astype(dtype)
+    check(by_bin(operators.reproducible_add(dtype), profile), dtype, rng, queue, dest)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_streams_and_merges_hold_accumulators_of_all_values(dtype, tried, profile, rng, queue):
+    kernel = by_bin(operators.reproducible_add(dtype), profile)
+    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(dtype, rng).astype(dtype)
+    values[N // 3] = np.finfo(dtype).max / 4  # of one chunk alone
+    first, second = (kernel.accumulator(BINS, queue=queue) for _ in range(2))
+    for k, part in enumerate(np.array_split(np.arange(N), 5)):
+        (second if k % 2 else first).add(bins[part], values[part])
+    first.merge(second)
+    same_bits(first.result(), exact_sums(bins, values, BINS))
+
+
+def test_a_map_that_writes_is_called_once(tried, gpu_like, rng, queue):
+    kernel = HistogramKernel(
+        queue.context,
+        operators.reproducible_add(np.float32),
+        arguments="const int *bins, float *values",
+        map="EMIT(bins[i], values[i]); values[i] = 0",
+        profile=gpu_like,
+    )
+    assert kernel.plan(N, BINS, queue=queue, update="carry").again is None
+    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(np.float32, rng).astype(np.float32)
+    expected = exact_sums(bins, values, BINS)
+    same_bits(kernel(bins, values, num_bins=BINS, update="carry"), expected)
+
+
+def test_options_that_change_sums_of_floats(tried, cpu_like, rng, queue):
+    # What rounds to the next part is no longer what it was: the kernel sees that, and all is summed again.
+    kernel = HistogramKernel(
+        queue.context,
+        operators.reproducible_add(np.float32),
+        arguments="const int *bins, const float *values",
+        map="EMIT(bins[i], values[i])",
+        options=["-cl-fast-relaxed-math"],
+        profile=cpu_like,
+    )
+    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(np.float32, rng).astype(np.float32)
+    same_bits(kernel(bins, values, num_bins=BINS), exact_sums(bins, values, BINS))
+
+
+def test_private_copies_of_a_gpu_are_not_tried(tried, gpu_like, rng, queue):
+    kernel = by_bin(operators.reproducible_add(np.float32), gpu_like)
+    assert kernel.plan(N, BINS, queue=queue, update="private").again is None
+    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(np.float32, rng).astype(np.float32)
+    same_bits(kernel(bins, values, num_bins=BINS, update="private"), exact_sums(bins, values, BINS))
+
+
+def test_few_elements_are_not_tried(gpu_like, queue):
+    kernel = by_bin(operators.reproducible_add(np.float32), gpu_like)
+    assert kernel.plan(N, BINS, queue=queue, update="carry").again is None
+    assert kernel.plan(2**20, BINS, queue=queue, update="carry").again is not None

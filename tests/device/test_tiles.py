@@ -1,0 +1,182 @@
+"""Pairs that are split by tiles: by single work-items of a CPU, by work-groups whose tiles have several rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+from covering import covering
+from operator_checks import COMPUTED, check_computed_bins, check_operator
+
+import clhist
+from clhist import HistogramKernel, Problem, operators
+from clhist.codegen import partitions
+from clhist.engine.stages import sweep_code
+from clhist.opencl.device import profile_context
+from clhist.planning.private_rates import GRID, KINDS, cells_name, tiles_name
+from clhist.planning.problem import Choices
+from clhist.planning.sweeps import plan
+from clhist.planning.times import CELLS
+from clhist.selftest.cases import CASES, pair_kernel
+from clhist.selftest.inputs import DISTRIBUTIONS, drawn
+from clhist.selftest.reference import counts_of
+
+COUNT = operators.add(np.int32)
+TILES = {"memory": "partitioned"}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Tiles of few elements, so that there are many; maps that only read a bin are called twice for each."""
+    monkeypatch.setattr(partitions, "CPU_TILE", 64)
+    monkeypatch.setattr(partitions, "TILE_PAIRS", 2**20)
+
+
+def test_the_plan(few_items):
+    found = pair_kernel(COUNT, few_items).plan(10**6, 300_000, **TILES)
+    assert (found.strategy, found.update, found.memory) == ("partitioned", "private", "local")
+    assert found.bins_per_pass & (found.bins_per_pass - 1) == 0
+    assert found.partitions == -(-300_000 // found.bins_per_pass)
+    forced = pair_kernel(COUNT, few_items).plan(10**6, 300_000, update="private", passes=200, **TILES)
+    assert (forced.update, forced.bins_per_pass, forced.partitions) == ("private", 2048, 147)
+
+
+@pytest.mark.parametrize(("name", "ranges"), covering(list(CASES), (1, 7)))
+def test_operators(name, ranges, few_items, small):
+    """Also with `dest`, and without elements."""
+    check_operator(name, few_items, passes=ranges, **TILES)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("profile", ["few_items", "gpu_like", "cpu_like"])
+def test_distributions(distribution, profile, request, small, rng):
+    """One range is shared out among work-groups, others are filled by one; bins are read once and twice."""
+    bins = drawn(distribution, rng, 20_003, 300)
+    for code in ("EMIT(bins[i], 1)", "if (bins[i] >= 0) EMIT(bins[i], 1)"):
+        kernel = HistogramKernel(
+            None, COUNT, arguments="const int *bins", map=code, profile=request.getfixturevalue(profile)
+        )
+        for ranges in (1, 4, 64):
+            found = kernel(bins, num_bins=300, passes=ranges, **TILES)
+            np.testing.assert_array_equal(found, counts_of(bins, 300))
+
+
+@pytest.mark.parametrize("ranges", [2, 60])
+def test_tiles_of_several_rounds(ranges, gpu_like, small, rng):
+    """Values that differ, and others; the last tile is not full."""
+    bins, values = rng.integers(-9, 1009, 70_001, np.int32), rng.integers(-99, 99, 70_001).astype(np.float32)
+    kernel = pair_kernel(operators.add(np.float32), gpu_like)
+    inside = (bins >= 0) & (bins < 1000)
+    want = np.bincount(bins[inside], values[inside], minlength=1000)
+    np.testing.assert_array_equal(kernel(bins, values, num_bins=1000, passes=ranges, **TILES), want)
+    count = HistogramKernel(None, COUNT, arguments="const int *x", map="EMIT(x[i], 1)", profile=gpu_like)
+    assert "for (uint clhist_round" in count.source(count.plan(70_001, 1000, passes=ranges, **TILES))
+    np.testing.assert_array_equal(count(bins, num_bins=1000, passes=ranges, **TILES), counts_of(bins, 1000))
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_lanes_that_stay_together(distribution, gpu_like, small, rng, monkeypatch):
+    """As on NVIDIA's devices, whose lanes wait for each other after each pair: a warp reads one segment, or several."""
+    bins, values = drawn(distribution, rng, 20_003, 300), rng.integers(-99, 99, 20_003).astype(np.float32)
+    monkeypatch.setattr("clhist.codegen.specs.SweepSpec.reconvergence", "mem_fence(CLK_LOCAL_MEM_FENCE)")
+    monkeypatch.setattr("clhist.engine.partition.sweep_code", sweep_code.__wrapped__)
+    kernel, want = pair_kernel(operators.add(np.float32), gpu_like), np.zeros(300)
+    inside = (bins >= 0) & (bins < 300)
+    np.add.at(want, bins[inside], values[inside])
+    for ranges in (1, 5, 64):
+        found = kernel(bins, values, num_bins=300, passes=ranges, **TILES)
+        np.testing.assert_array_equal(found, want)
+    source = kernel.source(kernel.plan(20_003, 300, **TILES))
+    assert "clhist_turns" in source
+
+
+@pytest.mark.parametrize("code", COMPUTED)
+@pytest.mark.parametrize("ranges", [1, 2, 4])
+def test_bins_that_are_computed(ranges, code, few_items, small):
+    check_computed_bins(code, few_items, passes=ranges, **TILES)
+
+
+def test_places_of_sixteen_bits(few_items, rng):
+    """The first and the last place of each range, and as many bins as there are, and one more."""
+    for num_bins in (32_767, 32_768, 32_769, 65_535, 65_536, 65_537, 200_000):
+        edges = [bin for k in range(0, num_bins, 8_192) for bin in (k - 1, k, k + 1)]
+        bins = np.concatenate([rng.integers(-5, num_bins + 5, 50_000), np.repeat(edges, 3)]).astype(np.int32)
+        kernel = HistogramKernel(None, COUNT, arguments="const int *bins", map="EMIT(bins[i], 1)", profile=few_items)
+        np.testing.assert_array_equal(kernel(bins, num_bins=num_bins, **TILES), counts_of(bins, num_bins))
+
+
+@pytest.mark.parametrize("profile", ["few_items", "gpu_like"])
+def test_results_in_place(profile, request, queue, small, rng):
+    """`dest` and `out` are one array, or parts of a larger one, of which nothing else is written."""
+    bins = rng.integers(0, 700, 30_000, np.int32)
+    kernel = HistogramKernel(
+        None, COUNT, arguments="const int *x", map="EMIT(x[i], 1)", profile=request.getfixturevalue(profile)
+    )
+    whole = cl_array.to_device(queue, np.arange(800, dtype=np.int32))
+    kernel(cl_array.to_device(queue, bins), num_bins=700, dest=whole[50:750], out=whole[50:750], passes=9, **TILES)
+    want = np.arange(800)
+    want[50:750] += counts_of(bins, 700)
+    np.testing.assert_array_equal(whole.get(), want)
+
+
+def rated(profile, tiles):
+    each = {cells_name(kind, cells): 1.0 if cells < 2**18 else 0.2 for kind in KINDS for cells in GRID}
+    rates = each | {tiles_name(kind): tiles for kind in KINDS} | {CELLS: 10.0}
+    return dataclasses.replace(profile, rates=rates, hardware_threads=3)
+
+
+@pytest.mark.parametrize(
+    ("bins", "size", "tiles", "more", "expected"),
+    [
+        (1_400_000, 20_000_000, 0.4, {}, "partitioned"),
+        (1_400_000, 20_000_000, 0.2, {}, "private"),  # no gain
+        (1_400_000, 20_000_000, 0.0, {}, "private"),  # not measured
+        (5_000, 20_000_000, 9.0, {}, "private"),  # of one range
+        (1_400_000, 20_000_000, 0.4, {"race_factor": 1000.0}, "private"),  # few bins occur
+        (1_400_000, 20_000_000, 0.4, {"memory_budget": 20_000_000}, "private"),  # copies, but no pairs
+        (1_400_000, 20_000_000, 0.4, {"choices": Choices(update="private")}, "private"),
+        (1_400_000, 20_000_000, 0.4, {"num_histograms": 2}, "batch"),
+    ],
+)
+def test_what_rates_choose(bins, size, tiles, more, expected, few_items):
+    found = plan(Problem.of(COUNT, bins, size, **more), rated(few_items, tiles))
+    assert found.strategy == expected
+
+
+def test_functions(few_items, rng):
+    """As they are called, with rates that make for tiles; what lies beyond the guessed bins is found."""
+    bins = rng.integers(0, 300_000, 600_000, np.int32)
+    weights = rng.integers(0, 9, bins.size).astype(np.float64)
+    with profile_context(rated(few_items, 0.9)):
+        assert plan(Problem.of(COUNT, 300_000, bins.size), rated(few_items, 0.9)).strategy == "partitioned"
+        for outlier in (300_000, 301_234, 10**6):
+            bins[12_345] = outlier
+            np.testing.assert_array_equal(clhist.bincount(bins), np.bincount(bins))
+            np.testing.assert_array_equal(clhist.bincount(bins, weights), np.bincount(bins, weights))
+        bins[12_345] = -1
+        with pytest.raises(ValueError, match="negative"):
+            clhist.bincount(bins)
+
+
+def test_errors(few_items, gpu_like):
+    two = HistogramKernel(
+        None, {"a": COUNT, "b": COUNT}, arguments="", map="EMIT_a(i % 5, 1); EMIT_b(i % 3, 2)", profile=few_items
+    )
+    found = two(num_bins={"a": 5, "b": 3}, size=90, update="private", **TILES)  # a sweep each
+    assert (found["a"].tolist(), found["b"].tolist()) == ([18] * 5, [60] * 3)
+    private = Choices(update="private", **TILES)
+    with pytest.raises(ValueError, match="memory: 'partitioned' makes one histogram, and no batch"):
+        plan(Problem.of(COUNT, 9, 90, num_histograms=2, choices=private), few_items)
+    with pytest.raises(ValueError, match="takes native, cas and lock updates, got 'private'"):
+        plan(Problem.of(COUNT, 9, 90, choices=private), gpu_like)
+    with pytest.raises(MemoryError, match="memory_budget: partitioning 90 pairs takes"):
+        plan(Problem.of(COUNT, 9, 90, memory_budget=120, choices=private), few_items)
+
+
+def test_too_many_partitions_cannot_be(gpu_like):
+    kernel = HistogramKernel(None, COUNT, arguments="const int *x", map="EMIT(x[i], 1)", profile=gpu_like)
+    message = "memory: 'partitioned' makes at most 2048 partitions, 20000000 bins need 2443"
+    with pytest.raises(ValueError, match=message):
+        kernel(np.zeros(1000, np.int32), num_bins=20_000_000, **TILES)
