@@ -29,13 +29,13 @@ def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
 
 # What each number may be at most: what holds now, to be lowered with what goes.
 LIMITS = {
-    "lines of the core": 37_600,
+    "lines of the core": 37_200,
     "floors": 12,
     "modules in circles": 0,
     "imports that run up": 0,
     "most branches of a function": 20,
-    "lines of golden text": 3_600,
-    "lines of tests": 35_500,
+    "lines of golden text": 3_550,
+    "lines of tests": 34_100,
     # On a CPU.
     "frames: bincount, NumPy": 60,
     "frames: histogram(x, bins=100), NumPy": 60,
@@ -225,13 +225,13 @@ def main() -> None:
     tests = Path("tests")
     golden = [path for path in (tests / "unit" / "golden").rglob("*") if path.is_file()]
     rows = {
-        "lines of the core": 37_600,
+        "lines of the core": (number_of_lines(path for _, path in modules(core=True)), ""),
         "floors": (number, ""),
         "modules in circles": (circles, ""),
         "imports that run up": (len(arrows), ", ".join(arrows)),
         "most branches of a function": (most, name),
-        "lines of golden text": 3_600,
-        "lines of tests": 35_500,
+        "lines of golden text": (number_of_lines(iter(golden)), ""),
+        "lines of tests": (number_of_lines(tests.rglob("*.py")), ""),
     }
     if not asked.text:
         for call, (count, files) in repeated_calls().items():
