@@ -115,8 +115,8 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     found = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
         return found
-    behind = _spec_behind(plan, plan.behind, spec, value, profile)
-    behind = _over_pairs(plan.behind, behind, value, room, again)
+    after = _spec_behind(plan, plan.behind, spec, value, profile)
+    behind = _over_pairs(plan.behind, after, value, room, again)
     return replace(found, look=_look_spec(plan, source, profile), behind=behind)
 
 
