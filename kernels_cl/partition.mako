@@ -258,17 +258,17 @@ ${types.arrays(sweep)}\
         clhist_counts[k] = 0;
     const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * ${room};
     const uint clhist_length = min((uint)${room}, (uint)(clhist_size - clhist_start));
-    for (uint k = 0; k < clhist_length; ++k) {
-        clhist_bin_t bin = ~(clhist_bin_t)0;
+    for (uint clhist_k = 0; clhist_k < clhist_length; ++clhist_k) {
+        clhist_bin_t clhist_bin = ~(clhist_bin_t)0;
 ${mapped_alone()}
 % if spec.keeps:
-        clhist_kept_bins[k] = bin;
+        clhist_kept_bins[clhist_k] = clhist_bin;
 % if spec.has_values:
-        clhist_kept_values[k] = value;
+        clhist_kept_values[clhist_k] = clhist_value;
 % endif
 % endif
-        if (bin < clhist_num_bins)
-            ++clhist_counts[${part("bin")}];
+        if (clhist_bin < clhist_num_bins)
+            ++clhist_counts[${part("clhist_bin")}];
     }
     uint clhist_all = 0;
     for (uint p = 0; p < clhist_partitions; ++p) {
@@ -282,19 +282,19 @@ ${mapped_alone()}
 % if spec.has_values:
     __global ${value_t} *clhist_values = (__global ${value_t} *)(clhist_pairs + clhist_values_place) + clhist_start;
 % endif
-    for (uint k = 0; k < clhist_length; ++k) {
+    for (uint clhist_k = 0; clhist_k < clhist_length; ++clhist_k) {
 % if spec.keeps:
-        const clhist_bin_t bin = clhist_kept_bins[k];
+        const clhist_bin_t clhist_bin = clhist_kept_bins[clhist_k];
 % else:
-        clhist_bin_t bin = ~(clhist_bin_t)0;
+        clhist_bin_t clhist_bin = ~(clhist_bin_t)0;
 ${mapped_alone()}
 % endif
-        if (bin < clhist_num_bins) {
-            const uint partition = ${part("bin")};
+        if (clhist_bin < clhist_num_bins) {
+            const uint partition = ${part("clhist_bin")};
             const uint at = clhist_counts[partition]++${mask};
-            clhist_places[at] = (ushort)(bin - partition * clhist_width);
+            clhist_places[at] = (ushort)(clhist_bin - partition * clhist_width);
 % if spec.has_values:
-            clhist_values[at] = ${"clhist_kept_values[k]" if spec.keeps else "value"};
+            clhist_values[at] = ${"clhist_kept_values[clhist_k]" if spec.keeps else "clhist_value"};
 % endif
         }
     }
@@ -302,11 +302,11 @@ ${mapped_alone()}
 </%def>
 
 <%def name="mapped_alone()">\
-<% given = ", ".join([*sweep.map_arguments(lambda a: f"{a.name}[clhist_start + (clhist_index_t)k]"), "clhist_start + (clhist_index_t)k"]) %>\
+<% given = ", ".join([*sweep.map_arguments(lambda a: f"{a.name}[clhist_start + (clhist_index_t)clhist_k]"), "clhist_start + (clhist_index_t)clhist_k"]) %>\
 % if spec.has_values:
-        ${value_t} value;
+        ${value_t} clhist_value;
 % endif
-        clhist_map(${given}, &bin${", &value" * spec.has_values});
+        clhist_map(${given}, &clhist_bin${", &clhist_value" * spec.has_values});
 </%def>
 
 ## The elements of a work-item in one round, mapped to pairs.
@@ -341,11 +341,11 @@ ${mapped_alone()}
 % if words:
     uint ${", ".join(f"clhist_value_{n}_{k}" for k in range(words))};
     {
-        clhist_union_t emitted = {.words = {0}};
+        clhist_union_t clhist_emitted = {.words = {0}};
         if (${index} < clhist_size)
-            clhist_map(${given}, &clhist_bin_${n}, &emitted.value);
+            clhist_map(${given}, &clhist_bin_${n}, &clhist_emitted.value);
 % for k in range(words):
-        clhist_value_${n}_${k} = emitted.words[${k}];
+        clhist_value_${n}_${k} = clhist_emitted.words[${k}];
 % endfor
     }
 % else:

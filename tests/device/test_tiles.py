@@ -180,3 +180,17 @@ def test_too_many_partitions_cannot_be(gpu_like):
     message = "memory: 'partitioned' makes at most 2048 partitions, 20000000 bins need 2443"
     with pytest.raises(ValueError, match=message):
         kernel(np.zeros(1000, np.int32), num_bins=20_000_000, **TILES)
+
+
+@pytest.mark.parametrize("name", ["k", "p", "bin", "value", "emitted", "at", "tile"])
+def test_scalars_have_any_name(name):
+    bins = np.random.default_rng(3).integers(0, 77, 5000, np.int32)
+    kernel = clhist.HistogramKernel(
+        None,
+        clhist.operators.add(np.int64),
+        arguments=f"const int *x, int {name}",
+        map=f"EMIT(x[i], {name} + (x[i] & 1))",
+    )
+    found = kernel(bins, 5, num_bins=3000, race_factor=50.0, memory="partitioned")
+    np.testing.assert_array_equal(found[:77], np.bincount(bins, 5 + (bins & 1), 77))
+    assert not found[77:].any()
