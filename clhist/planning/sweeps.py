@@ -175,7 +175,7 @@ def _forms(histogram: Histogram, size: int) -> Iterator[Operator]:
 
 
 def _joined(first: Plan, second: Plan, problem: Problem, profile: Profile) -> Plan | None:
-    """Return the two as one sweep if that pays; sorted, partitioned or bucketed pairs are those of one."""
+    """Return the two as one sweep if that pays; sorted or partitioned pairs are those of one."""
     if not (first.is_joinable and second.is_joinable):
         return None
     indices = first.output_indices + second.output_indices
