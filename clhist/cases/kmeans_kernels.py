@@ -15,7 +15,6 @@ import pyopencl as cl
 
 from clhist import HistogramKernel, operators
 from clhist.cases.kmeans_assign import ON_CPU, ON_GPU, ROWS, VECTORS, Tile
-from clhist.opencl.program import build
 
 
 class Shape(NamedTuple):
@@ -307,7 +306,8 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
         emits=shape.clusters * shape.features if fused else ROUND if shape.slice else shape.width,
     )
     assign = "" if fused else ON_CPU if shape.on_cpu else ON_GPU
-    return Kernels(centre, seed, update, build(context, common + _MOVE + _DISTANCE + assign))
+    program = cl.Program(context, common + _MOVE + _DISTANCE + assign).build(options=["-w"])  # what compilers warn of is ours
+    return Kernels(centre, seed, update, program)
 
 
 @lru_cache(maxsize=32)
