@@ -306,7 +306,7 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
         emits=shape.clusters * shape.features if fused else ROUND if shape.slice else shape.width,
     )
     assign = "" if fused else ON_CPU if shape.on_cpu else ON_GPU
-    program = cl.Program(context, common + _MOVE + _DISTANCE + assign).build(options=["-w"])  # what compilers warn of is ours
+    program = cl.Program(context, common + _MOVE + _DISTANCE + assign).build(options=["-w"])  # no compiler's words
     return Kernels(centre, seed, update, program)
 
 
