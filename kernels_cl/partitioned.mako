@@ -32,8 +32,6 @@ uint clhist_next_task(volatile __global uint *taken, __local uint *task)
         const bool clhist_is_whole = clhist_task >= clhist_pieces;
         const uint clhist_part = clhist_is_whole ? clhist_task - clhist_pieces : clhist_tasks[clhist_task].x;
         const uint4 clhist_found = clhist_ranges[clhist_part];
-        if (clhist_is_whole && clhist_found.w > 1)
-            continue;  // others have its pieces
         uint clhist_tile = clhist_is_whole ? clhist_found.x : clhist_tasks[clhist_task].y;
         const bool clhist_is_last = clhist_is_whole || clhist_task + 1 == clhist_whose[2 * clhist_part + 1];
 % else:
@@ -44,6 +42,11 @@ uint clhist_next_task(volatile __global uint *taken, __local uint *task)
 % endif
         const uint clhist_last_tile = clhist_is_last ? clhist_found.y : clhist_tasks[clhist_task + 1].y;
         const size_t clhist_slot = clhist_task;
+% if feature.writes_results:
+        const bool clhist_is_left = clhist_is_whole && clhist_found.w > 1;  // others have its pieces
+        if (clhist_is_left)
+            clhist_tile = clhist_last_tile;
+% endif
 ${indent(share, "    ")}
     }
 </%def>
@@ -51,7 +54,7 @@ ${indent(share, "    ")}
 ## What is done with the cells of a task; `copied` writes them to a copy.
 <%def name="store(feature, copied)">
 % if feature.writes_results:
-    if (clhist_is_whole) {
+    if (clhist_is_whole && !clhist_is_left) {
         const ulong clhist_begin = (ulong)clhist_part * clhist_bins_per_pass;
         const ulong clhist_own_bins = min((ulong)clhist_bins_per_pass, (ulong)clhist_all_bins - clhist_begin);
 ${seen()}\
@@ -64,7 +67,11 @@ ${seen()}\
 ${state.wrapped(["clhist_begin + k", "held", *results, *(f"&{name}" for name in state.reported)], "                ")});
         }
 ${report()}\
-    } else {
+    }
+    // Without a condition around barriers, which PoCL 3 does not compile: a range that was written whole has no bins here.
+    const clhist_bin_t clhist_filled = clhist_is_whole ? 0 : clhist_count${spec.outputs[0].suffix};
+    {
+        const clhist_bin_t clhist_count${spec.outputs[0].suffix} = clhist_filled;
 ${indent(copied, "    ")}
     }
 % else:

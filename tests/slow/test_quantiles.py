@@ -187,7 +187,7 @@ def test_wrong_arguments_of_bins(case):
 
 def test_wrong_arguments_of_groups(queue):
     of, x = clhist.group_by(np.arange(4) % 2), np.arange(4.0)
-    for q, error in ((None, TypeError), (-0.1, ValueError), ([0.5], TypeError)):
+    for q, error in ((None, TypeError), (-0.1, ValueError), ("half", TypeError)):
         with pytest.raises(error, match=r"^q: "):
             of.quantile(x, q)
     for weights, error in ((-x, ValueError), (x[:3], ValueError), (x.astype(complex), TypeError)):
