@@ -159,7 +159,7 @@ TERM = """typedef struct { ulong low; uint high, minus, at, flags; } clhist_term
 _LIFTED = """accumulator_t clhist_lifted_NAME(const value_t v)
 {
     const clhist_term_NAME_t term = clhist_term_NAME(v);
-    accumulator_t held;
+    accumulator_t held = {{0}};  // padding, too
     long carry = 0;
     for (int k = 0; k < WORDS; ++k) {
         const int n = k - (int)term.at;
@@ -175,7 +175,7 @@ _LIFTED = """accumulator_t clhist_lifted_NAME(const value_t v)
 """
 ADDED = """accumulator_t clhist_added_NAME(const accumulator_t *a, const accumulator_t *b)
 {
-    accumulator_t both;
+    accumulator_t both = {{0}};
     long carry = 0;
     for (int k = 0; k < WORDS; ++k) {
         carry += (long)a->words[k] + b->words[k];
