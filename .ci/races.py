@@ -61,6 +61,10 @@ HARMLESS = re.compile(
 
 # A write by the host makes its notes on a buffer as small as that write: the rest counts as never written, by anyone.
 scratch._touch = lambda queue, buffer: None
+# So memory of a pool, which one call writes from the host and the next in a kernel, is new each time.
+scratch._Pool.__call__ = lambda self, size: KeptBuffer(  # type: ignore[method-assign]
+    self._queue.context, cl.mem_flags.READ_WRITE, size
+)
 
 
 def fill_by_one_write(
