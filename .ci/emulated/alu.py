@@ -72,7 +72,32 @@ def tinygrad() -> ModuleType:
         return source, *controlled(lane, 0x140, *others)[1:]
 
     llvmir.lconst, emu.get_pcode, emu._dpp16_ctrl = constant, corrected, control
+    emu._FUNCS |= {"f16_to_f32": _of_half, "f32_to_f16": _as_half}
     return emu
+
+
+# tinygrad takes numbers of half precision that are not normal for 0, and large ones for NaN; AMD's GPUs keep them.
+def _of_half(half: Any) -> Any:
+    from tinygrad.dtype import dtypes
+
+    bits = (half if half.dtype == dtypes.uint32 else half.bitcast(dtypes.uint16).cast(dtypes.uint32)) & 0xFFFF
+    sign, shifted = (bits & 0x8000) << 16, (bits & 0x7FFF) << 13
+    small = ((bits & 0x3FF).cast(dtypes.float32) * 2.0**-24).bitcast(dtypes.uint32)
+    special = (shifted < 0x1F << 23).where(shifted + (112 << 23), shifted | 0xFF << 23)
+    return ((shifted < 1 << 23).where(small, special) | sign).bitcast(dtypes.float32)
+
+
+def _as_half(number: Any) -> Any:
+    from tinygrad.dtype import dtypes
+
+    bits = number.bitcast(dtypes.uint32)
+    sign, size = bits >> 16 & 0x8000, bits & 0x7FFFFFFF
+    normal = (size + 0xFFF + (size >> 13 & 1) - (112 << 23)) >> 13
+    # 2^23 more in units of the least number: the sum is rounded to one.
+    small = (size.bitcast(dtypes.float32) * 2.0**24 + 2.0**23).bitcast(dtypes.uint32) & 0x7FFF
+    large = (size < (0xFF << 23) + 1).where(size.const_like(0x7C00), 0x7E00 | size >> 13 & 0x3FF)
+    found = (size < 113 << 23).where(small, (size < 0x477FF000).where(normal, large))
+    return (found | sign).cast(dtypes.uint16).bitcast(dtypes.half)
 
 
 def machine_code(instruction: Any, raw: bytes, isa: str, lanes: int) -> tuple[int, tuple[int, ...]]:
