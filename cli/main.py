@@ -45,6 +45,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Model": {
         "plan": Entry("clhist.cli.plan:plan", "Show how a histogram is computed"),
         "strategies": Entry("clhist.cli.strategies:strategies", "Run the published strategies"),
+        "reproduce": Entry("clhist.cli.reproduce.command:reproduce", "Measure what a paper did, here"),
     },
     "Case studies": {
         "gromacs": Entry("clhist.cli.cases.gromacs:gromacs", "Forces of a pair list"),

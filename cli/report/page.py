@@ -32,8 +32,6 @@ _SECTIONS = {"device": "Device", "profile": "Profile", "selftest": "Self-test", 
 def page(found: Mapping[str, Any]) -> str:
     """Return the page for what `clhist.cli.report.findings` found, by the names of the steps."""
     device = found["device"]
-    name = escape(device["name"])
-    links = "".join(f'<a href="#{key}">{title}</a>' for key, title in _SECTIONS.items())
     bodies = {
         "device": _device(device),
         "profile": _profile(device),
@@ -41,17 +39,26 @@ def page(found: Mapping[str, Any]) -> str:
         "speed": "".join(_times(each) for key, each in found.items() if key.startswith("times of ")),
         "plans": _plans(found["plans"]),
     }
-    sections = "".join(f'<h2 id="{key}">{_SECTIONS[key]}</h2>{body}' for key, body in bodies.items())
+    return document(
+        f"clhist on {device['name']}", device["platform_version"], {_SECTIONS[k]: v for k, v in bodies.items()}
+    )
+
+
+def document(title: str, facts: str, sections: Mapping[str, str]) -> str:
+    """Return a page of sections: HTML by their titles."""
+    names = {heading: heading.lower().replace(" ", "-") for heading in sections}
+    links = "".join(f'<a href="#{name}">{heading}</a>' for heading, name in names.items())
+    bodies = "".join(f'<h2 id="{names[heading]}">{heading}</h2>{body}' for heading, body in sections.items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>clhist on {name}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>clhist on {name}</h1><p>{escape(device['platform_version'])}</p><nav>{links}</nav>{sections}"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{escape(title)}</h1><p>{escape(facts)}</p><nav>{links}</nav>{bodies}"
         "</body></html>\n"
     )
 
 
-def _table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
+def rows_of(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
     """Return rows of HTML cells as a table that scrolls where it is too wide."""
     top = f"<tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>" if head else ""
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
@@ -74,8 +81,8 @@ def _device(device: Mapping[str, Any]) -> str:
     listed = [(escape(operation), escape(", ".join(dtypes))) for operation, dtypes in atomics.items()]
     features = ", ".join(name for name, has in device["features"].items() if has)
     return (
-        _table((escape(key), escape(str(value))) for key, value in rows)
-        + f"<h3>Hardware atomics in global memory</h3>{_table(listed)}<p>Features: {escape(features) or 'none'}</p>"
+        rows_of((escape(key), escape(str(value))) for key, value in rows)
+        + f"<h3>Hardware atomics in global memory</h3>{rows_of(listed)}<p>Features: {escape(features) or 'none'}</p>"
     )
 
 
@@ -86,13 +93,13 @@ def _profile(device: Mapping[str, Any]) -> str:
         value = bytes_text(number["value"]) if "bytes" in PARAMETERS[key] else f"{number['value']:,}"
         rows.append((escape(letter), escape(meaning), escape(value), escape(number["source"])))
     matched = ", then ".join(f"{each['name']} ({each['level']})" for each in device["profiles"])
-    return _table(rows, ("", "number", "value", "source")) + f"<p>Profiles: {escape(matched)}</p>"
+    return rows_of(rows, ("", "number", "value", "source")) + f"<p>Profiles: {escape(matched)}</p>"
 
 
 def _checks(found: Mapping[str, Any]) -> str:
     verdict = f'<p class="good">All checks hold ({found["seconds"]:.0f} s).</p>'
     if found["wrong"]:
-        listed = _table((escape(each["check"]), escape(each["words"])) for each in found["wrong"])
+        listed = rows_of((escape(each["check"]), escape(each["words"])) for each in found["wrong"])
         verdict = f'<p class="bad">{len(found["wrong"])} checks are wrong.</p>{listed}'
     rows = []
     for row, cells in found["cells"].items():

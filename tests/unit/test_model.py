@@ -10,6 +10,7 @@ from covering import covering
 from plans import plan
 
 from clhist import Profile, operators
+from clhist.cli.reproduce.published import table_1
 from clhist.codegen.layout import local_capacity
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
@@ -19,43 +20,15 @@ from clhist.planning.updates import BY_NAME
 
 RTX_2080_TI = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
 
-# Table I: (M, S) for 50 million elements. HDW is native, CAS cas and XCG lock.
-LOCAL_TABLE = """
-         H    HDW/CAS    XCG
-        31      396,1  132,1
-       127       96,1   32,1
-       505       24,1    8,1
-      2041        6,1    2,1
-      6141        2,1    1,2
-     12281        1,1    1,3
-     24569        1,2    1,6
-     49145        1,4   1,12
-"""
-GLOBAL_TABLE = """
-         H   HDW,1  HDW,63  CAS,1  CAS,63  XCG,1  XCG,63
-     12281    23,1    69,1   46,1   138,1   15,1    69,1
-     24569    11,1    34,1   23,1    69,1    7,1    34,1
-     49145     5,1    17,1   11,1    34,1    3,1    17,1
-    196607     1,1     4,1    2,1     8,1    1,1     4,1
-    393215     1,1     2,1    1,1     4,1    1,2     2,1
-    786431     1,2     1,1    1,2     2,1    1,3     1,1
-   1572863     1,3     1,1    1,3     1,1    1,5     1,1
-"""
 UPDATES = {"HDW": "native", "CAS": "cas", "XCG": "lock"}
 # The operators of section V-A: an int for HDW and CAS, a tuple of two for XCG.
 BIN_BYTES = {"native": 4, "cas": 4, "lock": 8}
 
 
 def table_entries():
-    """Yield memory, update, RF, H, and (M, S)."""
-    for memory, table in (("local", LOCAL_TABLE), ("global", GLOBAL_TABLE)):
-        (_, *columns), *rows = (line.split() for line in table.strip().splitlines())
-        for num_bins, *entries in rows:
-            for column, entry in zip(columns, entries, strict=True):
-                names, _, race_factor = column.partition(",")
-                copies, passes = map(int, entry.split(","))
-                for name in names.split("/"):
-                    yield memory, UPDATES[name], float(race_factor or 1), int(num_bins), (copies, passes)
+    """Yield memory, update, RF, H, and (M, S) of Table I."""
+    for memory, name, race_factor, num_bins, *expected in table_1():
+        yield memory, UPDATES[name], float(race_factor), num_bins, tuple(expected)
 
 
 def test_table_is_complete():

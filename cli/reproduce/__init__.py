@@ -1,0 +1,1 @@
+"""`clhist reproduce`: what a paper measured, measured on this device and drawn beside what was published."""
