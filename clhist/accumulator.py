@@ -76,9 +76,10 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
 
     Examples
     --------
-    >>> sums = Accumulator(np.add, 1000, dtype=np.float32)                                  # doctest: +SKIP
-    >>> sums.extend((np.load(f"bins{k}.npy"), np.load(f"values{k}.npy")) for k in range(9))  # doctest: +SKIP
-    >>> sums.result()                                                                       # doctest: +SKIP
+    >>> sums = clhist.Accumulator(np.add, 3, dtype=np.float32)
+    >>> chunks = ((np.array([0, 2]), np.array([k, 1], np.float32)) for k in range(4))
+    >>> sums.extend(chunks).result()
+    array([6., 0., 4.], dtype=float32)
 
     Notes
     -----

@@ -75,18 +75,21 @@ class HistogramKernel(KernelCalls[K]):
 
     Examples
     --------
-    >>> kernel = HistogramKernel(None, clhist.operators.add(np.float32),
+    >>> kernel = clhist.HistogramKernel(None, clhist.operators.add(np.float32),
     ...     arguments="const float *x, const float *weight",
-    ...     map="EMIT((int)floor(x[i]), weight[i])")                                        # doctest: +SKIP
-    >>> histogram = kernel(x, weight, num_bins=100)                                         # doctest: +SKIP
+    ...     map="EMIT((int)floor(x[i]), weight[i])")
+    >>> x, weight = np.array([0.5, 2.5, 2.75], np.float32), np.array([1, 2, 3], np.float32)
+    >>> kernel(x, weight, num_bins=3)
+    array([1., 0., 5.], dtype=float32)
 
     Two histograms at once:
 
     >>> add = clhist.operators.add
-    >>> kernel = HistogramKernel(None, {"number": add(np.int32), "total": add(np.float32)},
+    >>> kernel = clhist.HistogramKernel(None, {"number": add(np.int32), "total": add(np.float32)},
     ...     arguments="const int *group, const float *x",
-    ...     map="EMIT_number(group[i], 1); EMIT_total(group[i], x[i])")                     # doctest: +SKIP
-    >>> kernel(group, x, num_bins=10)["total"]                                              # doctest: +SKIP
+    ...     map="EMIT_number(group[i], 1); EMIT_total(group[i], x[i])")
+    >>> kernel(np.array([0, 1, 1], np.int32), x, num_bins=2)["total"]
+    array([0.5 , 5.25], dtype=float32)
 
     Notes
     -----

@@ -52,8 +52,10 @@ class Partial(Generic[K]):
 
     Examples
     --------
-    >>> whole = clhist.merge([spec.partial(*chunk) for chunk in chunks])                    # doctest: +SKIP
-    >>> spec.result(whole)                                                                  # doctest: +SKIP
+    >>> spec = clhist.Spec("count", 3, arguments="const int *bin", map="EMIT(bin[i], 1)")
+    >>> whole = clhist.merge([spec.partial(np.array([0, 2], np.int32)) for _ in range(5)])
+    >>> spec.result(whole)
+    array([5, 0, 5])
     """
 
     outputs: Outputs

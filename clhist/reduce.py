@@ -112,14 +112,16 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
 
     Examples
     --------
-    >>> reduce_by_index(np.zeros(3), np.maximum, np.array([0, 2, 0]), np.array([1.0, 5.0, 4.0]))  # doctest: +SKIP
+    >>> clhist.reduce_by_index(np.zeros(3), np.maximum, np.array([0, 2, 0]), np.array([1.0, 5.0, 4.0]))
     array([4., 0., 5.])
 
     Sums of vectors, and the position of the largest value of each bin:
 
-    >>> sums = reduce_by_index(np.zeros((3, 2)), np.add, indices, points)                   # doctest: +SKIP
-    >>> argmax = clhist.operators.argmax(np.float32)
-    >>> best = reduce_by_index(3, argmax, indices, x)["index"]                              # doctest: +SKIP
+    >>> indices, x = np.array([0, 2, 0]), np.array([1.0, 5.0, 4.0], np.float32)
+    >>> clhist.reduce_by_index(np.zeros((3, 2)), np.add, indices, np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+    array([[6., 8.], [0., 0.], [3., 4.]])
+    >>> clhist.reduce_by_index(3, "argmax", indices, x)["index"][[0, 2]]
+    array([2, 1]...)
     """
     is_alone = not (options or batched) and offsets is None
     given = dest, op, indices, values, queue, out, reproducible, max_abs

@@ -53,11 +53,13 @@ class Spec(Recipe[K]):
 
     Examples
     --------
-    >>> spec = clhist.Spec({"n": clhist.operators.count(), "top": clhist.operators.maximum(np.float32)}, 100,
+    >>> spec = clhist.Spec({"n": clhist.operators.count(), "top": clhist.operators.maximum(np.float32)}, 3,
     ...     arguments="const int *bin, const float *x",
-    ...     map="EMIT_n(bin[i], 1); EMIT_top(bin[i], x[i])")                                # doctest: +SKIP
-    >>> parts = [spec.partial(bins, x) for bins, x in chunks]  # in any processes           # doctest: +SKIP
-    >>> spec.result(clhist.merge(parts))["top"]                                             # doctest: +SKIP
+    ...     map="EMIT_n(bin[i], 1); EMIT_top(bin[i], x[i])")
+    >>> bins = np.array([0, 1, 1, 2], np.int32)
+    >>> parts = [spec.partial(bins, np.full(4, k, np.float32)) for k in range(3)]  # in any processes
+    >>> spec.result(clhist.merge(parts))["top"]
+    array([2., 2., 2.], dtype=float32)
 
     Notes
     -----

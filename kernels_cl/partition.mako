@@ -317,7 +317,7 @@ ${mapped_alone()}
 % for argument in sweep.streamed:
 % for load in range(loads):
 <%
-    kind, name = element_name(argument.dtype) + (str(lanes) if lanes > 1 else ""), f"clhist_{argument.name}_{load}"
+    kind, name = element_name(argument.dtype) + (str(lanes) if lanes > 1 else ""), f"clhist_from_{argument.name}_{load}"
     first = load * group * lanes
 %>\
     ${kind} ${name} = 0;
@@ -335,7 +335,7 @@ ${mapped_alone()}
 <%
     index = f"clhist_own_start + {load * group * lanes + lane}"
     of = f".s{lane:x}" if lanes > 1 else ""
-    given = ", ".join([*sweep.map_arguments(lambda a: f"clhist_{a.name}_{load}{of}"), index])
+    given = ", ".join([*sweep.map_arguments(lambda a: f"clhist_from_{a.name}_{load}{of}"), index])
 %>\
     clhist_bin_t clhist_bin_${n} = ~(clhist_bin_t)0;
 % if words:

@@ -28,10 +28,10 @@
         ## Unrolled by Intel's compiler before it makes vectors, this reads every fourth element.
         #pragma clang loop vectorize_width(16) unroll(disable)
         for (int clhist_k = 0; clhist_k < ${spec.block}; ++clhist_k) {
-            const clhist_bin_t bin = CLHIST_BIN(${spec.indices.name}[i + clhist_k]) - clhist_first${s};
-            clhist_ahead[clhist_k] = bin < clhist_count${s} ? bin : clhist_spare;
+            const clhist_bin_t clhist_bin = CLHIST_BIN(${spec.indices.name}[i + clhist_k]) - clhist_first${s};
+            clhist_ahead[clhist_k] = clhist_bin < clhist_count${s} ? clhist_bin : clhist_spare;
 % if asks:
-            clhist_outside |= bin >= clhist_count${s};
+            clhist_outside |= clhist_bin >= clhist_count${s};
 % endif
         }
 % if asks:
@@ -133,7 +133,7 @@ ${section.fill("tile_begin")}
 % for load in range(loads):
 % for argument in streamed:
 <% kind = state.loaded_type(argument) %>\
-<% begin = f"const {kind} clhist_{argument.name}_{load}" %>\
+<% begin = f"const {kind} clhist_from_{argument.name}_{load}" %>\
         ${begin} = *(__global const ${kind} *)(${argument.name} + clhist_start + ${load * lanes * team});
 % endfor
 % endfor
@@ -141,7 +141,7 @@ ${section.fill("elements_begin", lanes)}
 % for load in range(loads):
 % for lane in range(lanes):
 ${section.fill("element_begin", lane)}
-${state.map_call(2, lambda a: f"clhist_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}")}
+${state.map_call(2, lambda a: f"clhist_from_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}")}
 ${section.fill("element_end", lane, lanes)}
 % if spec.reconvergence:
         ${spec.reconvergence};

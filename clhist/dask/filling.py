@@ -38,7 +38,10 @@ def fill(
 
     Examples
     --------
-    >>> clhist.dask.fill(h, frame["pt"], weight=frame["w"]).compute()                       # doctest: +SKIP
+    >>> import boost_histogram as bh, dask.array as da
+    >>> h = bh.Histogram(bh.axis.Regular(2, 0, 1))
+    >>> clhist.dask.fill(h, da.linspace(0, 0.99, 1000, chunks=300)).compute().sum()
+    1000.0
     """
     from clhist.hist.filler import Filler
 

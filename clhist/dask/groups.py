@@ -48,8 +48,10 @@ def group_by(keys: Any, num_groups: int | None = None) -> GroupBy:
 
     Examples
     --------
-    >>> groups = clhist.dask.group_by(keys, 1000)                                           # doctest: +SKIP
-    >>> groups.agg(x=(x, "mean", "std"), y=(y, "max"))["x"]["std"].compute()                # doctest: +SKIP
+    >>> import dask.array as da
+    >>> keys, x = da.arange(6, chunks=2) % 2, da.arange(6, chunks=2) * 1.0
+    >>> clhist.dask.group_by(keys, 2).agg(x=(x, "mean", "max"))["x"]["mean"].compute()
+    array([2., 3.])
     """
     return GroupBy(keys, num_groups)
 

@@ -42,7 +42,10 @@ def reduce(spec: Spec, *collections: Any, split_every: int | None = None) -> Any
 
     Examples
     --------
-    >>> clhist.dask.reduce(spec, x, y).compute()                                            # doctest: +SKIP
+    >>> import dask.array as da
+    >>> spec = clhist.Spec("count", 3, arguments="const int *bin", map="EMIT(bin[i], 1)")
+    >>> clhist.dask.reduce(spec, da.arange(9, chunks=4, dtype=np.int32) % 3).compute()
+    array([3, 3, 3])
     """
     if not isinstance(spec, Spec):
         raise TypeError(f"spec: expected a clhist.Spec, got {type(spec).__name__}")

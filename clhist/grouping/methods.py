@@ -123,8 +123,10 @@ class Methods(Generic[A]):
 
         Examples
         --------
-        >>> share = x / groups.transform(x, "sum")                                          # doctest: +SKIP
-        >>> of_large_groups = x[groups.transform(x, "size") > 9]                            # doctest: +SKIP
+        >>> x = np.array([1.0, 2.0, 3.0])
+        >>> groups = clhist.group_by(np.array([7, 5, 7]))
+        >>> x / groups.transform(x, "sum")
+        array([0.25, 1.  , 0.75])
         """
         if statistic in ("rank", *RUNNING):
             of_rows: A = getattr(self, statistic)(x, **options)

@@ -217,7 +217,7 @@ def named_profile(key: str, profiles: Iterable[ProfileFile] | None = None) -> Pr
 
     Examples
     --------
-    >>> clhist.named_profile("nvidia-h200").l2_cache                                        # doctest: +SKIP
+    >>> clhist.named_profile("nvidia-h200").l2_cache
     62914560
     """
     profiles = load_profiles() if profiles is None else profiles

@@ -49,10 +49,10 @@ class Filler:
 
     Examples
     --------
-    >>> filler = clhist.hist.Filler(h)                                                      # doctest: +SKIP
-    >>> for batch in batches:
-    ...     filler.fill(batch["pt"], weight=batch["w"])                                     # doctest: +SKIP
-    >>> filler.result()                                                                     # doctest: +SKIP
+    >>> import boost_histogram as bh
+    >>> filler = clhist.hist.Filler(bh.Histogram(bh.axis.Regular(4, 0, 1)))
+    >>> filler.fill(np.array([0.1, 0.9])).fill(np.array([0.2, 0.3])).result().values().tolist()
+    [2.0, 1.0, 0.0, 1.0]
 
     Notes
     -----

@@ -160,7 +160,12 @@ def fill_many(
 
     Examples
     --------
-    >>> fill_many([(h, (x,), {"weight": w, "where": cut}) for h, cut in zip(hists, cuts)])  # doctest: +SKIP
+    >>> import boost_histogram as bh
+    >>> hists = [bh.Histogram(bh.axis.Regular(2, 0, 1)) for _ in range(2)]
+    >>> x = np.array([0.1, 0.6, 0.7])
+    >>> clhist.hist.fill_many([(h, (x,), {"where": cut}) for h, cut in zip(hists, (x > 0.5, x < 0.5))])
+    >>> [h.values().tolist() for h in hists]
+    [[0.0, 2.0], [1.0, 0.0]]
     """
     check_reproducible(reproducible)
     _fill_many(list(fills), queue=queue, reproducible=reproducible)

@@ -15,7 +15,9 @@ class Hist(hist.Hist, family=hist):
 
     Examples
     --------
-    >>> h = clhist.hist.Hist.new.Reg(100, 0, 200, name="pt").Int64().fill(pt=pt)              # doctest: +SKIP
+    >>> h = clhist.hist.Hist.new.Reg(4, 0, 200, name="pt").Int64().fill(pt=np.array([10.0, 60.0, 70.0]))
+    >>> h.values().tolist()
+    [1, 2, 0, 0]
     """
 
     __slots__ = ()

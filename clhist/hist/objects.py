@@ -18,8 +18,10 @@ class Histogram(bh.Histogram, family=bh):
 
     Examples
     --------
-    >>> h = clhist.hist.Histogram(bh.axis.Regular(100, -3, 3), storage=bh.storage.Weight())   # doctest: +SKIP
-    >>> h.fill(x, weight=w)[:: bh.rebin(2)].variances()                                       # doctest: +SKIP
+    >>> import boost_histogram as bh
+    >>> h = clhist.hist.Histogram(bh.axis.Regular(4, 0, 1), storage=bh.storage.Weight())
+    >>> h.fill(np.array([0.1, 0.2, 0.9]), weight=np.array([2.0, 1.0, 3.0]))[:: bh.rebin(2)].variances()
+    array([5., 9.])
     """
 
     __slots__ = ()

@@ -40,8 +40,11 @@ def product(
 
     Examples
     --------
-    >>> operators.product({"sum": add(np.float32), "squares": add(np.float32)}, np.float32,
-    ...     lift="(accumulator_t){v, v * v}", finish="a.squares - a.sum * a.sum")      # doctest: +SKIP
+    >>> add = clhist.operators.add(np.float32)
+    >>> spread = clhist.operators.product({"sum": add, "squares": add}, np.float32,
+    ...     lift="(accumulator_t){v, v * v}", finish="a.squares - a.sum * a.sum")
+    >>> clhist.reduce_by_index(2, spread, np.array([0, 0, 1]), np.array([1.0, 2.0, 3.0], np.float32))
+    array([-4.,  0.], dtype=float32)
     """
     if not isinstance(operators, Mapping) or not operators:
         raise TypeError(f"operators: expected a mapping of at least one field to its operator, got {operators!r}")

@@ -76,8 +76,9 @@ def scatter(
 
     Examples
     --------
-    >>> src, index = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 2, 0])                 # doctest: +SKIP
-    >>> clhist.torch.scatter(src, index, dim_size=3)                                        # doctest: +SKIP
+    >>> import torch
+    >>> src, index = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 2, 0])
+    >>> clhist.torch.scatter(src, index, dim_size=3)
     tensor([6., 0., 2.])
     """
     reduce = reduction(reduce)

@@ -182,6 +182,20 @@ def test_too_many_partitions_cannot_be(gpu_like):
         kernel(np.zeros(1000, np.int32), num_bins=20_000_000, **TILES)
 
 
+@pytest.mark.parametrize("name", ["bin", "value", "at"])
+@pytest.mark.parametrize("profile", [None, "gpu_like"])
+def test_arrays_have_any_name(name, profile, request):
+    bins = np.random.default_rng(4).integers(0, 77, 5000, np.int32)
+    arguments = f"const int *{name}, const int *values"
+    more = {"profile": profile and request.getfixturevalue(profile)}
+    count = clhist.HistogramKernel(None, "count", arguments=f"const int *{name}", map=f"EMIT({name}[i], 1)", **more)
+    code = f"EMIT({name}[i], values[i])"
+    add = clhist.HistogramKernel(None, np.add, dtype=np.int64, arguments=arguments, map=code, **more)
+    for way in ({}, {"update": "cas"}, {"memory": "local"}, {"memory": "partitioned"}, {"update": "sort"}):
+        np.testing.assert_array_equal(count(bins, num_bins=77, **way), np.bincount(bins, minlength=77))
+        np.testing.assert_array_equal(add(bins, bins, num_bins=77, **way), np.bincount(bins, bins, 77))
+
+
 @pytest.mark.parametrize("name", ["k", "p", "bin", "value", "emitted", "at", "tile"])
 def test_scalars_have_any_name(name):
     bins = np.random.default_rng(3).integers(0, 77, 5000, np.int32)

@@ -138,26 +138,26 @@ void clhist_sweep(
         for (clhist_index_t clhist_tile = 0; clhist_tile < clhist_tiles; ++clhist_tile) {
             const clhist_index_t clhist_start
                 = clhist_done + clhist_tile * 512 + (clhist_index_t)clhist_lane * 4;
-            const int4 clhist_x_0 = *(__global const int4 *)(x + clhist_start + 0);
-            const int4 clhist_x_1 = *(__global const int4 *)(x + clhist_start + 128);
-            const int4 clhist_x_2 = *(__global const int4 *)(x + clhist_start + 256);
-            const int4 clhist_x_3 = *(__global const int4 *)(x + clhist_start + 384);
-            clhist_map(clhist_x_0.s0, clhist_start + 0, CLHIST_STATE);
-            clhist_map(clhist_x_0.s1, clhist_start + 1, CLHIST_STATE);
-            clhist_map(clhist_x_0.s2, clhist_start + 2, CLHIST_STATE);
-            clhist_map(clhist_x_0.s3, clhist_start + 3, CLHIST_STATE);
-            clhist_map(clhist_x_1.s0, clhist_start + 128, CLHIST_STATE);
-            clhist_map(clhist_x_1.s1, clhist_start + 129, CLHIST_STATE);
-            clhist_map(clhist_x_1.s2, clhist_start + 130, CLHIST_STATE);
-            clhist_map(clhist_x_1.s3, clhist_start + 131, CLHIST_STATE);
-            clhist_map(clhist_x_2.s0, clhist_start + 256, CLHIST_STATE);
-            clhist_map(clhist_x_2.s1, clhist_start + 257, CLHIST_STATE);
-            clhist_map(clhist_x_2.s2, clhist_start + 258, CLHIST_STATE);
-            clhist_map(clhist_x_2.s3, clhist_start + 259, CLHIST_STATE);
-            clhist_map(clhist_x_3.s0, clhist_start + 384, CLHIST_STATE);
-            clhist_map(clhist_x_3.s1, clhist_start + 385, CLHIST_STATE);
-            clhist_map(clhist_x_3.s2, clhist_start + 386, CLHIST_STATE);
-            clhist_map(clhist_x_3.s3, clhist_start + 387, CLHIST_STATE);
+            const int4 clhist_from_x_0 = *(__global const int4 *)(x + clhist_start + 0);
+            const int4 clhist_from_x_1 = *(__global const int4 *)(x + clhist_start + 128);
+            const int4 clhist_from_x_2 = *(__global const int4 *)(x + clhist_start + 256);
+            const int4 clhist_from_x_3 = *(__global const int4 *)(x + clhist_start + 384);
+            clhist_map(clhist_from_x_0.s0, clhist_start + 0, CLHIST_STATE);
+            clhist_map(clhist_from_x_0.s1, clhist_start + 1, CLHIST_STATE);
+            clhist_map(clhist_from_x_0.s2, clhist_start + 2, CLHIST_STATE);
+            clhist_map(clhist_from_x_0.s3, clhist_start + 3, CLHIST_STATE);
+            clhist_map(clhist_from_x_1.s0, clhist_start + 128, CLHIST_STATE);
+            clhist_map(clhist_from_x_1.s1, clhist_start + 129, CLHIST_STATE);
+            clhist_map(clhist_from_x_1.s2, clhist_start + 130, CLHIST_STATE);
+            clhist_map(clhist_from_x_1.s3, clhist_start + 131, CLHIST_STATE);
+            clhist_map(clhist_from_x_2.s0, clhist_start + 256, CLHIST_STATE);
+            clhist_map(clhist_from_x_2.s1, clhist_start + 257, CLHIST_STATE);
+            clhist_map(clhist_from_x_2.s2, clhist_start + 258, CLHIST_STATE);
+            clhist_map(clhist_from_x_2.s3, clhist_start + 259, CLHIST_STATE);
+            clhist_map(clhist_from_x_3.s0, clhist_start + 384, CLHIST_STATE);
+            clhist_map(clhist_from_x_3.s1, clhist_start + 385, CLHIST_STATE);
+            clhist_map(clhist_from_x_3.s2, clhist_start + 386, CLHIST_STATE);
+            clhist_map(clhist_from_x_3.s3, clhist_start + 387, CLHIST_STATE);
         }
         clhist_done += clhist_tiles * 512;
         // What is left, element by element.

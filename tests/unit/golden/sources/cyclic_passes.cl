@@ -183,26 +183,26 @@ void clhist_sweep(
     const clhist_index_t clhist_tiles = clhist_size / 4096;
     for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
         const clhist_index_t clhist_start = clhist_tile * 4096 + (clhist_index_t)clhist_lane * 4;
-        const int4 clhist_x_0 = *(__global const int4 *)(x + clhist_start + 0);
-        const int4 clhist_x_1 = *(__global const int4 *)(x + clhist_start + 1024);
-        const int4 clhist_x_2 = *(__global const int4 *)(x + clhist_start + 2048);
-        const int4 clhist_x_3 = *(__global const int4 *)(x + clhist_start + 3072);
-        clhist_map(clhist_x_0.s0, clhist_start + 0, CLHIST_STATE);
-        clhist_map(clhist_x_0.s1, clhist_start + 1, CLHIST_STATE);
-        clhist_map(clhist_x_0.s2, clhist_start + 2, CLHIST_STATE);
-        clhist_map(clhist_x_0.s3, clhist_start + 3, CLHIST_STATE);
-        clhist_map(clhist_x_1.s0, clhist_start + 1024, CLHIST_STATE);
-        clhist_map(clhist_x_1.s1, clhist_start + 1025, CLHIST_STATE);
-        clhist_map(clhist_x_1.s2, clhist_start + 1026, CLHIST_STATE);
-        clhist_map(clhist_x_1.s3, clhist_start + 1027, CLHIST_STATE);
-        clhist_map(clhist_x_2.s0, clhist_start + 2048, CLHIST_STATE);
-        clhist_map(clhist_x_2.s1, clhist_start + 2049, CLHIST_STATE);
-        clhist_map(clhist_x_2.s2, clhist_start + 2050, CLHIST_STATE);
-        clhist_map(clhist_x_2.s3, clhist_start + 2051, CLHIST_STATE);
-        clhist_map(clhist_x_3.s0, clhist_start + 3072, CLHIST_STATE);
-        clhist_map(clhist_x_3.s1, clhist_start + 3073, CLHIST_STATE);
-        clhist_map(clhist_x_3.s2, clhist_start + 3074, CLHIST_STATE);
-        clhist_map(clhist_x_3.s3, clhist_start + 3075, CLHIST_STATE);
+        const int4 clhist_from_x_0 = *(__global const int4 *)(x + clhist_start + 0);
+        const int4 clhist_from_x_1 = *(__global const int4 *)(x + clhist_start + 1024);
+        const int4 clhist_from_x_2 = *(__global const int4 *)(x + clhist_start + 2048);
+        const int4 clhist_from_x_3 = *(__global const int4 *)(x + clhist_start + 3072);
+        clhist_map(clhist_from_x_0.s0, clhist_start + 0, CLHIST_STATE);
+        clhist_map(clhist_from_x_0.s1, clhist_start + 1, CLHIST_STATE);
+        clhist_map(clhist_from_x_0.s2, clhist_start + 2, CLHIST_STATE);
+        clhist_map(clhist_from_x_0.s3, clhist_start + 3, CLHIST_STATE);
+        clhist_map(clhist_from_x_1.s0, clhist_start + 1024, CLHIST_STATE);
+        clhist_map(clhist_from_x_1.s1, clhist_start + 1025, CLHIST_STATE);
+        clhist_map(clhist_from_x_1.s2, clhist_start + 1026, CLHIST_STATE);
+        clhist_map(clhist_from_x_1.s3, clhist_start + 1027, CLHIST_STATE);
+        clhist_map(clhist_from_x_2.s0, clhist_start + 2048, CLHIST_STATE);
+        clhist_map(clhist_from_x_2.s1, clhist_start + 2049, CLHIST_STATE);
+        clhist_map(clhist_from_x_2.s2, clhist_start + 2050, CLHIST_STATE);
+        clhist_map(clhist_from_x_2.s3, clhist_start + 2051, CLHIST_STATE);
+        clhist_map(clhist_from_x_3.s0, clhist_start + 3072, CLHIST_STATE);
+        clhist_map(clhist_from_x_3.s1, clhist_start + 3073, CLHIST_STATE);
+        clhist_map(clhist_from_x_3.s2, clhist_start + 3074, CLHIST_STATE);
+        clhist_map(clhist_from_x_3.s3, clhist_start + 3075, CLHIST_STATE);
     }
     const clhist_index_t clhist_done = clhist_tiles * 4096;
     // What is left, element by element.

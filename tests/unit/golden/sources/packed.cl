@@ -248,24 +248,24 @@ void clhist_sweep(
         if (clhist_lane == clhist_whose_turn)
             clhist_is_raised = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) == 0x9e3779b9u;
         clhist_whose_turn = clhist_whose_turn + 32 < 256 ? clhist_whose_turn + 32 : 0;
-        const int4 clhist_x_0 = *(__global const int4 *)(x + clhist_start + 0);
-        const int4 clhist_x_1 = *(__global const int4 *)(x + clhist_start + 1024);
-        const int4 clhist_x_2 = *(__global const int4 *)(x + clhist_start + 2048);
-        const int4 clhist_x_3 = *(__global const int4 *)(x + clhist_start + 3072);
+        const int4 clhist_from_x_0 = *(__global const int4 *)(x + clhist_start + 0);
+        const int4 clhist_from_x_1 = *(__global const int4 *)(x + clhist_start + 1024);
+        const int4 clhist_from_x_2 = *(__global const int4 *)(x + clhist_start + 2048);
+        const int4 clhist_from_x_3 = *(__global const int4 *)(x + clhist_start + 3072);
         clhist_pending_t clhist_waiting[4];
         clhist_pending_t *clhist_pending;
         clhist_pending = clhist_waiting + 0;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_0.s0, clhist_start + 0, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_0.s0, clhist_start + 0, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 1;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_0.s1, clhist_start + 1, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_0.s1, clhist_start + 1, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 2;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_0.s2, clhist_start + 2, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_0.s2, clhist_start + 2, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 3;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_0.s3, clhist_start + 3, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_0.s3, clhist_start + 3, CLHIST_STATE, clhist_pending);
         if (clhist_is_full(clhist_waiting[0])
             | clhist_is_full(clhist_waiting[1])
             | clhist_is_full(clhist_waiting[2])
@@ -281,16 +281,16 @@ void clhist_sweep(
         }
         clhist_pending = clhist_waiting + 0;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_1.s0, clhist_start + 1024, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_1.s0, clhist_start + 1024, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 1;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_1.s1, clhist_start + 1025, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_1.s1, clhist_start + 1025, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 2;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_1.s2, clhist_start + 1026, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_1.s2, clhist_start + 1026, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 3;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_1.s3, clhist_start + 1027, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_1.s3, clhist_start + 1027, CLHIST_STATE, clhist_pending);
         if (clhist_is_full(clhist_waiting[0])
             | clhist_is_full(clhist_waiting[1])
             | clhist_is_full(clhist_waiting[2])
@@ -306,16 +306,16 @@ void clhist_sweep(
         }
         clhist_pending = clhist_waiting + 0;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_2.s0, clhist_start + 2048, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_2.s0, clhist_start + 2048, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 1;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_2.s1, clhist_start + 2049, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_2.s1, clhist_start + 2049, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 2;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_2.s2, clhist_start + 2050, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_2.s2, clhist_start + 2050, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 3;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_2.s3, clhist_start + 2051, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_2.s3, clhist_start + 2051, CLHIST_STATE, clhist_pending);
         if (clhist_is_full(clhist_waiting[0])
             | clhist_is_full(clhist_waiting[1])
             | clhist_is_full(clhist_waiting[2])
@@ -331,16 +331,16 @@ void clhist_sweep(
         }
         clhist_pending = clhist_waiting + 0;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_3.s0, clhist_start + 3072, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_3.s0, clhist_start + 3072, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 1;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_3.s1, clhist_start + 3073, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_3.s1, clhist_start + 3073, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 2;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_3.s2, clhist_start + 3074, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_3.s2, clhist_start + 3074, CLHIST_STATE, clhist_pending);
         clhist_pending = clhist_waiting + 3;
         clhist_pending->bin = clhist_pending->seen = 0;
-        clhist_map(clhist_x_3.s3, clhist_start + 3075, CLHIST_STATE, clhist_pending);
+        clhist_map(clhist_from_x_3.s3, clhist_start + 3075, CLHIST_STATE, clhist_pending);
         if (clhist_is_full(clhist_waiting[0])
             | clhist_is_full(clhist_waiting[1])
             | clhist_is_full(clhist_waiting[2])

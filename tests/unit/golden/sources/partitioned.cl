@@ -60,106 +60,106 @@ void clhist_split(
     const bool clhist_is_full = clhist_size - clhist_start >= 4096;
     const clhist_index_t clhist_own_start = clhist_start + (clhist_index_t)clhist_lane * 4;
     // All loads, before the first element is used.
-    int4 clhist_x_0 = 0;
+    int4 clhist_from_x_0 = 0;
     if (clhist_is_full) {
-        clhist_x_0 = *(__global const int4 *)(x + clhist_own_start + 0);
+        clhist_from_x_0 = *(__global const int4 *)(x + clhist_own_start + 0);
     } else {
         if (clhist_own_start + 0 < clhist_size)
-            clhist_x_0.s0 = x[clhist_own_start + 0];
+            clhist_from_x_0.s0 = x[clhist_own_start + 0];
         if (clhist_own_start + 1 < clhist_size)
-            clhist_x_0.s1 = x[clhist_own_start + 1];
+            clhist_from_x_0.s1 = x[clhist_own_start + 1];
         if (clhist_own_start + 2 < clhist_size)
-            clhist_x_0.s2 = x[clhist_own_start + 2];
+            clhist_from_x_0.s2 = x[clhist_own_start + 2];
         if (clhist_own_start + 3 < clhist_size)
-            clhist_x_0.s3 = x[clhist_own_start + 3];
+            clhist_from_x_0.s3 = x[clhist_own_start + 3];
     }
-    int4 clhist_x_1 = 0;
+    int4 clhist_from_x_1 = 0;
     if (clhist_is_full) {
-        clhist_x_1 = *(__global const int4 *)(x + clhist_own_start + 1024);
+        clhist_from_x_1 = *(__global const int4 *)(x + clhist_own_start + 1024);
     } else {
         if (clhist_own_start + 1024 < clhist_size)
-            clhist_x_1.s0 = x[clhist_own_start + 1024];
+            clhist_from_x_1.s0 = x[clhist_own_start + 1024];
         if (clhist_own_start + 1025 < clhist_size)
-            clhist_x_1.s1 = x[clhist_own_start + 1025];
+            clhist_from_x_1.s1 = x[clhist_own_start + 1025];
         if (clhist_own_start + 1026 < clhist_size)
-            clhist_x_1.s2 = x[clhist_own_start + 1026];
+            clhist_from_x_1.s2 = x[clhist_own_start + 1026];
         if (clhist_own_start + 1027 < clhist_size)
-            clhist_x_1.s3 = x[clhist_own_start + 1027];
+            clhist_from_x_1.s3 = x[clhist_own_start + 1027];
     }
-    int4 clhist_x_2 = 0;
+    int4 clhist_from_x_2 = 0;
     if (clhist_is_full) {
-        clhist_x_2 = *(__global const int4 *)(x + clhist_own_start + 2048);
+        clhist_from_x_2 = *(__global const int4 *)(x + clhist_own_start + 2048);
     } else {
         if (clhist_own_start + 2048 < clhist_size)
-            clhist_x_2.s0 = x[clhist_own_start + 2048];
+            clhist_from_x_2.s0 = x[clhist_own_start + 2048];
         if (clhist_own_start + 2049 < clhist_size)
-            clhist_x_2.s1 = x[clhist_own_start + 2049];
+            clhist_from_x_2.s1 = x[clhist_own_start + 2049];
         if (clhist_own_start + 2050 < clhist_size)
-            clhist_x_2.s2 = x[clhist_own_start + 2050];
+            clhist_from_x_2.s2 = x[clhist_own_start + 2050];
         if (clhist_own_start + 2051 < clhist_size)
-            clhist_x_2.s3 = x[clhist_own_start + 2051];
+            clhist_from_x_2.s3 = x[clhist_own_start + 2051];
     }
-    int4 clhist_x_3 = 0;
+    int4 clhist_from_x_3 = 0;
     if (clhist_is_full) {
-        clhist_x_3 = *(__global const int4 *)(x + clhist_own_start + 3072);
+        clhist_from_x_3 = *(__global const int4 *)(x + clhist_own_start + 3072);
     } else {
         if (clhist_own_start + 3072 < clhist_size)
-            clhist_x_3.s0 = x[clhist_own_start + 3072];
+            clhist_from_x_3.s0 = x[clhist_own_start + 3072];
         if (clhist_own_start + 3073 < clhist_size)
-            clhist_x_3.s1 = x[clhist_own_start + 3073];
+            clhist_from_x_3.s1 = x[clhist_own_start + 3073];
         if (clhist_own_start + 3074 < clhist_size)
-            clhist_x_3.s2 = x[clhist_own_start + 3074];
+            clhist_from_x_3.s2 = x[clhist_own_start + 3074];
         if (clhist_own_start + 3075 < clhist_size)
-            clhist_x_3.s3 = x[clhist_own_start + 3075];
+            clhist_from_x_3.s3 = x[clhist_own_start + 3075];
     }
     clhist_bin_t clhist_bin_0 = ~(clhist_bin_t)0;
     if (clhist_own_start + 0 < clhist_size)
-        clhist_map(clhist_x_0.s0, clhist_own_start + 0, &clhist_bin_0);
+        clhist_map(clhist_from_x_0.s0, clhist_own_start + 0, &clhist_bin_0);
     clhist_bin_t clhist_bin_1 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1 < clhist_size)
-        clhist_map(clhist_x_0.s1, clhist_own_start + 1, &clhist_bin_1);
+        clhist_map(clhist_from_x_0.s1, clhist_own_start + 1, &clhist_bin_1);
     clhist_bin_t clhist_bin_2 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2 < clhist_size)
-        clhist_map(clhist_x_0.s2, clhist_own_start + 2, &clhist_bin_2);
+        clhist_map(clhist_from_x_0.s2, clhist_own_start + 2, &clhist_bin_2);
     clhist_bin_t clhist_bin_3 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3 < clhist_size)
-        clhist_map(clhist_x_0.s3, clhist_own_start + 3, &clhist_bin_3);
+        clhist_map(clhist_from_x_0.s3, clhist_own_start + 3, &clhist_bin_3);
     clhist_bin_t clhist_bin_4 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1024 < clhist_size)
-        clhist_map(clhist_x_1.s0, clhist_own_start + 1024, &clhist_bin_4);
+        clhist_map(clhist_from_x_1.s0, clhist_own_start + 1024, &clhist_bin_4);
     clhist_bin_t clhist_bin_5 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1025 < clhist_size)
-        clhist_map(clhist_x_1.s1, clhist_own_start + 1025, &clhist_bin_5);
+        clhist_map(clhist_from_x_1.s1, clhist_own_start + 1025, &clhist_bin_5);
     clhist_bin_t clhist_bin_6 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1026 < clhist_size)
-        clhist_map(clhist_x_1.s2, clhist_own_start + 1026, &clhist_bin_6);
+        clhist_map(clhist_from_x_1.s2, clhist_own_start + 1026, &clhist_bin_6);
     clhist_bin_t clhist_bin_7 = ~(clhist_bin_t)0;
     if (clhist_own_start + 1027 < clhist_size)
-        clhist_map(clhist_x_1.s3, clhist_own_start + 1027, &clhist_bin_7);
+        clhist_map(clhist_from_x_1.s3, clhist_own_start + 1027, &clhist_bin_7);
     clhist_bin_t clhist_bin_8 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2048 < clhist_size)
-        clhist_map(clhist_x_2.s0, clhist_own_start + 2048, &clhist_bin_8);
+        clhist_map(clhist_from_x_2.s0, clhist_own_start + 2048, &clhist_bin_8);
     clhist_bin_t clhist_bin_9 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2049 < clhist_size)
-        clhist_map(clhist_x_2.s1, clhist_own_start + 2049, &clhist_bin_9);
+        clhist_map(clhist_from_x_2.s1, clhist_own_start + 2049, &clhist_bin_9);
     clhist_bin_t clhist_bin_10 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2050 < clhist_size)
-        clhist_map(clhist_x_2.s2, clhist_own_start + 2050, &clhist_bin_10);
+        clhist_map(clhist_from_x_2.s2, clhist_own_start + 2050, &clhist_bin_10);
     clhist_bin_t clhist_bin_11 = ~(clhist_bin_t)0;
     if (clhist_own_start + 2051 < clhist_size)
-        clhist_map(clhist_x_2.s3, clhist_own_start + 2051, &clhist_bin_11);
+        clhist_map(clhist_from_x_2.s3, clhist_own_start + 2051, &clhist_bin_11);
     clhist_bin_t clhist_bin_12 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3072 < clhist_size)
-        clhist_map(clhist_x_3.s0, clhist_own_start + 3072, &clhist_bin_12);
+        clhist_map(clhist_from_x_3.s0, clhist_own_start + 3072, &clhist_bin_12);
     clhist_bin_t clhist_bin_13 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3073 < clhist_size)
-        clhist_map(clhist_x_3.s1, clhist_own_start + 3073, &clhist_bin_13);
+        clhist_map(clhist_from_x_3.s1, clhist_own_start + 3073, &clhist_bin_13);
     clhist_bin_t clhist_bin_14 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3074 < clhist_size)
-        clhist_map(clhist_x_3.s2, clhist_own_start + 3074, &clhist_bin_14);
+        clhist_map(clhist_from_x_3.s2, clhist_own_start + 3074, &clhist_bin_14);
     clhist_bin_t clhist_bin_15 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3075 < clhist_size)
-        clhist_map(clhist_x_3.s3, clhist_own_start + 3075, &clhist_bin_15);
+        clhist_map(clhist_from_x_3.s3, clhist_own_start + 3075, &clhist_bin_15);
     if (clhist_bin_0 < clhist_num_bins)
         atomic_inc(clhist_counts + (mul_hi(clhist_bin_0, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     if (clhist_bin_1 < clhist_num_bins)

@@ -144,8 +144,8 @@ void clhist_sweep(
         clhist_bin_t clhist_ahead[128];
         #pragma clang loop vectorize_width(16) unroll(disable)
         for (int clhist_k = 0; clhist_k < 128; ++clhist_k) {
-            const clhist_bin_t bin = CLHIST_BIN(x[i + clhist_k]) - clhist_first;
-            clhist_ahead[clhist_k] = bin < clhist_count ? bin : clhist_spare;
+            const clhist_bin_t clhist_bin = CLHIST_BIN(x[i + clhist_k]) - clhist_first;
+            clhist_ahead[clhist_k] = clhist_bin < clhist_count ? clhist_bin : clhist_spare;
         }
         for (int clhist_round = 0; clhist_round < 128; clhist_round += 8) {
             // 8 elements, while memory is asked for those that are read later.
