@@ -1,6 +1,6 @@
-"""Check that the conda recipe says of the package what pyproject.toml says: ``python .ci/recipe.py conda/meta.yaml``.
+"""Check that the conda recipe says of the package what pyproject.toml says: ``python .ci/recipe.py conda/recipe.yaml``.
 
-It is rendered as conda-build renders it, but not built: that needs conda's own packages.
+rattler-build renders it, but does not build: that needs conda's own packages.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-import jinja2
-import yaml
+from rattler_build import Stage0Recipe, VariantConfig
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,22 +32,21 @@ def problems(recipe: dict, project: dict, version: str) -> list[str]:
         "version": (recipe["package"]["version"], version),
         "run": ({name: run.get(name) for name in wanted}, wanted),
         "host": ({name: host.get(name) for name in build}, build),
-        "entry_points": (recipe["build"]["entry_points"], [" = ".join(script)]),
+        "entry_points": (recipe["build"]["python"]["entry_points"], [" = ".join(script)]),
         "summary": (recipe["about"]["summary"], project["project"]["description"]),
         "license": (recipe["about"]["license"], project["project"]["license"]),
     }
     found = [f"{key}: expected {wanted!r}, got {given!r}" for key, (given, wanted) in pairs.items() if given != wanted]
     more = run.keys() - wanted.keys() - {"pocl"}
     found += [f"run: {', '.join(sorted(more))} is not in pyproject.toml"] if more else []
-    if not (ROOT / recipe["about"]["license_file"]).exists():
-        found.append("license_file: no such file")
+    found += [f"license_file: no {name}" for name in recipe["about"]["license_file"] if not (ROOT / name).exists()]
     return found
 
 
 def main() -> int:
     """Print what differs; 1 if anything does."""
-    text = (ROOT / sys.argv[1]).read_text(encoding="utf-8")
-    recipe = yaml.safe_load(jinja2.Template(text).render(PYTHON="python"))
+    (rendered,) = Stage0Recipe.from_file(str(ROOT / sys.argv[1])).render(VariantConfig())
+    recipe = rendered.recipe.to_dict()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     scope: dict[str, str] = {}
     exec((ROOT / "clhist" / "_version.py").read_text(encoding="utf-8"), scope)

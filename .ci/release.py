@@ -41,12 +41,12 @@ def problems(tag: str, root: Path = ROOT) -> Iterator[str]:
 def versions(root: Path) -> dict[str, str]:
     """Return the version that each file states."""
     citation = (root / "CITATION.cff").read_text(encoding="utf-8")
-    recipe = (root / "conda" / "meta.yaml").read_text(encoding="utf-8")
+    recipe = (root / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     code = (root / "clhist" / "_version.py").read_text(encoding="utf-8")
     return {
         "clhist/_version.py": found(r'__version__ = "([^"]+)"', code),
         "CITATION.cff": found(r"^version: (\S+)$", citation),
-        "conda/meta.yaml": found(r'set version = "([^"]+)"', recipe),
+        "conda/recipe.yaml": found(r'^  version: "([^"]+)"$', recipe),
     }
 
 

@@ -7,13 +7,19 @@ author = copyright = "The clhist developers"
 release = version = metadata.version("clhist")
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "sphinxext.opengraph",
 ]
-exclude_patterns = ["_build"]
-source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build", "results/claims.md"]
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
+nb_execution_mode = "off"  # a test runs them, and compares what they print
+
+ogp_site_url = "https://clhist.readthedocs.io/"
+ogp_image = "_static/card.png"
+ogp_image_alt = "clhist: histograms, group-by and scatter-add on any OpenCL device"
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]

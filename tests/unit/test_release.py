@@ -20,7 +20,7 @@ def repository(tmp_path):
     for name, text in {
         "clhist/_version.py": '__version__ = "1.2.3"\n',
         "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.3\n",
-        "conda/meta.yaml": '{% set version = "1.2.3" %}\n',
+        "conda/recipe.yaml": 'context:\n  version: "1.2.3"\n',
         "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2027-01-31\n\n- All new.\n",
     }.items():
         path = tmp_path / name
@@ -54,7 +54,7 @@ def test_another_version_than_the_files_state(repository):
     run(repository, "tag", "v1.2.4")
     stopping = list(release.problems("v1.2.4", repository))
     assert [text.partition(":")[0] for text in stopping] == [
-        "clhist/_version.py", "CITATION.cff", "conda/meta.yaml", "CHANGELOG.md",
+        "clhist/_version.py", "CITATION.cff", "conda/recipe.yaml", "CHANGELOG.md",
     ]  # fmt: skip
     assert "has version 1.2.3, the tag says 1.2.4" in stopping[0]
 
