@@ -106,25 +106,26 @@ def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
 
 def sample_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_count_distinct``, in order."""
-    sweep = spec.sweep
-    index, bins = (LONG, ULONG) if sweep.wide else (INT, UINT)
-    found = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
-    found.append(Parameter("const clhist_index_t", "clhist_size", index))
-    found += [Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins) for output in sweep.outputs]
-    found.append(Parameter("__global char *", "clhist_scratch", None))
-    found.append(Parameter("const clhist_index_t", "clhist_length", index))
-    found.append(Parameter("const uint", "clhist_words", UINT))
-    return tuple(found)
+    index = LONG if spec.sweep.wide else INT
+    return (
+        *_map_parameters(spec.sweep),
+        *buffers("__global char *", "scratch"),
+        Parameter("const clhist_index_t", "clhist_length", index),
+        *uints("words"),
+    )
 
 
 def look_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_look``, in order."""
-    sweep = spec.sweep
+    return (*_map_parameters(spec.sweep), *buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
+
+
+def _map_parameters(sweep: SweepSpec) -> list[Parameter]:
+    """Return those of a kernel that calls the map: its arguments, the number of elements and those of bins."""
     index, bins = (LONG, ULONG) if sweep.wide else (INT, UINT)
     found = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
     found.append(Parameter("const clhist_index_t", "clhist_size", index))
-    found += [Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins) for output in sweep.outputs]
-    return (*found, *buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
+    return found + [Parameter("const clhist_bin_t", f"clhist_num_bins{each.suffix}", bins) for each in sweep.outputs]
 
 
 def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:

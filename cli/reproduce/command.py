@@ -64,9 +64,11 @@ def reproduce(console: Console, source: str, quick: bool, num_elements: int | No
     """
     queue = default_queue()
     lab = Lab(queue.context)
-    size = num_elements or (_QUICK_SIZES[lab.profile.kind] if quick else published.SIZE)
-    if size > 2**31 - 1:
-        raise click.BadParameter(f"expected at most {2**31 - 1:,}, got {size:,}", param_hint="--num-elements")
+    size = _QUICK_SIZES[lab.profile.kind] if quick else published.SIZE
+    if num_elements is not None:
+        size = num_elements
+    if not 0 < size < 2**31:
+        raise click.BadParameter(f"expected 1 to {2**31 - 1:,}, got {size:,}", param_hint="--num-elements")
     found: dict[str, Any] = {
         "source": source,
         "device": queue.device.name.strip(),

@@ -114,7 +114,8 @@ def test_published_numbers():
 
 
 def test_wrong_usage():
-    assert "expected" in run("blog", "-n", "3000000000").output
+    for size in ("0", "-1", "3000000000"):
+        assert "expected 1 to 2,147,483,647" in run("blog", "-n", size).output
     assert run("nothing").exit_code == 2
     assert run("blog", "--output", "page.txt").exit_code == 2
 

@@ -96,7 +96,7 @@ def test_objects():
     keys[::7], keys[1::7] = None, float("nan")
     check(keys)
     check(np.array([None, None], object))
-    nothing = [decimal.Decimal("NaN"), np.datetime64("NaT")]
+    nothing = [decimal.Decimal("NaN"), np.datetime64("NaT", "s")]
     check(np.array([decimal.Decimal("2.5"), decimal.Decimal(1), *nothing, None], object))
     check(np.array([datetime.date(2020, 2, 1), None, datetime.date(2020, 1, 1)], object))
     pairs = np.empty(4, object)
