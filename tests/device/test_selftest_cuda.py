@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cuda_fake
-import pyopencl as cl
 import pytest
 from click.testing import CliRunner
 
@@ -65,8 +64,8 @@ def test_the_command(monkeypatch):
 
 
 def test_without_cuda_the_command_says_what_is_missing():
-    if not default_queue().device.type & cl.device_type.CPU:
-        pytest.skip("there may be CUDA beside the device")
+    if "nvidia" in default_queue().device.vendor.lower():
+        pytest.skip("CUDA has this device")
     done = CliRunner().invoke(main, ["selftest", "--cuda"])
     assert done.exit_code != 0
     assert "--cuda: expected" in done.output + getattr(done, "stderr", "")
