@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.delayed import Delayed
 from numpy.typing import DTypeLike
 
 from clhist.codegen.arguments import integer
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.engine.scatter import native
-from clhist.grouping.columns import integers, number_up_to
+from clhist.grouping.columns import integers
 from clhist.grouping.distributed import GroupSpec
+from clhist.grouping.groups import groups_of, labels_of
+from clhist.opencl.arrays import is_device_array
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.halves import number_of
-from clhist.partial import Partial, merge
+from clhist.partial import Partial, combined, merge, neutral_arrays
 from clhist.statistics.outputs import Column
 from clhist.statistics.table import TABLE, column_of, named_statistics
 
-_KEYS = "integers, the numbers of groups, or categories"
-_NUMBERED = '; columns have .astype("category").cat.as_known()'
+_NUMBERS = "integers, the numbers of groups, or categories"
 
 
-def group_by(keys: Any, num_groups: int | None = None) -> GroupBy:
+def group_by(keys: Any, num_groups: int | None = None, sort: bool = True) -> GroupBy:
     """Group elements by equal keys: `clhist.group_by` of Dask collections.
 
     Parameters
     ----------
-    keys : dask array of one dimension, dataframe column, or `Delayed`
-        Number of the group of each element; those outside [0, num_groups) belong to none. A categorical column of known
-        categories has a group per category.
+    keys : dask array of one dimension, dataframe column, `Delayed`, or a list of columns, or a dataframe
+        Key of each element, of any type, as `clhist.group_by` takes blocks of them; the groups are those of the keys
+        that occur. A categorical column of known categories has a group per category.
     num_groups : int, optional
-        Number of groups. Defaults to that of the categories or, of numbers, to the largest key plus one: a pass over
-        the keys finds it, and the length of results is unknown until they are computed.
+        Number of groups, for integer keys that are the numbers of groups; those outside [0, num_groups) belong to none.
+        Defaults to the keys that occur: each block has groups of its own, which are merged by their keys, and the
+        length of results is unknown until they are computed.
+    sort : bool
+        Whether groups come in the order of their keys, rather than in that of their first elements.
 
     Returns
     -------
@@ -49,11 +55,11 @@ def group_by(keys: Any, num_groups: int | None = None) -> GroupBy:
     Examples
     --------
     >>> import dask.array as da
-    >>> keys, x = da.arange(6, chunks=2) % 2, da.arange(6, chunks=2) * 1.0
-    >>> clhist.dask.group_by(keys, 2).agg(x=(x, "mean", "max"))["x"]["mean"].compute()
-    array([2., 3.])
+    >>> keys, x = da.from_array(np.array(["a", "b", "a"]), chunks=2), da.arange(3, chunks=2) ** 2
+    >>> clhist.dask.group_by(keys).mean(x).compute()
+    array([2., 1.])
     """
-    return GroupBy(keys, num_groups)
+    return GroupBy(keys, num_groups, sort)
 
 
 class GroupBy:
@@ -64,42 +70,59 @@ class GroupBy:
     Attributes
     ----------
     num_groups : int or None
-        How many groups there are, empty ones included; None if a pass over the keys is to find it.
+        How many groups there are, empty ones included; None if the keys that occur are to be found.
     """
 
-    def __init__(self, keys: Any, num_groups: int | None = None) -> None:
-        self._categories = None
-        if hasattr(keys, "cat"):
-            if not keys.cat.known:
-                raise ValueError(
-                    "keys: expected known categories, got unknown ones; keys.cat.as_known() takes a pass to find them"
-                )
-            self._categories, keys = np.asarray(keys.cat.categories), keys.cat.codes
-        self._keys = keys
-        self._dtype = _dtype_of_collection("keys", keys, np.dtype(np.int64), _KEYS, _NUMBERED)
-        if self._dtype.kind not in "iub":
-            raise TypeError(f"keys: expected {_KEYS}, got {self._dtype}{_NUMBERED}")
-        self._dtype = np.dtype(np.uint8) if self._dtype.kind == "b" else native(self._dtype)
-        if self._categories is not None:
-            number = len(self._categories)
-            if num_groups not in (None, number):
-                raise ValueError(f"num_groups: expected {number}, the categories of the keys; got {num_groups}")
-            num_groups = number
-        self.num_groups = None if num_groups is None else integer("num_groups", num_groups, 0)
+    def __init__(self, keys: Any, num_groups: int | None = None, sort: bool = True) -> None:
+        given = _columns(keys)
+        names = ["keys"] if given is None else [f"keys[{n}]" for n in range(len(given))]
+        columns = dict(zip(names, [keys] if given is None else given, strict=True))
+        self._one, self._sort = given is None, sort
+        self._categories = {name: _categories(name, each) for name, each in columns.items()}
+        self._keys = {
+            name: each if self._categories[name] is None else each.cat.codes for name, each in columns.items()
+        }
+        known = self._categories["keys"] if given is None else None
+        if given is not None and num_groups is not None:
+            raise TypeError(f"num_groups: expected none with keys of {len(given)} columns, got {num_groups!r}")
+        if known is not None and num_groups not in (None, len(known)):
+            raise ValueError(f"num_groups: expected {len(known)}, the categories of the keys; got {num_groups}")
+        number = num_groups if known is None else len(known)
+        self.num_groups = None if number is None else integer("num_groups", number, 0)
+        self._dtype = np.dtype(np.int32)
+        if self.num_groups is not None:
+            self._dtype = _dtype_of_collection("keys", self._keys["keys"], np.dtype(np.int64), _NUMBERS)
+            if self._dtype.kind not in "iub":
+                raise TypeError(f"keys: expected {_NUMBERS}, got {self._dtype}")
+            self._dtype = np.dtype(np.uint8) if self._dtype.kind == "b" else native(self._dtype)
 
     def __repr__(self) -> str:
-        number = "unknown number" if self.num_groups is None else f"{self.num_groups:,}"
-        return f"<GroupBy {number} of groups by a Dask collection of {self._dtype}>"
+        if self.num_groups is None:
+            return f"<GroupBy unknown number of groups by Dask collections, {len(self._keys)} of them>"
+        return f"<GroupBy {self.num_groups:,} of groups by a Dask collection of {self._dtype}>"
 
     @property
     def keys(self) -> Any:
-        """The keys of the groups, numbers or categories (a Dask array if a pass over the data finds them)."""
-        if self._categories is not None:
-            return self._categories
-        number = self._number(None)
-        if isinstance(number, int):
-            return np.arange(number)
-        return as_array(task(np.arange)(number), (np.nan,), np.dtype(np.int64))
+        """The keys of the groups, numbers or categories; Dask arrays if they are to be found, one for each column."""
+        if self.num_groups is not None:
+            known = self._categories["keys"]
+            return np.arange(self.num_groups) if known is None else known
+        whole = self._whole((), blocks_of(**self._keys), None)
+        found = []
+        for n, (name, each) in enumerate(self._keys.items()):
+            known = self._categories[name]
+            dtype = getattr(each if known is None else known, "dtype", np.int64)
+            dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(object)
+            found.append(as_array(task(_labels)(whole, n, known), (np.nan,), dtype))
+        return found[0] if self._one else tuple(found)
+
+    def _whole(self, asked: tuple[tuple[str, Column], ...], blocks: Any, split_every: int | None) -> Any:
+        """Return the task of the groups that occur, and of what is asked of them."""
+        coded = tuple(each is not None for each in self._categories.values())
+        starts = blocks.starts or [None] * len(blocks.rows)
+        rows = zip(starts, blocks.rows, strict=True)
+        parts = [task(_part)(asked, coded, self._one, self._sort, start, *row) for start, row in rows]
+        return tree(parts, _joined_in_order if self._sort else _joined_as_they_come, split_every)
 
     def agg(
         self,
@@ -140,23 +163,33 @@ class GroupBy:
         if not asked:
             return {}
         collections = {name: given[0] for name, given in columns.items()}
+        return self._computed(asked, collections, split_every)
+
+    def _computed(
+        self, asked: tuple[tuple[str, Column], ...], collections: dict[str, Any], split_every: int | None
+    ) -> dict[str, dict[str, da.Array]]:
+        """Return what is asked of collections; of None, their numbers of groups are the values."""
         _spec_of(self._dtype, asked, 1).spec()  # raises what is wrong with it
-        named = {"values of 'keys'" if name == "keys" else name: each for name, each in collections.items()}
-        blocks = blocks_of(keys=self._keys, **named)
+        named = {f"values of {name!r}" if name in self._keys else name: each for name, each in collections.items()}
+        blocks = blocks_of(**self._keys, **named)
         if blocks.starts is None and any(TABLE[each].is_position for _, column in asked for each in column.statistics):
-            if getattr(self._keys, "ndim", 1) != 1:
-                raise ValueError(f"keys: expected one dimension, since positions are asked for, got {self._keys.ndim}")
+            first = next(iter(self._keys.values()))
+            if getattr(first, "ndim", 1) != 1:
+                raise ValueError(f"keys: expected one dimension, since positions are asked for, got {first.ndim}")
             raise ValueError(
                 "keys: expected chunks of known sizes, since positions are asked for, got unknown ones; arrays have "
                 "compute_chunk_sizes(), columns to_dask_array(lengths=True)"
             )
-        number = self._number(split_every)
-        lazy = not isinstance(number, int)
-        of_groups: Any = (task(_spec_of) if lazy else _spec_of)(self._dtype, asked, number)
-        starts = blocks.starts or [None] * len(blocks.rows)
-        parts = [task(_partial)(of_groups, start, *row) for start, row in zip(starts, blocks.rows, strict=True)]
-        whole = task(_results)(of_groups, tree(parts, merge, split_every), number)
-        shape = (np.nan if lazy else number,)
+        if self.num_groups is None:
+            whole = task(_results_of_keys)(asked, self._whole(asked, blocks, split_every))
+        else:
+            of_groups, starts = (
+                _spec_of(self._dtype, asked, self.num_groups),
+                blocks.starts or [None] * len(blocks.rows),
+            )
+            parts = [task(_partial)(of_groups, start, *row) for start, row in zip(starts, blocks.rows, strict=True)]
+            whole = task(_results)(of_groups, tree(parts, merge, split_every), self.num_groups)
+        shape = (np.nan if self.num_groups is None else self.num_groups,)
         return {
             name: {each: as_array(whole[name][each], shape, TABLE[each].dtype(column)) for each in column.statistics}
             for name, column in asked
@@ -164,14 +197,10 @@ class GroupBy:
 
     def size(self, *, split_every: int | None = None) -> da.Array:
         """Return how many elements each group has, as int64."""
-        return self.agg(keys=(self._keys, "count"), split_every=split_every)["keys"]["count"]
-
-    def _number(self, split_every: int | None) -> Any:
-        """Return the number of groups, or the task that finds it."""
         if self.num_groups is not None:
-            return self.num_groups
-        blocks = blocks_of(keys=self._keys)
-        return task(_number_of)(tree([task(_extent)(*row) for row in blocks.rows], _joined, split_every))
+            return self.agg(keys=(self._keys["keys"], "count"), split_every=split_every)["keys"]["count"]
+        count = column_of("keys", self._dtype, ("count",), np.dtype(np.float64), True, 0, None)
+        return self._computed((("keys", count),), {"keys": None}, split_every)["keys"]["count"]
 
     def __getattr__(self, name: str) -> Any:
         if name not in TABLE:
@@ -184,6 +213,25 @@ class GroupBy:
             return self.agg(x=(x, name), **options)["x"][name]
 
         return statistic
+
+
+def _columns(keys: Any) -> list[Any] | None:
+    """Return the columns of a dataframe or of a list of collections; None of one collection."""
+    if hasattr(keys, "columns") and not hasattr(keys, "dtype"):
+        return [keys[name] for name in keys.columns]
+    if not isinstance(keys, list | tuple) or all(isinstance(each, Delayed) for each in keys):
+        return None  # the blocks of one
+    return list(keys)
+
+
+def _categories(name: str, column: Any) -> np.ndarray | None:
+    if not hasattr(column, "cat"):
+        return None
+    if not column.cat.known:
+        raise ValueError(
+            f"{name}: expected known categories, got unknown ones; keys.cat.as_known() takes a pass to find them"
+        )
+    return np.asarray(column.cat.categories)
 
 
 def _asked(name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None) -> Column:
@@ -205,9 +253,7 @@ def _asked(name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | No
     return column_of(name, values, statistics, np.dtype(np.float64), skipna, ddof, dtype)
 
 
-def _dtype_of_collection(
-    name: str, collection: Any, otherwise: np.dtype, expected: str = "numbers", hint: str = ""
-) -> np.dtype:
+def _dtype_of_collection(name: str, collection: Any, otherwise: np.dtype, expected: str = "numbers") -> np.dtype:
     """Return the dtype of an array or a column; `otherwise` of what has none."""
     if hasattr(collection, "columns") and not hasattr(collection, "dtype"):
         raise TypeError(f"{name}: expected a column, got a dataframe of {', '.join(map(str, collection.columns))}")
@@ -215,7 +261,7 @@ def _dtype_of_collection(
     try:
         return np.dtype(given)
     except TypeError:  # of pandas alone
-        raise TypeError(f"{name}: expected {expected}, got {given}{hint}") from None
+        raise TypeError(f"{name}: expected {expected}, got {given}") from None
 
 
 def _spec_of(keys: np.dtype, columns: tuple[tuple[str, Any], ...], number: int) -> GroupSpec:
@@ -231,22 +277,8 @@ def _keys_of(block: Any) -> np.ndarray:
     """Return the keys of a block, of which a `Delayed` does not say what they are."""
     array = integers(block)
     if array.size and array.dtype.kind not in "iub":
-        raise TypeError(f"keys: expected {_KEYS}, got {array.dtype}")
+        raise TypeError(f"keys: expected {_NUMBERS}, got {array.dtype}")
     return array
-
-
-def _extent(keys: Any) -> tuple[int, int]:
-    """Return the largest key of a block, or -1, and their number."""
-    array = _keys_of(keys)
-    return (int(array.max()) if array.size else -1), array.size
-
-
-def _joined(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return max(largest for largest, _ in parts), sum(size for _, size in parts)
-
-
-def _number_of(extent: tuple[int, int]) -> int:
-    return number_up_to(*extent)
 
 
 def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -> Partial:
@@ -258,3 +290,82 @@ def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -
         check_unmasked(name, each)
         arrays.append(np.ascontiguousarray(on_host(each), column.dtype))
     return of_groups.spec().partial(*arrays, start=start)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The groups that occur in a part of the data: their keys, an array for each column, and what is asked of them."""
+
+    keys: tuple[np.ndarray, ...]
+    partial: Partial | None
+
+    @property
+    def number(self) -> int:
+        return len(self.keys[0])
+
+
+def _part(
+    asked: tuple[tuple[str, Column], ...], coded: tuple[bool, ...], one: bool, sort: bool, start: int | None, *row: Any
+) -> _Part:
+    """Return the groups of a block, of which `row` has the keys and the values."""
+    # Codes of categories are -1 where there is none.
+    keys = [np.ma.masked_less(each, 0) if is_coded else each for each, is_coded in zip(row, coded, strict=False)]
+    numbers, number, labels = _grouped(keys, one, sort)
+    if not asked:
+        return _Part(labels, None)
+    values = [numbers if each is None else each for each in row[len(coded) :]]
+    # Few different sizes, so that what was made for one block does for others.
+    of_groups = _spec_of(numbers.dtype, asked, 1 << max(0, number - 1).bit_length())
+    return _Part(labels, _partial(of_groups, start, numbers, *values))
+
+
+def _grouped(keys: Sequence[Any], one: bool, sort: bool) -> tuple[np.ndarray, int, tuple[np.ndarray, ...]]:
+    """Return the group of each element on the host, how many there are, and their keys in columns."""
+    groups = groups_of(keys[0] if one else list(keys), None, sort, None)
+    numbers = groups.numbers.get() if is_device_array(groups.numbers) else groups.numbers
+    labels = labels_of(groups.labels, groups.num_groups)
+    return (
+        np.ascontiguousarray(numbers, np.int32),
+        groups.num_groups,
+        labels if isinstance(labels, tuple) else (labels,),
+    )
+
+
+def _joined_in_order(parts: Sequence[_Part]) -> _Part:
+    return _joined(parts, True)
+
+
+def _joined_as_they_come(parts: Sequence[_Part]) -> _Part:
+    return _joined(parts, False)
+
+
+def _joined(parts: Sequence[_Part], sort: bool) -> _Part:
+    """Return the groups of several parts as one: each is combined with the groups of its own keys."""
+    some = [part for part in parts if part.number]
+    if len(some) < 2:
+        return some[0] if some else parts[0]
+    columns = [np.concatenate(column) for column in zip(*(part.keys for part in some), strict=True)]
+    numbers, number, labels = _grouped(columns, len(columns) == 1, sort)
+    if some[0].partial is None:
+        return _Part(labels, None)
+    outputs = some[0].partial.outputs
+    whole = Partial(outputs, neutral_arrays(outputs, [(number,)] * len(outputs.operators)), 0, 0, ())
+    places = np.split(numbers, np.cumsum([part.number for part in some[:-1]]))
+    for place, part in zip(places, some, strict=True):
+        assert part.partial is not None
+        own = replace(whole, arrays=tuple(each[place] for each in whole.arrays))
+        more = replace(part.partial, arrays=tuple(each[: part.number] for each in part.partial.arrays))
+        found = combined(own, more, "keys", in_place=True)
+        for into, each in zip(whole.arrays, found.arrays, strict=True):
+            into[place] = each
+        whole = replace(found, arrays=whole.arrays)
+    return _Part(labels, whole)
+
+
+def _labels(whole: _Part, column: int, categories: np.ndarray | None) -> np.ndarray:
+    return whole.keys[column] if categories is None else categories[whole.keys[column]]
+
+
+def _results_of_keys(asked: tuple[tuple[str, Column], ...], whole: _Part) -> dict[str, dict[str, np.ndarray]]:
+    assert whole.partial is not None
+    return _results(_spec_of(np.dtype(np.int32), asked, whole.number), whole.partial, whole.number)

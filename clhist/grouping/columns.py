@@ -11,11 +11,6 @@ from clhist.engine.scatter import as_array
 from clhist.grouping.keys import library, order_of_texts, renumbered, sorted_labels
 from clhist.opencl.masks import mask_of
 
-# Integer keys larger than this, and than so many times the number of elements, are taken for identifiers rather than
-# the numbers of groups, each of which has a place in every result.
-_MOST_UNASKED = 1 << 24
-_SPARSE = 16
-
 
 def by_its_library(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the same of a column whose library numbers its values itself; None of what NumPy has in its own types."""
@@ -94,13 +89,3 @@ def without_na(values: Any) -> Any:
     if isinstance(dtype, np.dtype | None) or getattr(dtype, "kind", "") != "b" or not hasattr(values, "to_numpy"):
         return values
     return values.to_numpy(np.float64, na_value=np.nan) if values.isna().any() else values.to_numpy(np.bool_)
-
-
-def number_up_to(largest: int, size: int) -> int:
-    """Return one more than the largest of `size` keys; raise ValueError if it looks like an identifier."""
-    if largest >= max(_MOST_UNASKED, _SPARSE * size):
-        raise ValueError(
-            f"keys: expected numbers of groups, got {largest} among {size}; give num_groups= if that is one, or "
-            "number the keys first, by clhist.factorize or as categories"
-        )
-    return max(0, largest + 1)

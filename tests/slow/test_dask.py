@@ -178,8 +178,7 @@ def test_groups_that_a_pass_finds(keys, arrays):
     else:
         k = np.full_like(k, -2) if keys == "none" else k > 50
     lazy_k, lazy_w = (da.from_array(each, chunks=max(1, len(k) // number)) for each in (k, w))
-    largest = int(k.max()) if k.size else -1
-    found, expected = clhist.group_by(lazy_k), clhist.group_by(k, max(0, largest + 1))
+    found, expected = clhist.group_by(lazy_k), clhist.group_by(k)
     assert found.num_groups is None
     same(found.keys.compute(), expected.keys, strict=True)
     same(found.size().compute(), expected.size(), strict=True)
@@ -189,9 +188,47 @@ def test_groups_that_a_pass_finds(keys, arrays):
         np.testing.assert_allclose(result[name].compute(), array, rtol=1e-12, atol=0)
     if k.dtype.kind == "i":
         same(clhist.group_by(lazy_k.astype(k.dtype.newbyteorder())).size().compute(), expected.size(), strict=True)
-    identifiers = da.from_array(np.array([1, 2**40]), chunks=1)
-    with pytest.raises(ValueError, match=r"^keys: expected numbers of groups, got 1099511627776 among 2; give num_gr"):
-        clhist.group_by(identifiers).sum(identifiers).compute()
+
+
+def of_any_type(n):
+    """Return columns of several types, some of which lack keys; blocks of 3000 elements have no key of some."""
+    rng = np.random.default_rng(5)
+    texts = np.array(["", "a", "bb", "\N{GREEK SMALL LETTER ALPHA}", "longer than others"])[rng.integers(0, 5, n)]
+    reals = np.where(rng.random(n) < 0.1, np.nan, rng.choice([-0.0, 0.0, 1.5, -np.inf, 1e300], n))
+    dates = np.array(rng.integers(-9, 9, n) * 86400, "M8[s]")
+    dates[9000:15000] = "NaT"
+    return {
+        "identifiers": rng.integers(-(2**63), 2**63 - 1, 400)[rng.integers(0, 400, n)],
+        "texts": texts,
+        "reals": reals,
+        "dates": dates,
+        "each": np.arange(n)[::-1] * 2**40,
+        "none": np.full(n, np.nan),
+    }
+
+
+ANY = ["identifiers", "texts", "reals", "dates", "each", "none", ("texts", "dates"), ("reals", "identifiers", "texts")]
+
+
+@pytest.mark.parametrize("names", ANY, ids=str)
+@pytest.mark.parametrize("sort", [True, False])
+def test_groups_by_any_keys(names, sort, arrays):
+    n = 20_001
+    table, w, x = of_any_type(n), arrays[1][:n], arrays[0][:n]
+    lazily = {name: da.from_array(each, chunks=3000) for name, each in table.items()}
+    keys, lazy_keys = (
+        (of[names] if isinstance(names, str) else [of[name] for name in names]) for of in (table, lazily)
+    )
+    expected, found = clhist.group_by(keys, sort=sort), clhist.group_by(lazy_keys, sort=sort)
+    dw, dx = (da.from_array(each, chunks=3000) for each in (w, x))
+    result = found.agg(w=(dw, *NAMES), x=(dx, "sum", "argmax", "first", "last", "prod"), split_every=2)
+    own, result, size = dask.compute(found.keys, result, found.size(split_every=3))
+    for one, other in zip(own, expected.keys, strict=True) if isinstance(own, tuple) else [(own, expected.keys)]:
+        same(one, other)
+    same(size, expected.size())
+    for column, given in expected.agg(w=(w, *NAMES), x=(x, "sum", "argmax", "first", "last", "prod")).items():
+        for name, array in given.items():
+            np.testing.assert_allclose(result[column][name], array, rtol=1e-9, err_msg=name)
 
 
 def test_groups_of_what_has_none(arrays):
@@ -316,11 +353,16 @@ def test_dataframes_and_delayed(arrays):
     groups, expected = clhist.group_by(frame["c"]), clhist.group_by(table["c"])
     assert list(groups.keys) == list(expected.keys) == ["c", "a", "b"]
     np.testing.assert_allclose(groups.mean(frame["w"]).compute(), expected.mean(w))
+    several, expected = clhist.group_by(frame[["c", "x", "t"]]), clhist.group_by(table[["c", "x", "t"]])
+    keys, means = dask.compute(several.keys, several.mean(frame["w"]))
+    for one, other in zip(keys, expected.keys, strict=True):
+        same(one, other)
+    np.testing.assert_allclose(means, expected.mean(w))
     for given, error, message in (
         (lambda: clhist.group_by(frame["c"], 4), ValueError, "num_groups: expected 3, the categories of the keys"),
         (lambda: clhist.group_by(frame["t"].astype("category")), ValueError, "keys: expected known categories"),
-        (lambda: clhist.group_by(frame["t"]), TypeError, "keys: expected integers, the numbers of groups, or cat"),
-        (lambda: clhist.group_by(frame), TypeError, "keys: expected a column, got a dataframe of x, w, c, t"),
+        (lambda: clhist.group_by(frame["t"], 3), TypeError, "keys: expected integers, the numbers of groups, or cat"),
+        (lambda: clhist.group_by(frame, 3), TypeError, "num_groups: expected none with keys of 4 columns, got 3"),
         (lambda: groups.mean(frame["t"]), TypeError, "x: expected numbers, got"),
         (lambda: groups.mean(2.0), TypeError, "x: expected a Dask collection, got float"),
         (lambda: groups.median(frame["w"]), ValueError, "x: expected statistics that can be merged"),
