@@ -89,7 +89,7 @@ class GroupBy:
             raise ValueError(f"num_groups: expected {len(known)}, the categories of the keys; got {num_groups}")
         number = num_groups if known is None else len(known)
         self.num_groups = None if number is None else integer("num_groups", number, 0)
-        self._dtype = np.dtype(np.int32)
+        self._dtype: np.dtype = np.dtype(np.int32)
         if self.num_groups is not None:
             self._dtype = _dtype_of_collection("keys", self._keys["keys"], np.dtype(np.int64), _NUMBERS)
             if self._dtype.kind not in "iub":
