@@ -222,10 +222,8 @@ class Placed:
         """Return what is computed of keys and values on a device, of the shape of the keys, as the caller gets it."""
         if is_cuda(self._keys):
             raise NotDirectError("a value for each element, which are sorted by group")
-        # Kept until the result has been read.
         arrays = [self._keys, *(self._placed(each) for each in values)]
-        given = (each if is_device_array(each) else self._in_place(each) for each in arrays)
-        keys, *rest = given
+        keys, *rest = (each if is_device_array(each) else self._in_place(each) for each in arrays)
         found = compute(keys, values=rest[0], queue=self._queue) if rest else compute(keys, queue=self._queue)
         found = found if self._on_device else found.get(self._queue)
         return found if shape is None else found.reshape(self._shape)

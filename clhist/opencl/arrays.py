@@ -18,6 +18,7 @@ import pyopencl.array as cl_array
 
 from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, empty_cuda, is_cuda, kept_on_cuda, may_be_written
 from clhist.opencl.held_results import held_results
+from clhist.opencl.lost import is_forked
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.memory import in_order, scratch_allocator
 from clhist.opencl.upload import FEWEST_BYTES, uploads
@@ -232,7 +233,7 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
             offset = address % _HOST_ALIGNMENT
             interface = {"version": 3, "shape": (size + offset,), "typestr": "|u1", "data": (address - offset, False)}
             whole = np.asarray(SimpleNamespace(array=array, __array_interface__=interface))  # which it keeps
-            return Operand(cl.Buffer(context, flags | cl.mem_flags.USE_HOST_PTR, 0, whole), offset, _nothing)
+            return Operand(_HostBuffer(queue, whole), offset, _nothing)
         buffer = cl.Buffer(context, flags, size)
     except (cl.MemoryError, cl.LogicError) as error:
         raise MemoryError(f"the device cannot hold an array of {size} bytes: {error}") from error
@@ -243,10 +244,22 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
     return Operand(buffer, 0, partial(_download, queue, buffer, array) if written else _nothing)
 
 
-def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
-    """Return a contiguous NumPy array as a device array to read, of the same memory where the device shares it.
+class _HostBuffer(cl.Buffer):
+    """A NumPy array's memory to read; OpenCL keeps its own buffers until a kernel has ended, and this not."""
 
-    The array must be kept until the device has read it.
+    def __init__(self, queue: cl.CommandQueue, array: np.ndarray) -> None:
+        super().__init__(queue.context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, 0, array)
+        self._queue = queue
+
+    def __del__(self) -> None:
+        if not is_forked():
+            self._queue.finish()
+
+
+def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
+    """Return a contiguous NumPy array as a device array to read on `queue`.
+
+    It is of the same memory where the device shares it, which is kept until what is enqueued has read it.
     """
     found = operand(array, queue, written=False)
     return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)

@@ -9,6 +9,8 @@ import pytest
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import HistogramKernel, free_scratch, operators, reduce_by_index
+from clhist.opencl.arrays import in_place, shares_memory
+from clhist.opencl.each import Elementwise
 from clhist.opencl.memory import scratch_bytes
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of
@@ -262,3 +264,19 @@ def test_memory_of_results_is_used_again(sums, data, queue, monkeypatch):
     del first, second, third
     free_scratch()
     assert scratch_bytes() == 0
+
+
+def test_memory_of_the_host_is_kept_until_it_has_been_read(queue):
+    number = 20_000
+    kernel = Elementwise(
+        queue.context,
+        "const double *x, double *y",
+        "double sum = 0; for (uint j = 0; j < 20000; ++j) sum += x[(i + j) % size]; y[i] = sum",
+        "clhist_slow",
+    )
+    given = in_place(np.ones(number), queue)  # nothing else holds that array
+    found = cl_array.empty(queue, number, np.float64)
+    (event,) = kernel(queue, number, [given, found])
+    del given
+    assert event.command_execution_status == cl.command_execution_status.COMPLETE or not shares_memory(queue.device)
+    assert (found.get() == number).all()
