@@ -189,20 +189,15 @@ def _every(x: Array) -> int | None:
 # The largest entries of device arrays that were counted lately; these are not kept. Of CUDA's, which are described anew
 # for each call, the place in memory says which is meant.
 _largest: Remembered[tuple[Callable[[], Any], int]] = Remembered(16)
-_largest_at: Remembered[int] = Remembered(16)
 
 
 def _note(x: Array, largest: int) -> None:
-    if isinstance(x, np.ndarray):
-        return
-    if is_cuda(x):
-        _largest_at.put(_place(x), largest)
-    else:
-        _largest.put(id(x), (weakref.ref(x), largest))
+    if not isinstance(x, np.ndarray):
+        _largest.put(_place(x), ((lambda: None) if is_cuda(x) else weakref.ref(x), largest))
 
 
 def _place(x: Array) -> Hashable:
-    return x.memory.device, x.offset, x.size, x.dtype
+    return (x.memory.device, x.offset, x.size, x.dtype) if is_cuda(x) else id(x)
 
 
 def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
@@ -213,11 +208,10 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     if isinstance(x, np.ndarray):
         largest = int(evenly_spread(x, queue).max())
         return largest, largest
-    if is_cuda(x) and (there := _largest_at.get(_place(x))) is not None:
-        x.check_not_captured()  # what is found is read
-        return there, 0
-    known = _largest.get(id(x))
-    if known is not None and known[0]() is x:
+    known = _largest.get(_place(x))
+    if known is not None and (is_cuda(x) or known[0]() is x):
+        if is_cuda(x):
+            x.check_not_captured()  # what is found is read
         return known[1], 0
     try:
         largest = int(evenly_spread(x, queue).max())

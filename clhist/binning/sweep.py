@@ -131,10 +131,7 @@ class BinnedKind:
 
     def functions(self) -> str:
         """Return the C functions of the axes."""
-        found = [function for axis in self.axes for function in axis.functions()]
-        if self.in_blocks:
-            found = [*found, *(function for axis in self.axes for function in axis.block_functions())]
-        return "\n".join(dict.fromkeys(found))
+        return functions_of(self.axes, in_blocks=self.in_blocks)
 
     def engine(
         self, context: cl.Context, operators: Any, code: str, *arguments: str, before: Sequence[str] = ()
@@ -200,7 +197,7 @@ class Binned:
             if n == 0 if in_rows else self.data[n] is not None:
                 found.append(None)
                 dtypes.append(axis.kind.data)
-            found += [*(uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
+            found += arguments_of(queue, axis, on_device)
         return (found, dtypes) if self.where is None else ([*found, None], [*dtypes, None])
 
 
@@ -221,8 +218,20 @@ def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
     return cells if len(shape) == 1 else cells.reshape(shape)
 
 
+def functions_of(axes: Sequence[Kind], *, in_blocks: bool) -> str:
+    """Return the C functions that find bins on `axes`, each once."""
+    found = [function for axis in axes for function in axis.functions()]
+    found += [function for axis in axes for function in axis.block_functions()] if in_blocks else []
+    return "\n".join(dict.fromkeys(found))
+
+
+def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[Any]:
+    """Return the arguments of an axis, but for its data, and its extent."""
+    return [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
+
+
 @lru_cache(maxsize=64)
-def uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
+def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
     return tuple(kept_on_device(queue, array) for array in axis.arrays)
 
 

@@ -14,7 +14,7 @@ import pyopencl as cl
 from clhist.axes.block_search import ABSENT, BLOCK, ahead_of
 from clhist.axes.kinds import Kind
 from clhist.binning.inputs import mask_array
-from clhist.binning.sweep import BLOCK_OF_ELEMENTS, uploaded
+from clhist.binning.sweep import BLOCK_OF_ELEMENTS, arguments_of, functions_of
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.engine import Engine
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
@@ -118,16 +118,13 @@ class _Many:
 
 @kept_by_context
 def _kernel(context: cl.Context, many: _Many, in_blocks: bool) -> Engine:
-    functions = [function for kind, _ in many.axes for function in kind.functions()]
-    if in_blocks:
-        functions += [function for kind, _ in many.axes for function in kind.block_functions()]
     operators = {f"{name}_{j}": op for j, part in enumerate(many.parts) for name, op, _ in part.outputs}
     return Engine.of(
         context,
         operators,
         arguments=many.arguments(),
         map=many.code(in_blocks=in_blocks),
-        preamble="\n".join(dict.fromkeys(functions)),
+        preamble=functions_of([kind for kind, _ in many.axes], in_blocks=in_blocks),
         emits=(BLOCK if in_blocks else 1) * max(part.cells or 1 for part in many.parts),
     )
 
@@ -259,7 +256,7 @@ class _Group:
     def arguments(self, queue: cl.CommandQueue, on_device: bool) -> Iterator[Any]:
         """Yield the arguments of the kernel that are of axes."""
         for axis, _ in self._axes.values():
-            yield from (*(uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent)
+            yield from arguments_of(queue, axis, on_device)
 
 
 def _fill_group(group: Sequence[tuple[Any, Columns, Any]]) -> None:
