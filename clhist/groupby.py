@@ -23,17 +23,11 @@ from clhist.grouping.placed import Placed
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
-from clhist.opencl.arrays import (
-    Array,
-    as_bytes,
-    empty,
-    in_place,
-    is_device_array,
-    to_device,
-)
+from clhist.opencl.arrays import Array, as_bytes, empty, is_device_array, to_device
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
+from clhist.opencl.operands import in_place
 from clhist.operators.halves import number_of
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers

@@ -17,7 +17,8 @@ from clhist.axes.keys import bits_dtype, key_dtype, key_range
 from clhist.axes.thresholds import Thresholds, first_keys
 from clhist.binning.sweep import Binned, BinnedKind
 from clhist.engine.engine import Engine
-from clhist.opencl.arrays import Array, empty, in_place, is_device_array
+from clhist.opencl.arrays import Array, empty, is_device_array
+from clhist.opencl.operands import in_place
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, literal
 

@@ -15,7 +15,8 @@ from clhist import operators
 from clhist.axes.block_search import BLOCK
 from clhist.binning.numbers import place_in_bins
 from clhist.binning.sweep import Binned, sweep
-from clhist.opencl.arrays import as_bytes, in_place, is_device_array, to_device
+from clhist.opencl.arrays import as_bytes, is_device_array, to_device
+from clhist.opencl.operands import in_place
 from clhist.operators.operator import Operator
 from clhist.statistics.selection import select
 from clhist.statistics.selection_texts import Order

@@ -15,8 +15,8 @@ from clhist.codegen.specs import SampleSpec
 from clhist.engine.call import CheckedCall
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import operand
 from clhist.opencl.memory import allocated, in_order, scratch_allocator
+from clhist.opencl.operands import operand
 from clhist.opencl.program import Kernel, build, kept_by_context
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS
 

@@ -16,8 +16,9 @@ from clhist.engine.call import Events, Outcome
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Block, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
 from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, empty, note_event, operand, read_only_buffer, without_memory
+from clhist.opencl.arrays import Array, empty, note_event, read_only_buffer, without_memory
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
+from clhist.opencl.operands import operand
 from clhist.opencl.program import kernel_of, new_token
 from clhist.operators.fixed_point import check_range
 

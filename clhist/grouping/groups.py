@@ -18,19 +18,11 @@ from clhist.grouping.factorized import factorized, in_first_order
 from clhist.grouping.hints import check_number
 from clhist.grouping.numbering import number_keys
 from clhist.grouping.sweep import size_kernel
-from clhist.opencl.arrays import (
-    Array,
-    as_bytes,
-    check_context,
-    empty,
-    in_place,
-    is_device_array,
-    shares_memory,
-    to_device,
-)
+from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import fetched
+from clhist.opencl.operands import in_place
 from clhist.opencl.program import building, kept_by_context
 from clhist.operators.c_types import c_name
 

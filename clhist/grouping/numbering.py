@@ -19,11 +19,12 @@ from clhist.codegen.key_table import BLOCK, EACH, LANES, NONE, KeySpec, key_para
 from clhist.codegen.render import render_keys
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.extremes import extremes
-from clhist.opencl.arrays import Array, Operand, empty, is_device_array, operand
+from clhist.opencl.arrays import Array, empty, is_device_array
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.device import device_kind
 from clhist.opencl.lost import fetched
 from clhist.opencl.memory import allocated, scratch_allocator
+from clhist.opencl.operands import Operand, operand
 from clhist.opencl.program import Kernel, build, kept_by_context
 
 MOST_ELEMENTS = NONE

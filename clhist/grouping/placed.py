@@ -20,21 +20,13 @@ from clhist.grouping.each_row import result_of_each
 from clhist.grouping.groups import numbers_of
 from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouping.running import RUNNING, running, running_of_each
-from clhist.opencl.arrays import (
-    Array,
-    as_bytes,
-    check_context,
-    empty,
-    in_place,
-    is_device_array,
-    shares_memory,
-    to_device,
-)
+from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.device import default_queue
 from clhist.opencl.elementwise import as_numbers
 from clhist.opencl.lost import check_process
 from clhist.opencl.masks import check_unmasked
+from clhist.opencl.operands import in_place
 from clhist.operators.c_types import literal, supported_dtype
 from clhist.operators.names import name_hint
 from clhist.statistics.outputs import Column, Numbers

@@ -1,31 +1,22 @@
-"""Arrays of NumPy and of PyOpenCL as a kernel takes them: checked, and as a buffer with an offset.
-
-On a CPU a NumPy array is used in place; on other devices it is copied there, and back if the kernel writes it.
-"""
+"""Arrays of NumPy and of PyOpenCL: what a kernel can take of them, and new ones for its results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, empty_cuda, is_cuda, kept_on_cuda, may_be_written
+from clhist.opencl.cuda_arrays import cuda_device_of, empty_cuda, is_cuda, kept_on_cuda, may_be_written
 from clhist.opencl.held_results import held_results
-from clhist.opencl.lost import is_forked
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.memory import in_order, scratch_allocator
-from clhist.opencl.upload import FEWEST_BYTES, uploads
 
-_FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
-_HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
-
+HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1
 
 _READ_WRITE = cl.mem_flags.READ_WRITE
@@ -194,77 +185,6 @@ def shares_memory(device: cl.Device) -> bool:
     return bool(device.host_unified_memory and device.type & cl.device_type.CPU)
 
 
-@dataclass(slots=True)
-class Operand:
-    """An array as a kernel takes it.
-
-    Attributes
-    ----------
-    buffer : pyopencl.MemoryObject or None
-        None for an array without elements.
-    offset : int
-        Bytes from the buffer's start to the first element.
-    retrieve : callable
-        Called when all is done: makes what was written visible in the NumPy array.
-    """
-
-    buffer: Any
-    offset: int
-    retrieve: Callable[[], None]
-
-
-def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool = True) -> Operand:
-    """Return `array` as a kernel on `queue` takes it; `read` says whether its present content matters."""
-    if isinstance(array, cl_array.Array):
-        if is_cuda(array):
-            raise NotDirectError("a kernel that only OpenCL launches")
-        return Operand(array.base_data, array.offset if array.base_data is not None else 0, _nothing)
-    size = array.nbytes
-    if size == 0:
-        return Operand(None, 0, _nothing)
-    context, flags = queue.context, _READ_WRITE if written else cl.mem_flags.READ_ONLY
-    try:
-        if shares_memory(queue.device) and not (written and not read and size <= _FETCHED_BYTES):
-            if written:
-                buffer = cl.Buffer(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array)
-                return Operand(buffer, 0, partial(_map, queue, buffer, array))
-            # Intel's runtime copies what does not begin at such an address, and NumPy's large arrays do not.
-            address = array.ctypes.data
-            offset = address % _HOST_ALIGNMENT
-            interface = {"version": 3, "shape": (size + offset,), "typestr": "|u1", "data": (address - offset, False)}
-            whole = np.asarray(SimpleNamespace(array=array, __array_interface__=interface))  # which it keeps
-            return Operand(_HostBuffer(queue, whole), offset, _nothing)
-        buffer = cl.Buffer(context, flags, size)
-    except (cl.MemoryError, cl.LogicError) as error:
-        raise MemoryError(f"the device cannot hold an array of {size} bytes: {error}") from error
-    if read and size >= FEWEST_BYTES:
-        uploads(context, queue.device).upload(buffer, array.reshape(-1), array.dtype).wait()
-    elif read:  # COPY_HOST_PTR takes NVIDIA's driver five times as long
-        cl.enqueue_copy(queue, buffer, array, is_blocking=True)
-    return Operand(buffer, 0, partial(_download, queue, buffer, array) if written else _nothing)
-
-
-class _HostBuffer(cl.Buffer):
-    """A NumPy array's memory to read; OpenCL keeps its own buffers until a kernel has ended, and this not."""
-
-    def __init__(self, queue: cl.CommandQueue, array: np.ndarray) -> None:
-        super().__init__(queue.context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, 0, array)
-        self._queue = queue
-
-    def __del__(self) -> None:
-        if not is_forked():
-            self._queue.finish()
-
-
-def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
-    """Return a contiguous NumPy array as a device array to read on `queue`.
-
-    It is of the same memory where the device shares it, which is kept until what is enqueued has read it.
-    """
-    found = operand(array, queue, written=False)
-    return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)
-
-
 def overlap(first: Array, second: Array) -> bool:
     """Whether two arrays share memory."""
     if not is_device_array(first) and not is_device_array(second):
@@ -317,10 +237,10 @@ def empty(
         # Where every runtime takes it as it is.
         size = prod(shape) * dtype.itemsize
         try:
-            room = np.empty(size + _HOST_ALIGNMENT, np.uint8)
+            room = np.empty(size + HOST_ALIGNMENT, np.uint8)
         except (MemoryError, ValueError, OverflowError) as error:  # a ValueError, where the size is no number of bytes
             raise _no_room("host", shape, dtype, error) from error
-        start = -room.ctypes.data % _HOST_ALIGNMENT
+        start = -room.ctypes.data % HOST_ALIGNMENT
         return room[start : start + size].view(dtype).reshape(shape)
 
     if cuda_device_of(queue) is not None:
@@ -397,16 +317,3 @@ def read_only_buffer(context: cl.Context, array: np.ndarray) -> cl.Buffer:
         return cl.Buffer(context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, 0, array)
     except (cl.MemoryError, cl.LogicError) as error:
         raise MemoryError(f"the device cannot hold an array of {array.nbytes} bytes: {error}") from error
-
-
-def _map(queue: cl.CommandQueue, buffer: cl.Buffer, array: np.ndarray) -> None:
-    mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, 0, array.shape, array.dtype, is_blocking=True)
-    mapped.base.release(queue)
-
-
-def _download(queue: cl.CommandQueue, buffer: cl.Buffer, array: np.ndarray) -> None:
-    cl.enqueue_copy(queue, array, buffer, is_blocking=True)
-
-
-def _nothing() -> None:
-    pass

@@ -15,7 +15,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.codegen.maps import Argument
-from clhist.opencl.arrays import Array, Operand, check_array, operand
+from clhist.opencl.arrays import Array, check_array
+from clhist.opencl.operands import Operand, operand
 from clhist.opencl.upload import uploads
 
 
