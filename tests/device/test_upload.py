@@ -10,7 +10,7 @@ import pytest
 
 import clhist
 from clhist import reduce_by_index
-from clhist.opencl import arrays, upload
+from clhist.opencl import operands, upload
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def test_a_part_that_fails_leaves_the_others_their_memory(uploads, queue, monkey
 
 def test_calls_upload_large_arrays_so(monkeypatch, rng):
     """On a device that does not share the host's memory; what kernels write comes back."""
-    monkeypatch.setattr(arrays, "shares_memory", lambda device: False)
-    monkeypatch.setattr(arrays, "FEWEST_BYTES", 4096)
+    monkeypatch.setattr(operands, "shares_memory", lambda device: False)
+    monkeypatch.setattr(operands, "FEWEST_BYTES", 4096)
     uploaded, original = [], upload.Uploads.upload
 
     def spy(self, buffer, array, *args):

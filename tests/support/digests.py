@@ -26,10 +26,21 @@ def same_bits(result, expected):
 
 def exact_sums(bins, values, num_bins, dest=None):
     """Return the exact sums, each rounded once; an element of `dest` is a value more."""
-    groups = groups_of(bins, values, num_bins)
     starts = np.zeros(num_bins) if dest is None else dest
-    each = zip(starts.tolist(), groups, strict=True)
-    return np.array([nearest(sum(map(Fraction, group), Fraction(d)), values.dtype) for d, group in each])
+    each = zip(starts.tolist(), groups_of(bins, values, num_bins), strict=True)
+    return np.array([nearest(Fraction(d) + sum_of(group), values.dtype) for d, group in each])
+
+
+def sum_of(group):
+    """Return the sum of floats: of each exponent the fractions, in two integers, are summed by NumPy."""
+    fractions, exponents = np.frexp(np.asarray(group, np.float64))
+    fractions = (fractions * 2.0**53).astype(np.int64)
+    sums = {}
+    for exponent in np.unique(exponents):
+        of_it = fractions[exponents == exponent]
+        sums[int(exponent)] = (int((of_it >> 30).sum()) << 30) + int((of_it & (2**30 - 1)).sum())
+    least = min(sums, default=0)
+    return Fraction(sum(number << (exponent - least) for exponent, number in sums.items())) * Fraction(2) ** (least - 53)
 
 
 def by_bin(operator, profile, map="EMIT(bins[i], values[i])"):
