@@ -40,7 +40,8 @@ def sum_of(group):
         of_it = fractions[exponents == exponent]
         sums[int(exponent)] = (int((of_it >> 30).sum()) << 30) + int((of_it & (2**30 - 1)).sum())
     least = min(sums, default=0)
-    return Fraction(sum(number << (exponent - least) for exponent, number in sums.items())) * Fraction(2) ** (least - 53)
+    total = sum(number << (exponent - least) for exponent, number in sums.items())
+    return total * Fraction(2) ** (least - 53)
 
 
 def by_bin(operator, profile, map="EMIT(bins[i], values[i])"):
