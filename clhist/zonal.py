@@ -1,0 +1,314 @@
+"""Statistics of a raster's zones: the signature and the results of xarray-spatial's `zonal_stats`.
+
+One sweep over the raster computes all statistics of all zones, where xarray-spatial sorts the cells by zone and then
+calls a function for each zone and statistic.
+
+pandas must be installed: ``pip install "clhist[zonal]"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyopencl as cl
+
+from clhist.engine.labelled import is_labelled
+from clhist.groupby import GroupBy, group_by
+from clhist.statistics.table import STATISTICS, TABLE
+from clhist.unique import factorize
+
+__all__ = ["stats", "zonal_stats"]
+
+DEFAULT_STATS = ("mean", "max", "min", "sum", "std", "var", "count", "majority")
+
+_AS = {"majority": "mode"}  # what `GroupBy` calls it
+_KNOWN = [*_AS, *(name for name in STATISTICS if not TABLE[name].is_position and name != "size")]
+_FRAME, _RASTER = "pandas.DataFrame", "xarray.DataArray"
+_Functions = Mapping[str, Callable[[np.ndarray], Any]]
+
+
+def zonal_stats(
+    zones: Any,
+    values: Any,
+    zone_ids: Sequence[float] | None = None,
+    stats_funcs: Sequence[str] | _Functions = DEFAULT_STATS,
+    nodata_values: float | None = None,
+    return_type: str = _FRAME,
+    *,
+    queue: cl.CommandQueue | None = None,
+) -> Any:
+    """Return statistics of the values of each zone: ``xrspatial.zonal_stats``.
+
+    Parameters
+    ----------
+    zones : xarray.DataArray or array of real numbers
+        The zone of each cell: all cells of one number, next to each other or not. Cells that are NaN or infinite are
+        in none. Of NumPy, Dask, PyOpenCL or a library of CUDA, or an xarray.DataArray that holds one of these.
+    values : xarray.DataArray, xarray.Dataset or array of real numbers
+        The value of each cell, of the shape of `zones`. A dataset has several, and so have arrays with one dimension
+        more, in front, of bands. Cells that are NaN or infinite are left out.
+    zone_ids : sequence of numbers, optional
+        The zones that are asked for; those that do not occur are left out. Defaults to all that occur.
+    stats_funcs : sequence of str, or dict of str to callable
+        Of "mean", "max", "min", "sum", "std", "var" (with ``ddof=0``), "count" and "majority", the least of the most
+        frequent values; also other statistics of `clhist.GroupBy.agg`, such as "median" and "nunique". Of a dict each
+        function is called on the host with the values of one zone, for each zone.
+    nodata_values : number, optional
+        Cells of this value are left out.
+    return_type : {"pandas.DataFrame", "xarray.DataArray"}
+        The latter is a raster with the dimension ``stats`` in front, whose cells have the statistics of their zones.
+    queue : pyopencl.CommandQueue, optional
+        Defaults to that of `values`, or the default one.
+
+    Returns
+    -------
+    pandas.DataFrame, dask.dataframe.DataFrame or xarray.DataArray
+        A row for each zone, in the order of the zones: the column ``zone``, and for each statistic one of float64, NaN
+        where a zone has no values. Of a dataset or of bands their names are in front: ``red_mean``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+
+    Notes
+    -----
+    All is computed in float64 where the device has it, also of values of float32.
+
+    Examples
+    --------
+    >>> from clhist.zonal import zonal_stats
+    >>> zones = np.array([[1, 1, 2], [1, 2, 2]])
+    >>> zonal_stats(zones, np.array([[1.0, 3, 5], [2, 4, np.nan]]), stats_funcs=["mean", "count"])
+       zone  mean  count
+    0     1   2.0    3.0
+    1     2   4.5    2.0
+    """
+    if return_type not in (_FRAME, _RASTER):
+        raise ValueError(f"return_type: expected {_FRAME!r} or {_RASTER!r}, got {return_type!r:.60}")
+    asked = _Asked(*_functions(stats_funcs), _identifiers(zone_ids), _number(nodata_values), queue)
+    area = _data(zones)
+    _check_real("zones", area)
+    bands = _bands(values, area)
+    if return_type == _RASTER and set(bands) != {None}:
+        raise ValueError(f"return_type: expected {_FRAME!r}, since values has several bands, got {return_type!r}")
+    if _is_dask(area) or any(map(_is_dask, bands.values())):
+        if return_type == _RASTER:
+            raise ValueError(f"return_type: expected {_FRAME!r}, since values is chunked, got {return_type!r}")
+        names = [name for name in asked.names if name != "majority" or stats_funcs is not DEFAULT_STATS]
+        return _frame_of_blocks(area, bands, asked._replace(names=names))
+    cells = _Cells.of(area, queue)
+    if return_type == _RASTER:
+        return _raster(cells, values, bands[None], asked)
+    return _frame(cells.zones, {name: asked.of(cells, band) for name, band in bands.items()}, asked.zones)
+
+
+stats = zonal_stats
+
+
+class _Asked(NamedTuple):
+    """What is computed of the values of each zone."""
+
+    names: list[str]
+    functions: _Functions | None
+    zones: np.ndarray | None
+    nodata: float | None
+    queue: cl.CommandQueue | None
+
+    def of(self, cells: _Cells, values: Any) -> dict[str, np.ndarray]:
+        """Return the statistics of each zone, in float64."""
+        numbers, number = cells.numbers, len(cells.zones)
+        if self.nodata is not None:
+            numbers = _where(values != self.nodata, numbers)
+        found = self._computed(group_by(numbers, number, queue=self.queue), values)
+        if values.dtype.kind == "f" and any(np.isinf(found[name]).any() for name in ("min", "max")):
+            numbers = _where(abs(values) < np.inf, numbers)  # hardly ever, so that all others need no pass for it
+            found = self._computed(group_by(numbers, number, queue=self.queue), values)
+        if self.functions is not None:
+            return _called(self.functions, numbers, values, number)
+        return {name: np.where(found["count"] > 0, found[_AS.get(name, name)], np.nan) for name in self.names}
+
+    def _computed(self, groups: GroupBy[Any], values: Any) -> dict[str, np.ndarray]:
+        of_names = () if self.functions is not None else (_AS.get(name, name) for name in self.names)
+        names = dict.fromkeys(["count", "min", "max", *of_names])
+        found = groups.agg(values=(values, *names), dtype=groups._numbers.real)["values"]
+        return {name: np.asarray(_on_host(each), np.float64)[: len(groups)] for name, each in found.items()}
+
+
+class _Cells(NamedTuple):
+    """The number of the zone of each cell, -1 of none, and the zones."""
+
+    numbers: Any
+    zones: np.ndarray
+
+    @classmethod
+    def of(cls, zones: Any, queue: cl.CommandQueue | None) -> _Cells:
+        numbers, found = factorize(zones.reshape(-1), sort=True, queue=queue)
+        found = np.asarray(_on_host(found))
+        if found.dtype.kind == "f" and not np.isfinite(found).all():
+            below = int(np.isneginf(found[:1]).sum())  # they are first and last
+            found = found[np.isfinite(found)]
+            numbers = numbers - below
+            numbers = _where(numbers < len(found), numbers)
+        return cls(numbers.reshape(zones.shape), found)
+
+
+def _where(condition: Any, numbers: Any) -> Any:
+    """Return numbers, and -1 where the condition is false, of arrays of any library."""
+    if isinstance(numbers, np.ndarray):
+        return np.where(condition, numbers, np.int32(-1))
+    return (numbers + 1) * condition - 1
+
+
+def _called(functions: _Functions, numbers: Any, values: Any, number: int) -> dict[str, np.ndarray]:
+    """Return what functions of the host make of the values of each zone."""
+    numbers, values = np.asarray(_on_host(numbers)).reshape(-1), np.asarray(_on_host(values)).reshape(-1)
+    if values.dtype.kind == "f":
+        numbers = np.where(np.isfinite(values), numbers, -1)
+    order = np.argsort(numbers, kind="stable")
+    begins = np.searchsorted(numbers[order], np.arange(number + 1))
+    of_zones = [values[order[begin:end]] for begin, end in zip(begins, begins[1:], strict=False)]
+    return {
+        name: np.array([function(each) if each.size else np.nan for each in of_zones], np.float64)
+        for name, function in functions.items()
+    }
+
+
+def _frame(zones: np.ndarray, found: Mapping[Any, Mapping[str, np.ndarray]], asked: np.ndarray | None) -> Any:
+    """Return a frame of the statistics of each band, for the zones that are asked for."""
+    columns: dict[str, Any] = {"zone": zones}
+    for band, of_band in found.items():
+        columns |= {name if band is None else f"{band}_{name}": each for name, each in of_band.items()}
+    frame = pd.DataFrame(columns)
+    if asked is None:
+        return frame
+    chosen = frame[frame["zone"].isin(asked)].reset_index(drop=True)
+    return chosen.assign(zone=asked[np.isin(asked, zones)])  # in their dtype, as there
+
+
+def _raster(cells: _Cells, values: Any, band: Any, asked: _Asked) -> Any:
+    """Return the statistics of the zone of each cell, as an array of xarray."""
+    import xarray  # only where it is needed
+
+    found = asked.of(cells, band)
+    numbers = np.asarray(_on_host(cells.numbers))
+    if asked.zones is not None:
+        numbers = np.where(np.append(np.isin(cells.zones, asked.zones), False)[numbers], numbers, -1)
+    data = np.stack([np.append(each, np.nan)[numbers] for each in found.values()])
+    like = values if is_labelled(values) else None
+    dims = [f"dim_{n}" for n in range(band.ndim)] if like is None else like.dims
+    coordinates, attributes = ({}, {}) if like is None else (like.coords, like.attrs)
+    return xarray.DataArray(data, {"stats": [*found], **coordinates}, ("stats", *dims), attrs=attributes)
+
+
+def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
+    """Return a frame of Dask's, of one part, for which blocks are computed one by one."""
+    import dask.array as da  # only where they are needed
+    import dask.dataframe as dd
+    from dask import delayed
+
+    from clhist.dask.groups import group_by as groups_of_blocks
+
+    if asked.functions is not None:
+        raise ValueError("stats_funcs: expected names, since values is chunked, got functions")
+    for name in asked.names:
+        if not TABLE[_AS.get(name, name)].merges:
+            raise ValueError(f"stats_funcs: expected what blocks can be merged to, since values is chunked, got {name!r}")
+    area = da.asarray(zones)
+    columns: dict[str, Any] = {}
+    for n, band in enumerate(bands.values()):
+        data = da.asarray(band).rechunk(area.chunks)
+        is_counted = da.isfinite(data)
+        if asked.nodata is not None:
+            is_counted &= data != asked.nodata
+        if asked.nodata is not None or data.dtype.kind == "f":
+            data = da.where(is_counted, data, np.nan)
+        columns[f"band{n}"] = (data, *dict.fromkeys(["count", *asked.names]))
+    groups = groups_of_blocks(da.where(da.isfinite(area), area, np.nan) if area.dtype.kind == "f" else area)
+    found = groups.agg(**columns, dtype=np.float64)
+
+    def finished(zones: np.ndarray, found: dict[str, dict[str, np.ndarray]]) -> Any:
+        of_bands = {
+            band: {name: np.where(each["count"] > 0, each[name], np.nan) for name in asked.names}
+            for band, each in zip(bands, found.values(), strict=True)
+        }
+        return _frame(zones, of_bands, asked.zones)
+
+    nothing = {band: dict.fromkeys(asked.names, np.empty(0)) for band in bands}
+    like = _frame(np.empty(0, area.dtype), nothing, None)
+    return dd.from_delayed([delayed(finished)(groups.keys, found)], meta=like, verify_meta=False)
+
+
+def _data(given: Any) -> Any:
+    """Return the array that one of xarray holds, or an array as it is."""
+    found = given.data if is_labelled(given) else given
+    return found if hasattr(found, "dtype") and hasattr(found, "reshape") else np.asarray(found)
+
+
+def _bands(values: Any, zones: Any) -> dict[Any, Any]:
+    """Return the array of each band by its name; a single one has none."""
+    if hasattr(values, "data_vars"):
+        bands = {name: _data(values[name]) for name in values.data_vars}
+        if not bands:
+            raise ValueError("values: expected a dataset with variables, got one without")
+    else:
+        data = _data(values)
+        bands = {None: data}
+        if len(data.shape) == len(zones.shape) + 1:
+            first = values.dims[0] if is_labelled(values) else None
+            names = values[first].values.tolist() if first in getattr(values, "coords", ()) else range(data.shape[0])
+            bands = {name: data[n] for n, name in enumerate(names)}
+    for name, band in bands.items():
+        argument = "values" if name is None else f"values[{name!r}]"
+        if tuple(band.shape) != tuple(zones.shape):
+            raise ValueError(f"{argument}: expected shape {tuple(zones.shape)} as of zones, got {tuple(band.shape)}")
+        _check_real(argument, band)
+    return bands
+
+
+def _check_real(name: str, array: Any) -> None:
+    kind = str(array.dtype).removeprefix("torch.")
+    if not kind.startswith(("int", "uint", "float", "bfloat")):
+        raise ValueError(f"{name}: expected integers or floats, got {array.dtype}")
+
+
+def _functions(given: Any) -> tuple[list[str], _Functions | None]:
+    """Return the names of what is asked for, and functions of the user's."""
+    if isinstance(given, Mapping):
+        for name, function in given.items():
+            if not callable(function):
+                raise ValueError(f"stats_funcs: expected functions, got {function!r:.60} as {name!r}")
+        return [*map(str, given)], given
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ValueError(f"stats_funcs: expected a sequence of names or a dict of functions, got {given!r:.60}")
+    for name in given:
+        if name not in _KNOWN:
+            raise ValueError(f"stats_funcs: expected of {', '.join(_KNOWN)}, got {name!r:.60}")
+    return [*given], None
+
+
+def _identifiers(given: Any) -> np.ndarray | None:
+    if given is None:
+        return None
+    found = np.unique(np.asarray(given))
+    if found.dtype.kind not in "iuf" and found.size:
+        raise ValueError(f"zone_ids: expected numbers, got {found.dtype}")
+    return found
+
+
+def _number(given: Any) -> float | None:
+    if given is not None and (np.ndim(given) or not isinstance(given, int | float | np.number)):
+        raise ValueError(f"nodata_values: expected a number, got {given!r:.60}")
+    return given
+
+
+def _is_dask(array: Any) -> bool:
+    return hasattr(array, "dask") and hasattr(array, "chunks")
+
+
+def _on_host(array: Any) -> Any:
+    """Return an array of NumPy, PyOpenCL, CuPy or PyTorch on the host."""
+    return array.get() if hasattr(array, "get") else array.cpu() if hasattr(array, "cpu") else array
