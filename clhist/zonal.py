@@ -9,6 +9,7 @@ pandas must be installed: ``pip install "clhist[zonal]"``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ import pyopencl as cl
 
 from clhist.engine.labelled import is_labelled
 from clhist.groupby import GroupBy, group_by
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.device import default_queue
 from clhist.statistics.table import STATISTICS, TABLE
 from clhist.unique import factorize
 
@@ -46,7 +49,7 @@ def zonal_stats(
     ----------
     zones : xarray.DataArray or array of real numbers
         The zone of each cell: all cells of one number, next to each other or not. Cells that are NaN or infinite are
-        in none. Of NumPy, Dask, PyOpenCL or a library of CUDA, or an xarray.DataArray that holds one of these.
+        in none. Of NumPy, Dask or PyOpenCL, or an xarray.DataArray that holds one of these.
     values : xarray.DataArray, xarray.Dataset or array of real numbers
         The value of each cell, of the shape of `zones`. A dataset has several, and so have arrays with one dimension
         more, in front, of bands. Cells that are NaN or infinite are left out.
@@ -90,7 +93,7 @@ def zonal_stats(
     if return_type not in (_FRAME, _RASTER):
         raise ValueError(f"return_type: expected {_FRAME!r} or {_RASTER!r}, got {return_type!r:.60}")
     asked = _Asked(*_functions(stats_funcs), _identifiers(zone_ids), _number(nodata_values), queue)
-    area = _data(zones)
+    area = _data("zones", zones)
     _check_real("zones", area)
     bands = _bands(values, area)
     if return_type == _RASTER and set(bands) != {None}:
@@ -134,7 +137,9 @@ class _Asked(NamedTuple):
     def _computed(self, groups: GroupBy[Any], values: Any) -> dict[str, np.ndarray]:
         of_names = () if self.functions is not None else (_AS.get(name, name) for name in self.names)
         names = dict.fromkeys(["count", "min", "max", *of_names])
-        found = groups.agg(values=(values, *names), dtype=groups._numbers.real)["values"]
+        device = (self.queue or default_queue(values)).device
+        real = np.float64 if device.double_fp_config else np.float32
+        found = groups.agg(values=(values, *names), dtype=real)["values"]
         return {name: np.asarray(_on_host(each), np.float64)[: len(groups)] for name, each in found.items()}
 
 
@@ -157,7 +162,7 @@ class _Cells(NamedTuple):
 
 
 def _where(condition: Any, numbers: Any) -> Any:
-    """Return numbers, and -1 where the condition is false, of arrays of any library."""
+    """Return numbers, and -1 where the condition is false."""
     if isinstance(numbers, np.ndarray):
         return np.where(condition, numbers, np.int32(-1))
     return (numbers + 1) * condition - 1
@@ -170,7 +175,7 @@ def _called(functions: _Functions, numbers: Any, values: Any, number: int) -> di
         numbers = np.where(np.isfinite(values), numbers, -1)
     order = np.argsort(numbers, kind="stable")
     begins = np.searchsorted(numbers[order], np.arange(number + 1))
-    of_zones = [values[order[begin:end]] for begin, end in zip(begins, begins[1:], strict=False)]
+    of_zones = [values[order[begin:end]] for begin, end in pairwise(begins)]
     return {
         name: np.array([function(each) if each.size else np.nan for each in of_zones], np.float64)
         for name, function in functions.items()
@@ -216,7 +221,9 @@ def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
         raise ValueError("stats_funcs: expected names, since values is chunked, got functions")
     for name in asked.names:
         if not TABLE[_AS.get(name, name)].merges:
-            raise ValueError(f"stats_funcs: expected what blocks can be merged to, since values is chunked, got {name!r}")
+            raise ValueError(
+                f"stats_funcs: expected what blocks can be merged to, since values is chunked, got {name!r}"
+            )
     area = da.asarray(zones)
     columns: dict[str, Any] = {}
     for n, band in enumerate(bands.values()):
@@ -232,7 +239,7 @@ def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
 
     def finished(zones: np.ndarray, found: dict[str, dict[str, np.ndarray]]) -> Any:
         of_bands = {
-            band: {name: np.where(each["count"] > 0, each[name], np.nan) for name in asked.names}
+            band: {name: np.where(each["count"] > 0, each[name].astype(np.float64), np.nan) for name in asked.names}
             for band, each in zip(bands, found.values(), strict=True)
         }
         return _frame(zones, of_bands, asked.zones)
@@ -242,20 +249,25 @@ def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
     return dd.from_delayed([delayed(finished)(groups.keys, found)], meta=like, verify_meta=False)
 
 
-def _data(given: Any) -> Any:
+def _data(name: str, given: Any) -> Any:
     """Return the array that one of xarray holds, or an array as it is."""
     found = given.data if is_labelled(given) else given
-    return found if hasattr(found, "dtype") and hasattr(found, "reshape") else np.asarray(found)
+    if is_device_array(found) or _is_dask(found):
+        return found
+    array = np.asarray(found)
+    if array.dtype == object:
+        raise TypeError(f"{name}: expected an array of NumPy, Dask or PyOpenCL, got {type(given).__name__}")
+    return array
 
 
 def _bands(values: Any, zones: Any) -> dict[Any, Any]:
     """Return the array of each band by its name; a single one has none."""
     if hasattr(values, "data_vars"):
-        bands = {name: _data(values[name]) for name in values.data_vars}
+        bands = {name: _data("values", values[name]) for name in values.data_vars}
         if not bands:
             raise ValueError("values: expected a dataset with variables, got one without")
     else:
-        data = _data(values)
+        data = _data("values", values)
         bands = {None: data}
         if len(data.shape) == len(zones.shape) + 1:
             first = values.dims[0] if is_labelled(values) else None
@@ -270,8 +282,7 @@ def _bands(values: Any, zones: Any) -> dict[Any, Any]:
 
 
 def _check_real(name: str, array: Any) -> None:
-    kind = str(array.dtype).removeprefix("torch.")
-    if not kind.startswith(("int", "uint", "float", "bfloat")):
+    if array.dtype.kind not in "iuf":
         raise ValueError(f"{name}: expected integers or floats, got {array.dtype}")
 
 
@@ -302,7 +313,7 @@ def _identifiers(given: Any) -> np.ndarray | None:
 def _number(given: Any) -> float | None:
     if given is not None and (np.ndim(given) or not isinstance(given, int | float | np.number)):
         raise ValueError(f"nodata_values: expected a number, got {given!r:.60}")
-    return given
+    return None if given is None else given.item() if isinstance(given, np.number) else given
 
 
 def _is_dask(array: Any) -> bool:
@@ -310,5 +321,4 @@ def _is_dask(array: Any) -> bool:
 
 
 def _on_host(array: Any) -> Any:
-    """Return an array of NumPy, PyOpenCL, CuPy or PyTorch on the host."""
-    return array.get() if hasattr(array, "get") else array.cpu() if hasattr(array, "cpu") else array
+    return array.get() if is_device_array(array) else array

@@ -42,8 +42,18 @@ class Operand:
     retrieve: Callable[[], None]
 
 
-def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool = True) -> Operand:
-    """Return `array` as a kernel on `queue` takes it; `read` says whether its present content matters."""
+def operand(
+    array: Array,
+    queue: cl.CommandQueue,
+    *,
+    written: bool,
+    read: bool = True,
+    make: Callable[..., cl.Buffer] = cl.Buffer,
+) -> Operand:
+    """Return `array` as a kernel on `queue` takes it; `read` says whether its present content matters.
+
+    `make` makes the buffer of an array that is only read, and read in place.
+    """
     if isinstance(array, cl_array.Array):
         if is_cuda(array):
             raise NotDirectError("a kernel that only OpenCL launches")
@@ -62,7 +72,7 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
             offset = address % HOST_ALIGNMENT
             interface = {"version": 3, "shape": (size + offset,), "typestr": "|u1", "data": (address - offset, False)}
             whole = np.asarray(SimpleNamespace(array=array, __array_interface__=interface))  # which it keeps
-            return Operand(_HostBuffer(queue, whole), offset, _nothing)
+            return Operand(make(context, flags | cl.mem_flags.USE_HOST_PTR, 0, whole), offset, _nothing)
         buffer = cl.Buffer(context, flags, size)
     except (cl.MemoryError, cl.LogicError) as error:
         raise MemoryError(f"the device cannot hold an array of {size} bytes: {error}") from error
@@ -74,10 +84,10 @@ def operand(array: Array, queue: cl.CommandQueue, *, written: bool, read: bool =
 
 
 class _HostBuffer(cl.Buffer):
-    """A NumPy array's memory to read; OpenCL keeps its own buffers until a kernel has ended, and this not."""
+    """A NumPy array's memory, which OpenCL does not keep until a kernel has ended, as it does its own buffers."""
 
-    def __init__(self, queue: cl.CommandQueue, array: np.ndarray) -> None:
-        super().__init__(queue.context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, 0, array)
+    def __init__(self, queue: cl.CommandQueue, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._queue = queue
 
     def __del__(self) -> None:
@@ -90,7 +100,7 @@ def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
 
     It is of the same memory where the device shares it, which is kept until what is enqueued has read it.
     """
-    found = operand(array, queue, written=False)
+    found = operand(array, queue, written=False, make=partial(_HostBuffer, queue))
     return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)
 
 

@@ -110,8 +110,8 @@ def _matrix(box: Any) -> np.ndarray:
     if given.shape == (3, 3) and (given == np.tril(given)).all():
         return given.T  # in rows, as in MDAnalysis
     raise ValueError(
-        "box: expected 3 lengths, 6 lengths and angles, a matrix with edges as columns whose upper triangle alone is not "
-        f"0 or with edges as rows whose lower triangle is not, got {box!r:.200}"
+        "box: expected 3 lengths, 6 lengths and angles, a matrix with the edges as columns, 0 below the diagonal, or "
+        f"as rows, 0 above it; got {box!r:.200}"
     )
 
 

@@ -104,34 +104,19 @@ class PairCounter:
         self._scalars = dtype.type(r_min), dtype.type(bins / (r_max - r_min))
         self._counts = cl_array.zeros(self.queue, first.size * bins + _PAD, np.int64)
 
-    def add(self, points: Particles, queries: Particles | None = None, box: Any = None) -> Box:
-        """Count the pairs of points, or of each query with each point; return the box.
-
-        Raises
-        ------
-        ValueError
-            If the box is none, or a pair might be met in two images.
-        """
+    def add(self, box: Box, points: Particles, queries: Particles | None = None) -> None:
+        """Count the pairs of points, or of each query with each point, in a box of `box_within`."""
         given = [each for each in (points, queries) if each is not None]
-        if box is None:
-            found = box_of(None, *map(_on_host, given))
-        else:
-            found = box_of(box)
-        if self._r_max > found.most * (1 + 1e-6):
-            raise ValueError(
-                f"r_max: expected at most half the distance of opposite faces of the box, {found.most:.6g}, "
-                f"got {self._r_max:.6g}"
-            )
         number = len(points.positions)
         if not all(len(each.positions) for each in given):
-            return found
+            return
         # Rows of cells of half the cut-off are more, and have less in them that is too far.
-        reach = 2 if 5 * number * (self._r_max / 2) ** 3 >= max(8, self._lanes) * _space(found, self._r_max) else 1
-        cells = found.cells(self._r_max / reach, number)
-        widths = [h / c for h, c in zip(found.heights.tolist(), cells, strict=True) if c > 1]
+        reach = 2 if 5 * number * (self._r_max / 2) ** 3 >= max(8, self._lanes) * _space(box, self._r_max) else 1
+        cells = box.cells(self._r_max / reach, number)
+        widths = [h / c for h, c in zip(box.heights.tolist(), cells, strict=True) if c > 1]
         reach = ceil(self._r_max / min(widths, default=self._r_max))
-        grid = self._sent(np.array([*cells, *found.periodic, reach], np.int32))
-        frame = self._sent(found.frame(self._dtype))
+        grid = self._sent(np.array([*cells, *box.periodic, reach], np.int32))
+        frame = self._sent(box.frame(self._dtype))
         to = self._placed(points, frame, grid, int(np.prod(cells)))
         of = to if queries is None else self._placed(queries, frame, grid, int(np.prod(cells)))
         arrays = [of.x, of.y, of.z, of.cells, to.x, to.y, to.z, to.first, frame, grid, self._squares, *self._scalars]
@@ -141,13 +126,12 @@ class PairCounter:
         if self._excludes:
             arrays += next(labels)
         kernel = _kernel(self.queue.context, *self._key)
-        options = {"dest": self._counts, "out": self._counts, "queue": self.queue}
-        kernel(*arrays, num_bins=self._counts.size, size=of.cells.size, **options)
-        return found
+        options: dict[str, Any] = {"dest": self._counts, "out": self._counts, "queue": self.queue}
+        kernel(*arrays, num_bins=int(self._counts.size), size=int(of.cells.size), **options)
 
     def counts(self) -> np.ndarray:
         """Return the counts so far, int64 of shape (types, types, bins), of ordered pairs."""
-        found = self._counts.get(self.queue)[: -_PAD].reshape(-1, self._bins)
+        found = self._counts.get(self.queue)[:-_PAD].reshape(-1, self._bins)
         first, second = self._pairs
         table = np.zeros((self._types, self._types, self._bins), np.int64)
         np.add.at(table, (first, second), found)
@@ -197,9 +181,21 @@ def _run(kernel: Elementwise, queue: cl.CommandQueue, size: int, given: list[Any
             each.add_event(event)
 
 
-def _on_host(particles: Particles) -> np.ndarray:
-    found = particles.positions
-    return np.asarray(found.get() if is_device_array(found) else found)
+def box_within(box: Any, r_max: float, *positions: Any) -> Box:
+    """Return a box from what packages have for it, in which pairs nearer than `r_max` are met in one image alone.
+
+    Raises
+    ------
+    ValueError
+        If it is none; of another that a pair might be met in two.
+    """
+    arrays = [each.get() if is_device_array(each) else np.asarray(each) for each in positions] if box is None else []
+    found = box_of(box, *arrays)
+    if r_max > found.most * (1 + 1e-6):
+        raise ValueError(
+            f"r_max: expected at most half the distance of opposite faces of the box, {found.most:.6g}, got {r_max:.6g}"
+        )
+    return found
 
 
 def _space(box: Box, r_max: float) -> float:
@@ -242,6 +238,7 @@ def _placing(context: cl.Context, dtype: np.dtype) -> _Placing:
     given = f"const {real} *given, {real} *inside, uint *cell, const {real} *frame, const int *grid"
     cells = f"const {real} *inside, const uint *cell, const uint *first, int *filled"
     made = f"{real} *x, {real} *y, {real} *z, uint *cells, uint *order"
+    labels = "const int *given, const uint *order, int *placed"
     with building():
         sums = scan_class(context)(
             context,
@@ -258,5 +255,5 @@ def _placing(context: cl.Context, dtype: np.dtype) -> _Placing:
         Elementwise(context, given, texts.WRAPPED, "clhist_wrap_particles", types),
         sums,
         Elementwise(context, f"{cells}, {made}", texts.PLACED, "clhist_place_particles"),
-        Elementwise(context, "const int *given, const uint *order, int *placed", "placed[i] = given[order[i]]", "clhist_labels"),
+        Elementwise(context, labels, "placed[i] = given[order[i]]", "clhist_labels"),
     )

@@ -12,7 +12,7 @@ from clhist.codegen.arguments import integer
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.on_device import OnDevice
 from clhist.rdf.box import Box
-from clhist.rdf.counting import PairCounter, Particles
+from clhist.rdf.counting import PairCounter, Particles, box_within
 
 _MODES = ("exact", "finite_size")
 
@@ -127,15 +127,16 @@ class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
             if groups is not None:
                 raise ValueError("neighbors: expected exclude_ii to be False where there are groups, got True")
             groups, query_groups = (np.arange(len(each), dtype=np.int32) for each in (points, queries))
+        found = box_within(box, self.r_max, *([points] if same else [points, queries]))
         dtype = np.result_type(points.dtype, queries.dtype)
         key = same, excluded, names, groups is not None, dtype
         if reset or self._key is None:
             self._begin(key)
         elif key != self._key:
-            raise ValueError("reset: expected True, since types, groups, queries or dtypes are of another kind, got False")
+            raise ValueError("reset: expected True, since types, groups, queries or dtypes differ, got False")
         assert self._counter is not None
         others = None if same else Particles(queries, of_queries, query_groups)
-        found = self._counter.add(Particles(points, of_points, groups), others, box)
+        self._counter.add(found, Particles(points, of_points, groups), others)
         self._frames += 1
         self._box: Box = found
         numbers = [
@@ -208,7 +209,7 @@ class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
 
     @property
     def rdf(self) -> np.ndarray:
-        """The radial distribution function, float64 of shape (bins,); of the volume and the numbers of the last frame."""
+        """The radial distribution function, float64 of shape (bins,), for the volume and numbers of the last frame."""
         return self._normalised(self.bin_counts, *(each.sum() for each in self._numbers))
 
     @property
@@ -220,7 +221,8 @@ class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
     @property
     def n_r(self) -> np.ndarray:
         """How many points a query has within the end of each bin, float64 of shape (bins,)."""
-        found: np.ndarray = np.cumsum(self.bin_counts) / (self._frames * self._numbers[0].sum())
+        with np.errstate(invalid="ignore"):
+            found: np.ndarray = np.cumsum(self.bin_counts) / (self._frames * self._numbers[0].sum())
         return found
 
     def _normalised(self, counts: np.ndarray, queries: Any, points: Any) -> np.ndarray:
@@ -290,7 +292,9 @@ def groups_of(groups: Any, query_groups: Any, points: int, queries: int | None) 
     return numbers[:points], numbers[points:] if queries is not None else numbers
 
 
-def _labels(name: str, first: Any, points: int, other: str, second: Any, queries: int | None) -> list[np.ndarray] | None:
+def _labels(
+    name: str, first: Any, points: int, other: str, second: Any, queries: int | None
+) -> list[np.ndarray] | None:
     if queries is None and second is not None:
         raise TypeError(f"{other}: expected none without query_points, got {type(second).__name__}")
     if first is None and second is None:
@@ -300,7 +304,9 @@ def _labels(name: str, first: Any, points: int, other: str, second: Any, queries
         if number is None:
             continue
         if given is None:
-            raise TypeError(f"{argument}: expected labels, as there are {name if argument == other else other}, got None")
+            raise TypeError(
+                f"{argument}: expected labels, as there are {name if argument == other else other}, got None"
+            )
         array = np.asarray(given)
         if array.shape != (number,):
             raise ValueError(f"{argument}: expected shape ({number},), got {array.shape}")

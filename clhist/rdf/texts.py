@@ -9,7 +9,7 @@ VECTOR_BYTES: Final = 32  # PoCL cannot compile fma of more
 WRAPPED: Final = """
 real3 at = vload3(i, given), part;
 real3 image = 0;
-for (int again = 0; again < 2; ++again) { // what is moved by many edges has lost digits, which are those of its cell, too
+for (int again = 0; again < 2; ++again) {  // what is moved by many edges has lost digits, and so its cell has
     const real x = at.x - frame[18], y = at.y - frame[19], z = at.z - frame[20];
     part.x = fma(frame[11], z, fma(frame[10], y, frame[9] * x));
     part.y = fma(frame[14], z, fma(frame[13], y, frame[12] * x));

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from MDAnalysis.analysis import rdf as theirs
 
-from clhist.rdf.counting import PairCounter, Particles
+from clhist.rdf.counting import PairCounter, Particles, box_within
 
 
 class InterRDF(theirs.InterRDF):
@@ -69,13 +69,14 @@ class InterRDF(theirs.InterRDF):
         first, second = self._labels
         box: Any = self._ts.triclinic_dimensions if self._ts.dimensions is not None else None
         points, queries = Particles(self.g2.positions, None, second), Particles(self.g1.positions, None, first)
-        self._counter.clear()
         try:
-            self._counter.add(points, None if self._own else queries, box)
+            found = box_within(box, self._maxrange, points.positions, queries.positions)
         except ValueError as error:
             raise ValueError(str(error).replace("r_max:", "range:", 1)) from error
-        found = self._counter.counts()[0, 0]
-        found[0] += self._with_themselves
-        self.results.count += found
+        self._counter.clear()
+        self._counter.add(found, points, None if self._own else queries)
+        counts = self._counter.counts()[0, 0]
+        counts[0] += self._with_themselves
+        self.results.count += counts
         if self.norm == "rdf":
             self.results.volume_cum += self._ts.volume

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/gallery.md by the page's own commands: ``python docs/gallery/draw.py [PICTURE...]``."""
+"""Draw the pictures of docs/gallery.md and of how-to pages: ``python docs/gallery/draw.py [PICTURE...]``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from PIL import Image
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parent / "gallery.md").read_text(encoding="utf-8")
+HOWTO = HERE.parent / "howto"
+ENGINES = ("zones", "radial-distribution", "azimuthal-integration")  # pages whose code draws one, with other packages
 WIDTH, QUALITY = 900, 85  # pixels of a picture on the page, and how exact WebP is: small files
 
 
@@ -29,12 +31,17 @@ def main(wanted: list[str]) -> None:
                 continue
             print(f"clhist {command}", flush=True)
             subprocess.run([sys.executable, "-m", "clhist", *arguments], check=True)
-            keep(picture)
+            keep(picture, HERE)
+        for name in ENGINES:
+            if not wanted or f"{name}.png" in wanted:
+                text = (HOWTO / f"{name}.md").read_text(encoding="utf-8")
+                exec("\n".join(re.findall(r"^    (.*)$", text, re.MULTILINE)), {})
+                keep(Path(f"{name}.png"), HOWTO)
 
 
-def keep(picture: Path) -> None:
+def keep(picture: Path, folder: Path) -> None:
     """Copy a picture beside the page; one of pixels smaller."""
-    target = HERE / picture.name
+    target = folder / picture.name
     if picture.suffix == ".svg":
         target.write_bytes(picture.read_bytes())
         return

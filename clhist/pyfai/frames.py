@@ -1,0 +1,209 @@
+"""A frame of a detector, what corrects it, and the kernel that adds its pixels to their bins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+from pyFAI.containers import ErrorModel
+
+from clhist import operators
+from clhist.kernel import HistogramKernel
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.device import default_queue
+
+_FACTORS = ("flat", "polarization", "solidangle", "absorption")
+_PIXELS = "biuf"
+
+
+class Axis(NamedTuple):
+    """Bins of equal width."""
+
+    number: int
+    low: float
+    width: float
+
+    @property
+    def middles(self) -> np.ndarray:
+        """Where the middle of each is."""
+        return self.low + self.width * (np.arange(self.number) + 0.5)
+
+
+def axis(name: str, positions: Any, number: int, ends: Any, least: float | None = None) -> Axis:
+    """Return the bins of an axis; the largest position is in the last one, as in pyFAI."""
+    if number < 1:
+        raise ValueError(f"npt: expected at least 1, got {number!r}")
+    low, high = _extent(positions) if ends is None else (float(min(ends)), float(max(ends)))
+    if ends is None and least is not None:
+        low = max(low, least)
+    if not np.isfinite([low, high]).all():
+        raise ValueError(f"{name}: expected finite positions, got a range from {low} to {high}")
+    above = high + abs(high) * 2.0**-23 if high else 2.0**-126  # in float32, which pyFAI has results in
+    return Axis(int(number), low, (above - low) / number)
+
+
+def _extent(positions: Any) -> tuple[float, float]:
+    found = positions.get() if is_device_array(positions) else np.asarray(positions)
+    return (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
+
+
+class Frame(NamedTuple):
+    """A frame, what corrects it, and where its pixels are.
+
+    Attributes
+    ----------
+    arrays : dict of str to array of shape (pixels,)
+        By the names of pyFAI's arguments.
+    positions : tuple of str
+        Which of them say where pixels are.
+    scalars : tuple of float
+        The dummy, how near to it is the same, and what everything is divided by.
+    has_dummy, weighted : bool
+        Whether there is one, and whether pixels weigh as much as their normalisation.
+    model : ErrorModel
+        Where variances come from.
+    """
+
+    arrays: dict[str, Any]
+    positions: tuple[str, ...]
+    scalars: tuple[float, float, float]
+    has_dummy: bool
+    model: ErrorModel
+    weighted: bool
+
+    @classmethod
+    def of(
+        cls, positions: tuple[str, ...], given: Mapping[str, Any], scalars: tuple[Any, ...], model: Any, weighted: bool
+    ) -> Frame:
+        """Return a frame of what pyFAI gives; raises TypeError and ValueError that name what is wrong."""
+        arrays = {name: _flat(name, each) for name, each in given.items() if each is not None and each is not False}
+        for name, each in arrays.items():
+            if each.size != arrays["raw"].size:
+                raise ValueError(f"{name}: expected {arrays['raw'].size} elements as of raw, got {each.size}")
+        model = ErrorModel.parse(model)
+        if model == ErrorModel.VARIANCE and "variance" not in arrays:
+            raise ValueError("variance: expected an array, since error_model is VARIANCE, got None")
+        dummy, delta, factor = scalars
+        numbers = 0.0 if dummy is None else float(dummy), float(delta or 0), float(factor)
+        return cls(arrays, positions, numbers, dummy is not None, model, bool(weighted))
+
+    def sums(self, axes: tuple[Axis, ...]) -> dict[str, np.ndarray]:
+        """Return the sums of each bin."""
+        found = self._swept(axes, "sums", {})
+        if self.model == ErrorModel.AZIMUTHAL:
+            with np.errstate(all="ignore"):
+                means = np.where(found["norm2"] > 0, found["signal"] / found["norm"], 0)
+            found["variance"] = self._swept(axes, "deviations", {"means": means})["variance"]
+        return found
+
+    def _swept(self, axes: tuple[Axis, ...], what: str, more: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        queue = default_queue(*(each for each in self.arrays.values() if is_device_array(each)))
+        real = np.dtype(np.float64 if queue.device.double_fp_config else np.float32)
+        names = tuple((name, each.dtype) for name, each in self.arrays.items())
+        kernel = _kernel(
+            queue.context, names, self.positions, what, real, self.has_dummy, self.model.value, self.weighted
+        )
+        scalars: list[Any] = [np.float32(each) for each in self.scalars]
+        for each in axes:
+            scalars += [real.type(each.low), real.type(each.width), np.int32(each.number)]
+        arrays = [*self.arrays.values(), *(each.astype(real) for each in more.values())]
+        if any(map(is_device_array, arrays)):
+            arrays = [each if is_device_array(each) else cl_array.to_device(queue, each) for each in arrays]
+        number = int(np.prod([each.number for each in axes]))
+        found = kernel(*arrays, *scalars, num_bins=number, size=self.arrays["raw"].size, queue=queue)
+        found = found.get() if is_device_array(found) else found
+        return {name: found[name].astype(np.float64) for name in found.dtype.names}
+
+
+def _flat(name: str, given: Any) -> Any:
+    """Return an array as kernels take it, in one dimension."""
+    if is_device_array(given):
+        return given.reshape(-1)
+    array = np.ascontiguousarray(given)
+    if array.dtype.kind not in _PIXELS or array.dtype.itemsize > 8:
+        raise TypeError(f"{name}: expected an array of real numbers, got {array.dtype}")
+    if array.dtype.kind == "b":
+        array = array.view(np.uint8)
+    if array.dtype == np.float16:
+        array = array.astype(np.float32)
+    return array.astype(array.dtype.newbyteorder("="), copy=False).reshape(-1)
+
+
+_FIELDS = ("signal", "variance", "norm", "norm2", "count")
+
+
+@lru_cache(maxsize=32)
+def _kernel(
+    context: cl.Context,
+    names: tuple[tuple[str, np.dtype], ...],
+    positions: tuple[str, ...],
+    what: str,
+    real: np.dtype,
+    has_dummy: bool,
+    model: int,
+    weighted: bool,
+) -> HistogramKernel:
+    """Return the kernel that corrects the pixels of such arrays and adds them to their bins."""
+    number, given = operators.c_types.c_name(real), dict(names)
+    fields = _FIELDS if what == "sums" else ("variance",)
+    operator = operators.product({name: operators.add(real) for name in fields})
+    declared = [f"const {operators.c_types.c_name(dtype)} *{name}" for name, dtype in names]
+    declared += [f"const {number} *means"] * (what == "deviations")
+    declared += ["float dummy", "float delta", "float factor"]
+    for name in positions:
+        declared += [f"{number} {name}_low", f"{number} {name}_width", f"int {name}_bins"]
+    return HistogramKernel(
+        context,
+        operator,
+        arguments=", ".join(declared),
+        map=_map(given, positions, number, what, has_dummy, ErrorModel(model), weighted),
+        emits=1,
+    )
+
+
+def _map(
+    given: dict[str, np.dtype],
+    positions: tuple[str, ...],
+    number: str,
+    what: str,
+    has_dummy: bool,
+    model: ErrorModel,
+    weighted: bool,
+) -> str:
+    factors = [name for name in _FACTORS if name in given]
+    lines = ["int bin = 0; bool is_in = true;"]
+    for name in positions:
+        lines += [f"const {number} at_{name} = (({number}){name}[i] - {name}_low) / {name}_width;"]
+        lines += [f"is_in &= at_{name} >= 0 && at_{name} < {name}_bins; bin = bin * {name}_bins + (int)at_{name};"]
+    if "mask" in given:
+        lines += ["is_in &= mask[i] == 0;"]
+    lines += ["const float value = raw[i];", "float signal = value, norm = factor, variance_of = 0;"]
+    if has_dummy:
+        near = "!({0} - dummy <= delta && dummy - {0} <= delta)"
+        checked = ["value", *(f"(float){name}[i]" for name in ("dark", "flat") if name in given)]
+        lines += [f"is_in &= {near.format(each)};" for each in checked]
+    lines += ["signal -= (float)dark[i];"] if "dark" in given else []
+    lines += [f"norm *= (float){name}[i];" for name in factors]
+    if "variance" in given:
+        lines += ["variance_of = variance[i];"]
+    elif model.poissonian:
+        lines += ["variance_of = value > 1.0f ? value : 1.0f;"]
+    if "dark_variance" in given:
+        lines += ["variance_of += (float)dark_variance[i];"]
+    # Compilers make vectors of comparisons, but not of isfinite, fabs and fmax: PoCL's took twice as long.
+    finite = ["signal", "norm", *(["variance_of"] if "variance" in given or "dark_variance" in given else [])]
+    lines += [f"is_in &= {name} < INFINITY && {name} > -INFINITY;" for name in finite]
+    lines += ["is_in &= norm != 0;"]
+    if not weighted:
+        lines += ["signal /= norm; variance_of /= norm * norm; norm = 1;"]
+    if what == "deviations":
+        lines += [f"const {number} beyond = signal - means[is_in ? bin : 0] * norm;"]
+        emitted = "beyond * beyond"
+    else:
+        variance = "0" if model == ErrorModel.AZIMUTHAL else "variance_of"
+        emitted = f"signal, {variance}, norm, ({number})norm * norm, 1"
+    return "\n".join([*lines, f"if (is_in) EMIT(bin, ((value_t){{{emitted}}}));"])

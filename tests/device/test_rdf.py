@@ -1,0 +1,171 @@
+"""Pairs of particles by distance, in boxes of all shapes, against all distances of all images."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+
+from clhist.rdf import RDF, counting
+
+BOXES = {
+    "cube": np.diag([8.0, 8, 8]),
+    "three lengths": np.diag([8.0, 9, 16]),
+    "triclinic": np.array([[8.0, 2, -1], [0, 9, 1.5], [0, 0, 10]]),
+    "flat": np.diag([8.0, 10, 0]),
+}
+EDGES = np.arange(13) / 4  # numbers of few bits: distances of halves and quarters lie on them
+TYPES = np.array(["C", "H", "O"])
+
+
+@pytest.fixture(params=["by lanes", "one by one"])
+def lanes(request, monkeypatch):
+    """Let a CPU look at its particles as GPUs do as well."""
+    if request.param == "one by one":
+        monkeypatch.setattr(counting, "_lanes", lambda device, dtype: 1)
+
+
+def drawn(box, number, rng, step=64):
+    """Return points in a box and far from it, whose coordinates have few bits."""
+    points = np.rint((rng.uniform(-1.5, 1.5, (number, 3)) @ np.where(box.any(axis=1), box, 0).T) * step) / step
+    return points * box.any(axis=1)
+
+
+def all_squares(points, others, box):
+    """Return the squares of the distances of all images, one row for each."""
+    edges = box + np.diag(~box.any(axis=1) * 1.0)
+    found = []
+    apart = others[None] - points[:, None]
+    apart -= np.rint(apart @ np.linalg.inv(edges).T) @ edges.T  # one of the nearest
+    for image in product((-1, 0, 1), repeat=3):
+        if box.any(axis=1).all() or not image[2]:
+            found.append(((apart + edges @ image) ** 2).sum(-1))
+    return np.array(found)
+
+
+def counts(squares, wanted=None):
+    wanted = np.isfinite(squares) if wanted is None else np.broadcast_to(wanted, squares.shape)
+    return np.histogram(squares[wanted], np.append(EDGES**2, np.inf))[0][:-1]  # the last edge is none of its own
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", BOXES)
+def test_counts(name, dtype, lanes, rng):
+    box = BOXES[name]
+    points = drawn(box, 400, rng)
+    squares = all_squares(points, points, box)
+    squares[:, np.arange(400), np.arange(400)] = np.inf  # their own images are further than 3
+    rdf = RDF(12, 3.0)
+    np.testing.assert_array_equal(rdf.compute((box, points.astype(dtype))).bin_counts, counts(squares))
+    kinds, molecules = rng.integers(0, 3, 400), rng.integers(0, 150, 400)
+    rdf.compute((box, points.astype(dtype)), types=TYPES[kinds], groups=molecules)
+    assert rdf.types == ["C", "H", "O"]
+    for a, b in product(range(3), repeat=2):
+        wanted = (kinds[:, None] == a) & (kinds == b) & (molecules[:, None] != molecules)
+        np.testing.assert_array_equal(rdf.partial_counts[a, b], counts(squares, wanted))
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_queries(name, lanes, rng):
+    box = BOXES[name]
+    points, queries = drawn(box, 500, rng), drawn(box, 90, rng)
+    squares = all_squares(queries, points, box)
+    kinds, of_queries = rng.integers(0, 2, 500), rng.integers(0, 3, 90)
+    rdf = RDF(12, 3.0).compute((box, points), queries, types=TYPES[kinds], query_types=TYPES[of_queries])
+    np.testing.assert_array_equal(rdf.bin_counts, counts(squares))
+    for a, b in product(range(3), repeat=2):
+        wanted = (of_queries[:, None] == a) & (kinds == b)
+        np.testing.assert_array_equal(rdf.partial_counts[a, b], counts(squares, wanted))
+    of = rng.integers(0, 4, 500), rng.integers(0, 4, 90)
+    rdf.compute((box, points), queries, groups=of[0], query_groups=of[1])
+    np.testing.assert_array_equal(rdf.bin_counts, counts(squares, of[1][:, None] != of[0]))
+    rdf.compute((box, points), points[:90], {"exclude_ii": True})
+    squares = all_squares(points[:90], points, box)
+    np.testing.assert_array_equal(rdf.bin_counts, counts(squares, ~np.eye(90, 500, dtype=bool)))
+
+
+def test_cells_of_all_numbers(rng):
+    """From one cell to many, along each edge: pairs that meet in images, and those of far cells."""
+    for length in (6.0, 6.5, 9.0, 12.5, 40.0):
+        box = np.diag([length, 6.0, 13.0])
+        points = drawn(box, 250, rng)
+        squares = all_squares(points, points, box)
+        squares[:, np.arange(250), np.arange(250)] = np.inf
+        np.testing.assert_array_equal(RDF(12, 3.0).compute((box, points)).bin_counts, counts(squares))
+
+
+def test_without_a_box(rng):
+    points = np.rint(rng.uniform(-20, 20, (700, 3)) * 64) / 64
+    squares = ((points[None] - points[:, None]) ** 2).sum(-1)
+    np.fill_diagonal(squares, np.inf)
+    np.testing.assert_array_equal(RDF(12, 3.0).compute((None, points)).bin_counts, counts(squares))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 17])
+def test_few_particles(number, rng):
+    points = np.zeros((number, 3), np.float32)
+    rdf = RDF(3, 3.0).compute(([8, 8, 8], points))
+    assert rdf.bin_counts.tolist() == [number * (number - 1), 0, 0]
+    rdf.compute(([8, 8, 8], points), neighbors={"exclude_ii": False})
+    assert rdf.bin_counts.tolist() == [number**2, 0, 0]
+    assert rdf.rdf.shape == rdf.n_r.shape == rdf.bin_centers.shape == (3,)
+
+
+def test_frames_are_added_up(queue, rng):
+    first, second = (rng.uniform(0, 8, (300, 3)).astype(np.float32) for _ in range(2))
+    rdf, of_one = RDF(12, 3.0), RDF(12, 3.0)
+    rdf.compute(([8, 8, 8], first)).compute(([8, 8, 8], cl_array.to_device(queue, second)), reset=False)
+    expected = of_one.compute(([8, 8, 8], first)).bin_counts + of_one.compute(([8, 8, 8], second)).bin_counts
+    np.testing.assert_array_equal(rdf.bin_counts, expected)
+    mean = expected / 2
+    shells = 4 / 3 * np.pi * np.diff(rdf.bin_edges**3)
+    np.testing.assert_allclose(rdf.rdf, mean / 300 / (300 / 512) / shells)
+    np.testing.assert_allclose(rdf.n_r, np.cumsum(mean) / 300)
+    rdf.mode = "finite_size"
+    np.testing.assert_allclose(rdf.rdf, mean / 299 / (300 / 512) / shells)
+    with pytest.raises(ValueError, match=r"^reset: expected True"):
+        rdf.compute(([8, 8, 8], first), reset=False, types=np.arange(300) % 2)
+
+
+def test_positions_that_are_no_numbers_on_a_device(queue):
+    points = np.array([[1, 1, 1], [np.nan, 1, 1], [1, 1, 1.5], [np.inf, 0, 0]], np.float32)
+    rdf = RDF(3, 3.0).compute(([8, 8, 8], cl_array.to_device(queue, points)))
+    assert rdf.bin_counts.tolist() == [2, 0, 0]
+
+
+BOX = [5, 8, 8]
+WRONG = {
+    "box: expected edges that span a volume": lambda r, p: r.compute(([8, 8, np.nan], p)),
+    "box: expected 3 lengths": lambda r, p: r.compute(([8, 8, 8, 8], p)),
+    "box: expected lengths": lambda r, p: r.compute((["a", 8, 8], p)),
+    "r_max: expected at most half the distance of opposite faces of the box, 2.5": lambda r, p: r.compute(
+        ([5, 8, 8], p)
+    ),
+    r"points: expected shape \(N, 3\)": lambda r, p: r.compute(([8, 8, 8], p[:, :2])),
+    "points: expected finite": lambda r, p: r.compute(([8, 8, 8], p * np.nan)),
+    "points: expected an array of real numbers": lambda r, p: r.compute(([8, 8, 8], p * 1j)),
+    "system: expected a tuple": lambda r, p: r.compute(p),
+    "query_types: expected none": lambda r, p: r.compute(([8, 8, 8], p), query_types=[1]),
+    r"types: expected shape \(9,\)": lambda r, p: r.compute(([8, 8, 8], p), types=[1]),
+    "query_types: expected labels": lambda r, p: r.compute(([8, 8, 8], p), p, types=np.arange(9)),
+    "neighbors: expected a dict": lambda r, p: r.compute(([8, 8, 8], p), neighbors={"num_neighbors": 3}),
+    "neighbors: expected the r_max": lambda r, p: r.compute(([8, 8, 8], p), neighbors={"r_max": 2.0}),
+    "bins: expected": lambda r, p: RDF(0, 3.0),
+    "r_max: expected 0 <= r_min < r_max": lambda r, p: RDF(3, 3.0, 3.0),
+    "r_min: expected a number": lambda r, p: RDF(3, 3.0, "0"),
+    "normalization_mode: expected one of": lambda r, p: RDF(3, 3.0, normalization_mode="none"),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_arguments(message, rng):
+    points = rng.uniform(0, 8, (9, 3))
+    rdf = RDF(3, 3.0).compute(([8, 8, 8], points))
+    before = rdf.bin_counts
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        WRONG[message](rdf, points)
+    np.testing.assert_array_equal(rdf.bin_counts, before)
+    with pytest.raises(AttributeError, match="nothing has been counted yet"):
+        _ = RDF(3, 3.0).bin_counts

@@ -1,0 +1,150 @@
+"""pyFAI's integrators with our engines: its own as the reference, and its own tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyFAI.detectors
+import pyopencl.array as cl_array
+import pytest
+from peers import run_tests
+from pyFAI.integrator.azimuthal import AzimuthalIntegrator
+
+from clhist.pyfai import histogram1d_engine, method
+
+SHAPE = (300, 280)
+THEIRS = ("no", "histogram", "cython")
+PLUGIN = """
+import pyFAI.ext.histogram as theirs
+from pyFAI.integrator import load_engines
+from pyFAI.method_registry import IntegrationMethod
+
+import clhist.pyfai as ours
+
+for dim, legacy in ((1, theirs.histogram), (2, theirs.histogram2d)):
+    engine = getattr(ours, f"histogram{dim}d_engine")
+    functions = {"class_funct_legacy": (None, legacy), "class_funct_ng": (None, engine)}
+    IntegrationMethod(dim, "no", "histogram", "cython", old_method="cython", **functions)
+"""
+
+
+@pytest.fixture
+def integrator():
+    detector = pyFAI.detectors.Detector(75e-6, 75e-6, max_shape=SHAPE)
+    return AzimuthalIntegrator(dist=0.05, poni1=0.009, poni2=0.012, rot1=0.1, detector=detector, wavelength=1e-10)
+
+
+@pytest.fixture
+def options(rng):
+    frame = rng.poisson(100, SHAPE)
+    return {
+        "none": {},
+        "poisson": {"error_model": "poisson"},
+        "variance": {"variance": rng.uniform(1, 9, SHAPE)},
+        "azimuthal": {"error_model": "azimuthal"},
+        "mask": {"mask": (rng.random(SHAPE) < 0.1).astype(np.int8), "polarization_factor": 0.9},
+        "corrections": {
+            "dark": rng.uniform(0, 9, SHAPE), "flat": rng.uniform(0.9, 1.1, SHAPE), "absorption": np.full(SHAPE, 2.0),
+            "normalization_factor": 3.0, "error_model": "poisson",
+        },
+        "dummy": {"dummy": 100, "delta_dummy": 1.5, "flat": np.where(frame % 17, 1.0, 100)},
+        "no solid angle": {"correctSolidAngle": False},
+    }  # fmt: skip
+
+
+CASES = ["none", "poisson", "variance", "azimuthal", "mask", "corrections", "dummy", "no solid angle"]
+DTYPES = [np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.float32, np.float64, bool]
+
+
+def same(ours, theirs, names):
+    for name in names:
+        found, expected = getattr(ours, name), getattr(theirs, name)
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-9, err_msg=name)
+    np.testing.assert_array_equal(ours.count, theirs.count)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_dimension(case, integrator, options, rng):
+    frame = rng.poisson(100, SHAPE).astype(np.uint16)
+    for unit in ("q_nm^-1", "2th_deg", "r_mm"):
+        given = {"npt": 200, "unit": unit, **options[case]}
+        # Their histograms have an online formula for this model, and these two passes, as ours.
+        peer = ("no", "csr", "python") if case == "azimuthal" else THEIRS
+        ours, theirs = (integrator.integrate1d(frame, method=each, **given) for each in (method(1), peer))
+        names = ["radial", "intensity", "sum_signal", "sum_normalization"]
+        if theirs.sigma is not None:
+            names += ["sum_normalization2", "sum_variance", "std", "sem"]
+        same(ours, theirs, names)
+    assert ours.method.target == "clhist"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in ("azimuthal", "corrections")])
+def test_two_dimensions(case, integrator, options, rng):
+    frame = rng.poisson(100, SHAPE).astype(np.int32)
+    given = {"npt_rad": 50, "npt_azim": 36, "unit": "q_nm^-1", **options[case]}
+    ours, theirs = (integrator.integrate2d(frame, method=each, **given) for each in (method(2), THEIRS))
+    same(ours, theirs, ["radial", "azimuthal", "intensity", "sum_signal", "sum_normalization"])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
+def test_dtypes_of_frames(dtype, integrator, rng):
+    frame = rng.poisson(20, SHAPE).astype(dtype)
+    before = frame.copy()
+    ours, theirs = (integrator.integrate1d(frame, 100, method=each) for each in (method(1), THEIRS))
+    same(ours, theirs, ["radial", "intensity"])
+    np.testing.assert_array_equal(frame, before)
+
+
+def test_ranges(integrator, rng):
+    """Pixels below the range are in no bin; pyFAI has those nearer to it than the width of a bin in the first."""
+    frame = rng.poisson(100, SHAPE)
+    given = {"npt": 90, "unit": "q_nm^-1", "radial_range": (5, 20), "azimuth_range": (-90, 60)}
+    ours, theirs = (integrator.integrate1d(frame, method=each, **given) for each in (method(1), THEIRS))
+    np.testing.assert_allclose(ours.radial, theirs.radial)
+    np.testing.assert_allclose(ours.intensity[1:], theirs.intensity[1:], rtol=1e-5)
+    q, chi = integrator.center_array(SHAPE, "q_nm^-1"), integrator.center_array(SHAPE, "chi_deg")
+    inside = (q >= 5) & (q <= 20) & (chi >= -90) & (chi <= 60)
+    assert abs(ours.count.sum() - inside.sum()) <= 2  # rounding at the ends
+    assert theirs.count.sum() > ours.count.sum()
+
+
+def test_a_geometry_that_changes(integrator, rng):
+    frame = rng.poisson(100, SHAPE)
+    for dist in (0.05, 0.06, 0.07):
+        integrator.dist = dist
+        ours, theirs = (integrator.integrate1d(frame, 150, method=each) for each in (method(1), THEIRS))
+        same(ours, theirs, ["radial", "intensity"])
+
+
+def test_frames_on_a_device(integrator, queue, rng):
+    frame = rng.poisson(100, SHAPE).astype(np.uint16)
+    radial = integrator.center_array(SHAPE, "q_nm^-1")
+    given = {"mask": rng.random(SHAPE) < 0.1, "error_model": "poisson"}
+    expected = histogram1d_engine(radial, 100, frame, **given)
+    found = histogram1d_engine(radial, 100, cl_array.to_device(queue, frame), **given)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_no_pixels_and_wrong_arguments(integrator):
+    radial, frame = np.linspace(0, 1, 12), np.ones(12)
+    found = histogram1d_engine(radial, 3, frame, mask=np.ones(12), empty=-7.0)
+    assert found.intensity.tolist() == [-7.0] * 3
+    assert found.count.tolist() == [0] * 3
+    with pytest.raises(ValueError, match=r"^flat: expected 12 elements as of raw, got 5"):
+        histogram1d_engine(radial, 3, frame, flat=np.ones(5))
+    with pytest.raises(ValueError, match=r"^npt: expected at least 1"):
+        histogram1d_engine(radial, 0, frame)
+    with pytest.raises(TypeError, match=r"^dark: expected an array of real numbers, got complex128"):
+        histogram1d_engine(radial, 3, frame, dark=frame * 1j)
+    with pytest.raises(ValueError, match=r"^radial: expected finite positions"):
+        histogram1d_engine(radial * np.nan, 3, frame)
+    with pytest.raises(ValueError, match=r"^variance: expected an array"):
+        histogram1d_engine(radial, 3, frame, error_model="variance")
+    with pytest.raises(ValueError, match=r"^dim: expected 1 or 2, got 3"):
+        method(3)
+
+
+def test_its_own_tests():
+    modules = [f"pyFAI.test.test_{name}" for name in ("uncertainties", "flat", "error_model", "polarization", "dummy")]
+    different = ["test_azimuthal_model"]  # whose other engines have the online formula
+    assert run_tests(PLUGIN, "--pyargs", *modules, different=different)["passed"] >= 10
