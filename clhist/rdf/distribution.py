@@ -49,7 +49,7 @@ class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
     >>> points = np.random.default_rng(0).uniform(-5, 5, (1000, 3))
     >>> rdf = RDF(bins=50, r_max=4)
     >>> rdf.compute(([10, 10, 10], points)).bin_counts.sum()
-    np.int64(268274)
+    np.int64(267644)
     """
 
     def __init__(

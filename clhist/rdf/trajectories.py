@@ -24,9 +24,13 @@ class InterRDF(theirs.InterRDF):
 
     Examples
     --------
-    >>> from MDAnalysis.tests.datafiles import GRO, XTC  # doctest: +SKIP
-    >>> water = MDAnalysis.Universe(GRO, XTC).select_atoms("name OW")  # doctest: +SKIP
-    >>> rdf = clhist.rdf.InterRDF(water, water, exclusion_block=(1, 1)).run()  # doctest: +SKIP
+    >>> import MDAnalysis
+    >>> from MDAnalysisTests.datafiles import GRO, XTC
+    >>> from clhist.rdf import InterRDF
+    >>> water = MDAnalysis.Universe(GRO, XTC).select_atoms("name OW")
+    >>> rdf = InterRDF(water, water, range=(0, 10), exclusion_block=(1, 1)).run(stop=2)
+    >>> round(float(rdf.results.rdf.max()), 2)
+    2.99
     """
 
     @classmethod

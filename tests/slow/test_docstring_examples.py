@@ -4,6 +4,6 @@ import pytest
 from examples import modules_with_examples, run_examples
 
 
-@pytest.mark.parametrize("name", [name for name in modules_with_examples() if ".torch" not in name])
+@pytest.mark.parametrize("name", modules_with_examples())
 def test_examples(name):
     assert run_examples(name)

@@ -1,9 +1,9 @@
 """The examples of clhist.torch run as they stand."""
 
 import pytest
-from examples import modules_with_examples, run_examples
+from examples import OF_TENSORS, modules_with_examples, run_examples
 
 
-@pytest.mark.parametrize("name", [name for name in modules_with_examples() if ".torch" in name])
+@pytest.mark.parametrize("name", modules_with_examples(*OF_TENSORS))
 def test_examples(name):
     assert run_examples(name)
