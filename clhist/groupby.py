@@ -92,7 +92,8 @@ def group_by(
     keys = unlabelled(keys)
     if wrong:
         name = min(wrong)
-        hint = f"; pass the column: group_by(df[{wrong[name]!r}])" if name == "by" else ""
+        several = "columns" if isinstance(wrong[name], list | tuple) else "column"
+        hint = f"; pass the {several}: group_by(df[{wrong[name]!r}])" if name == "by" else ""
         raise TypeError(f"{name}: expected num_groups, sort or queue as keywords, got {wrong[name]!r}{hint}")
     return GroupBy(groups_of(keys, num_groups, sort, queue))
 

@@ -32,22 +32,48 @@ def by_its_library(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
     return _of_arrow(keys) if hasattr(keys, "dictionary_encode") else None
 
 
+def from_arrow(keys: Any) -> Any:
+    """Return a column of a library that has Arrow's C data interface alone as PyArrow's, without a copy; else as it is."""
+    if hasattr(keys, "dtype") or hasattr(keys, "dictionary_encode"):
+        return keys
+    if hasattr(keys, "__arrow_c_stream__") and not hasattr(keys, "columns"):
+        return import_module("pyarrow").chunked_array(keys)
+    return import_module("pyarrow").array(keys) if hasattr(keys, "__arrow_c_array__") else keys
+
+
 def _of_arrow(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the same of an array of PyArrow's, if it is of text."""
     arrow = import_module("pyarrow")
-    if arrow.types.is_dictionary(keys.type):
-        keys = keys.cast(keys.type.value_type)
-    if arrow.types.is_string_view(keys.type):
-        keys = keys.cast(arrow.large_string())
-    if not (arrow.types.is_string(keys.type) or arrow.types.is_large_string(keys.type)):
+    encoded = arrow.types.is_dictionary(keys.type)
+    kind = keys.type.value_type if encoded else keys.type
+    nulls = encoded and any(each.dictionary.null_count for each in getattr(keys, "chunks", ()))  # not to be unified
+    if nulls or arrow.types.is_string_view(kind):
+        kind, encoded = arrow.large_string(), False
+        keys = keys.cast(kind)
+    if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)):
         return None
-    found = keys.dictionary_encode()
+    found = keys if encoded else keys.dictionary_encode()
     if hasattr(found, "combine_chunks"):
-        found = found.combine_chunks()
-    labels = found.dictionary
+        found = found.unify_dictionaries().combine_chunks()
+    indices, labels = found.indices, found.dictionary
+    if indices.null_count:  # and they may be unsigned
+        indices = indices.cast(arrow.int64()).fill_null(-1)
+    codes = indices.to_numpy()
+    if encoded:
+        codes, labels = _occurring(arrow, codes, labels)
     order = order_of_texts(labels)
-    codes = renumbered(order, found.indices.fill_null(-1).to_numpy(zero_copy_only=False))
-    return codes, labels.take(arrow.array(order)).to_numpy(zero_copy_only=False)
+    return renumbered(order, codes), labels.take(arrow.array(order)).to_numpy(zero_copy_only=False)
+
+
+def _occurring(arrow: Any, codes: np.ndarray, labels: Any) -> tuple[np.ndarray, Any]:
+    """Return codes and a dictionary without texts that are null, that no element has, or that occur twice."""
+    codes = np.where(codes < 0, len(labels), codes).astype(np.intp, copy=False)
+    counts = np.bincount(codes, minlength=len(labels) + 1)[:-1]
+    used = arrow.array(np.flatnonzero(counts))
+    texts = labels.take(used).dictionary_encode()
+    places = np.full(len(labels) + 1, -1, np.int64)
+    places[used.to_numpy()] = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return places[codes], texts.dictionary
 
 
 def without_missing(keys: Any) -> tuple[np.ndarray, np.ndarray | None]:

@@ -13,7 +13,7 @@ from clhist.codegen.arguments import integer
 from clhist.engine.call import Call
 from clhist.engine.cuda_calls import warn_of_host
 from clhist.engine.extremes import extremes
-from clhist.grouping.columns import by_its_library, scattered, without_missing
+from clhist.grouping.columns import by_its_library, from_arrow, scattered, without_missing
 from clhist.grouping.factorized import factorized, in_first_order
 from clhist.grouping.hints import check_number
 from clhist.grouping.numbering import number_keys
@@ -90,14 +90,18 @@ def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQu
 def _columns(keys: Any) -> list[Any] | None:
     """Return the columns of a dataframe or of a list of arrays; None of one column."""
     if hasattr(keys, "columns") and hasattr(keys, "shape"):
-        found = [keys[name] for name in keys.columns]
-    elif isinstance(keys, list | tuple) and any(getattr(each, "shape", ()) != () for each in keys):
+        found = [keys[name] for name in getattr(keys, "column_names", keys.columns)]
+    elif isinstance(keys, list | tuple) and any(map(_is_column, keys)):
         found = list(keys)
     else:
         return None
     if not found:
         raise TypeError("keys: expected a column at least, got none")
     return found
+
+
+def _is_column(each: Any) -> bool:
+    return getattr(each, "shape", ()) != () or hasattr(each, "__arrow_c_array__") or hasattr(each, "__arrow_c_stream__")
 
 
 def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
@@ -132,6 +136,7 @@ def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue 
 def _numbers_on_host(
     keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None
 ) -> tuple[Array, np.ndarray | None]:
+    keys = from_arrow(keys)
     if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
         keys = keys.array
     if hasattr(keys, "codes") and hasattr(keys, "categories"):

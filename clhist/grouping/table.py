@@ -72,7 +72,9 @@ class Table(dict[str, dict[str, A]]):
         keys = self._keys()
         columns = keys if isinstance(keys, tuple) else (keys,)
         default = [f"key{n}" for n in range(len(columns))] if isinstance(keys, tuple) else ["key"]
-        names = [instead if name is None else str(name) for name, instead in zip(self._names, default, strict=True)]
+        names = [
+            instead if name in (None, "") else str(name) for name, instead in zip(self._names, default, strict=True)
+        ]
         arrays = self._arrays()
         names += [f"{column}_{statistic}" for column, statistic in arrays]
         if len({*names}) < len(names):

@@ -64,3 +64,46 @@ def test_tables_without_the_library(name, monkeypatch):
     table = clhist.group_by([1, 2]).agg(v=([1, 2], "max"))
     with pytest.raises(ImportError, match=f"needs {'polars' if name == 'polars' else 'PyArrow'}: pip install {name}"):
         table.to_polars()
+
+
+class OfOneInterface:
+    """A column of a library that has one method of Arrow's C data interface, and nothing else."""
+
+    def __init__(self, array, name):
+        setattr(type(self), name, lambda self, schema=None: getattr(array, name)(schema))
+
+
+@pytest.mark.parametrize("index", ["int8", "uint8", "int64"])
+def test_dictionaries_of_arrow(index):
+    arrow = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
+    texts = arrow.array(["b", "a", "b", None, "zz", "c", "nowhere"])  # one twice, one missing, one that none has
+    encoded = arrow.DictionaryArray.from_arrays(arrow.array([0, 1, 2, 3, None, 4, 5, 0], index), texts)
+    for given in (encoded, encoded.slice(1, 5), encoded.slice(3, 2), encoded.slice(0, 0)):
+        check(given.to_pylist(), given)
+        chunked = arrow.chunked_array([given, encoded])
+        check(chunked.to_pylist(), chunked)
+    known = arrow.chunked_array(
+        [arrow.array(list("bab")).dictionary_encode(), arrow.array(list("cb")).dictionary_encode()]
+    )
+    check(list("babcb"), known)
+    assert clhist.group_by(encoded, sort=False).keys.tolist() == ["b", "a", "zz", "c"]
+    full = arrow.DictionaryArray.from_arrays(
+        arrow.array([*range(256), None], "uint8"), arrow.array([str(k) for k in range(256)])
+    )
+    check(full.to_pylist(), full)
+
+
+def test_arrow_interface():
+    arrow = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
+    values = numpy.array([1.0, 2.0, 4.0, 8.0])
+    for column in (["b", None, "a", "b"], [3, None, -1, 3]):
+        chunked = arrow.chunked_array([column[:1], column[1:]])
+        expected = clhist.group_by(arrow.array(column))
+        for given, name in ((chunked, "__arrow_c_stream__"), (arrow.array(column), "__arrow_c_array__")):
+            found = clhist.group_by(OfOneInterface(given, name))
+            assert found.keys.tolist() == expected.keys.tolist() == sorted({*column} - {None})
+            assert found.sum(values).tolist() == expected.sum(values).tolist() == [4.0, 9.0]
+    table = arrow.table({"a": chunked, "b": arrow.array(["x", "y", "x", "x"])})
+    for keys in (table, [table["a"], table["b"]]):
+        assert [each.tolist() for each in clhist.group_by(keys).keys] == [[-1, 3], ["x", "x"]]
+    assert clhist.group_by(polars.Series([1, 2])).agg(v=([1, 2], "max")).to_polars().columns == ["key", "v_max"]
