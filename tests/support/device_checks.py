@@ -16,9 +16,6 @@ from clhist.selftest.updates import COLUMNS, ROWS, row_name
 OF_FILES = ("digests of exact sums",)  # which have a file of their own, in the same two ways
 
 
-OF_FILES = ("digests of exact sums",)  # which have a file of their own, in the same two ways
-
-
 def each_check(*, quick: bool = False) -> pytest.MarkDecorator:
     """Return the mark that gives a test each check of the default device.
 
