@@ -3,7 +3,7 @@
 ## raised before the sweep, and the exponent. Later a value that does not fit raises it.
 <%!
     from clhist.operators.fixed_point import FORMATS
-    from clhist.operators.narrow import taken_by
+    from clhist.operators.narrow import quantum_of, taken_by
     from clhist.planning.packed import RAISED
 
     def shift_of(feature):
@@ -15,7 +15,7 @@
     if (clhist_call[1] != 0)
         return;
     const uint clhist_base = clhist_call[2];
-% if feature.form.parts[0].is_split:
+% if feature.form.parts[0].is_split and not feature.form.parts[0].is_quanta:
 <% float_type = "float" if feature.form.dtype.itemsize == 4 else "double"; unsigned = "uint" if float_type == "float" else "ulong" %>\
     // Options that let a compiler change sums of floats do so here, too: then nothing is left of the last bit.
     const ${unsigned} clhist_least_bits = (${unsigned})clhist_base << ${shift_of(feature)} | 1;
@@ -45,20 +45,27 @@ ${of_rows(feature)}
 </%def>
 
 <%def name="of_blocks(feature)">
-<% parts = feature.form.parts[0].words %>\
-    __global const double *cells = (__global const double *)(clhist_scratch + clhist_place0);
+<% parts, is_quanta = feature.form.parts[0].words, feature.form.parts[0].is_quanta; kind = "long" if is_quanta else "double" %>\
+    __global const ${kind} *cells = (__global const ${kind} *)(clhist_scratch + clhist_place0);
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
+% if not is_quanta:
     const uint apart = 54 - (${taken_by(feature.form)} - clhist_call[3]) / ${parts};  // bits from part to part
     const uint first = clhist_call[2] + (${FORMATS[feature.form.dtype].least + 1022});  // the first one's unit, biased
+% endif
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
         ${state.place}
         // Of each copy whole numbers of units, which are exact; their sum is a number of two's complement of 128 bits.
         ulong low = 0, high = 0;
         for (ulong copy = 0; copy < copies; ++copy) {
-            __global const double *cell = cells + ${parts} * (${state.cell});
+            __global const ${kind} *cell = cells + ${parts} * (${state.cell});
             for (uint n = 0; n < ${parts}; ++n) {
+% if is_quanta:
+                const uint place = 32 * (${parts - 1} - n);
+                const long units = cell[n];
+% else:
                 const uint place = n * apart, unit = first + place;
                 const long units = (long)(cell[n] * as_double((ulong)(2046 - unit) << 52));
+% endif
                 const ulong more = (ulong)units << place;
                 low += more;
                 high += (ulong)(units >> 1 >> (63 - place)) + (low < more);
@@ -103,10 +110,17 @@ ${total(feature, "return;")}
 </%def>
 
 <%def name="total(feature, leave)">
-<% words = 4 if feature.form.parts[0].is_split else feature.form.parts[0].words %>\
+<%
+    part, whole = feature.form.parts[0], spec.operator.parts[0]
+    words = 4 if part.is_split else part.words
+    first_bit = "0" if part.is_quanta else "clhist_call[2] - 1"  # of the digits, in the words of all values
+%>\
         // The sum modulo 2^${32 * words}, which is more than twice any: the highest bit is its sign.
-        const uint sign = -(digits[${words - 1}] >> 31), bits = clhist_call[2] - 1, within = bits & 31;
-<% name = f"{spec.operator.dtype.name}_exact" %>\
+        const uint sign = -(digits[${words - 1}] >> 31), bits = ${first_bit}, within = bits & 31;
+<%
+    name = whole.term.partition("(")[0].removeprefix("clhist_term_")
+    offset = quantum_of(feature.form) if part.is_quanta else "(int)bits"
+%>\
 % if not spec.out_is_partial:
         if (!has_dest) {  // no other digits take part
             clhist_digits_${name}_t held = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -116,7 +130,7 @@ ${total(feature, "return;")}
                 clhist_take_${name}(&held, (uint)one, d);
                 one >>= 32;
             }
-            out[k] = clhist_nearest_${name}(&held, (int)bits, sign);
+            out[k] = clhist_nearest_${name}(&held, ${offset}, sign);
             ${leave}
         }
 % endif

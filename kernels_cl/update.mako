@@ -167,7 +167,7 @@ ${state.inlined}void clhist_update${n}(${space} cell${n}_t *cell, const value${p
 }
 </%def>
 
-## Narrow sums of a CPU, in parts of double precision, which one load, one addition and one store update each.
+## Narrow sums of a CPU, in parts of 64 bits, which one load, one addition and one store update each.
 <%def name="private_parts(part, space, fence, bins_are_computed)">
 <% n, volatile = part.n, "volatile " if bins_are_computed else "" %>\
 // The work-item owns the parts.
@@ -176,12 +176,10 @@ ${state.inlined}void clhist_update${n}(
     const uint clhist_base, const uint clhist_most, volatile __global uint *clhist_call)
 {
     const ${state.term_type(part)} term = ${part.part.term};
-    if (term.flags) {
-        if (term.flags == ${NOT_ADDED})
-            CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
-        return;
-    }
-    ${volatile}${space} double *sums = (${space} double *)cell;
+    if (term.flags)  // all is summed again: it does not matter what is added here
+        CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
+<% kind = "ulong" if part.part.is_quanta else "double" %>\
+    ${volatile}${space} ${kind} *sums = (${space} ${kind} *)cell;
 % for k in range(part.part.words):
     sums[${k}] += term.parts[${k}];
 % endfor

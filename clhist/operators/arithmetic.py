@@ -12,7 +12,7 @@ from clhist.operators import fixed_point
 from clhist.operators.c_types import c_name, literal, same_value, struct_of
 from clhist.operators.halves import number_of
 from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
-from clhist.operators.narrow import exact
+from clhist.operators.narrow import exact, window
 from clhist.operators.operator import Operator
 
 
@@ -136,7 +136,7 @@ def reproducible_add(
         raise ValueError(f"count: expected an integer in [1, {fixed_point.MOST_VALUES}], got {count!r}")
     count = max(2**31 - 1, 2 ** int(count).bit_length() - 1)
     exponent = fixed_point.exponent_of(float(limit), found, bits)  # type: ignore[arg-type]
-    return fixed_point.window(found, exponent, bits, count)
+    return window(found, exponent, bits, count)
 
 
 def multiply(dtype: DTypeLike) -> Operator:

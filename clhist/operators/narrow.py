@@ -2,12 +2,14 @@
 
 Which words those are is known when a kernel runs: the last bit is that of numbers with the exponent `base`. A value
 with a smaller exponent, or too large a one, is not added but raises a flag. Whoever sees the flag raised computes the
-sums again, with accumulators for all values (`clhist.operators.fixed_point`).
+sums again, with accumulators for all values (`clhist.operators.fixed_point`). Of windows, whose words are known before,
+a CPU's own copies have narrow sums as well, in integers of 64 bits.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import frexp
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from clhist.operators.operator import Operator
 
 # An odd number: where bins are updated side by side, their first words are then in all banks.
 _WORDS = {4: 3, 8: 5}
+_DIGIT_BITS = 32  # of a multiple of a window's quantum, which an integer of 64 bits has
 NOT_ADDED = 1  # flags of a term: a value that does not fit, and no value but 0
 NOTHING = 2
 
@@ -32,6 +35,16 @@ def exact(dtype: np.dtype) -> Operator:
     return whole.changed(narrow=(_digits(dtype), _parts(dtype)))
 
 
+@lru_cache(maxsize=64)
+def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
+    """Return the operator of `clhist.operators.fixed_point.window`, with its narrow form, if it has any."""
+    whole = fixed_point.window(dtype, exponent, bits, count)
+    # A value that is not normal, which a device may take for zero, is less than half a quantum.
+    if half_name(dtype) or exponent - bits < FORMATS[dtype].least + FORMATS[dtype].precision:
+        return whole
+    return whole.changed(narrow=(_quanta(dtype, exponent, bits).changed(largest=whole.largest),))
+
+
 class Range(NamedTuple):
     """Which exponents narrow sums take: `most` above that of `base`, which is from `lowest` to `highest`."""
 
@@ -43,6 +56,9 @@ class Range(NamedTuple):
 def range_of(operator: Operator, count: int) -> Range:
     """Return the exponents that a narrow form takes where a bin gets so many values; `most` is negative for none."""
     part, fmt, bits = operator.parts[0], FORMATS[operator.dtype], count.bit_length()
+    if part.is_quanta:
+        most = frexp(operator.largest or 0.0)[1] + fmt.beyond - 3  # smaller ones are rounded
+        return Range(most if bits + _DIGIT_BITS < 64 else -1, 1, 1)
     if part.is_split:
         most = taken_by(operator) - part.words * (max(bits, _LEAST_BITS) if part.words > 2 else bits)
         # Numbers of double precision that are normal, and below infinity, make all parts.
@@ -68,15 +84,27 @@ def _parts(dtype: np.dtype) -> Operator:
     least value; of n < 2^b values with a part of less than 2^(53 - b) units each the sum has less than 2^53.
     """
     parts = _PARTS[dtype.itemsize]
-    text = _split(dtype, parts) + _ADDED_PARTS.replace("PARTS", str(parts))
-    return _narrow(dtype, ("parts", np.dtype((np.float64, (parts,)))), parts, text)
+    return _narrow(dtype, ("parts", np.dtype((np.float64, (parts,)))), parts, _split(dtype, parts) + _ADDED_PARTS)
+
+
+def _quanta(dtype: np.dtype, exponent: int, bits: int) -> Operator:
+    """Return sums of multiples of 2^(exponent - bits), in integers of 64 bits, for a CPU's own copies.
+
+    Exactness: 1.5 * 2^52 and a number of less than 2^51 is their sum, rounded to an integer, half to even, which its
+    last bits are. What is left of the first 32 bits, rounded so, is at most a half, and a number of double precision.
+    """
+    digits = bits // _DIGIT_BITS
+    return _narrow(
+        dtype, ("quanta", np.dtype((np.uint64, (digits,)))), digits, _multiple(exponent, digits) + _ADDED_PARTS
+    )
 
 
 def _narrow(dtype: np.dtype, field: tuple[str, np.dtype], words: int, preamble: str) -> Operator:
     """Return the operator of accumulators of one field, which have neither `lift` nor `finish`."""
     name, held = f"{dtype.name}_narrow", np.dtype([field])
+    preamble = preamble.replace("NAME", name).replace("FIELD", field[0]).replace("PARTS", str(words))
     added, neutral = f"clhist_added_{name}(&a, &b)", np.zeros((), held)[()]
-    own = {"accumulator": held, "lift": "v", "finish": "a", "preamble": preamble.replace("NAME", name)}
+    own = {"accumulator": held, "lift": "v", "finish": "a", "preamble": preamble}
     form = Operator(dtype, added, neutral, "narrow_add", verified=True, **own)  # type: ignore[arg-type]
     return form.with_words(words, f"clhist_term_{name}", "clhist_base, clhist_most").changed(lift="", finish="")
 
@@ -92,11 +120,17 @@ def taken_by(operator: Operator) -> int:
     return _TAKEN[operator.dtype.itemsize]
 
 
+def quantum_of(operator: Operator) -> int:
+    """Return the quantum of a window's narrow form, as an exponent above that of the least number."""
+    bits = _DIGIT_BITS * operator.parts[0].words
+    return frexp(operator.largest or 0.0)[1] - bits - FORMATS[operator.dtype].least
+
+
 _ADDED_PARTS = """accumulator_t clhist_added_NAME(const accumulator_t *a, const accumulator_t *b)
 {
     accumulator_t both;
     for (int k = 0; k < PARTS; ++k)
-        both.parts[k] = a->parts[k] + b->parts[k];
+        both.FIELD[k] = a->FIELD[k] + b->FIELD[k];
     return both;
 }
 
@@ -156,7 +190,32 @@ __attribute__((always_inline)) clhist_term_NAME_t clhist_term_NAME(const value_t
 {rounded}
     term.parts[0] = rest;
     const bool is_inside = bits - (({unsigned})base << {fmt.shift}) < ({unsigned})(most + 1) << {fmt.shift};
-    term.flags = is_inside ? 0 : bits ? {NOT_ADDED} : {NOTHING};
+    term.flags = is_inside || bits == 0 ? 0 : {NOT_ADDED};
+    return term;
+}}
+
+"""
+
+
+def _multiple(exponent: int, digits: int) -> str:
+    """Return C of the multiple of its quantum that a value less than 2^exponent is, digit by digit from the highest."""
+    unit = 1023 + _DIGIT_BITS - exponent
+    further = f"""    for (int k = 1; k < {digits}; ++k) {{
+        rest = (rest - (double)(long)term.parts[k - 1]) * 0x1p{_DIGIT_BITS};
+        term.parts[k] = as_ulong(rest + magic) - as_ulong(magic);
+    }}
+"""
+    return f"""typedef struct {{ ulong parts[{digits}]; uint flags; }} clhist_term_NAME_t;
+
+__attribute__((always_inline)) clhist_term_NAME_t clhist_term_NAME(const value_t v, const uint base, const uint most)
+{{
+    const double magic = as_double(0x4338000000000000ul);
+    double rest = (double)v * as_double((ulong){unit} << 52);
+    clhist_term_NAME_t term;
+    term.parts[0] = as_ulong(rest + magic) - as_ulong(magic);
+{further if digits > 1 else ""}\
+    // Compilers make vectors of this comparison, but not of one of the value.
+    term.flags = term.parts[0] + 0xfffffffful <= 0x1fffffffeul ? 0 : {NOT_ADDED};
     return term;
 }}
 

@@ -57,13 +57,18 @@ class Part:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it is of `clhist.operators.narrow`: few words, or parts of double precision, and no flags."""
-        return self.words > 0 and self.dtype.names in (("words",), ("parts",))
+        """Whether it is of `clhist.operators.narrow`: few words, or parts of 64 bits, and no flags."""
+        return self.words > 0 and self.dtype.names in (("words",), ("parts",), ("quanta",))
 
     @property
     def is_split(self) -> bool:
-        """Whether it is such parts."""
-        return self.is_narrow and self.dtype.names == ("parts",)
+        """Whether it is such parts: of double precision, or of a window, integers."""
+        return self.is_narrow and self.dtype.names != ("words",)
+
+    @property
+    def is_quanta(self) -> bool:
+        """Whether these are integers."""
+        return self.dtype.names == ("quanta",)
 
     @property
     def cell_bytes(self) -> int:

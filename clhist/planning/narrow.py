@@ -62,7 +62,8 @@ class NarrowSums(Guarded):
         return self.leave_parameters()
 
     def comment(self) -> str:
-        return f"sums in {self.form.parts[0].words} words; a value that does not fit raises a flag"
+        number = self.form.parts[0].words
+        return f"sums in {number} word{'s' * (number > 1)}; a value that does not fit raises a flag"
 
 
 @dataclass(frozen=True)
