@@ -3,7 +3,7 @@
 ## raised before the sweep, and the exponent. Later a value that does not fit raises it.
 <%!
     from clhist.operators.fixed_point import FORMATS
-    from clhist.operators.narrow import quantum_of, taken_by
+    from clhist.operators.narrow import has_quanta, quantum_of, taken_by
     from clhist.planning.packed import RAISED
 
     def shift_of(feature):
@@ -15,7 +15,7 @@
     if (clhist_call[1] != 0)
         return;
     const uint clhist_base = clhist_call[2];
-% if feature.form.parts[0].is_split and not feature.form.parts[0].is_quanta:
+% if feature.form.parts[0].is_split and not has_quanta(feature.form.parts[0]):
 <% float_type = "float" if feature.form.dtype.itemsize == 4 else "double"; unsigned = "uint" if float_type == "float" else "ulong" %>\
     // Options that let a compiler change sums of floats do so here, too: then nothing is left of the last bit.
     const ${unsigned} clhist_least_bits = (${unsigned})clhist_base << ${shift_of(feature)} | 1;
@@ -45,7 +45,7 @@ ${of_rows(feature)}
 </%def>
 
 <%def name="of_blocks(feature)">
-<% parts, is_quanta = feature.form.parts[0].words, feature.form.parts[0].is_quanta; kind = "long" if is_quanta else "double" %>\
+<% parts, is_quanta = feature.form.parts[0].words, has_quanta(feature.form.parts[0]); kind = "long" if is_quanta else "double" %>\
     __global const ${kind} *cells = (__global const ${kind} *)(clhist_scratch + clhist_place0);
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
 % if not is_quanta:
@@ -113,13 +113,13 @@ ${total(feature, "return;")}
 <%
     part, whole = feature.form.parts[0], spec.operator.parts[0]
     words = 4 if part.is_split else part.words
-    first_bit = "0" if part.is_quanta else "clhist_call[2] - 1"  # of the digits, in the words of all values
+    first_bit = "0" if has_quanta(part) else "clhist_call[2] - 1"  # of the digits, in the words of all values
 %>\
         // The sum modulo 2^${32 * words}, which is more than twice any: the highest bit is its sign.
         const uint sign = -(digits[${words - 1}] >> 31), bits = ${first_bit}, within = bits & 31;
 <%
     name = whole.term.partition("(")[0].removeprefix("clhist_term_")
-    offset = quantum_of(feature.form) if part.is_quanta else "(int)bits"
+    offset = quantum_of(feature.form) if has_quanta(part) else "(int)bits"
 %>\
 % if not spec.out_is_partial:
         if (!has_dest) {  // no other digits take part

@@ -12,7 +12,7 @@
 </%def>
 
 <%!
-    from clhist.operators.narrow import NOT_ADDED
+    from clhist.operators.narrow import NOT_ADDED, has_quanta
     from clhist.planning.packed import RAISED
 
     def exchange_of(part):
@@ -178,7 +178,7 @@ ${state.inlined}void clhist_update${n}(
     const ${state.term_type(part)} term = ${part.part.term};
     if (term.flags)  // all is summed again: it does not matter what is added here
         CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
-<% kind = "ulong" if part.part.is_quanta else "double" %>\
+<% kind = "ulong" if has_quanta(part.part) else "double" %>\
     ${volatile}${space} ${kind} *sums = (${space} ${kind} *)cell;
 % for k in range(part.part.words):
     sums[${k}] += term.parts[${k}];

@@ -33,7 +33,7 @@ def by_its_library(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def from_arrow(keys: Any) -> Any:
-    """Return a column of a library that has Arrow's C data interface alone as PyArrow's, without a copy; else as it is."""
+    """Return a column that has Arrow's C data interface alone as PyArrow's, without a copy; any other as it is."""
     if hasattr(keys, "dtype") or hasattr(keys, "dictionary_encode"):
         return keys
     if hasattr(keys, "__arrow_c_stream__") and not hasattr(keys, "columns"):

@@ -17,7 +17,7 @@ import numpy as np
 from clhist.operators import fixed_point
 from clhist.operators.fixed_point import ADDED, FORMATS, TERM
 from clhist.operators.halves import half_name
-from clhist.operators.operator import Operator
+from clhist.operators.operator import Operator, Part
 
 # An odd number: where bins are updated side by side, their first words are then in all banks.
 _WORDS = {4: 3, 8: 5}
@@ -45,6 +45,11 @@ def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     return whole.changed(narrow=(_quanta(dtype, exponent, bits).changed(largest=whole.largest),))
 
 
+def has_quanta(part: Part) -> bool:
+    """Whether the parts of a narrow form are a window's, integers."""
+    return part.dtype.names == ("quanta",)
+
+
 class Range(NamedTuple):
     """Which exponents narrow sums take: `most` above that of `base`, which is from `lowest` to `highest`."""
 
@@ -56,7 +61,7 @@ class Range(NamedTuple):
 def range_of(operator: Operator, count: int) -> Range:
     """Return the exponents that a narrow form takes where a bin gets so many values; `most` is negative for none."""
     part, fmt, bits = operator.parts[0], FORMATS[operator.dtype], count.bit_length()
-    if part.is_quanta:
+    if has_quanta(part):
         most = frexp(operator.largest or 0.0)[1] + fmt.beyond - 3  # smaller ones are rounded
         return Range(most if bits + _DIGIT_BITS < 64 else -1, 1, 1)
     if part.is_split:

@@ -66,11 +66,6 @@ class Part:
         return self.is_narrow and self.dtype.names != ("words",)
 
     @property
-    def is_quanta(self) -> bool:
-        """Whether these are integers."""
-        return self.dtype.names == ("quanta",)
-
-    @property
     def cell_bytes(self) -> int:
         """Bytes of it in a copy: at least one 32-bit word, since nothing smaller is updated atomically."""
         size = self.dtype.itemsize

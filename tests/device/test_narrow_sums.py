@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from digests import by_bin, exact_sums, same_bits
@@ -172,3 +174,41 @@ def test_few_elements_are_not_tried(gpu_like, queue):
     kernel = by_bin(operators.reproducible_add(np.float32), gpu_like)
     assert kernel.plan(N, BINS, queue=queue, update="carry").again is None
     assert kernel.plan(2**20, BINS, queue=queue, update="carry").again is not None
+
+
+WINDOWS = {
+    "normal": lambda dtype, rng: rng.normal(size=N),
+    "ties": lambda dtype, rng: (rng.integers(-(2**20), 2**20, N) + 0.5) * 2.0**-19,
+    "brim": brim,
+    "all sizes": lambda dtype, rng: np.ldexp(rng.normal(size=N), -rng.integers(0, np.finfo(dtype).nmant * 4, N)),
+    "the largest": lambda dtype, rng: np.where(rng.random(N) < 0.9, 1.0, -1.0) * 2.0**20,
+    "zeros": KINDS["zeros"],
+    "least": KINDS["least"],
+    "infinity": unseen(lambda info: np.inf),
+    "NaN": unseen(lambda info: np.nan),
+}
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_windows_in_private_copies(dtype, bits, tried, cpu_like, rng, queue):
+    limit, power = 2.0**20, 2.0**24  # a window ends at a power of 16
+    kernel = by_bin(operators.reproducible_add(dtype, limit, bits=bits, count=2**31), cpu_like)
+    assert kernel.plan(N, BINS, queue=queue).again is not None
+    bins = rng.integers(-2, BINS + 1, N).astype(np.int32)
+    start = rng.normal(size=BINS).astype(dtype)
+    quantum = max(Fraction(power) / 2**bits, Fraction(float(np.finfo(dtype).smallest_subnormal)))
+
+    def rounded(numbers):  # to multiples of the quantum, half to even
+        return np.array([float(round(Fraction(each) / quantum) * quantum) for each in numbers.tolist()])
+
+    for name, make in WINDOWS.items():
+        values = make(dtype, rng).astype(dtype)
+        special = ~np.isfinite(values)
+        exact = np.where(special, values, rounded(np.where(special, 0, values)))
+        for dest in (None, start) if name == "normal" else (None,):
+            expected = expected_sums(bins, exact, None if dest is None else rounded(dest))
+            result = kernel(bins, values, num_bins=BINS, dest=dest, queue=queue)
+            np.testing.assert_array_equal(np.isnan(result), np.isnan(expected), err_msg=name)
+            wanted = ~np.isnan(expected)
+            same_bits(result[wanted], expected[wanted].astype(dtype))
