@@ -22,7 +22,8 @@ from emulated.places import NotPreparedError
 from emulated.targets import EXTENSIONS, TARGETS, Target
 
 _DRIVER = "3635.0"
-_LEFT_ALONE = re.compile(r"__main__|\.dask|\.hist\b|flox|\.torch\b|\.cli")  # need more packages, or no device
+# What needs more packages, or no device.
+_LEFT_ALONE = re.compile(r"__main__|\.dask|\.hist\b|flox|zonal|pyfai|trajectories|\.torch\b|\.cli")
 
 
 class Program:

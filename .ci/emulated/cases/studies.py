@@ -12,6 +12,7 @@ from clhist.cases.gromacs import nonbonded_forces
 from clhist.cases.gromacs_data import reference_forces
 from clhist.cases.kmeans import blobs, kmeans
 from clhist.cases.water import water_box
+from clhist.rdf import RDF
 from clhist.selftest import digests
 from emulated.cases.case import Action, Case, same, words_of
 
@@ -43,6 +44,19 @@ def _clusters(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(found.centers, centers, rtol=1e-9, atol=1e-9)
 
 
+def _pair_distances(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+    """Pairs of 150 particles by distance and type, against all distances to the nearest images."""
+    points, kinds = rng.integers(0, 64, (150, 3)) / 8, rng.integers(0, 2, 150)
+    apart = points[:, None] - points
+    apart -= 8 * np.rint(apart / 8)
+    squares = (apart**2).sum(-1)
+    np.fill_diagonal(squares, np.inf)
+    found = RDF(6, 3.0, queue=queue).compute(([8, 8, 8], points.astype(np.float32)), types=kinds)
+    for a, b in np.ndindex(2, 2):
+        expected = np.histogram(squares[kinds == a][:, kinds == b], np.append(np.arange(7) ** 2 / 4, np.inf))[0][:-1]
+        same(found.partial_counts[a, b], expected)
+
+
 def _digest(case: digests.Case) -> Action:
     def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
         digests.check_case(case, queue, ways=digests.WAYS[:1])
@@ -58,6 +72,7 @@ def study_cases() -> Iterator[Case]:
             covers = frozenset(["study gromacs", *words_of(options)])
             yield Case(f"study: gromacs, {update}{given}", _forces(**options), update=update, covers=covers)
     yield Case("study: kmeans", _clusters, covers=frozenset(["study kmeans"]))
+    yield Case("study: pair distances", _pair_distances, covers=frozenset(["study pair distances"]))
     for case in digests.CASES:
         if not case.is_large:
             yield Case(f"digest: {case.name}", _digest(case), covers=frozenset(["reproducible", "digest"]))
