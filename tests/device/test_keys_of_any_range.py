@@ -207,3 +207,36 @@ def test_groups_of_arrays_elsewhere(on, queue, monkeypatch):
         np.testing.assert_allclose(groups.sum(make(x)).get(), expected, rtol=1e-9, atol=1e-12)
         held = groups.keys if len(by) > 1 else (groups.keys,)
         assert all(np.array_equal(each, expected.index.get_level_values(n)) for n, each in enumerate(held))
+
+
+def colliding(number, seed, rng):
+    """Return keys whose search begins at one slot with this seed: the hash of 64 bits, backwards."""
+    bits = 2**64 - 1
+    first, second = pow(0x9E3779B97F4A7C15, -1, 2**64), pow(0xBF58476D1CE4E5B9, -1, 2**64)
+    found = set()
+    while len(found) < number:
+        w = (0x12345678 << 32 | int(rng.integers(2**32))) * second & bits
+        w ^= w >> 29 ^ w >> 58
+        w = w * first & bits
+        found.add((w ^ w >> 32) ^ seed)
+    return np.array(sorted(found), np.uint64)
+
+
+def test_keys_that_collide_with_a_seed(queue, monkeypatch, rng):
+    """As many as a search looks at slots, and more: the table is given up for a larger one with another seed."""
+    real, seed, given = numbering.secrets.randbits, 0x0123456789ABCDEF, []
+
+    def randbits(number):
+        given.append(seed if not given else real(number))
+        return given[-1]
+
+    monkeypatch.setattr(numbering.secrets, "randbits", randbits)
+    keys = colliding(5000, seed, rng)
+    elements = rng.permutation(np.repeat(keys, 3))
+    found = number_keys(elements, queue, sort=True)
+    np.testing.assert_array_equal(found.keys, keys)
+    np.testing.assert_array_equal(found.keys[found.numbers], elements)
+    assert len(given) == 2
+    given.clear()
+    assert number_keys(keys[:9], queue, sort=True).numbers.tolist() == list(range(9))  # so few are found one by one
+    assert len(given) == 1
