@@ -213,3 +213,22 @@ def keys(dtype: Any, n: int, kind: str) -> Action:
         same(found.first, np.flatnonzero(there)[first])
 
     return action
+
+
+def along_groups(dtype: Any, n: int, groups: int) -> Action:
+    """What each element has among those of its group: its place, a running sum, the largest so far, and its rank."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        numbers, values = rng.integers(0, groups, n), rng.integers(-50, 50, n).astype(dtype)
+        grouped = clhist.group_by(numbers, groups, queue=queue)
+        found = [grouped.cumcount(), grouped.cumsum(values), grouped.cummax(values), grouped.rank(values, "min")]
+        expected = np.zeros((4, n))
+        for k in range(groups):
+            of_it = np.flatnonzero(numbers == k)
+            own = values[of_it]
+            ranks = (own[:, None] > own).sum(1) + 1
+            expected[:, of_it] = np.arange(own.size), np.cumsum(own), np.maximum.accumulate(own), ranks
+        for ours, theirs in zip(found, expected, strict=True):
+            same(ours.astype(np.float64), theirs)
+
+    return action

@@ -173,3 +173,7 @@ def _keys() -> Iterator[Case]:
             yield Case(
                 f"{kind} keys of {name}", calls.keys(np.dtype(name).type, 6000, kind), covers=frozenset(["keys"])
             )
+    for name in ("int32", "float32", "float64"):
+        for groups in (1, 40):
+            action = calls.along_groups(np.dtype(name).type, 900 + groups, groups)
+            yield Case(f"along {groups} groups of {name}", action, covers=frozenset(["along groups"]))
