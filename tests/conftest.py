@@ -67,9 +67,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import what is left out by its folder: that takes seconds in each process.
 
-    Tests of tensors run only if their folder is named: PyTorch and JAX need not be installed.
+    Tests of tensors and beside other packages run only if their folder is named: these need not be installed.
     """
-    left_out = {environment.TESTS / "tensors"}
+    left_out = {environment.TESTS / "tensors", environment.TESTS / "engines"}
     if config.option.markexpr == "not slow":
         left_out.add(environment.TESTS / "slow")
     return True if collection_path in left_out else None
