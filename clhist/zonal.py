@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyopencl as cl
 
+from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.labelled import is_labelled
 from clhist.groupby import GroupBy, group_by
 from clhist.opencl.arrays import is_device_array
@@ -33,6 +34,7 @@ _FRAME, _RASTER = "pandas.DataFrame", "xarray.DataArray"
 _Functions = Mapping[str, Callable[[np.ndarray], Any]]
 
 
+@takes_cuda
 def zonal_stats(
     zones: Any,
     values: Any,
@@ -49,7 +51,7 @@ def zonal_stats(
     ----------
     zones : xarray.DataArray or array of real numbers
         The zone of each cell: all cells of one number, next to each other or not. Cells that are NaN or infinite are
-        in none. Of NumPy, Dask or PyOpenCL, or an xarray.DataArray that holds one of these.
+        in none. Of NumPy, Dask or PyOpenCL, or an xarray.DataArray that holds one of these; CUDA's go through the host.
     values : xarray.DataArray, xarray.Dataset or array of real numbers
         The value of each cell, of the shape of `zones`. A dataset has several, and so have arrays with one dimension
         more, in front, of bands. Cells that are NaN or infinite are left out.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cuda_fake
 import numpy as np
 import pandas as pd
 import pyopencl.array as cl_array
@@ -88,6 +89,14 @@ def test_arrays_of_a_device(queue, rng):
     of_host = zonal_stats(area, data, stats_funcs=names, nodata_values=3)
     found = zonal_stats(*(cl_array.to_device(queue, each) for each in (area, data)), None, names, 3)
     pd.testing.assert_frame_equal(found, of_host)
+
+
+@pytest.mark.filterwarnings("ignore:.*goes through the host")
+def test_arrays_of_cuda(monkeypatch, rng):
+    _, cupy = cuda_fake.install(monkeypatch)
+    area, data = drawn(rng, "i4", "f4")
+    found = zonal_stats(cupy.asarray(area), cupy.asarray(data), stats_funcs=NAMES)
+    pd.testing.assert_frame_equal(found, zonal_stats(area, data, stats_funcs=NAMES))
 
 
 WRONG = {
