@@ -16,11 +16,23 @@ BLOCK = 1024
 LANES, EACH = 256, 4
 """Work-items of a work-group, at most, and slots that one takes at once."""
 
+BATCH = 4
+"""Elements that a work-item takes at once."""
+
+OWN, MOST_KNOWN = 2048, 1536
+"""Slots of the table that each work-group has of its own, and keys in it, at most."""
+
+MOST_ALIKE = 32
+"""Words that are alike in the 32 bits by which they are sorted first, at most: more are sorted by all bits."""
+
 MOST_TRIES = 256
 """Slots that are looked at for one key: a table so full, or a seed so unlucky, is given up."""
 
 NONE = 2**32 - 1
 """In the place of the number of an element without a key."""
+
+NEW = 1 << 31
+"""Beside the slot of a key that is none of the known ones."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +146,12 @@ _OF_TABLES: dict[str, tuple[Parameter, ...]] = {
         *(Parameter("const ulong", "seed", ULONG), *_buffers("state", "slots", "first")),
     ),
     "number": (*_buffers("slots"), Parameter("const long", "size", LONG), *_buffers("ranks")),
+    "find": (
+        *(*_KEYS, *_buffers("words", "places"), *_uints("known", "ones", "missing"), *_buffers("table")),
+        *(*_uints("mask", "most", "told"), Parameter("const ulong", "seed", ULONG)),
+        *_buffers("state", "numbers", "first"),
+    ),
+    "renumber": (*_buffers("numbers"), Parameter("const long", "size", LONG), *_buffers("places", "ranks")),
 }
 _OF_MARKS: dict[str, tuple[Parameter, ...]] = {
     "mark": (*_KEYS, _LEAST, *_buffers("table", "first")),
@@ -141,7 +159,12 @@ _OF_MARKS: dict[str, tuple[Parameter, ...]] = {
 }
 _OF_BOTH: dict[str, tuple[Parameter, ...]] = {
     "tally": (*_SLOTS, *_buffers("state", "tallies")),
-    "list": (*_SLOTS, *_buffers("state", "tallies", "first"), *_uints("by_first"), *_buffers("sorts", "places")),
+    "list": (
+        *_SLOTS,
+        *_buffers("state", "tallies", "first"),
+        *_uints("by_first"),
+        *_buffers("sorts", "places", "extents"),
+    ),
     "rank": (
         *(*_buffers("table"), _LEAST, *_buffers("sorts"), *_uints("by_words"), *_buffers("places"), *_uints("size")),
         *_buffers("first", "ranks", "labels", "positions"),
@@ -149,6 +172,22 @@ _OF_BOTH: dict[str, tuple[Parameter, ...]] = {
 }
 
 
-def key_parameters(spec: KeySpec) -> dict[str, tuple[Parameter, ...]]:
-    """Return the parameters of each kernel of ``keys.mako``, in order."""
-    return (_OF_MARKS if spec.marked else _OF_TABLES) | _OF_BOTH
+_OF_WIDE: dict[str, tuple[Parameter, ...]] = {
+    "narrow": (
+        *_buffers("sorts"),
+        *_uints("size"),
+        *_buffers("extents"),
+        *_uints("shares"),
+        *_buffers("keys", "order"),
+    ),
+    "settle": (
+        *(*_buffers("keys", "order"), *_uints("size")),
+        *_buffers("sorts", "places", "to_sorts", "to_places", "state"),
+    ),
+}
+
+
+def key_parameters(spec: KeySpec, batch: int) -> dict[str, tuple[Parameter, ...]]:
+    """Return the parameters of each kernel of ``keys.mako`` for such a batch, in order."""
+    of = (_OF_MARKS if spec.marked else _OF_TABLES) | _OF_BOTH
+    return of | _OF_WIDE if spec.word.itemsize == 8 and batch > 1 else of

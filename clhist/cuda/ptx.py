@@ -8,10 +8,12 @@ more than 48 KB must be dynamic: its size is an argument of the launch. What is 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import NamedTuple
 
 STATIC_BYTES = 48 * 1024  # of shared memory whose size a program may declare
 
+_ALL, _ALIGN = "clhist_dynamic", 16  # the name of dynamic memory, where it has several arrays, and what they begin at
 _NEWEST = 9  # major version of PTX
 _REGISTERS = dict.fromkeys(range(6), "0") | {6: "%nctaid.x", 7: "%nctaid.y", 8: "%nctaid.z"}
 # Directives that mean the same to CUDA. Others may be bound by OpenCL's driver: textures, samplers, functions.
@@ -82,21 +84,25 @@ def for_cuda(binary: bytes) -> CudaProgram:
             raise UnknownPtxError(f"{match[1]} without a name")
         bodies[match[1]][named[1]] = match[2]
     reached: dict[str, list[_Array]] = {}  # by the entry
-    chosen: dict[str, _Array | None] = {}  # that of them which must be dynamic
+    chosen: dict[str, dict[_Array, int]] = {}  # those of them which must be dynamic, each with where it begins
     for name, body in bodies["entry"].items():
         within = _with_functions(body, outside, bodies["func"])
         reached[name] = [*_arrays(within), *(each for each in of_module if _uses(within, each.name))]
-        chosen[name] = _largest(name, reached[name])
-    dynamic = {name: 0 if found is None else found.size for name, found in chosen.items()}
-    moved = {found.name: found for found in chosen.values() if found is not None}
-    for each in moved.values():
+        chosen[name] = _largest(reached[name])
+    dynamic = {name: max((at + each.size for each, at in found.items()), default=0) for name, found in chosen.items()}
+    declared = ""
+    for each, at in {each: at for found in chosen.values() for each, at in found.items()}.items():
         if _uses(_SHARED.sub("", outside), each.name) or [one.name for one in _arrays(text)].count(each.name) > 1:
             raise UnknownPtxError(f"{each.name}, which must be dynamic, in an initializer or declared twice")
         for name, arrays in reached.items():
-            if each in arrays and chosen[name] != each:
+            if each in arrays and chosen[name].get(each) != at:
                 raise UnknownPtxError(f"{name}: {each.name} and another array in dynamic shared memory")
         text = text.replace(each.line, "", 1)
-    declared = "".join(f".extern .shared .align {each.align} .b8 {each.name}[];\n" for each in moved.values())
+        if at:
+            text = re.sub(rf"{_word(each.name)}(?:[ \t]*\+[ \t]*(\d+))?", partial(_behind, at), text)
+        declared += f".extern .shared .align {each.align} .b8 {_ALL if at else each.name}[];\n"
+    if _ALL in declared:  # all of them begin at one address
+        declared = f".extern .shared .align {_ALIGN} .b8 {_ALL}[];\n" + re.sub(rf".*{_ALL}.*\n", "", declared)
     head = re.compile(r"^[ \t]*\.address_size[ \t]+64[^\n]*\n", re.MULTILINE)
     return CudaProgram(head.sub(lambda line: line[0] + declared, text, count=1), dynamic)
 
@@ -151,15 +157,20 @@ def _with_functions(body: str, outside: str, functions: dict[str, str]) -> str:
     return found
 
 
-def _largest(entry: str, arrays: list[_Array]) -> _Array | None:
-    """Return the array that must be dynamic, the largest of an entry, if there is too much for static ones.
+def _behind(begin: int, match: re.Match[str]) -> str:
+    return f"{_ALL}+{begin + int(match[1] or 0)}"
 
-    Dynamic memory begins after all static arrays of an entry, for its functions as well.
+
+def _largest(arrays: list[_Array]) -> dict[_Array, int]:
+    """Return the arrays of an entry that must be dynamic, its largest, if there is too much for static ones.
+
+    Each has where it begins in dynamic memory, which is after all static arrays of an entry, for its functions as well.
     """
-    total = sum(each.size for each in arrays)
-    if total <= STATIC_BYTES:
-        return None
-    largest = max(arrays, key=lambda each: each.size)
-    if total - largest.size > STATIC_BYTES:
-        raise UnknownPtxError(f"{entry}: two arrays in shared memory that must be dynamic")
-    return largest
+    total, found, begin = sum(each.size for each in arrays), {}, 0
+    for each in sorted(arrays, key=lambda each: -each.size):
+        if total <= STATIC_BYTES:
+            break
+        found[each] = begin
+        begin += -(-each.size // _ALIGN) * _ALIGN
+        total -= each.size
+    return found

@@ -37,8 +37,8 @@ def _modules(context: cl.Context, device: int) -> Remembered[_Module]:
     return Remembered(_MOST_MODULES)
 
 
-def _module(program: cl.Program, device: int, stream: int) -> _Module:
-    """Return a program, loaded by CUDA.
+def module_of(program: cl.Program, device: int, stream: int) -> _Module:
+    """Return a program, loaded by CUDA on the device that calls go to.
 
     Raises
     ------
@@ -193,7 +193,7 @@ class CudaLoaded:
                     self._blocks.append(block)
                     driver().upload(block.address, np.ascontiguousarray(value.array), 0)
                     self._same[value] = block.address
-            module = _module(self._kernel(command.kernel).program, self._device, stream)
+            module = module_of(self._kernel(command.kernel).program, self._device, stream)
             commands.append(_Command(command, module, places, self._same))
         return _Part(part, commands, tuple(begins), size)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
@@ -11,8 +10,8 @@ import pyopencl as cl
 
 from clhist.codegen.digit_sort import EACH, PARAMETERS, VALUES, lanes_of
 from clhist.codegen.render import render_digits
+from clhist.engine.commands import Commands
 from clhist.opencl.device import device_kind
-from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import Kernel, build, kept_by_context
 
 _DIGIT = 8  # bits
@@ -21,23 +20,21 @@ _GROUPS = 4  # for each compute unit
 
 
 def sorted_by_digits(
-    queue: cl.CommandQueue,
+    commands: Commands,
     keys: Any,
     values: Any,
     size: int,
     word: np.dtype,
     bits: int,
-    allocate: Allocator,
-    wait_for: Sequence[cl.Event],
     lanes: int | None = None,
-) -> tuple[Any, Any, list[cl.Event]]:
+) -> tuple[Any, Any]:
     """Enqueue a stable sort of keys with their values.
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
-        Where it runs.
-    keys, values : buffer
+    commands : Commands
+        What enqueues it.
+    keys, values : memory
         Unsigned integers, and uint32; they are overwritten.
     size : int
         How many there are, less than 2**31.
@@ -45,44 +42,36 @@ def sorted_by_digits(
         Of the keys: uint32 or uint64.
     bits : int
         In how many of the lowest bits keys differ.
-    allocate : callable
-        Where more memory comes from.
-    wait_for : sequence of pyopencl.Event
-        What the first kernel waits for.
     lanes : int, optional
         Work-items of a work-group, at most. Defaults to one on CPUs.
 
     Returns
     -------
-    keys, values : buffer
+    keys, values : memory
         In order.
-    events : list of pyopencl.Event
-        What is to be waited for.
     """
+    queue = commands.queue
     if lanes is None:
         lanes = 1 if device_kind(queue.device) == "cpu" else VALUES
     lanes = lanes_of(word, min(lanes, queue.device.max_work_group_size), queue.device.local_mem_size)
     kernels, tile = _kernels(queue.context, word, lanes), lanes * EACH
-    events = list(wait_for)
 
     def enqueue(name: str, groups: int, *arguments: Any) -> None:
-        kernel = kernels[name]
-        given = kernel.typed(list(arguments))
-        events[:] = [kernel.enqueue(queue, (groups * lanes,), (lanes,), given, events)]
+        commands.run(kernels[name], groups, lanes, arguments)
 
     if size <= tile and lanes >= _FEWEST_LANES:
         enqueue("sort_tile", 1, keys, values, size, bits)
-        return keys, values, events
+        return keys, values
     share = tile * ceil(size / (tile * queue.device.max_compute_units * _GROUPS))
-    groups, purpose = ceil(size / share), "to sort keys"
-    counts = allocated(allocate, 4 * VALUES * (groups + 1), purpose)
-    others = allocated(allocate, word.itemsize * size, purpose), allocated(allocate, 4 * size, purpose)
+    groups = ceil(size / share)
+    counts = commands.new(VALUES * (groups + 1), np.uint32)
+    others = commands.new(size, word), commands.new(size, np.uint32)
     for shift in range(0, bits, _DIGIT):
         enqueue("count_digits", groups, keys, size, share, shift, counts)
         enqueue("scan_digits", VALUES, counts, groups)
         enqueue("move_digits", groups, keys, values, size, share, shift, counts, *others)
         (keys, values), others = others, (keys, values)
-    return keys, values, events
+    return keys, values
 
 
 @kept_by_context

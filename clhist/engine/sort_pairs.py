@@ -13,9 +13,11 @@ from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register
 
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import render_sort_scan
+from clhist.engine.commands import Commands
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.prepared import SortPairs
 from clhist.errors import BuildError
+from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of
 from clhist.opencl.device import device_kind
 from clhist.opencl.memory import Allocator, allocated
 from clhist.opencl.program import building, kept_by_context
@@ -78,12 +80,19 @@ def enqueue_sort(
     cells = array(command.cells, 1, np.dtype(np.uint8))
     scan, bits = _scan(queue.context, command.operator), command.no_bin.bit_length()
     keys, positions = blocks[command.keys.number], blocks[command.positions.number]
-    *memory, events = sorted_by_digits(queue, keys, positions, pairs, _UINT, bits, room, wait_for)
-    waited = then(events[0])
+    commands = Commands(queue, "", wait_for, room)
+    memory = sorted_by_digits(commands, keys, positions, pairs, _UINT, bits)
+    waited = then(commands.events[0])
     keys, positions = (cl_array.Array(queue, pairs, _UINT, data=each) for each in memory)
     with enqueuing:
         given = (keys, positions, held, cells, command.no_bin, *command.places)
         then(scan(*given, queue=queue, allocator=room, wait_for=list(waited)))
+
+
+def check_scanned_by_opencl(queue: cl.CommandQueue) -> None:
+    """Raise NotDirectError if a queue stands for a CUDA device, which cannot run PyOpenCL's scans."""
+    if cuda_device_of(queue) is not None:
+        raise NotDirectError("to scan elements that are sorted by group")
 
 
 def scan_class(context: cl.Context) -> type[GenericScanKernel] | type[GenericDebugScanKernel]:

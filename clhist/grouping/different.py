@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.elementwise import ElementwiseKernel
 
 from clhist import operators
+from clhist.engine.commands import commands_on
+from clhist.engine.each import Elementwise
 from clhist.engine.engine import Engine
 from clhist.grouping.factorized import factorized
 from clhist.grouping.groups import join
 from clhist.grouping.numbering import number_keys
 from clhist.grouping.sweep import size_kernel
 from clhist.opencl.arrays import Array, as_bytes, empty, is_device_array, to_device
-from clhist.opencl.program import building, kept_by_context
+from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.statistics.outputs import positioned
 
@@ -48,7 +49,9 @@ def most_frequent(keys: Array, num_groups: int, values: Array, skipna: bool, que
     best(pairs.keys, counts, max(1, labels.size), num_bins=num_groups, out=(largest, index), queue=queue)
     result = empty(queue, (num_groups,), labels.dtype, True)
     given = (pairs.keys, labels) if pairs.keys.size else (index, result)  # which is not read then
-    take(result, index, *given, max(1, labels.size), queue=queue)
+    commands = commands_on(queue, "for the most frequent values")
+    take(commands, num_groups, [result, index, *given, max(1, labels.size)])
+    commands.finish(result)
     return result.view(np.bool_) if is_bool else result
 
 
@@ -59,7 +62,7 @@ def _counter(context: cl.Context) -> Engine:
 
 
 @kept_by_context
-def _of_most_frequent(context: cl.Context, dtype: np.dtype) -> tuple[Engine, ElementwiseKernel]:
+def _of_most_frequent(context: cl.Context, dtype: np.dtype) -> tuple[Engine, Elementwise]:
     """Return the kernels that find the pair of each group that is the most frequent, and the value of it."""
     best = Engine.of(
         context,
@@ -69,12 +72,11 @@ def _of_most_frequent(context: cl.Context, dtype: np.dtype) -> tuple[Engine, Ele
         emits=1,
     )
     none = "NAN" if dtype.kind == "f" else "0"
-    with building():
-        take = ElementwiseKernel(
-            context,
-            f"{c_name(dtype)} *found, const long *index, const long *pairs, const {c_name(dtype)} *labels, "
-            "const long values",
-            f"found[i] = index[i] < 0 ? ({c_name(dtype)}){none} : labels[pairs[index[i]] % values]",
-            "clhist_take_most_frequent",
-        )
+    take = Elementwise(
+        context,
+        f"{c_name(dtype)} *found, const long *index, const long *pairs, const {c_name(dtype)} *labels, "
+        "const long values",
+        f"found[i] = index[i] < 0 ? ({c_name(dtype)}){none} : labels[pairs[index[i]] % values]",
+        "clhist_take_most_frequent",
+    )
     return best, take

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyopencl as cl
 
+from clhist.engine.commands import commands_on
+from clhist.engine.each import Elementwise
 from clhist.opencl.arrays import Array, as_bytes, empty, is_device_array
-from clhist.opencl.each import Elementwise
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -24,8 +25,9 @@ def result_of_each(keys: Array, results: Array) -> Array:
     found = empty(keys.queue, keys.shape, results.dtype, True)
     if keys.size:
         take = _take(keys.queue.context, keys.dtype, results.dtype)
-        for event in take(keys.queue, keys.size, [found, keys, results, results.size, results.dtype.type(none)]):
-            found.add_event(event)
+        commands = commands_on(keys.queue, "for a result of each element")
+        take(commands, keys.size, [found, keys, results, results.size, results.dtype.type(none)])
+        commands.finish(found)
     return found.view(np.bool_) if is_bool else found
 
 

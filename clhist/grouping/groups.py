@@ -7,26 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.elementwise import ElementwiseKernel
 
 from clhist.codegen.arguments import integer
-from clhist.engine.call import Call
-from clhist.engine.cuda_calls import warn_of_host
-from clhist.engine.extremes import extremes
+from clhist.engine.commands import commands_on
+from clhist.engine.each import Elementwise
 from clhist.grouping.columns import by_its_library, from_arrow, scattered, without_missing
 from clhist.grouping.factorized import factorized, in_first_order
 from clhist.grouping.hints import check_number
 from clhist.grouping.numbering import number_keys
-from clhist.grouping.sweep import size_kernel
-from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
-from clhist.opencl.cuda_arrays import is_cuda
+from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import fetched
 from clhist.opencl.operands import in_place
-from clhist.opencl.program import building, kept_by_context
+from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
-
-_NUMBERED_ON_HOST = "keys that are not all numbers from 0 on, or of several columns"
 
 
 class Groups(NamedTuple):
@@ -122,11 +116,10 @@ def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.Command
 def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
     """Return the numbers of one column and the keys, which are None if integers are the numbers of groups."""
     if is_device_array(keys):
-        if are_numbers or is_cuda(keys):
+        if are_numbers:
             if keys.dtype.kind not in "iub":
                 raise TypeError(f"keys: expected integers on a device, got {keys.dtype}")
-            keys = as_bytes(keys) if keys.dtype.kind == "b" else keys
-            return (keys, None, True) if are_numbers else (*_of_cuda(keys, sort), True)
+            return as_bytes(keys) if keys.dtype.kind == "b" else keys, None, True
         found = factorized(_flat(keys), queue, sort=sort, as_is=sort)
         numbers = as_bytes(found.numbers) if found.numbers.dtype.kind == "b" else found.numbers
         return numbers.reshape(keys.shape), found.keys, True
@@ -161,20 +154,6 @@ def _flat(keys: Array) -> Array:
     return keys if keys.ndim == 1 else keys.reshape(-1)
 
 
-def _of_cuda(keys: Array, sort: bool) -> tuple[Array, np.ndarray]:
-    """Return numbers and keys of an array of CUDA's: as they are, if all numbers up to the largest occur."""
-    if keys.size and sort:
-        largest, least = extremes(keys, keys.queue)
-        if least == 0 and largest < keys.size:
-            engine = size_kernel(keys.queue.context, keys.dtype)
-            counts = engine.run([_flat(keys)], Call(largest + 1, queue=keys.queue)).results[0]
-            if np.all(counts.get()):
-                return keys, np.arange(largest + 1, dtype=keys.dtype)
-    warn_of_host("group_by", _NUMBERED_ON_HOST)
-    found = factorized(keys.get().reshape(-1), None, sort=sort, on_host=True)
-    return to_device(keys.queue, found.numbers.reshape(keys.shape)), found.keys
-
-
 def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     """Return the groups of the combinations of keys that occur."""
     first, *others = columns
@@ -187,19 +166,14 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
         if other.on_device != first.on_device:
             where = "a device" if first.on_device else "the host"
             raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on {where}")
-    cuda = is_cuda(first.numbers)
-    if cuda:
-        warn_of_host("group_by", _NUMBERED_ON_HOST)
-    queue = default_queue() if cuda else first.queue
+    queue = first.queue
     numbers, number, known = first.numbers, first.num_groups, []
     for n, other in enumerate(others, 1):
         joined = join(numbers, number, other.numbers, other.num_groups, queue)
         found = number_keys(joined, queue, sort=sort if n == len(others) else True, none=-1)
         numbers, number = found.numbers, len(found.keys)
         known.append(found.keys)
-    if cuda:
-        numbers = to_device(first.queue, numbers.get())
-    elif not first.on_device and (shares_memory(queue.device) or not numbers.size):
+    if not first.on_device and (shares_memory(queue.device) or not numbers.size):
         numbers = numbers.get()
 
     held = [(each.labels, each.num_groups) for each in columns]
@@ -218,29 +192,26 @@ def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, out
     """Return numbers of two columns as one in the order of both, -1 where either has none; the second has `outside`."""
     a, b = (_placed(each, queue) for each in (a, b))
     joined = empty(queue, (a.size,), np.dtype(np.int64), True)
-    if a.size:
-        # Waited for, since numbers that are read in place may be copies that nobody keeps.
-        _joiner(queue.context, a.dtype, b.dtype)(joined, a, b, num_a, num_b, outside, queue=queue).wait()
+    commands = commands_on(queue, "to join keys")
+    _joiner(queue.context, a.dtype, b.dtype)(commands, a.size, [joined, a, b, num_a, num_b, outside])
+    commands.finish(joined)
     return joined
 
 
 @kept_by_context
-def _joiner(context: cl.Context, a: np.dtype, b: np.dtype) -> ElementwiseKernel:
+def _joiner(context: cl.Context, a: np.dtype, b: np.dtype) -> Elementwise:
     second = "long second = (ulong)b[i] < num_b ? (long)b[i] : outside; "
-    with building():
-        return ElementwiseKernel(
-            context,
-            f"long *joined, const {c_name(a)} *a, const {c_name(b)} *b, const ulong num_a, const ulong num_b, "
-            "const long outside",
-            f"{second}joined[i] = (ulong)a[i] < num_a && second >= 0 ? (long)((ulong)a[i] * num_b + second) : -1",
-            "clhist_join",
-        )
+    return Elementwise(
+        context,
+        f"long *joined, const {c_name(a)} *a, const {c_name(b)} *b, const ulong num_a, const ulong num_b, "
+        "const long outside",
+        f"{second}joined[i] = (ulong)a[i] < num_a && second >= 0 ? (long)((ulong)a[i] * num_b + second) : -1",
+        "clhist_join",
+    )
 
 
 def _placed(numbers: Array, queue: cl.CommandQueue) -> Array:
     """Return numbers in one dimension where kernels take them."""
-    if is_cuda(numbers):
-        numbers = numbers.get()
     if is_device_array(numbers):
         return numbers.reshape(-1)
     flat = np.require(numbers.reshape(-1), numbers.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])

@@ -6,7 +6,6 @@ order. All of it runs on the device.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +13,11 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.tools import parse_arg_list
 
+from clhist.engine.commands import Commands, commands_on
 from clhist.engine.digit_sort import sorted_by_digits
-from clhist.engine.sort_pairs import enqueuing, scan_class
+from clhist.engine.each import Elementwise
+from clhist.engine.sort_pairs import check_scanned_by_opencl, enqueuing, scan_class
 from clhist.opencl.arrays import Array, empty, to_device
-from clhist.opencl.each import Elementwise
-from clhist.opencl.memory import allocated, scratch_allocator
 from clhist.opencl.program import building, kept_by_context
 from clhist.opencl.quiet import silent
 from clhist.operators.c_types import c_name, literal
@@ -42,22 +41,22 @@ class Ordered(NamedTuple):
 
     Attributes
     ----------
-    groups, positions : array of uint32
+    groups, positions : memory of uint32
         Of the elements, the last group of those in none; and where they are.
-    begins, ends : array of uint32
+    begins, ends : memory of uint32
         Where each group begins and ends in this order; of those without elements they are 0 and 0.
     """
 
-    groups: Array
-    positions: Array
-    begins: Array
-    ends: Array
+    groups: Any
+    positions: Any
+    begins: Any
+    ends: Any
 
 
 def in_order(
     keys: Array,
     num_groups: int,
-    queue: cl.CommandQueue,
+    commands: Commands,
     values: Array | None = None,
     descending: bool = False,
     is_date: bool = False,
@@ -65,34 +64,19 @@ def in_order(
     """Return elements sorted by group; before that by value, so that NaN and NaT are in no group, if there are any."""
     if keys.size > MOST_ELEMENTS:
         raise ValueError(f"keys: expected at most {MOST_ELEMENTS} elements, which are sorted by group, got {keys.size}")
-    size, allocate = keys.size, scratch_allocator(queue)
-
-    def new(number: int, dtype: np.dtype = _UINT) -> Array:
-        return cl_array.Array(queue, (number,), dtype, data=allocated(allocate, dtype.itemsize * number, PURPOSE))
-
-    dtype = None if values is None else values.dtype
-    kernels = _sorting(queue.context, keys.dtype, dtype, descending, is_date)
-    groups, positions, begins, ends = new(size), new(size), new(num_groups + 1), new(num_groups + 1)
-    sort = partial(sorted_by_digits, queue, allocate=allocate)
-    events: list[cl.Event] = []
+    size, dtype = keys.size, None if values is None else values.dtype
+    kernels = _sorting(commands.queue.context, keys.dtype, dtype, descending, is_date)
+    groups, positions = commands.new(size, _UINT), commands.new(size, _UINT)
     if values is not None:
         word = _word(values.dtype)
-        keyed = new(size, word)
-        events = kernels["words"](queue, size, [values, keyed, positions])
-        _, memory, events = sort(keyed.data, positions.data, size, word, 8 * word.itemsize, wait_for=events)
-        positions = _array(queue, memory, size)
-    given = [keys, *([] if values is None else [values]), groups, positions, num_groups]
-    events = kernels["groups"](queue, size, given, events)
+        keyed = commands.new(size, word)
+        kernels["words"](commands, size, [values, keyed, positions])
+        _, positions = sorted_by_digits(commands, keyed, positions, size, word, 8 * word.itemsize)
+    kernels["groups"](commands, size, [keys, *([] if values is None else [values]), groups, positions, num_groups])
     bits = max(1, num_groups.bit_length())  # there is a number for those in no group
-    *held, events = sort(groups.data, positions.data, size, _UINT, bits, wait_for=events)
-    groups, positions = (_array(queue, each, size) for each in held)
-    for each in (begins, ends):
-        none = np.zeros(1, np.uint32)
-        events = [cl.enqueue_fill_buffer(queue, each.data, none, 0, 4 * (num_groups + 1), wait_for=events)]
-    events = kernels["ends"](queue, size, [groups, begins, ends], events)
-    for each in (groups, positions, begins, ends):
-        for event in events:
-            each.add_event(event)
+    groups, positions = sorted_by_digits(commands, groups, positions, size, _UINT, bits)
+    begins, ends = (commands.filled(num_groups + 1, _UINT, 0) for _ in range(2))
+    kernels["ends"](commands, size, [groups, begins, ends])
     return Ordered(groups, positions, begins, ends)
 
 
@@ -101,9 +85,10 @@ def place_of_each(keys: Array, num_groups: int, queue: cl.CommandQueue, ascendin
     found = empty(queue, (keys.size,), _INT64, True)
     if not keys.size:
         return found
-    order = in_order(keys, num_groups, queue)
-    given = [*order, found, num_groups, int(ascending)]
-    done(found, _placing(queue.context)(queue, keys.size, given))
+    commands = commands_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, commands)
+    _placing(queue.context)(commands, keys.size, [*order, found, num_groups, int(ascending)])
+    commands.finish(found)
     return found
 
 
@@ -123,12 +108,15 @@ def rank_of_each(
     found = empty(queue, (size,), real, True)
     if not size:
         return found
-    order = in_order(keys, num_groups, queue, values, not ascending, is_date)
-    runs, firsts = (empty(queue, (number,), _UINT, True) for number in (size, size + 1))
+    check_scanned_by_opencl(queue)
+    commands = commands_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, commands, values, not ascending, is_date)
+    runs, firsts = commands.new(size, _UINT), commands.new(size + 1, _UINT)
     scan, rank = _ranking(queue.context, values.dtype, method, pct, real)
-    arrays = order.groups, order.positions, values, runs, firsts
-    event = scanned(scan, order, arrays, queue, [*values.events])
-    done(found, rank(queue, size, [*order, runs, firsts, found, num_groups], event))
+    uints = (as_array(commands, each, size, _UINT) for each in order[:2])
+    scanned(commands, scan, [*uints, values, *(as_array(commands, each, size, _UINT) for each in (runs, firsts))])
+    rank(commands, size, [*order, runs, firsts, found, num_groups])
+    commands.finish(found)
     return found
 
 
@@ -136,37 +124,33 @@ def nth_of_groups(keys: Array, num_groups: int, values: Array, n: int, none: Any
     """Return the n-th value of each group, from its end if `n` is negative; `none` where there are fewer."""
     if not keys.size:
         return to_device(queue, np.full(num_groups, none, values.dtype))
-    order = in_order(keys, num_groups, queue)
+    commands = commands_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, commands)
     found = empty(queue, (num_groups,), values.dtype, True)
     given = [order.positions, order.begins, order.ends, values, found, n, none]
-    done(found, _nth(queue.context, values.dtype)(queue, num_groups, given))
+    _nth(queue.context, values.dtype)(commands, num_groups, given)
+    commands.finish(found)
     return found
 
 
 PURPOSE = "to sort elements by group"
 
 
-def _array(queue: cl.CommandQueue, memory: Any, size: int) -> Array:
-    return cl_array.Array(queue, (size,), _UINT, data=memory)
+def as_array(commands: Commands, memory: Any, size: int, dtype: np.dtype) -> Array:
+    """Return memory as an array of PyOpenCL's, for its scans."""
+    return cl_array.Array(commands.queue, (size,), dtype, data=memory)
 
 
-def done(array: Array, events: list[cl.Event]) -> None:
-    """Let whoever reads an array wait for events."""
-    for event in events:
-        array.add_event(event)
-
-
-def scanned(
-    scan: Any, order: Ordered, arguments: tuple[Any, ...], queue: Any, events: list[cl.Event]
-) -> list[cl.Event]:
-    allocate = scratch_allocator(queue)
-    events += [event for each in order for event in each.events]
-    with enqueuing:
-        event = scan(*arguments, queue=queue, wait_for=events, allocator=lambda n: allocated(allocate, n, PURPOSE))
+def scanned(commands: Commands, scan: Any, arguments: list[Any]) -> None:
+    """Enqueue a scan of PyOpenCL's."""
     for each in arguments:
         if isinstance(each, cl_array.Array):
-            each.add_event(event)
-    return [event]
+            commands.place(each)  # which is waited for
+    with enqueuing:
+        event = scan(
+            *arguments, queue=commands.queue, wait_for=commands.events, allocator=lambda n: commands.new(n, np.uint8)
+        )
+    commands.events = [event]
 
 
 def _word(dtype: np.dtype) -> np.dtype:

@@ -2,7 +2,9 @@
 
 Integers close to each other are marked in a table by themselves; all others are put into a hash table of open
 addressing, which grows where it is too small. The different keys are sorted by their digits, or ordered by their first
-positions. Then each element looks the number of its key up. Memory beyond the input: 4 bytes an element, and the table.
+positions. Then each element looks the number of its key up. Where some elements have few different keys, each
+work-group has a table of these alone, in which all elements are looked up at once. Memory beyond the input: 4 bytes an
+element, and the table.
 """
 
 from __future__ import annotations
@@ -15,16 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.key_table import BLOCK, EACH, LANES, NONE, KeySpec, key_parameters
+from clhist.codegen.digit_sort import EACH as TILE
+from clhist.codegen.key_table import BATCH, BLOCK, EACH, LANES, MOST_KNOWN, NEW, NONE, KeySpec, key_parameters
 from clhist.codegen.render import render_keys
+from clhist.engine.commands import commands_on
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.extremes import extremes
 from clhist.opencl.arrays import Array, empty, is_device_array
-from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
+from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import device_kind
-from clhist.opencl.lost import fetched
-from clhist.opencl.memory import allocated, scratch_allocator
-from clhist.opencl.operands import Operand, operand
 from clhist.opencl.program import Kernel, build, kept_by_context
 
 MOST_ELEMENTS = NONE
@@ -38,8 +39,6 @@ _TOLD = 64  # keys that a work-group adds before it says so, at most
 # Marks are used where they are as few as the elements, within these. Keys too far apart mostly are so at the ends.
 _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
 _GROUPS = 8  # work-groups for each compute unit
-
-_NONE = np.array([NONE], np.uint32)
 
 
 class Numbering(NamedTuple):
@@ -107,7 +106,7 @@ def number_keys(
         If the device has no room, or there are more than 2**30 different keys.
     """
     if is_cuda(keys):
-        raise NotDirectError("keys, which a hash table numbers")
+        keys.check_not_captured()
     if keys.size >= MOST_ELEMENTS:
         raise ValueError(f"keys: expected less than {MOST_ELEMENTS} elements, got {keys.size}")
     on_host = not is_device_array(keys) if on_host is None else on_host
@@ -124,8 +123,44 @@ def number_keys(
     return Numbering(numbers, labels, positions if first else None)
 
 
+class _Table(NamedTuple):
+    """A hash table in which keys are: its slots and what kernels that put keys there need, in their order."""
+
+    slots: int
+    given: tuple[Any, ...]
+    state: Any
+    first: Any
+
+    @property
+    def words(self) -> Any:
+        return self.given[0]
+
+
+class _Counted(NamedTuple):
+    """How many keys are in a table, and whether the one like an empty slot, and elements without a key, were met."""
+
+    added: int
+    is_full: bool
+    has_ones: bool
+    has_missing: bool
+    seen: int
+
+    @property
+    def number(self) -> int:
+        """How many groups they make."""
+        return self.added + self.has_ones + self.has_missing
+
+
+class _Ordered(NamedTuple):
+    """Keys in order: their words, or what has sorted them, and their slots; and which of the two it is."""
+
+    words: Any
+    places: Any
+    by_words: bool
+
+
 class _Work:
-    """One numbering: kernels that follow each other on a queue."""
+    """One numbering: kernels that follow each other on a device."""
 
     def __init__(
         self,
@@ -138,16 +173,14 @@ class _Work:
         as_is: bool,
         on_host: bool,
     ) -> None:
-        self.queue = queue
+        self.queue, self.spec = queue, spec
         self._sort, self._missing, self._as_is = sort, missing, as_is
         self.keys, self.size = keys, keys.size
-        self._allocate = scratch_allocator(queue)
-        self.spec = spec
         self._groups = queue.device.max_compute_units * _GROUPS
         self._lanes = 1 if device_kind(queue.device) == "cpu" else min(LANES, queue.device.max_work_group_size)
         self._on_device, self._keys_on_device = not on_host, is_device_array(keys)
-        self._events = list(keys.events) if self._keys_on_device else []
-        self._written: list[tuple[Array, Operand]] = []  # what the caller gets
+        self._commands = commands_on(queue, "to number keys")
+        self._given = self._commands.place(keys)
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
@@ -156,13 +189,7 @@ class _Work:
             self._by_marks(*extent)
         else:
             self._by_table()
-        for array, operand_ in self._written:
-            if is_device_array(array):
-                for event in self._events:
-                    array.add_event(event)
-            else:
-                cl.wait_for_events(self._events)
-                operand_.retrieve()
+        self._commands.finish()
         return self.numbers, self._labels, self._positions
 
     def _extent(self) -> tuple[int, int] | None:
@@ -172,9 +199,8 @@ class _Work:
         if self.spec.dtype.kind == "b":
             return 0, 2
         most = max(_FEWEST_MARKS, min(_MOST_MARKS, self.size))
-        ends = [self.keys[:_ENDS], self.keys[-_ENDS:]] if self.size > 2 * _ENDS else []
-        if ends:
-            some = np.concatenate([fetched(each, self.queue) if self._keys_on_device else each for each in ends])
+        if self.size > 2 * _ENDS:
+            some = np.concatenate([self._some(begin) for begin in (0, self.size - _ENDS)])
             if int(some.max()) - int(some.min()) >= most:
                 return None
         largest, least = extremes(self.keys, self.queue)
@@ -182,124 +208,146 @@ class _Work:
             return None
         return int(self.spec.words_of(np.array([least], self.spec.dtype))[0]), largest - least + 1
 
+    def _some(self, begin: int) -> Any:
+        if not self._keys_on_device:
+            return self.keys[begin : begin + _ENDS]
+        memory, offset = self._given
+        return self._commands.fetched(memory, _ENDS, self.spec.dtype, offset + begin * self.spec.dtype.itemsize)
+
     def _by_marks(self, least: int, slots: int) -> None:
-        marks, first = self._filled(slots, np.uint8, 0), self._filled(slots, np.uint32, NONE, only=self.spec.first)
-        self._read = operand(self.keys, self.queue, written=False)
-        self._enqueue("mark", self._groups_of(self.size), *self._data(), least, marks, first)
-        state = self._filled(1, np.uint32, 0)
+        marks, first = self._commands.filled(slots, np.uint8, 0), self._firsts(slots)
+        self._enqueue("mark", self._groups_of(self.size), *self._given, self.size, least, marks, first)
+        state = self._commands.filled(1, np.uint32, 0)
         listed = self._tallied(marks, slots, least, state)
-        number = int(self._fetched(state, 1, np.uint32)[0])
+        number = int(self._commands.fetched(state, 1, np.uint32)[0])
         if self._as_is and number == slots and int(self.spec.words_of(np.zeros(1, self.spec.dtype))[0]) == least:
             self.numbers, self._positions = self.keys, None
             self._labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
             return
-        ranks = self._rank(number, slots, marks, least, *self._ordered(number, *listed, first), first)
-        self.numbers, numbers = self._new_array(self.size, np.dtype(np.int32), self._on_device)
-        self._enqueue("look_up", self._groups_of(self.size), *self._data(), least, ranks, numbers)
+        ordered = self._ordered(number, listed, first, by_first=not self._sort)
+        ranks = self._rank(number, slots, marks, least, ordered, first)
+        self.numbers, numbers = self._commands.result(self.size, np.int32, self._on_device)
+        self._enqueue("look_up", self._groups_of(self.size), *self._given, self.size, least, ranks, numbers)
 
     def _by_table(self) -> None:
-        self._read = operand(self.keys, self.queue, written=False)
-        self.numbers, numbers = self._new_array(self.size, np.dtype(np.int32), self._on_device)
+        self.numbers, numbers = self._commands.result(self.size, np.int32, self._on_device)
         groups, some = self._groups_of(self.size), min(self.size // _PART, _MOST_SOME)
         size, stride = (some, self.size // some) if some >= _FEWEST_SOME else (self.size, 1)
         bits = min(_MOST_BITS, _bits_of(size))
         while True:
-            slots = 1 << bits
-            most, state = slots // 2, self._filled(5, np.uint32, 0)
-            table = self._filled(slots, self.spec.word, -1)
-            first = self._filled(slots + 2, np.uint32, NONE, only=self.spec.first)
-            told = min(_TOLD, max(1, most // groups))
-            given = (size, stride, table, slots - 1, most, told, secrets.randbits(64), state, numbers, first)
-            self._enqueue("insert", groups, *self._data()[:2], *given)
-            added, is_full, has_ones, has_missing, seen = self._fetched(state, 5, np.uint32).tolist()
+            table = self._table(bits)
+            self._enqueue("insert", groups, *self._given, size, stride, *table.given, table.state, numbers, table.first)
+            counted = self._counted(table)
+            is_full = counted.is_full
             if not is_full and size == self.size:
-                break
-            needed = _bits_of(_SPARE * _different(added, seen, self.size))
+                ranks = self._ranks_of(table, counted)
+                return self._enqueue("number", groups, numbers, self.size, ranks)
+            if not is_full and counted.number <= MOST_KNOWN and self._lanes > 1:
+                if self._by_known(table, numbers, counted):
+                    return None
+                is_full = True
+            needed = _bits_of(_SPARE * _different(counted.added, counted.seen, self.size))
             if is_full:
                 if bits == _MOST_BITS:
-                    raise MemoryError(f"keys: expected at most {most} different ones, got more")
+                    raise MemoryError(f"keys: expected at most {table.slots // 2} different ones, got more")
                 needed = max(needed, bits + _GROWTH_BITS[bits >= _LARGE_BITS])
             bits, size, stride = min(_MOST_BITS, needed, _bits_of(self.size)), self.size, 1
-        has_missing = int(self._missing and has_missing)
-        listed = self._tallied(table, slots + 1 + has_missing, slots, state)
-        number = added + has_ones + has_missing
-        ordered = self._ordered(number, *listed, first)
-        ranks = self._rank(number, slots + 2, table, slots, *ordered, first)
-        self._enqueue("number", groups, numbers, self.size, ranks)
+
+    def _by_known(self, table: _Table, numbers: Any, known: _Counted) -> bool:
+        """Number all elements by the few keys that some of them have; return whether there was room for the others."""
+        ordered = self._ordered(known.number, self._listed(table, known), table.first, by_first=False)
+        if self.spec.first:  # as yet of the elements that were looked at
+            self._commands.fill(table.first, np.uint32, NONE, table.slots + 2)
+        last = known.number - 1
+        ones = last - known.has_missing if known.has_ones else NEW | table.slots
+        missing = last if known.has_missing else NEW | (table.slots + 1) if self._missing else NONE
+        given = (self.size, ordered.words, ordered.places, known.number, ones, missing, *table.given, table.state)
+        self._enqueue("find", self._groups_of(self.size), *self._given, *given, numbers, table.first)
+        counted = self._counted(table)
+        if counted.is_full:
+            return False
+        if self._sort and counted.number == known.number:
+            self._rank(known.number, table.slots + 2, table.words, table.slots, ordered, table.first)
+        else:
+            ranks = self._ranks_of(table, counted)
+            self._enqueue("renumber", self._groups_of(self.size), numbers, self.size, ordered.places, ranks)
+        return True
+
+    def _table(self, bits: int) -> _Table:
+        """Return a table of so many slots, which is empty."""
+        slots, most = 1 << bits, 1 << bits - 1
+        told = min(_TOLD, max(1, most // self._groups_of(self.size)))
+        words = self._commands.filled(slots, self.spec.word, -1)
+        given = words, slots - 1, most, told, secrets.randbits(64)
+        return _Table(slots, given, self._commands.filled(5, np.uint32, 0), self._firsts(slots + 2))
+
+    def _counted(self, table: _Table) -> _Counted:
+        added, is_full, ones, missing, seen = self._commands.fetched(table.state, 5, np.uint32).tolist()
+        return _Counted(added, bool(is_full), bool(ones), bool(missing) and self._missing, seen)
+
+    def _listed(self, table: _Table, counted: _Counted) -> tuple[Any, ...]:
+        return self._tallied(table.words, table.slots + 1 + counted.has_missing, table.slots, table.state)
+
+    def _ranks_of(self, table: _Table, counted: _Counted) -> Any:
+        """Return the numbers of the slots; make the results of the keys."""
+        listed, number = self._listed(table, counted), counted.number
+        ordered = self._ordered(number, listed, table.first, by_first=not self._sort)
+        return self._rank(number, table.slots + 2, table.words, table.slots, ordered, table.first)
+
+    def _firsts(self, number: int) -> Any:
+        return self._commands.filled(number, np.uint32, NONE) if self.spec.first else None
 
     def _tallied(self, table: Any, slots: int, least: int, state: Any) -> tuple[Any, ...]:
         """Count the keys of shares of the slots; return what the kernel that lists them takes first."""
         tile = self._lanes * EACH
         share = tile * max(1, -(-slots // (tile * self._groups)))
-        self._shares, tallies = -(-slots // share), self._new(self._groups, np.uint32)
+        self._shares, tallies = -(-slots // share), self._commands.new(self._groups, np.uint32)
         self._enqueue("tally", self._shares, table, slots, share, least, state, tallies)
         return table, slots, share, least, state, tallies
 
-    def _ordered(self, number: int, *listed: Any) -> tuple[Any, int, Any]:
-        """Return the words of the keys in their order, whether they are, and the slots."""
-        sorts, places = self._new(max(1, number), self.spec.word), self._new(max(1, number), np.uint32)
-        self._enqueue("list", self._shares, *listed, int(not self._sort), sorts, places)
-        if number < 2 or (self._sort and self.spec.marked):
-            return sorts, int(self._sort), places
-        bits = 8 * self.spec.word.itemsize if self._sort else 32
-        sorts, places, self._events = sorted_by_digits(
-            self.queue, sorts, places, number, self.spec.word, bits, self._allocate, self._events
-        )
-        return sorts, int(self._sort), places
+    def _ordered(self, number: int, listed: tuple[Any, ...], first: Any, *, by_first: bool) -> _Ordered:
+        """Return the keys in their order, or by their first positions."""
+        word, new = self.spec.word, self._commands.new
+        found = _Ordered(new(number, word), new(number, np.uint32), not by_first)
+        extents = new(2 * self._shares, word)
+        self._enqueue("list", self._shares, *listed, first, int(by_first), *found[:2], extents)
+        if number < 2 or (self.spec.marked and not by_first):
+            return found
+        # One work-item is as fast with all bits, which it moves one after the other.
+        if word.itemsize == 8 and not by_first and self._lanes > 1 and number > self._lanes * TILE:
+            state = listed[-2]
+            keys, order = (new(number, np.uint32) for _ in range(2))
+            groups = self._groups_of(number)
+            self._enqueue("narrow", groups, found.words, number, extents, self._shares, keys, order)
+            keys, order = sorted_by_digits(self._commands, keys, order, number, np.dtype(np.uint32), 32)
+            to = _Ordered(new(number, word), new(number, np.uint32), True)
+            self._enqueue("settle", groups, keys, order, number, *found[:2], *to[:2], state)
+            if not self._commands.fetched(state, 2, np.uint32)[1]:
+                return to
+            self._commands.fill(state, np.uint32, 0, 1, 1)
+        bits = 32 if by_first else 8 * word.itemsize
+        return _Ordered(*sorted_by_digits(self._commands, *found[:2], number, word, bits), not by_first)
 
-    def _rank(
-        self, number: int, slots: int, table: Any, least: int, sorts: Any, by_words: int, places: Any, first: Any
-    ) -> Any:
+    def _rank(self, number: int, slots: int, table: Any, least: int, ordered: _Ordered, first: Any) -> Any:
         """Return the numbers of the slots; make the results of the keys."""
-        self._labels, labels = self._new_array(number, self.spec.dtype, self._keys_on_device)
+        self._labels, labels = self._commands.result(number, self.spec.dtype, self._keys_on_device)
         self._positions, positions = None, None
         if self.spec.first:
-            self._positions, positions = self._new_array(number, np.dtype(np.int64), self._keys_on_device)
-        ranks = self._new(slots, np.uint32)
+            self._positions, positions = self._commands.result(number, np.int64, self._keys_on_device)
+        ranks = self._commands.new(slots, np.uint32)
         if not self.spec.marked:  # elements without a key have the last slot
-            self._events = [cl.enqueue_fill_buffer(self.queue, ranks, _NONE, 4 * (slots - 1), 4, self._events)]
+            self._commands.fill(ranks, np.uint32, NONE, 1, slots - 1)
         if number:
-            groups = self._groups_of(number)
-            self._enqueue(
-                "rank", groups, table, least, sorts, by_words, places, number, first, ranks, labels, positions
-            )
+            given = table, least, ordered.words, int(ordered.by_words), ordered.places, number
+            self._enqueue("rank", self._groups_of(number), *given, first, ranks, labels, positions)
         return ranks
-
-    def _new_array(self, size: int, dtype: np.dtype, on_device: bool) -> tuple[Array, Any]:
-        """Return an array for the caller, which a kernel writes, and its memory."""
-        array = empty(self.queue, (size,), dtype, on_device)
-        found = operand(array, self.queue, written=True, read=False)
-        self._written.append((array, found))
-        return array, found.buffer
-
-    def _data(self) -> tuple[Any, ...]:
-        return self._read.buffer, self._read.offset, self.size
 
     def _groups_of(self, elements: int) -> int:
         return max(1, min(self._groups, -(-elements // BLOCK)))
 
     def _enqueue(self, name: str, groups: int, *arguments: Any) -> None:
-        kernel = _kernels(self.queue.context, self.spec)[name]
-        given = kernel.typed(list(arguments))
-        self._events = [kernel.enqueue(self.queue, (groups * self._lanes,), (self._lanes,), given, self._events)]
-
-    def _new(self, number: int, dtype: Any) -> Any:
-        return allocated(self._allocate, number * np.dtype(dtype).itemsize, "to number keys")
-
-    def _filled(self, number: int, dtype: Any, value: int, *, only: bool = True) -> Any:
-        """Return memory filled with a value; hardly any where it is not used."""
-        number = number if only else 1
-        dtype = np.dtype(dtype)
-        found = self._new(number, dtype)
-        pattern = np.array([value % 2 ** (8 * dtype.itemsize)], dtype)
-        size = number * dtype.itemsize
-        self._events = [cl.enqueue_fill_buffer(self.queue, found, pattern, 0, size, self._events)]
-        return found
-
-    def _fetched(self, memory: Any, number: int, dtype: Any) -> np.ndarray:
-        found = np.empty(number, dtype)
-        cl.enqueue_copy(self.queue, found, memory, wait_for=self._events)
-        return found
+        kernel = _kernels(self.queue.context, self.spec, BATCH if self._lanes > 1 else 1)[name]
+        self._commands.run(kernel, groups, self._lanes, arguments)
 
 
 def _different(added: int, seen: int, size: int) -> float:
@@ -318,6 +366,8 @@ def _bits_of(keys: float) -> int:
 
 
 @kept_by_context
-def _kernels(context: cl.Context, spec: KeySpec) -> dict[str, Kernel]:
-    program = build(context, render_keys(spec))
-    return {name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in key_parameters(spec).items()}
+def _kernels(context: cl.Context, spec: KeySpec, batch: int) -> dict[str, Kernel]:
+    program = build(context, render_keys(spec, batch=batch))
+    return {
+        name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in key_parameters(spec, batch).items()
+    }

@@ -10,7 +10,6 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist.engine.cuda_calls import warn_of_host
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
 from clhist.grouping.columns import without_na
@@ -21,8 +20,6 @@ from clhist.grouping.groups import numbers_of
 from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouping.running import RUNNING, running, running_of_each
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
-from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
-from clhist.opencl.device import default_queue
 from clhist.opencl.elementwise import as_numbers
 from clhist.opencl.lost import check_process
 from clhist.opencl.masks import check_unmasked
@@ -106,8 +103,6 @@ class Placed:
         return found
 
     def _most_frequent(self, array: Array, column: Column) -> Array:
-        if is_cuda(array):
-            raise NotDirectError("modes, of which the different values are numbered")
         return self._like_keys(most_frequent(self._keys, max(1, self.num_groups), array, column.skipna, self._queue))
 
     def _with_any(
@@ -122,8 +117,6 @@ class Placed:
         if statistic == "size":
             self._check(name, is_device_array(x), np.shape(x) if getattr(x, "shape", None) is None else tuple(x.shape))
             return self.size()
-        if is_cuda(x):
-            raise NotDirectError("different values, which are numbered")
         numbers, labels, on_device = numbers_of(x, False, True, self._queue)
         self._check(name, on_device, numbers.shape)
         given = self._keys, max(1, self.num_groups), numbers, len(labels), skipna, self._queue
@@ -135,8 +128,6 @@ class Placed:
 
     def _rows(self, results: Any) -> Any:
         """Return the result of the group of each element, where the caller's arrays are."""
-        if is_cuda(self._keys):
-            raise NotDirectError("a result for each element")
         keys, is_elsewhere = self._keys, is_device_array(self._keys) and not self._on_device
         found = result_of_each(keys, to_device(self._queue, results) if is_elsewhere else results).reshape(self._shape)
         return found.get(self._queue) if is_elsewhere else found
@@ -146,13 +137,7 @@ class Placed:
         if not isinstance(ascending, bool | np.bool_):
             raise TypeError(f"ascending: expected True or False, got {ascending!r:.60}")
         check_process()
-        compute = partial(place_of_each, num_groups=max(1, self.num_groups), ascending=bool(ascending))
-        if is_cuda(self._keys):
-            warn_of_host("GroupBy.cumcount", "a place for each element")
-            queue = default_queue()
-            places = compute(in_place(self._keys.get().reshape(-1), queue), queue=queue).get()
-            return to_device(self._queue, places.reshape(self._shape))
-        return self._of_rows(compute)
+        return self._of_rows(partial(place_of_each, num_groups=max(1, self.num_groups), ascending=bool(ascending)))
 
     def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
         """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
@@ -212,8 +197,6 @@ class Placed:
 
     def _of_rows(self, compute: Callable[..., Array], *values: Array, shape: tuple[int, ...] | None = ()) -> Any:
         """Return what is computed of keys and values on a device, of the shape of the keys, as the caller gets it."""
-        if is_cuda(self._keys):
-            raise NotDirectError("a value for each element, which are sorted by group")
         arrays = [self._keys, *(self._placed(each) for each in values)]
         keys, *rest = (each if is_device_array(each) else self._in_place(each) for each in arrays)
         found = compute(keys, values=rest[0], queue=self._queue) if rest else compute(keys, queue=self._queue)

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 from pyopencl.tools import parse_arg_list
 
-from clhist.engine.sort_pairs import scan_class
-from clhist.grouping.in_order import PURPOSE, done, in_order, scanned
+from clhist.engine.commands import commands_on
+from clhist.engine.each import Elementwise
+from clhist.engine.sort_pairs import check_scanned_by_opencl, scan_class
+from clhist.grouping.in_order import PURPOSE, as_array, in_order, scanned
 from clhist.opencl.arrays import Array, empty
 from clhist.opencl.device import device_kind
-from clhist.opencl.each import Elementwise
-from clhist.opencl.memory import allocated, scratch_allocator
 from clhist.opencl.program import building, kept_by_context
 from clhist.opencl.quiet import silent
 from clhist.operators.c_types import c_name, literal
@@ -74,14 +73,17 @@ def running(name: str, dtype: np.dtype, result: np.dtype, real: np.dtype, missin
 
 def running_of_each(keys: Array, num_groups: int, values: Array, of: Running, queue: cl.CommandQueue) -> Array:
     """Return what the elements of its group up to each element are combined to."""
+    check_scanned_by_opencl(queue)
     found = empty(queue, (keys.size,), of.result, True)
     if not keys.size:
         return found
     if device_kind(queue.device) == "cpu":
         return _running_by_shares(keys, num_groups, values, of, found, queue)
-    order = in_order(keys, num_groups, queue)
-    scan = _running(queue.context, of)
-    scanned(scan, order, (order.groups, order.positions, values, found, num_groups), queue, [*values.events])
+    commands = commands_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, commands)
+    uints = (as_array(commands, each, keys.size, np.dtype(np.uint32)) for each in order[:2])
+    scanned(commands, _running(queue.context, of), [*uints, values, found, num_groups])
+    commands.finish(found)
     return found
 
 
@@ -89,16 +91,16 @@ def _running_by_shares(
     keys: Array, num_groups: int, values: Array, of: Running, found: Array, queue: cl.CommandQueue
 ) -> Array:
     """Return the same without a sort: each core of a CPU has what the groups are combined to in its share."""
-    size, allocate = keys.size, scratch_allocator(queue)
+    size, commands = keys.size, commands_on(queue, PURPOSE)
     shares = max(1, min(queue.device.max_compute_units, size // num_groups))
     number, share = shares * num_groups, -(-size // shares)
-    memory = allocated(allocate, of.accumulator.itemsize * number, PURPOSE)
-    before = cl_array.Array(queue, (number,), of.accumulator, data=memory)
+    before = commands.new(number, of.accumulator)
     total, begin, run = _by_shares(queue.context, keys.dtype, of)
     given = [keys, values, before, num_groups, size, share]
-    events = total(queue, shares, given)
-    events = begin(queue, num_groups, [before, num_groups, shares], events)
-    done(found, run(queue, shares, [*given, found], events))
+    total(commands, shares, given)
+    begin(commands, num_groups, [before, num_groups, shares])
+    run(commands, shares, [*given, found])
+    commands.finish(found)
     return found
 
 

@@ -341,10 +341,15 @@ def is_inside() -> bool:
     return _ambient.memory is not None
 
 
+def memory_of_call() -> CudaMemory:
+    """Return the memory that new arrays of a call in `results_like` are like."""
+    assert _ambient.memory is not None
+    return _ambient.memory
+
+
 def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> CudaArray:
     """Return a new array for a call in `results_like`."""
-    assert _ambient.memory is not None
-    return new_array(_ambient.memory, shape, np.dtype(dtype), queue)
+    return new_array(memory_of_call(), shape, np.dtype(dtype), queue)
 
 
 def kept_on_cuda(queue: cl.CommandQueue, array: np.ndarray) -> CudaArray:

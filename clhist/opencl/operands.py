@@ -83,7 +83,7 @@ def operand(
     return Operand(buffer, 0, partial(_download, queue, buffer, array) if written else _nothing)
 
 
-class _HostBuffer(cl.Buffer):
+class HostBuffer(cl.Buffer):
     """A NumPy array's memory, which OpenCL does not keep until a kernel has ended, as it does its own buffers."""
 
     def __init__(self, queue: cl.CommandQueue, *arguments: Any) -> None:
@@ -100,7 +100,7 @@ def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
 
     It is of the same memory where the device shares it, which is kept until what is enqueued has read it.
     """
-    found = operand(array, queue, written=False, make=partial(_HostBuffer, queue))
+    found = operand(array, queue, written=False, make=partial(HostBuffer, queue))
     return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)
 
 

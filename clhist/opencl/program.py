@@ -75,13 +75,13 @@ class Kernel:
     name : str
         The kernel's.
     parameters : sequence of Parameter
-        Its parameters, in order. PyOpenCL sets arguments five times faster when it knows their types.
+        In order. PyOpenCL sets arguments five times faster when it knows their types.
     """
 
     def __init__(self, program: cl.Program, name: str, parameters: Sequence[Parameter]) -> None:
         self._lock, self._token = threading.Lock(), 0
         self.context, self.program = program.context, program
-        self._parameters = tuple(parameters)
+        self.name, self.parameters = name, tuple(parameters)
         self.names = tuple(parameter.name for parameter in parameters)
         dtypes = [parameter.dtype for parameter in parameters]
         self._convert = any(dtype is not None and dtype.names for dtype in dtypes)
@@ -99,7 +99,7 @@ class Kernel:
         if self._convert:
             return [
                 value if value is None or p.dtype is None or p.dtype.names else p.dtype.type(value)
-                for value, p in zip(arguments, self._parameters, strict=True)
+                for value, p in zip(arguments, self.parameters, strict=True)
             ]
         return arguments
 

@@ -12,11 +12,12 @@ from pyopencl.tools import parse_arg_list
 
 from clhist import operators
 from clhist.bincount import bincount
+from clhist.engine.commands import commands_on
+from clhist.engine.each import Elementwise
 from clhist.engine.sort_pairs import enqueuing, scan_class
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import default_queue, device_kind
-from clhist.opencl.each import Elementwise
 from clhist.opencl.program import building, kept_by_context
 from clhist.opencl.quiet import silent
 from clhist.rdf import texts
@@ -176,9 +177,9 @@ class PairCounter:
 
 
 def _run(kernel: Elementwise, queue: cl.CommandQueue, size: int, given: list[Any], made: list[cl_array.Array]) -> None:
-    for event in kernel(queue, size, given):
-        for each in made:
-            each.add_event(event)
+    commands = commands_on(queue, "to place particles")
+    kernel(commands, size, given)
+    commands.finish(*made)
 
 
 def box_within(box: Any, r_max: float, *positions: Any) -> Box:

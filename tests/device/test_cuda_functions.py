@@ -84,6 +84,12 @@ CASES = {
     "histogram of weights of half precision": lambda a: clhist.histogram(
         a(X), 9, (-3, 3), weights=a(HALF), reproducible=True
     ),
+    "numbers of keys": lambda a: clhist.factorize(a(X)),
+    "different values": lambda a: clhist.unique(a(X), return_index=True, return_inverse=True, return_counts=True),
+    "sums of groups of floats": lambda a: clhist.group_by([a(X), a(BINS)]).sum(a(Y)),
+    "places in groups": lambda a: clhist.group_by(a(BINS)).cumcount(),
+    "different values of groups": lambda a: clhist.group_by(a(BINS)).nunique(a(X)),
+    "a mean for each element": lambda a: clhist.group_by(a(BINS)).transform(a(X), "mean"),
     "groups of half precision": lambda a: clhist.group_by(a(BINS)).max(a(HALF)),
     "sums of groups of half precision": lambda a: clhist.group_by(a(BINS)).sum(a(HALF), reproducible=True),
     "edges": lambda a: clhist.histogram_bin_edges(a(X), "auto"),

@@ -9,9 +9,8 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.engine import digit_sort
+from clhist.engine import digit_sort, each
 from clhist.grouping import running
-from clhist.opencl import each
 
 GROUPS = 20
 RUNNING = ("cumsum", "cumprod", "cummin", "cummax")

@@ -18,7 +18,7 @@ import pytest
 from clhist.cuda import driver as driver_module
 from clhist.cuda import libraries
 from clhist.cuda.ptx import CudaProgram
-from clhist.engine import cuda_check, cuda_launcher
+from clhist.engine import commands, cuda_check, cuda_launcher
 from clhist.opencl import cuda_queues
 from clhist.opencl.device import default_queue
 
@@ -320,7 +320,14 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
     monkeypatch.setattr(libraries, "_loaded", {})
     fake = driver_module.Driver(cuda)
     cuda.calls.clear()
-    for module in (driver_module, libraries, cuda_launcher, cuda_queues, sys.modules["clhist.opencl.cuda_arrays"]):
+    for module in (
+        driver_module,
+        libraries,
+        cuda_launcher,
+        commands,
+        cuda_queues,
+        sys.modules["clhist.opencl.cuda_arrays"],
+    ):
         monkeypatch.setattr(module, "driver", lambda: fake)
     monkeypatch.setattr(cuda_queues, "_place", lambda device: (7, 7) if device == default_queue().device else None)
     monkeypatch.setitem(cuda_check._reasons, 0, "")
@@ -331,6 +338,12 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         cuda.parameters[kernel.program.int_ptr, code.name] = code.parameters
         return kernel
 
+    run = commands.CudaCommands.run
+
+    def noted_run(self: Any, kernel: Any, *given: Any) -> None:
+        cuda.parameters[kernel.program.int_ptr, kernel.name] = kernel.parameters
+        run(self, kernel, *given)
+
     def program_of(program: cl.Program) -> CudaProgram:
         text = f"program {program.int_ptr}"
         cuda.programs[text] = program
@@ -338,5 +351,6 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         return CudaProgram(text, {name: cuda.dynamic.get(name, 0) for name in names})
 
     monkeypatch.setattr(cuda_launcher, "kernel_of", noted)
+    monkeypatch.setattr(commands.CudaCommands, "run", noted_run)
     monkeypatch.setattr(cuda_launcher, "cuda_program", program_of)
     return cuda, cupy

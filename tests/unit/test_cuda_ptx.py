@@ -137,6 +137,23 @@ def test_a_table_of_functions():
     assert found.dynamic == {"a": 60_000}
 
 
+def test_several_arrays_are_dynamic():
+    """The largest of them, one behind the other, in kernels and their functions; the others stay."""
+    arrays = shared("y", 50_001), shared("x", 60_000), shared("small", 40_000), shared("z", 50_000)
+    lines = "\tmov.u64 %rd5, y;\n\tld.shared.u32 %r4, [y+8];\n\tst.shared.u32 [z], %r1;\n\tmov.u64 %rd6, small;"
+    found = for_cuda(
+        ptx(*arrays, function("f", USE), CALLS, entry("b", CALL + lines), entry("yy", "\tmov.u64 %rd6, small;"))
+    )
+    second, third = 60_000, 60_000 + 50_016
+    assert found.dynamic == {"a": 60_000, "b": third + 50_000, "yy": 0}
+    assert "declared" not in found.text
+    for each in (USE, f"%rd5, clhist_dynamic+{second};", f"[clhist_dynamic+{second + 8}]", f"[clhist_dynamic+{third}]"):
+        assert each in found.text
+    assert found.text.count(".extern .shared .align 16 .b8 clhist_dynamic[];") == 1
+    assert found.text.count(".extern .shared") == 2
+    assert arrays[2] in found.text
+
+
 REFUSED = {
     "no PTX": (b"\x7fELF\xff\xfe", "no text"),
     "empty": (b"", "version unknown"),
@@ -148,16 +165,6 @@ REFUSED = {
     "a function that is elsewhere": (ptx(".extern .func vprintf();\n", entry("a")), "extern"),
     "constant memory": (ptx(entry("a")).replace(b".ptr .global", b".ptr .const"), "const memory"),
     "local memory as an argument": (ptx(entry("a")).replace(b".ptr .global", b".ptr .shared"), "shared memory"),
-    "two large arrays": (
-        ptx(shared("x", 60_000), shared("y", 60_000), entry("a", "\tmov.u64 %rd4, x;\n\tmov.u64 %rd5, y;")),
-        "a: two arrays",
-    ),
-    "arrays of two kernels in one function": (
-        ptx(
-            shared("x", 60_000), shared("y", 60_000), function("f", USE + "\tmov.u64 %rd5, y;"), CALLS, entry("b", CALL)
-        ),
-        "a: two arrays",
-    ),
     "an array that two kernels use and only one has as the largest": (
         ptx(
             *(shared("x", 40_000), shared("z", 10_000), shared("y", 40_000 + 1), function("f", USE)),

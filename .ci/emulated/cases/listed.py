@@ -171,7 +171,9 @@ def _keys() -> Iterator[Case]:
     for name in ("int16", "int32", "uint64", "float32", "float64"):
         for kind in ("few", "different", *["near"] * (name[0] != "f")):
             yield Case(
-                f"{kind} keys of {name}", calls.keys(np.dtype(name).type, 6000, kind), covers=frozenset(["keys"])
+                f"{kind} keys of {name}",
+                calls.keys(np.dtype(name).type, 20_000 if kind == "few" else 6000, kind),
+                covers=frozenset(["keys"]),
             )
     for name in ("int32", "float32", "float64"):
         for groups in (1, 40):

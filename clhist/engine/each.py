@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 from pyopencl.tools import VectorArg, dtype_to_ctype, parse_arg_list
 
-from clhist.opencl.arrays import is_device_array
+from clhist.engine.commands import Commands
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import Kernel, build
 from clhist.planning.feature import Parameter
@@ -69,28 +69,20 @@ __kernel void {name}({", ".join(declared)})
 """
         self._kernel = Kernel(build(context, source), name, parameters)
 
-    def __call__(
-        self, queue: cl.CommandQueue, size: int, arguments: Sequence[Any], wait_for: Sequence[cl.Event] = ()
-    ) -> list[cl.Event]:
-        """Enqueue it for so many elements; return what is to be waited for."""
-        events, given = [*wait_for], []
-        for each in arguments:
-            if is_device_array(each):
-                events += each.events
-                given += [each.base_data, each.offset]
-            elif isinstance(each, cl.MemoryObjectHolder) or hasattr(each, "int_ptr"):
-                given += [each, 0]
-            else:
-                given.append(each)
+    def __call__(self, commands: Commands, size: int, arguments: Sequence[Any]) -> None:
+        """Enqueue it for so many elements; arguments are arrays, memory and numbers."""
         if not size:
-            return events
-        units = queue.device.max_compute_units
-        if device_kind(queue.device) == "cpu":
+            return
+        given: list[Any] = []
+        for each in arguments:
+            given += [each] if isinstance(each, int | float | np.generic) else commands.place(each)
+        device = commands.queue.device
+        units = device.max_compute_units
+        if device_kind(device) == "cpu":
             share = -(-size // (units * _SHARES))
-            items, lanes, step = -(-size // share), 1, 1
+            groups, lanes, step = -(-size // share), 1, 1
         else:
-            lanes = min(_LANES, queue.device.max_work_group_size)
-            items = lanes * min(-(-size // lanes), units * _GROUPS)
-            share, step = size, items
-        typed = self._kernel.typed([*given, size, share, step])
-        return [self._kernel.enqueue(queue, (items,), (lanes,), typed, events)]
+            lanes = min(_LANES, device.max_work_group_size)
+            groups = min(-(-size // lanes), units * _GROUPS)
+            share, step = size, groups * lanes
+        commands.run(self._kernel, groups, lanes, [*given, size, share, step])

@@ -1,0 +1,173 @@
+"""Kernels that follow each other on one device, with the memory that they need: by OpenCL, or by CUDA.
+
+What computes by several kernels of its own, such as a sort, is written once for both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.cuda.driver import driver, stream_of
+from clhist.engine.cuda_launcher import module_of
+from clhist.opencl.arrays import Array, empty, is_device_array
+from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of, empty_cuda, memory_of_call
+from clhist.opencl.memory import Allocator, allocated, scratch_allocator
+from clhist.opencl.operands import HostBuffer, Operand, operand
+from clhist.opencl.program import Kernel
+
+
+class Commands:
+    """By OpenCL, on a queue.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        Where; `commands_on` takes one that stands for a CUDA device, too.
+    purpose : str
+        What memory is for, in the words of an error.
+    wait_for : sequence of pyopencl.Event
+        What the first command waits for.
+    allocate : callable, optional
+        Where memory comes from, if not from the queue's pool.
+    """
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        purpose: str,
+        wait_for: Sequence[cl.Event] = (),
+        allocate: Allocator | None = None,
+    ) -> None:
+        self.queue, self._purpose = queue, purpose
+        self.events = [*wait_for]
+        self._allocate = allocate or scratch_allocator(queue)
+        self._written: list[tuple[Array, Operand]] = []  # what the caller gets
+        self._kept: list[Any] = []
+
+    def new(self, number: int, dtype: Any) -> Any:
+        """Return memory for so many elements, at least one."""
+        return allocated(self._allocate, max(1, number) * np.dtype(dtype).itemsize, self._purpose)
+
+    def filled(self, number: int, dtype: Any, value: int) -> Any:
+        """Return memory for elements of this integer."""
+        found = self.new(number, dtype)
+        self.fill(found, dtype, value, number)
+        return found
+
+    def fill(self, memory: Any, dtype: Any, value: int, number: int, first: int = 0) -> None:
+        """Set so many elements, from the `first` on, to an integer whose bytes are alike."""
+        dtype = np.dtype(dtype)
+        pattern, item = np.array([value % 2 ** (8 * dtype.itemsize)], dtype), dtype.itemsize
+        if number:
+            self.events = [
+                cl.enqueue_fill_buffer(self.queue, memory, pattern, first * item, number * item, self.events)
+            ]
+
+    def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any]) -> None:
+        """Enqueue a kernel with so many work-groups of so many work-items; its buffers are memory, or None."""
+        given = kernel.typed(list(arguments))
+        self.events = [kernel.enqueue(self.queue, (groups * lanes,), (lanes,), given, self.events)]
+
+    def fetched(self, memory: Any, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
+        """Return a copy on the host of so many elements, from a number of bytes on; it is waited for."""
+        found = np.empty(number, dtype)
+        cl.enqueue_copy(self.queue, found, memory, src_offset=offset, wait_for=self.events)
+        return found
+
+    def place(self, array: Any) -> tuple[Any, int]:
+        """Return the memory of an array to read, of memory, or of an array to write that is on the device; its offset.
+
+        What is enqueued waits for what an array is waiting for.
+        """
+        if isinstance(array, np.ndarray):
+            found = operand(array, self.queue, written=False, make=partial(HostBuffer, self.queue))
+            self._kept.append(found)
+            return found.buffer, found.offset
+        if not is_device_array(array):
+            return array, 0
+        self.events += [event for event in array.events if event not in self.events]
+        found = operand(array, self.queue, written=True)
+        return found.buffer, found.offset
+
+    def result(self, size: int, dtype: Any, on_device: bool = True) -> tuple[Array, Any]:
+        """Return an array for the caller, which a kernel writes whole, and its memory."""
+        array = empty(self.queue, (size,), np.dtype(dtype), on_device)
+        found = operand(array, self.queue, written=True, read=False)
+        self._written.append((array, found))
+        return array, found.buffer
+
+    def finish(self, *written: Array) -> None:
+        """Let whoever reads results, or arrays that were `written`, wait for all that is enqueued; the host for its."""
+        for array, found in [*self._written, *((each, None) for each in written)]:
+            if found is None or is_device_array(array):
+                for event in self.events:
+                    array.add_event(event)
+            else:
+                cl.wait_for_events(self.events)
+                found.retrieve()
+
+
+class CudaCommands(Commands):
+    """By CUDA, on the current stream of the library whose arrays a call has, from whose allocator memory comes."""
+
+    def __init__(self, queue: cl.CommandQueue, purpose: str) -> None:
+        super().__init__(queue, purpose, (), _no_allocator)
+        memory = memory_of_call()
+        self._device, self._stream = memory.device, memory.stream
+
+    def new(self, number: int, dtype: Any) -> CudaArray:
+        return empty_cuda(self.queue, (max(1, number) * np.dtype(dtype).itemsize,), _BYTE)
+
+    def fill(self, memory: CudaArray, dtype: Any, value: int, number: int, first: int = 0) -> None:
+        item = np.dtype(dtype).itemsize
+        with driver().on(self._device):
+            driver().fill(memory.offset + first * item, value % 256, number * item, self._stream)
+
+    def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any]) -> None:
+        values: list[Any] = []
+        for value, parameter in zip(arguments, kernel.parameters, strict=True):
+            if parameter.dtype is None:
+                values.append(ctypes.c_uint64(value.offset if isinstance(value, CudaArray) else 0))
+            else:
+                content = np.asarray(value).astype(parameter.dtype).tobytes()
+                values.append((ctypes.c_ubyte * max(8, len(content)))(*content))
+        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        with driver().on(self._device):
+            module = module_of(kernel.program, self._device, self._stream)
+            function = ctypes.c_void_p(module.functions[kernel.name])
+            sizes = (groups, 1, 1, lanes, 1, 1)
+            driver().launch((function, *sizes, module.dynamic[kernel.name]), stream_of(self._stream), pointers)
+
+    def fetched(self, memory: CudaArray | None, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
+        found = np.empty(number, dtype)
+        with driver().on(self._device):
+            driver().download(found, offset + (0 if memory is None else memory.offset), self._stream)
+        return found
+
+    def place(self, array: Any) -> tuple[Any, int]:
+        return (None, array.offset) if isinstance(array, CudaArray) else (array, 0)
+
+    def result(self, size: int, dtype: Any, on_device: bool = True) -> tuple[Array, Any]:
+        array = empty(self.queue, (size,), np.dtype(dtype), True)
+        return array, array
+
+    def finish(self, *written: Array) -> None:
+        """Do nothing: the stream orders what is done."""
+
+
+_BYTE = np.dtype(np.uint8)
+
+
+def _no_allocator(size: int) -> Any:
+    raise NotImplementedError
+
+
+def commands_on(queue: cl.CommandQueue, purpose: str) -> Commands:
+    """Return what enqueues kernels on a queue, or on the CUDA device that it stands for."""
+    return Commands(queue, purpose) if cuda_device_of(queue) is None else CudaCommands(queue, purpose)
