@@ -24,7 +24,7 @@ from isa import lock_faults, of_assembly
 from clhist import operators
 from clhist.codegen.digit_sort import lanes_of
 from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
-from clhist.codegen.key_table import BATCH, KeySpec
+from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import RowText
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
@@ -207,8 +207,8 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
     for name in ("local_memory", "local_argument", "read", "scatter", "stride", "residents", "nothing"):
         yield Program(f"measure {name}", render_measure(name, words=4096))
     for dtype in map(np.dtype, ("int32", "float32", *["int64", "datetime64[ns]"] * ("int64_base_atomics" in features))):
-        yield Program(f"keys of {dtype}", render_keys(KeySpec(dtype, first=True), batch=BATCH))
-        yield Program(f"near keys of {dtype}", render_keys(KeySpec(dtype, first=True, marked=True)))
+        yield Program(f"keys of {dtype}", render_keys(KeySpec(dtype, first=True), several=True))
+        yield Program(f"near keys of {dtype}", render_keys(KeySpec(dtype, first=True, marked=True), several=True))
     for word in map(np.dtype, (np.uint32, np.uint64)):
         yield Program(f"keys to sort of {word}", render_digits(word, lanes_of(word, 256, profile.local_memory)))
 

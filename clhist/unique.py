@@ -31,7 +31,7 @@ def unique(
     Parameters
     ----------
     x : array_like
-        Data of any shape, of NumPy or PyOpenCL, or of CUDA's libraries through the host.
+        Data of any shape, of NumPy, PyOpenCL or CUDA's libraries.
     return_index : bool
         Whether the first position of each value is returned.
     return_inverse : bool
@@ -86,7 +86,7 @@ def factorize(
     Parameters
     ----------
     values : array_like of shape (N,)
-        Data of NumPy or PyOpenCL, or of CUDA's libraries through the host.
+        Data of NumPy, PyOpenCL or CUDA's libraries.
     sort : bool
         Whether values are numbered in their order, rather than in that of their first positions.
     use_na_sentinel : bool

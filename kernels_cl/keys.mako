@@ -1,10 +1,8 @@
 ## Keys of any range as numbers, of the keys as unsigned integers in their order ("words"). Each different key has a slot:
 ## in a hash table of open addressing, or, where keys are close to each other, in a table of marks, its distance from the
 ## least. A plain load finds a key that is there; a compare-exchange is needed where a slot looks empty alone.
-<%namespace name="scan" file="scan.mako"/>
 <%
     word = c_name(spec.word)
-    narrows = spec.word.itemsize == 8 and batch > 1  # by several work-items, which sort few bits first
     exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg"
 %>\
 % if spec.word.itemsize == 8 and not spec.marked:
@@ -17,32 +15,16 @@ typedef ${word} word_t;
 #define CLHIST_BLOCK ${block}
 #define CLHIST_LANES ${lanes}
 #define CLHIST_EACH ${each}
-#define CLHIST_BATCH ${batch}
 
 <%def name="each_block(size)">\
     const uint lane = get_local_id(0), lanes = get_local_size(0);
     for (long block = get_group_id(0); block * CLHIST_BLOCK < ${size}; block += get_num_groups(0)) {
         const long begin = block * CLHIST_BLOCK + lane, end = min(${size}, (block + 1) * CLHIST_BLOCK);
 </%def>\
-<%def name="keep_first(place, i='i')">\
+<%def name="keep_first(place)">\
 % if spec.first:
-            if (first[${place}] > ${i}) atomic_min((volatile __global uint *)first + ${place}, (uint)${i});
+            if (first[${place}] > i) atomic_min((volatile __global uint *)first + ${place}, (uint)i);
 % endif
-</%def>\
-## The least and the largest of what the work-items of a work-group have, in `lows` and `highs`.
-<%def name="extremes(low, high)">\
-lows[lane] = ${low};
-    highs[lane] = ${high};
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint g = 0; g < lanes; ++g) {
-        ${low} = min(${low}, lows[g]);
-        ${high} = max(${high}, highs[g]);
-    }\
-</%def>\
-## Several elements of a work-item at once, so that it waits for their slots together.
-<%def name="each_of_batch()">\
-        #pragma unroll
-        for (uint k = 0; k < CLHIST_BATCH; ++k)
 </%def>\
 % if spec.marked:
 #define CLHIST_WORD(slot) ((word_t)least + (word_t)(slot))
@@ -144,16 +126,6 @@ uint clhist_added(
     return s;
 }
 
-## Writes the slot of an element whose search begins there.
-<%def name="put(at, word, place, there)">\
-            uint s = ${place};
-            if (${there} != ${word}) s = clhist_added(${word}, s, table, mask, most, told, state, &local_added, &full);
-            else if (s > mask) state[s - mask + 1] = 1;
-            slots[${at}] = s;
-            ++seen;
-            if (full) break;
-${keep_first("s", at)}\
-</%def>\
 // Puts keys into the table, those `stride` apart, and writes the slot of each. state: keys that are there, whether the
 // table is too full, whether there is the key that is like an empty slot, and one without a key, and how many were put.
 __kernel void clhist_insert(
@@ -170,30 +142,17 @@ __kernel void clhist_insert(
 ${each_block("size")}\
         // Those who add a key ask whether there is room, and all of them now and then.
         if (block / get_num_groups(0) % 8 == 7) full = state[1];
-        long i = begin;
-% if batch > 1:
-        for (; i + (CLHIST_BATCH - 1) * lanes < end && !full; i += CLHIST_BATCH * lanes) {
-            word_t words[CLHIST_BATCH], there[CLHIST_BATCH];
-            uint begins[CLHIST_BATCH];
-${each_of_batch()}\
-            {
-                const key_t b = keys[(i + k * lanes) * stride];
-                words[k] = ${spec.encoded};
-                begins[k] = ${spec.is_missing} ? mask + 2 : clhist_begin(words[k], mask, seed);
-                there[k] = begins[k] > mask ? words[k] : table[begins[k]];
-            }
-${each_of_batch()}\
-            {
-${put("i + k * lanes", "words[k]", "begins[k]", "there[k]")}\
-            }
-        }
-% endif
-        for (; i < end && !full; i += lanes) {
+        for (long i = begin; i < end; i += lanes) {
             const key_t b = keys[i * stride];
+            const bool is_missing = ${spec.is_missing};
             const word_t w = ${spec.encoded};
-            const uint place = ${spec.is_missing} ? mask + 2 : clhist_begin(w, mask, seed);
-            const word_t there = place > mask ? w : table[place];
-${put("i", "w", "place", "there")}\
+            uint s = is_missing ? mask + 2 : clhist_begin(w, mask, seed);
+            if (s > mask) state[s - mask + 1] = 1;
+            else s = clhist_added(w, s, table, mask, most, told, state, &local_added, &full);
+            slots[i] = s;
+            ++seen;
+            if (full) break;
+${keep_first("s")}\
         }
         if (full) break;
     }
@@ -209,25 +168,17 @@ ${put("i", "w", "place", "there")}\
 __kernel void clhist_number(__global uint *slots, const long size, __global const uint *ranks)
 {
 ${each_block("size")}\
-        long i = begin;
-% if batch > 1:
-        for (; i + (CLHIST_BATCH - 1) * lanes < end; i += CLHIST_BATCH * lanes) {
-            uint found[CLHIST_BATCH];
-${each_of_batch()}\
-                found[k] = ranks[slots[i + k * lanes]];
-${each_of_batch()}\
-                slots[i + k * lanes] = found[k];
-        }
-% endif
-        for (; i < end; i += lanes) slots[i] = ranks[slots[i]];
+        for (long i = begin; i < end; i += lanes) slots[i] = ranks[slots[i]];
     }
 }
 
+% if several:
 // The place of each element's key among `known` ones, which each work-group has in a table of its own; of others the
 // slot in the large table, into which they are put, with CLHIST_NEW. `ones` and `missing` are what is written for the key
 // that is like an empty slot, and for elements without a key.
 #define CLHIST_NEW ${new}u
 #define CLHIST_OWN ${own}
+#define CLHIST_KNOWN ${most_known}
 __kernel void clhist_find(
     __global const char *keys_base, const ulong keys_offset, const long size,
     __global const word_t *known_words, __global const uint *places, const uint known, const uint ones, const uint missing,
@@ -235,25 +186,22 @@ __kernel void clhist_find(
     __global volatile uint *state, __global uint *numbers, __global uint *first)
 {
     __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
-    __local word_t own_words[CLHIST_OWN];
-    __local uint own_numbers[CLHIST_OWN], local_added;
+    __local uint own[CLHIST_OWN], local_added;
+    __local word_t own_words[CLHIST_KNOWN];
 % if spec.first:
-    __local uint own_first[CLHIST_OWN];
+    __local uint own_first[CLHIST_KNOWN];
 % endif
-    for (uint s = get_local_id(0); s < CLHIST_OWN; s += get_local_size(0)) {
-        own_words[s] = CLHIST_EMPTY;
-        own_numbers[s] = CLHIST_NONE;
-% if spec.first:
-        own_first[s] = CLHIST_NONE;
-% endif
-    }
+    for (uint s = get_local_id(0); s < CLHIST_OWN; s += get_local_size(0)) own[s] = CLHIST_NONE;
     if (get_local_id(0) == 0) local_added = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint n = get_local_id(0); n < known; n += get_local_size(0)) {
+% if spec.first:
+        own_first[n] = CLHIST_NONE;
+% endif
+        own_words[n] = known_words[n];
         if (places[n] > mask) continue;
         uint s = clhist_hash(known_words[n], seed) & (CLHIST_OWN - 1);
-        while (atomic_cmpxchg(own_numbers + s, CLHIST_NONE, n) != CLHIST_NONE) s = (s + 1) & (CLHIST_OWN - 1);
-        own_words[s] = known_words[n];
+        while (atomic_cmpxchg(own + s, CLHIST_NONE, n) != CLHIST_NONE) s = (s + 1) & (CLHIST_OWN - 1);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     bool full = false;
@@ -269,20 +217,24 @@ ${each_block("size")}\
                 numbers[i] = is_missing ? missing : ones;
                 s = is_missing ? mask + 2 : mask + 1;
 ${keep_first("s")}\
-                continue;
-            }
-            while (own_words[s] != w && own_words[s] != CLHIST_EMPTY) s = (s + 1) & (CLHIST_OWN - 1);
-            if (own_words[s] == w) {
-                numbers[i] = own_numbers[s];
-% if spec.first:
-                if (own_first[s] > i) atomic_min(own_first + s, (uint)i);
-% endif
             } else {
-                const uint place = clhist_begin(w, mask, seed);
-                s = clhist_added(w, place, table, mask, most, told, state, &local_added, &full);
-                numbers[i] = CLHIST_NEW | s;
-                if (full) break;
+                uint n = own[s];
+                while (n != CLHIST_NONE && own_words[n] != w) n = own[s = (s + 1) & (CLHIST_OWN - 1)];
+                if (n != CLHIST_NONE) {
+                    numbers[i] = n;
+% if spec.first:
+                    if (own_first[n] > i) atomic_min(own_first + n, (uint)i);
+% endif
+                } else if (!full) {
+                    const uint place = clhist_begin(w, mask, seed);
+                    s = clhist_added(w, place, table, mask, most, told, state, &local_added, &full);
+                    numbers[i] = CLHIST_NEW | s;
+% if spec.first:
+                    if (s != CLHIST_NONE) {
 ${keep_first("s")}\
+                    }
+% endif
+                }
             }
         }
         if (full) break;
@@ -290,10 +242,10 @@ ${keep_first("s")}\
     barrier(CLK_LOCAL_MEM_FENCE);
     if (get_local_id(0) == 0 && local_added % told) atomic_add(state, local_added % told);
 % if spec.first:
-    for (uint s = get_local_id(0); s < CLHIST_OWN; s += get_local_size(0)) {
-        const uint i = own_first[s];
+    for (uint n = get_local_id(0); n < known; n += get_local_size(0)) {
+        const uint i = own_first[n];
         if (i != CLHIST_NONE) {
-            const uint at = places[own_numbers[s]];
+            const uint at = places[n];
 ${keep_first("at")}\
         }
     }
@@ -312,140 +264,6 @@ ${each_block("size")}\
     }
 }
 % endif
-
-// How many slots of each share have a key; state[0] is how many there are in all of them.
-__kernel void clhist_tally(
-    __global const slot_t *table, const uint num_slots, const uint share, const ulong least,
-    __global volatile uint *state, __global uint *tallies)
-{
-    __local uint tally;
-    const ulong begin = (ulong)get_group_id(0) * share, end = min((ulong)num_slots, begin + share);
-    if (get_local_id(0) == 0) tally = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    uint mine = 0;
-    for (ulong s = begin + get_local_id(0); s < end; s += get_local_size(0)) mine += CLHIST_IS_KEY(s) ? 1 : 0;
-    atomic_add(&tally, mine);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (get_local_id(0) == 0) {
-        tallies[get_group_id(0)] = tally;
-% if spec.marked:
-        atomic_add(state, tally);
-% endif
-    }
-}
-
-// The slots that have a key, in their order, with what sorts them: their words, or their first positions; and the least
-// and the largest of these that each work-group has.
-__kernel void clhist_list(
-    __global const slot_t *table, const uint num_slots, const uint share, const ulong least,
-    __global const uint *state, __global const uint *tallies, __global const uint *first, const uint by_first,
-    __global word_t *sorts, __global uint *places, __global word_t *extents)
-{
-    __local uint sums[CLHIST_LANES], found;
-% if narrows:
-    __local word_t lows[CLHIST_LANES], highs[CLHIST_LANES];
-    word_t low = CLHIST_EMPTY, high = 0;
-% endif
-    const uint lane = get_local_id(0), lanes = get_local_size(0);
-    const ulong begin = (ulong)get_group_id(0) * share, end = min((ulong)num_slots, begin + share);
-    if (lane == 0) found = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    uint before = 0;
-    for (uint g = lane; g < get_group_id(0); g += lanes) before += tallies[g];
-    atomic_add(&found, before);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    uint next = found;
-    for (ulong from = begin; from < end; from += CLHIST_EACH * lanes) {
-        uint mine = 0;
-        for (uint k = 0; k < CLHIST_EACH; ++k) {
-            const ulong s = from + lane * CLHIST_EACH + k;
-            mine += s < end && CLHIST_IS_KEY(s) ? 1 : 0;
-        }
-        sums[lane] = mine;
-        ${scan.inclusive("sums", "lane", "lanes")}
-        uint at = next + sums[lane] - mine;
-        next += sums[lanes - 1];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint k = 0; mine && k < CLHIST_EACH; ++k) {
-            const ulong s = from + lane * CLHIST_EACH + k;
-            if (s < end && CLHIST_IS_KEY(s)) {
-                const word_t w = by_first ? (word_t)first[s] : CLHIST_WORD(s);
-% if narrows:
-                low = min(low, w);
-                high = max(high, w);
-% endif
-                sorts[at] = w;
-                places[at++] = (uint)s;
-            }
-        }
-    }
-% if narrows:
-    ${extremes("low", "high")}
-    if (lane == 0) {
-        extents[2 * get_group_id(0)] = low;
-        extents[2 * get_group_id(0) + 1] = high;
-    }
-% endif
-}
-% if narrows:
-
-// 32 bits of each word, those in which they differ first, with its place among them: what is sorted.
-__kernel void clhist_narrow(
-    __global const word_t *sorts, const uint size, __global const word_t *extents, const uint shares,
-    __global uint *keys, __global uint *order)
-{
-    __local word_t lows[CLHIST_LANES], highs[CLHIST_LANES];
-    const uint lane = get_local_id(0), lanes = get_local_size(0);
-    word_t low = CLHIST_EMPTY, high = 0;
-    for (uint g = lane; g < shares; g += lanes) {
-        low = min(low, extents[2 * g]);
-        high = max(high, extents[2 * g + 1]);
-    }
-    ${extremes("low", "high")}
-    const uint shift = max(32, 64 - (int)clz(high - low)) - 32;
-    for (uint n = get_global_id(0); n < size; n += get_global_size(0)) {
-        keys[n] = (uint)((sorts[n] - low) >> shift);
-        order[n] = n;
-    }
-}
-
-// Words and their slots in order, from that of their 32 bits. Each finds its place among those whose bits are alike; if
-// these are too many, state[1] says so.
-__kernel void clhist_settle(
-    __global const uint *keys, __global const uint *order, const uint size, __global const word_t *sorts,
-    __global const uint *places, __global word_t *to_sorts, __global uint *to_places, __global volatile uint *state)
-{
-    for (uint n = get_global_id(0); n < size; n += get_global_size(0)) {
-        const uint key = keys[n], at = order[n];
-        const word_t w = sorts[at];
-        uint begin = n, end = n + 1;
-        while (begin > 0 && n - begin < ${most_alike} && keys[begin - 1] == key) --begin;
-        while (end < size && end - n <= ${most_alike} && keys[end] == key) ++end;
-        if (end - begin > ${most_alike}) state[1] = 1;
-        uint to = begin;
-        for (uint m = begin; m < end; ++m) {
-            const word_t other = m == n ? w : sorts[order[m]];
-            to += other < w || (other == w && m < n) ? 1 : 0;
-        }
-        to_sorts[to] = w;
-        to_places[to] = places[at];
-    }
-}
 % endif
 
-// The number of each slot, and the key and the first position of each number, from the slots in their order, and their
-// words, if they were sorted by these.
-__kernel void clhist_rank(
-    __global const slot_t *table, const ulong least, __global const word_t *sorts, const uint by_words,
-    __global const uint *places, const uint size, __global const uint *first, __global uint *ranks, __global key_t *labels, __global long *positions)
-{
-    for (uint n = get_global_id(0); n < size; n += get_global_size(0)) {
-        const uint s = places[n];
-        const word_t w = by_words ? sorts[n] : CLHIST_WORD(s);
-        ranks[s] = n;
-        labels[n] = CLHIST_IS_MISSING(s) ? ${spec.missing_bits} : ${spec.decoded};
-% if spec.first:
-        positions[n] = first[s];
-% endif
-    }
-}
+<%include file="keys_in_order.mako"/>\

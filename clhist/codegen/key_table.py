@@ -16,11 +16,11 @@ BLOCK = 1024
 LANES, EACH = 256, 4
 """Work-items of a work-group, at most, and slots that one takes at once."""
 
-BATCH = 4
-"""Elements that a work-item takes at once."""
+OWN, MOST_KNOWN = 4096, 1024
+"""Slots of the table that each work-group has of its own, and keys in it, at most.
 
-OWN, MOST_KNOWN = 2048, 1536
-"""Slots of the table that each work-group has of its own, and keys in it, at most."""
+Work-items wait for the longest search among them: with half as many slots they took a third longer.
+"""
 
 MOST_ALIKE = 32
 """Words that are alike in the 32 bits by which they are sorted first, at most: more are sorted by all bits."""
@@ -146,6 +146,8 @@ _OF_TABLES: dict[str, tuple[Parameter, ...]] = {
         *(Parameter("const ulong", "seed", ULONG), *_buffers("state", "slots", "first")),
     ),
     "number": (*_buffers("slots"), Parameter("const long", "size", LONG), *_buffers("ranks")),
+}
+_OF_KNOWN: dict[str, tuple[Parameter, ...]] = {
     "find": (
         *(*_KEYS, *_buffers("words", "places"), *_uints("known", "ones", "missing"), *_buffers("table")),
         *(*_uints("mask", "most", "told"), Parameter("const ulong", "seed", ULONG)),
@@ -187,7 +189,9 @@ _OF_WIDE: dict[str, tuple[Parameter, ...]] = {
 }
 
 
-def key_parameters(spec: KeySpec, batch: int) -> dict[str, tuple[Parameter, ...]]:
-    """Return the parameters of each kernel of ``keys.mako`` for such a batch, in order."""
+def key_parameters(spec: KeySpec, *, several: bool) -> dict[str, tuple[Parameter, ...]]:
+    """Return the parameters of each kernel of ``keys.mako`` in order."""
     of = (_OF_MARKS if spec.marked else _OF_TABLES) | _OF_BOTH
-    return of | _OF_WIDE if spec.word.itemsize == 8 and batch > 1 else of
+    if several:
+        of |= ({} if spec.marked else _OF_KNOWN) | (_OF_WIDE if spec.word.itemsize == 8 else {})
+    return of

@@ -221,11 +221,20 @@ def render_selection(order: object) -> str:
     return _render("select.mako", order=order)
 
 
-def render_keys(spec: KeySpec, *, batch: int = 1) -> str:
-    """Return the OpenCL C program that numbers keys of any range; a work-item takes a `batch` of elements at once."""
-    of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH, "batch": batch}
+def render_keys(spec: KeySpec, *, several: bool) -> str:
+    """Return the OpenCL C program that numbers keys of any range, by one work-item of a work-group or several."""
+    of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH}
     most = {"most_tries": key_table.MOST_TRIES, "most_alike": key_table.MOST_ALIKE}
-    return _render("keys.mako", spec=spec, own=key_table.OWN, new=key_table.NEW, **of, **most)
+    return _render(
+        "keys.mako",
+        spec=spec,
+        several=several,
+        own=key_table.OWN,
+        most_known=key_table.MOST_KNOWN,
+        new=key_table.NEW,
+        **of,
+        **most,
+    )
 
 
 def render_digits(word: np.dtype, lanes: int) -> str:

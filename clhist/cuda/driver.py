@@ -222,13 +222,13 @@ class Driver:
         self.wait(stream)
 
     def download_every(self, array: np.ndarray, address: int, step: int, stream: int) -> None:
-        """Copy one element of each `step` bytes to a contiguous array of the host, which is waited for."""
+        """Copy what begins at each `step` bytes to a row of a contiguous array of the host, which is waited for."""
         self.check_not_captured(stream)
-        item = array.dtype.itemsize
+        row = array[0].nbytes
         asked = _Copy2D(
             srcMemoryType=_DEVICE, srcDevice=address, srcPitch=step,
-            dstMemoryType=_HOST, dstHost=array.ctypes.data, dstPitch=item,
-            WidthInBytes=item, Height=array.size,
+            dstMemoryType=_HOST, dstHost=array.ctypes.data, dstPitch=row,
+            WidthInBytes=row, Height=len(array),
         )  # fmt: skip
         self._call("cuMemcpy2DAsync_v2", ctypes.byref(asked), stream_of(stream))
         self.wait(stream)

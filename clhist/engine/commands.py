@@ -17,7 +17,7 @@ from clhist.cuda.driver import driver, stream_of
 from clhist.engine.cuda_launcher import module_of
 from clhist.opencl.arrays import Array, empty, is_device_array
 from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of, empty_cuda, memory_of_call
-from clhist.opencl.memory import Allocator, allocated, scratch_allocator
+from clhist.opencl.memory import Allocator, allocated, in_order, scratch_allocator
 from clhist.opencl.operands import HostBuffer, Operand, operand
 from clhist.opencl.program import Kernel
 
@@ -78,6 +78,17 @@ class Commands:
         """Return a copy on the host of so many elements, from a number of bytes on; it is waited for."""
         found = np.empty(number, dtype)
         cl.enqueue_copy(self.queue, found, memory, src_offset=offset, wait_for=self.events)
+        return found
+
+    def fetched_rows(self, memory: Any, shape: tuple[int, int], dtype: Any, offset: int, step: int) -> np.ndarray:
+        """Return a copy on the host of rows, which are `step` bytes apart, from a number of bytes on."""
+        found = np.empty(shape, dtype)
+        for n, row in enumerate(found):  # NVIDIA's driver refuses rows that are so far apart
+            is_last = n + 1 == len(found)
+            at = offset + n * step
+            cl.enqueue_copy(self.queue, row, memory, src_offset=at, wait_for=self.events, is_blocking=is_last)
+        if not in_order(self.queue):
+            self.queue.finish()
         return found
 
     def place(self, array: Any) -> tuple[Any, int]:
@@ -148,6 +159,14 @@ class CudaCommands(Commands):
         found = np.empty(number, dtype)
         with driver().on(self._device):
             driver().download(found, offset + (0 if memory is None else memory.offset), self._stream)
+        return found
+
+    def fetched_rows(
+        self, memory: CudaArray | None, shape: tuple[int, int], dtype: Any, offset: int, step: int
+    ) -> np.ndarray:
+        found = np.empty(shape, dtype)
+        with driver().on(self._device):
+            driver().download_every(found, offset + (0 if memory is None else memory.offset), step, self._stream)
         return found
 
     def place(self, array: Any) -> tuple[Any, int]:

@@ -18,7 +18,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.digit_sort import EACH as TILE
-from clhist.codegen.key_table import BATCH, BLOCK, EACH, LANES, MOST_KNOWN, NEW, NONE, KeySpec, key_parameters
+from clhist.codegen.key_table import BLOCK, EACH, LANES, MOST_KNOWN, NEW, NONE, KeySpec, key_parameters
 from clhist.codegen.render import render_keys
 from clhist.engine.commands import commands_on
 from clhist.engine.digit_sort import sorted_by_digits
@@ -200,7 +200,7 @@ class _Work:
             return 0, 2
         most = max(_FEWEST_MARKS, min(_MOST_MARKS, self.size))
         if self.size > 2 * _ENDS:
-            some = np.concatenate([self._some(begin) for begin in (0, self.size - _ENDS)])
+            some = self._ends()
             if int(some.max()) - int(some.min()) >= most:
                 return None
         largest, least = extremes(self.keys, self.queue)
@@ -208,11 +208,12 @@ class _Work:
             return None
         return int(self.spec.words_of(np.array([least], self.spec.dtype))[0]), largest - least + 1
 
-    def _some(self, begin: int) -> Any:
+    def _ends(self) -> np.ndarray:
         if not self._keys_on_device:
-            return self.keys[begin : begin + _ENDS]
+            return np.append(self.keys[:_ENDS], self.keys[-_ENDS:])
         memory, offset = self._given
-        return self._commands.fetched(memory, _ENDS, self.spec.dtype, offset + begin * self.spec.dtype.itemsize)
+        step = (self.size - _ENDS) * self.spec.dtype.itemsize
+        return self._commands.fetched_rows(memory, (2, _ENDS), self.spec.dtype, offset, step)
 
     def _by_marks(self, least: int, slots: int) -> None:
         marks, first = self._commands.filled(slots, np.uint8, 0), self._firsts(slots)
@@ -267,7 +268,8 @@ class _Work:
         if counted.is_full:
             return False
         if self._sort and counted.number == known.number:
-            self._rank(known.number, table.slots + 2, table.words, table.slots, ordered, table.first)
+            given = known.number, table.slots + 2, table.words, table.slots, ordered, table.first
+            self._rank(*given, are_read=False)
         else:
             ranks = self._ranks_of(table, counted)
             self._enqueue("renumber", self._groups_of(self.size), numbers, self.size, ordered.places, ranks)
@@ -328,14 +330,24 @@ class _Work:
         bits = 32 if by_first else 8 * word.itemsize
         return _Ordered(*sorted_by_digits(self._commands, *found[:2], number, word, bits), not by_first)
 
-    def _rank(self, number: int, slots: int, table: Any, least: int, ordered: _Ordered, first: Any) -> Any:
-        """Return the numbers of the slots; make the results of the keys."""
+    def _rank(
+        self,
+        number: int,
+        slots: int,
+        table: Any,
+        least: int,
+        ordered: _Ordered,
+        first: Any,
+        *,
+        are_read: bool = True,
+    ) -> Any:
+        """Return the numbers of the slots, which may be of no use; make the results of the keys."""
         self._labels, labels = self._commands.result(number, self.spec.dtype, self._keys_on_device)
         self._positions, positions = None, None
         if self.spec.first:
             self._positions, positions = self._commands.result(number, np.int64, self._keys_on_device)
         ranks = self._commands.new(slots, np.uint32)
-        if not self.spec.marked:  # elements without a key have the last slot
+        if not self.spec.marked and are_read:  # elements without a key have the last slot
             self._commands.fill(ranks, np.uint32, NONE, 1, slots - 1)
         if number:
             given = table, least, ordered.words, int(ordered.by_words), ordered.places, number
@@ -346,7 +358,7 @@ class _Work:
         return max(1, min(self._groups, -(-elements // BLOCK)))
 
     def _enqueue(self, name: str, groups: int, *arguments: Any) -> None:
-        kernel = _kernels(self.queue.context, self.spec, BATCH if self._lanes > 1 else 1)[name]
+        kernel = _kernels(self.queue.context, self.spec, self._lanes > 1)[name]
         self._commands.run(kernel, groups, self._lanes, arguments)
 
 
@@ -366,8 +378,9 @@ def _bits_of(keys: float) -> int:
 
 
 @kept_by_context
-def _kernels(context: cl.Context, spec: KeySpec, batch: int) -> dict[str, Kernel]:
-    program = build(context, render_keys(spec, batch=batch))
+def _kernels(context: cl.Context, spec: KeySpec, several: bool) -> dict[str, Kernel]:
+    program = build(context, render_keys(spec, several=several))
     return {
-        name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in key_parameters(spec, batch).items()
+        name: Kernel(program, f"clhist_{name}", parameters)
+        for name, parameters in key_parameters(spec, several=several).items()
     }

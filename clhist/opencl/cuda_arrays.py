@@ -123,7 +123,7 @@ class CudaArray(cl_array.Array):
         found = np.empty(self.size // step, self.dtype)
         memory = self.memory
         with driver().on(memory.device):
-            driver().download_every(found, self.offset, step * self.dtype.itemsize, memory.stream)
+            driver().download_every(found[:, None], self.offset, step * self.dtype.itemsize, memory.stream)
         return found
 
     def copy(self, queue: Any = None) -> CudaArray:
