@@ -90,8 +90,8 @@ def for_cuda(binary: bytes) -> CudaProgram:
         reached[name] = [*_arrays(within), *(each for each in of_module if _uses(within, each.name))]
         chosen[name] = _largest(reached[name])
     dynamic = {name: max((at + each.size for each, at in found.items()), default=0) for name, found in chosen.items()}
-    declared = ""
-    for each, at in {each: at for found in chosen.values() for each, at in found.items()}.items():
+    moved = {each: at for found in chosen.values() for each, at in found.items()}
+    for each, at in moved.items():
         if _uses(_SHARED.sub("", outside), each.name) or [one.name for one in _arrays(text)].count(each.name) > 1:
             raise UnknownPtxError(f"{each.name}, which must be dynamic, in an initializer or declared twice")
         for name, arrays in reached.items():
@@ -100,9 +100,10 @@ def for_cuda(binary: bytes) -> CudaProgram:
         text = text.replace(each.line, "", 1)
         if at:
             text = re.sub(rf"{_word(each.name)}(?:[ \t]*\+[ \t]*(\d+))?", partial(_behind, at), text)
-        declared += f".extern .shared .align {each.align} .b8 {_ALL if at else each.name}[];\n"
-    if _ALL in declared:  # all of them begin at one address
-        declared = f".extern .shared .align {_ALIGN} .b8 {_ALL}[];\n" + re.sub(rf".*{_ALL}.*\n", "", declared)
+    names = [(each.align, each.name) for each, at in moved.items() if not at]
+    if any(moved.values()):  # behind the first ones; all of these names have one address
+        names.append((_ALIGN, _ALL))
+    declared = "".join(f".extern .shared .align {align} .b8 {name}[];\n" for align, name in names)
     head = re.compile(r"^[ \t]*\.address_size[ \t]+64[^\n]*\n", re.MULTILINE)
     return CudaProgram(head.sub(lambda line: line[0] + declared, text, count=1), dynamic)
 

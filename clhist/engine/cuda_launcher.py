@@ -68,6 +68,20 @@ def cuda_program(program: cl.Program) -> CudaProgram:
     return for_cuda(binaries[0])
 
 
+def room_of(dtype: np.dtype | None) -> Any:
+    """Return where an argument of this type lies for CUDA; None is the type of addresses."""
+    return ctypes.c_uint64() if dtype is None or dtype == np.uint64 else (ctypes.c_ubyte * max(8, dtype.itemsize))()
+
+
+def put(value: Any, dtype: np.dtype | None, room: Any) -> None:
+    """Let an argument have a value: an address, or a number as its type takes it."""
+    if isinstance(room, ctypes.c_uint64):
+        room.value = int(value)
+    else:
+        content = np.asarray(value, dtype).tobytes()
+        room[: len(content)] = content
+
+
 class _Command:
     """A launch with its kernel; `memory` and `numbers` are arguments that change, each with its place in a call."""
 
@@ -80,10 +94,7 @@ class _Command:
         self._dtypes = [parameter.dtype for parameter in launch.kernel.parameters]
         self._values: list[Any] = []
         for n, (value, dtype) in enumerate(zip(launch.arguments, self._dtypes, strict=True)):
-            if dtype is None or dtype == np.uint64:
-                self._values.append(ctypes.c_uint64())
-            else:
-                self._values.append((ctypes.c_ubyte * max(8, dtype.itemsize))())
+            self._values.append(room_of(dtype))
             if isinstance(value, Table | Slot) and value in same:
                 self.set(n, same[value])
             elif isinstance(value, Slot) and value.what == MEMORY:
@@ -98,12 +109,7 @@ class _Command:
 
     def set(self, n: int, value: Any) -> None:
         """Let a parameter have this value: an address, or a number as its type takes it."""
-        place = self._values[n]
-        if isinstance(place, ctypes.c_uint64):
-            place.value = int(value)
-        else:
-            content = np.asarray(value, self._dtypes[n]).tobytes()
-            place[: len(content)] = content
+        put(value, self._dtypes[n], self._values[n])
 
     def run(self, stream: Any, call: Sequence[Any]) -> None:
         for n, k in self.changes:

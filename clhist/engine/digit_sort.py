@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from clhist.codegen.digit_sort import EACH, PARAMETERS, VALUES, lanes_of
 from clhist.codegen.render import render_digits
-from clhist.engine.commands import Commands
+from clhist.engine.chain import Chain
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import Kernel, build, kept_by_context
 
@@ -20,7 +20,7 @@ _GROUPS = 4  # for each compute unit
 
 
 def sorted_by_digits(
-    commands: Commands,
+    chain: Chain,
     keys: Any,
     values: Any,
     size: int,
@@ -32,7 +32,7 @@ def sorted_by_digits(
 
     Parameters
     ----------
-    commands : Commands
+    chain : Chain
         What enqueues it.
     keys, values : memory
         Unsigned integers, and uint32; they are overwritten.
@@ -50,22 +50,22 @@ def sorted_by_digits(
     keys, values : memory
         In order.
     """
-    queue = commands.queue
+    queue = chain.queue
     if lanes is None:
         lanes = 1 if device_kind(queue.device) == "cpu" else VALUES
     lanes = lanes_of(word, min(lanes, queue.device.max_work_group_size), queue.device.local_mem_size)
     kernels, tile = _kernels(queue.context, word, lanes), lanes * EACH
 
     def enqueue(name: str, groups: int, *arguments: Any) -> None:
-        commands.run(kernels[name], groups, lanes, arguments)
+        chain.run(kernels[name], groups, lanes, arguments)
 
     if size <= tile and lanes >= _FEWEST_LANES:
         enqueue("sort_tile", 1, keys, values, size, bits)
         return keys, values
     share = tile * ceil(size / (tile * queue.device.max_compute_units * _GROUPS))
     groups = ceil(size / share)
-    counts = commands.new(VALUES * (groups + 1), np.uint32)
-    others = commands.new(size, word), commands.new(size, np.uint32)
+    counts = chain.new(VALUES * (groups + 1), np.uint32)
+    others = chain.new(size, word), chain.new(size, np.uint32)
     for shift in range(0, bits, _DIGIT):
         enqueue("count_digits", groups, keys, size, share, shift, counts)
         enqueue("scan_digits", VALUES, counts, groups)

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 from pyopencl.tools import VectorArg, dtype_to_ctype, parse_arg_list
 
-from clhist.engine.commands import Commands
+from clhist.engine.chain import Chain
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import Kernel, build
 from clhist.planning.feature import Parameter
@@ -69,14 +69,14 @@ __kernel void {name}({", ".join(declared)})
 """
         self._kernel = Kernel(build(context, source), name, parameters)
 
-    def __call__(self, commands: Commands, size: int, arguments: Sequence[Any]) -> None:
+    def __call__(self, chain: Chain, size: int, arguments: Sequence[Any]) -> None:
         """Enqueue it for so many elements; arguments are arrays, memory and numbers."""
         if not size:
             return
         given: list[Any] = []
         for each in arguments:
-            given += [each] if isinstance(each, int | float | np.generic) else commands.place(each)
-        device = commands.queue.device
+            given += [each] if isinstance(each, int | float | np.generic) else chain.place(each)
+        device = chain.queue.device
         units = device.max_compute_units
         if device_kind(device) == "cpu":
             share = -(-size // (units * _SHARES))
@@ -85,4 +85,4 @@ __kernel void {name}({", ".join(declared)})
             lanes = min(_LANES, device.max_work_group_size)
             groups = min(-(-size // lanes), units * _GROUPS)
             share, step = size, groups * lanes
-        commands.run(self._kernel, groups, lanes, [*given, size, share, step])
+        chain.run(self._kernel, groups, lanes, [*given, size, share, step])

@@ -13,7 +13,7 @@ from pyopencl.tools import ScalarArg, VectorArg, dtype_to_ctype, get_or_register
 
 from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import render_sort_scan
-from clhist.engine.commands import Commands
+from clhist.engine.chain import Chain
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.prepared import SortPairs
 from clhist.errors import BuildError
@@ -80,9 +80,9 @@ def enqueue_sort(
     cells = array(command.cells, 1, np.dtype(np.uint8))
     scan, bits = _scan(queue.context, command.operator), command.no_bin.bit_length()
     keys, positions = blocks[command.keys.number], blocks[command.positions.number]
-    commands = Commands(queue, "", wait_for, room)
-    memory = sorted_by_digits(commands, keys, positions, pairs, _UINT, bits)
-    waited = then(commands.events[0])
+    chain = Chain(queue, "", wait_for, room)
+    memory = sorted_by_digits(chain, keys, positions, pairs, _UINT, bits)
+    waited = then(chain.events[0])
     keys, positions = (cl_array.Array(queue, pairs, _UINT, data=each) for each in memory)
     with enqueuing:
         given = (keys, positions, held, cells, command.no_bin, *command.places)

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.engine.commands import commands_on
+from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.engine.engine import Engine
 from clhist.grouping.factorized import factorized
@@ -49,9 +49,9 @@ def most_frequent(keys: Array, num_groups: int, values: Array, skipna: bool, que
     best(pairs.keys, counts, max(1, labels.size), num_bins=num_groups, out=(largest, index), queue=queue)
     result = empty(queue, (num_groups,), labels.dtype, True)
     given = (pairs.keys, labels) if pairs.keys.size else (index, result)  # which is not read then
-    commands = commands_on(queue, "for the most frequent values")
-    take(commands, num_groups, [result, index, *given, max(1, labels.size)])
-    commands.finish(result)
+    chain = chain_on(queue, "for the most frequent values")
+    take(chain, num_groups, [result, index, *given, max(1, labels.size)])
+    chain.finish(result)
     return result.view(np.bool_) if is_bool else result
 
 

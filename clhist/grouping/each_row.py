@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl as cl
 
-from clhist.engine.commands import commands_on
+from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.opencl.arrays import Array, as_bytes, empty, is_device_array
 from clhist.opencl.program import kept_by_context
@@ -25,9 +25,9 @@ def result_of_each(keys: Array, results: Array) -> Array:
     found = empty(keys.queue, keys.shape, results.dtype, True)
     if keys.size:
         take = _take(keys.queue.context, keys.dtype, results.dtype)
-        commands = commands_on(keys.queue, "for a result of each element")
-        take(commands, keys.size, [found, keys, results, results.size, results.dtype.type(none)])
-        commands.finish(found)
+        chain = chain_on(keys.queue, "for a result of each element")
+        take(chain, keys.size, [found, keys, results, results.size, results.dtype.type(none)])
+        chain.finish(found)
     return found.view(np.bool_) if is_bool else found
 
 

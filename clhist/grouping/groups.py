@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import integer
-from clhist.engine.commands import commands_on
+from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.grouping.columns import by_its_library, from_arrow, scattered, without_missing
 from clhist.grouping.factorized import factorized, in_first_order
@@ -192,9 +192,9 @@ def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, out
     """Return numbers of two columns as one in the order of both, -1 where either has none; the second has `outside`."""
     a, b = (_placed(each, queue) for each in (a, b))
     joined = empty(queue, (a.size,), np.dtype(np.int64), True)
-    commands = commands_on(queue, "to join keys")
-    _joiner(queue.context, a.dtype, b.dtype)(commands, a.size, [joined, a, b, num_a, num_b, outside])
-    commands.finish(joined)
+    chain = chain_on(queue, "to join keys")
+    _joiner(queue.context, a.dtype, b.dtype)(chain, a.size, [joined, a, b, num_a, num_b, outside])
+    chain.finish(joined)
     return joined
 
 

@@ -13,7 +13,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.tools import parse_arg_list
 
-from clhist.engine.commands import Commands, commands_on
+from clhist.engine.chain import Chain, chain_on
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.each import Elementwise
 from clhist.engine.sort_pairs import check_scanned_by_opencl, enqueuing, scan_class
@@ -56,7 +56,7 @@ class Ordered(NamedTuple):
 def in_order(
     keys: Array,
     num_groups: int,
-    commands: Commands,
+    chain: Chain,
     values: Array | None = None,
     descending: bool = False,
     is_date: bool = False,
@@ -65,18 +65,18 @@ def in_order(
     if keys.size > MOST_ELEMENTS:
         raise ValueError(f"keys: expected at most {MOST_ELEMENTS} elements, which are sorted by group, got {keys.size}")
     size, dtype = keys.size, None if values is None else values.dtype
-    kernels = _sorting(commands.queue.context, keys.dtype, dtype, descending, is_date)
-    groups, positions = commands.new(size, _UINT), commands.new(size, _UINT)
+    kernels = _sorting(chain.queue.context, keys.dtype, dtype, descending, is_date)
+    groups, positions = chain.new(size, _UINT), chain.new(size, _UINT)
     if values is not None:
         word = _word(values.dtype)
-        keyed = commands.new(size, word)
-        kernels["words"](commands, size, [values, keyed, positions])
-        _, positions = sorted_by_digits(commands, keyed, positions, size, word, 8 * word.itemsize)
-    kernels["groups"](commands, size, [keys, *([] if values is None else [values]), groups, positions, num_groups])
+        keyed = chain.new(size, word)
+        kernels["words"](chain, size, [values, keyed, positions])
+        _, positions = sorted_by_digits(chain, keyed, positions, size, word, 8 * word.itemsize)
+    kernels["groups"](chain, size, [keys, *([] if values is None else [values]), groups, positions, num_groups])
     bits = max(1, num_groups.bit_length())  # there is a number for those in no group
-    groups, positions = sorted_by_digits(commands, groups, positions, size, _UINT, bits)
-    begins, ends = (commands.filled(num_groups + 1, _UINT, 0) for _ in range(2))
-    kernels["ends"](commands, size, [groups, begins, ends])
+    groups, positions = sorted_by_digits(chain, groups, positions, size, _UINT, bits)
+    begins, ends = (chain.filled(num_groups + 1, _UINT, 0) for _ in range(2))
+    kernels["ends"](chain, size, [groups, begins, ends])
     return Ordered(groups, positions, begins, ends)
 
 
@@ -85,10 +85,10 @@ def place_of_each(keys: Array, num_groups: int, queue: cl.CommandQueue, ascendin
     found = empty(queue, (keys.size,), _INT64, True)
     if not keys.size:
         return found
-    commands = commands_on(queue, PURPOSE)
-    order = in_order(keys, num_groups, commands)
-    _placing(queue.context)(commands, keys.size, [*order, found, num_groups, int(ascending)])
-    commands.finish(found)
+    chain = chain_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, chain)
+    _placing(queue.context)(chain, keys.size, [*order, found, num_groups, int(ascending)])
+    chain.finish(found)
     return found
 
 
@@ -109,14 +109,14 @@ def rank_of_each(
     if not size:
         return found
     check_scanned_by_opencl(queue)
-    commands = commands_on(queue, PURPOSE)
-    order = in_order(keys, num_groups, commands, values, not ascending, is_date)
-    runs, firsts = commands.new(size, _UINT), commands.new(size + 1, _UINT)
+    chain = chain_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, chain, values, not ascending, is_date)
+    runs, firsts = chain.new(size, _UINT), chain.new(size + 1, _UINT)
     scan, rank = _ranking(queue.context, values.dtype, method, pct, real)
-    uints = (as_array(commands, each, size, _UINT) for each in order[:2])
-    scanned(commands, scan, [*uints, values, *(as_array(commands, each, size, _UINT) for each in (runs, firsts))])
-    rank(commands, size, [*order, runs, firsts, found, num_groups])
-    commands.finish(found)
+    uints = (as_array(chain, each, size, _UINT) for each in order[:2])
+    scanned(chain, scan, [*uints, values, *(as_array(chain, each, size, _UINT) for each in (runs, firsts))])
+    rank(chain, size, [*order, runs, firsts, found, num_groups])
+    chain.finish(found)
     return found
 
 
@@ -124,33 +124,31 @@ def nth_of_groups(keys: Array, num_groups: int, values: Array, n: int, none: Any
     """Return the n-th value of each group, from its end if `n` is negative; `none` where there are fewer."""
     if not keys.size:
         return to_device(queue, np.full(num_groups, none, values.dtype))
-    commands = commands_on(queue, PURPOSE)
-    order = in_order(keys, num_groups, commands)
+    chain = chain_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, chain)
     found = empty(queue, (num_groups,), values.dtype, True)
     given = [order.positions, order.begins, order.ends, values, found, n, none]
-    _nth(queue.context, values.dtype)(commands, num_groups, given)
-    commands.finish(found)
+    _nth(queue.context, values.dtype)(chain, num_groups, given)
+    chain.finish(found)
     return found
 
 
 PURPOSE = "to sort elements by group"
 
 
-def as_array(commands: Commands, memory: Any, size: int, dtype: np.dtype) -> Array:
+def as_array(chain: Chain, memory: Any, size: int, dtype: np.dtype) -> Array:
     """Return memory as an array of PyOpenCL's, for its scans."""
-    return cl_array.Array(commands.queue, (size,), dtype, data=memory)
+    return cl_array.Array(chain.queue, (size,), dtype, data=memory)
 
 
-def scanned(commands: Commands, scan: Any, arguments: list[Any]) -> None:
+def scanned(chain: Chain, scan: Any, arguments: list[Any]) -> None:
     """Enqueue a scan of PyOpenCL's."""
     for each in arguments:
         if isinstance(each, cl_array.Array):
-            commands.place(each)  # which is waited for
+            chain.place(each)  # which is waited for
     with enqueuing:
-        event = scan(
-            *arguments, queue=commands.queue, wait_for=commands.events, allocator=lambda n: commands.new(n, np.uint8)
-        )
-    commands.events = [event]
+        event = scan(*arguments, queue=chain.queue, wait_for=chain.events, allocator=lambda n: chain.new(n, np.uint8))
+    chain.events = [event]
 
 
 def _word(dtype: np.dtype) -> np.dtype:

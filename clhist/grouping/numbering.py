@@ -20,7 +20,7 @@ import pyopencl as cl
 from clhist.codegen.digit_sort import EACH as TILE
 from clhist.codegen.key_table import BLOCK, EACH, LANES, MOST_KNOWN, NEW, NONE, KeySpec, key_parameters
 from clhist.codegen.render import render_keys
-from clhist.engine.commands import commands_on
+from clhist.engine.chain import chain_on
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.extremes import extremes
 from clhist.opencl.arrays import Array, empty, is_device_array
@@ -179,8 +179,8 @@ class _Work:
         self._groups = queue.device.max_compute_units * _GROUPS
         self._lanes = 1 if device_kind(queue.device) == "cpu" else min(LANES, queue.device.max_work_group_size)
         self._on_device, self._keys_on_device = not on_host, is_device_array(keys)
-        self._commands = commands_on(queue, "to number keys")
-        self._given = self._commands.place(keys)
+        self._chain = chain_on(queue, "to number keys")
+        self._given = self._chain.place(keys)
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
@@ -189,7 +189,7 @@ class _Work:
             self._by_marks(*extent)
         else:
             self._by_table()
-        self._commands.finish()
+        self._chain.finish()
         return self.numbers, self._labels, self._positions
 
     def _extent(self) -> tuple[int, int] | None:
@@ -213,25 +213,25 @@ class _Work:
             return np.append(self.keys[:_ENDS], self.keys[-_ENDS:])
         memory, offset = self._given
         step = (self.size - _ENDS) * self.spec.dtype.itemsize
-        return self._commands.fetched_rows(memory, (2, _ENDS), self.spec.dtype, offset, step)
+        return self._chain.fetched_rows(memory, (2, _ENDS), self.spec.dtype, offset, step)
 
     def _by_marks(self, least: int, slots: int) -> None:
-        marks, first = self._commands.filled(slots, np.uint8, 0), self._firsts(slots)
+        marks, first = self._chain.filled(slots, np.uint8, 0), self._firsts(slots)
         self._enqueue("mark", self._groups_of(self.size), *self._given, self.size, least, marks, first)
-        state = self._commands.filled(1, np.uint32, 0)
+        state = self._chain.filled(1, np.uint32, 0)
         listed = self._tallied(marks, slots, least, state)
-        number = int(self._commands.fetched(state, 1, np.uint32)[0])
+        number = int(self._chain.fetched(state, 1, np.uint32)[0])
         if self._as_is and number == slots and int(self.spec.words_of(np.zeros(1, self.spec.dtype))[0]) == least:
             self.numbers, self._positions = self.keys, None
             self._labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
             return
         ordered = self._ordered(number, listed, first, by_first=not self._sort)
         ranks = self._rank(number, slots, marks, least, ordered, first)
-        self.numbers, numbers = self._commands.result(self.size, np.int32, self._on_device)
+        self.numbers, numbers = self._chain.result(self.size, np.int32, self._on_device)
         self._enqueue("look_up", self._groups_of(self.size), *self._given, self.size, least, ranks, numbers)
 
     def _by_table(self) -> None:
-        self.numbers, numbers = self._commands.result(self.size, np.int32, self._on_device)
+        self.numbers, numbers = self._chain.result(self.size, np.int32, self._on_device)
         groups, some = self._groups_of(self.size), min(self.size // _PART, _MOST_SOME)
         size, stride = (some, self.size // some) if some >= _FEWEST_SOME else (self.size, 1)
         bits = min(_MOST_BITS, _bits_of(size))
@@ -258,7 +258,7 @@ class _Work:
         """Number all elements by the few keys that some of them have; return whether there was room for the others."""
         ordered = self._ordered(known.number, self._listed(table, known), table.first, by_first=False)
         if self.spec.first:  # as yet of the elements that were looked at
-            self._commands.fill(table.first, np.uint32, NONE, table.slots + 2)
+            self._chain.fill(table.first, np.uint32, NONE, table.slots + 2)
         last = known.number - 1
         ones = last - known.has_missing if known.has_ones else NEW | table.slots
         missing = last if known.has_missing else NEW | (table.slots + 1) if self._missing else NONE
@@ -268,8 +268,7 @@ class _Work:
         if counted.is_full:
             return False
         if self._sort and counted.number == known.number:
-            given = known.number, table.slots + 2, table.words, table.slots, ordered, table.first
-            self._rank(*given, are_read=False)
+            self._rank(known.number, table.slots + 2, table.words, table.slots, ordered, table.first)
         else:
             ranks = self._ranks_of(table, counted)
             self._enqueue("renumber", self._groups_of(self.size), numbers, self.size, ordered.places, ranks)
@@ -279,12 +278,12 @@ class _Work:
         """Return a table of so many slots, which is empty."""
         slots, most = 1 << bits, 1 << bits - 1
         told = min(_TOLD, max(1, most // self._groups_of(self.size)))
-        words = self._commands.filled(slots, self.spec.word, -1)
+        words = self._chain.filled(slots, self.spec.word, -1)
         given = words, slots - 1, most, told, secrets.randbits(64)
-        return _Table(slots, given, self._commands.filled(5, np.uint32, 0), self._firsts(slots + 2))
+        return _Table(slots, given, self._chain.filled(5, np.uint32, 0), self._firsts(slots + 2))
 
     def _counted(self, table: _Table) -> _Counted:
-        added, is_full, ones, missing, seen = self._commands.fetched(table.state, 5, np.uint32).tolist()
+        added, is_full, ones, missing, seen = self._chain.fetched(table.state, 5, np.uint32).tolist()
         return _Counted(added, bool(is_full), bool(ones), bool(missing) and self._missing, seen)
 
     def _listed(self, table: _Table, counted: _Counted) -> tuple[Any, ...]:
@@ -294,22 +293,25 @@ class _Work:
         """Return the numbers of the slots; make the results of the keys."""
         listed, number = self._listed(table, counted), counted.number
         ordered = self._ordered(number, listed, table.first, by_first=not self._sort)
-        return self._rank(number, table.slots + 2, table.words, table.slots, ordered, table.first)
+        ranks = self._rank(number, table.slots + 2, table.words, table.slots, ordered, table.first)
+        if not counted.has_missing:
+            self._chain.fill(ranks, np.uint32, NONE, 1, table.slots + 1)
+        return ranks
 
     def _firsts(self, number: int) -> Any:
-        return self._commands.filled(number, np.uint32, NONE) if self.spec.first else None
+        return self._chain.filled(number, np.uint32, NONE) if self.spec.first else None
 
     def _tallied(self, table: Any, slots: int, least: int, state: Any) -> tuple[Any, ...]:
         """Count the keys of shares of the slots; return what the kernel that lists them takes first."""
         tile = self._lanes * EACH
         share = tile * max(1, -(-slots // (tile * self._groups)))
-        self._shares, tallies = -(-slots // share), self._commands.new(self._groups, np.uint32)
+        self._shares, tallies = -(-slots // share), self._chain.new(self._groups, np.uint32)
         self._enqueue("tally", self._shares, table, slots, share, least, state, tallies)
         return table, slots, share, least, state, tallies
 
     def _ordered(self, number: int, listed: tuple[Any, ...], first: Any, *, by_first: bool) -> _Ordered:
         """Return the keys in their order, or by their first positions."""
-        word, new = self.spec.word, self._commands.new
+        word, new = self.spec.word, self._chain.new
         found = _Ordered(new(number, word), new(number, np.uint32), not by_first)
         extents = new(2 * self._shares, word)
         self._enqueue("list", self._shares, *listed, first, int(by_first), *found[:2], extents)
@@ -321,14 +323,14 @@ class _Work:
             keys, order = (new(number, np.uint32) for _ in range(2))
             groups = self._groups_of(number)
             self._enqueue("narrow", groups, found.words, number, extents, self._shares, keys, order)
-            keys, order = sorted_by_digits(self._commands, keys, order, number, np.dtype(np.uint32), 32)
+            keys, order = sorted_by_digits(self._chain, keys, order, number, np.dtype(np.uint32), 32)
             to = _Ordered(new(number, word), new(number, np.uint32), True)
             self._enqueue("settle", groups, keys, order, number, *found[:2], *to[:2], state)
-            if not self._commands.fetched(state, 2, np.uint32)[1]:
+            if not self._chain.fetched(state, 2, np.uint32)[1]:
                 return to
-            self._commands.fill(state, np.uint32, 0, 1, 1)
+            self._chain.fill(state, np.uint32, 0, 1, 1)
         bits = 32 if by_first else 8 * word.itemsize
-        return _Ordered(*sorted_by_digits(self._commands, *found[:2], number, word, bits), not by_first)
+        return _Ordered(*sorted_by_digits(self._chain, *found[:2], number, word, bits), not by_first)
 
     def _rank(
         self,
@@ -338,17 +340,13 @@ class _Work:
         least: int,
         ordered: _Ordered,
         first: Any,
-        *,
-        are_read: bool = True,
     ) -> Any:
-        """Return the numbers of the slots, which may be of no use; make the results of the keys."""
-        self._labels, labels = self._commands.result(number, self.spec.dtype, self._keys_on_device)
+        """Return the numbers of the slots that have a key; make the results of the keys."""
+        self._labels, labels = self._chain.result(number, self.spec.dtype, self._keys_on_device)
         self._positions, positions = None, None
         if self.spec.first:
-            self._positions, positions = self._commands.result(number, np.int64, self._keys_on_device)
-        ranks = self._commands.new(slots, np.uint32)
-        if not self.spec.marked and are_read:  # elements without a key have the last slot
-            self._commands.fill(ranks, np.uint32, NONE, 1, slots - 1)
+            self._positions, positions = self._chain.result(number, np.int64, self._keys_on_device)
+        ranks = self._chain.new(slots, np.uint32)
         if number:
             given = table, least, ordered.words, int(ordered.by_words), ordered.places, number
             self._enqueue("rank", self._groups_of(number), *given, first, ranks, labels, positions)
@@ -359,7 +357,7 @@ class _Work:
 
     def _enqueue(self, name: str, groups: int, *arguments: Any) -> None:
         kernel = _kernels(self.queue.context, self.spec, self._lanes > 1)[name]
-        self._commands.run(kernel, groups, self._lanes, arguments)
+        self._chain.run(kernel, groups, self._lanes, arguments)
 
 
 def _different(added: int, seen: int, size: int) -> float:

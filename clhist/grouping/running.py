@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 from pyopencl.tools import parse_arg_list
 
-from clhist.engine.commands import commands_on
+from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.engine.sort_pairs import check_scanned_by_opencl, scan_class
 from clhist.grouping.in_order import PURPOSE, as_array, in_order, scanned
@@ -79,11 +79,11 @@ def running_of_each(keys: Array, num_groups: int, values: Array, of: Running, qu
         return found
     if device_kind(queue.device) == "cpu":
         return _running_by_shares(keys, num_groups, values, of, found, queue)
-    commands = commands_on(queue, PURPOSE)
-    order = in_order(keys, num_groups, commands)
-    uints = (as_array(commands, each, keys.size, np.dtype(np.uint32)) for each in order[:2])
-    scanned(commands, _running(queue.context, of), [*uints, values, found, num_groups])
-    commands.finish(found)
+    chain = chain_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, chain)
+    uints = (as_array(chain, each, keys.size, np.dtype(np.uint32)) for each in order[:2])
+    scanned(chain, _running(queue.context, of), [*uints, values, found, num_groups])
+    chain.finish(found)
     return found
 
 
@@ -91,16 +91,16 @@ def _running_by_shares(
     keys: Array, num_groups: int, values: Array, of: Running, found: Array, queue: cl.CommandQueue
 ) -> Array:
     """Return the same without a sort: each core of a CPU has what the groups are combined to in its share."""
-    size, commands = keys.size, commands_on(queue, PURPOSE)
+    size, chain = keys.size, chain_on(queue, PURPOSE)
     shares = max(1, min(queue.device.max_compute_units, size // num_groups))
     number, share = shares * num_groups, -(-size // shares)
-    before = commands.new(number, of.accumulator)
+    before = chain.new(number, of.accumulator)
     total, begin, run = _by_shares(queue.context, keys.dtype, of)
     given = [keys, values, before, num_groups, size, share]
-    total(commands, shares, given)
-    begin(commands, num_groups, [before, num_groups, shares])
-    run(commands, shares, [*given, found])
-    commands.finish(found)
+    total(chain, shares, given)
+    begin(chain, num_groups, [before, num_groups, shares])
+    run(chain, shares, [*given, found])
+    chain.finish(found)
     return found
 
 

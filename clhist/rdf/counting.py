@@ -12,7 +12,7 @@ from pyopencl.tools import parse_arg_list
 
 from clhist import operators
 from clhist.bincount import bincount
-from clhist.engine.commands import commands_on
+from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.engine.sort_pairs import enqueuing, scan_class
 from clhist.kernel import HistogramKernel
@@ -177,9 +177,9 @@ class PairCounter:
 
 
 def _run(kernel: Elementwise, queue: cl.CommandQueue, size: int, given: list[Any], made: list[cl_array.Array]) -> None:
-    commands = commands_on(queue, "to place particles")
-    kernel(commands, size, given)
-    commands.finish(*made)
+    chain = chain_on(queue, "to place particles")
+    kernel(chain, size, given)
+    chain.finish(*made)
 
 
 def box_within(box: Any, r_max: float, *positions: Any) -> Box:

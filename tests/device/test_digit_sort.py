@@ -7,7 +7,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist.codegen.key_table import MOST_ALIKE
-from clhist.engine.commands import Commands, commands_on
+from clhist.engine.chain import Chain, chain_on
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.grouping import numbering
 from clhist.grouping.numbering import number_keys
@@ -30,9 +30,9 @@ def test_as_numpy_sorts(word, size, lanes, queue):
         keys = make(rng, np.uint64(2**bits - 1), size).astype(dtype)
         values = rng.integers(0, 2**32, size, np.uint32)
         given = [cl_array.to_device(queue, each) for each in (keys, values)]
-        commands = commands_on(queue, "")
-        found = sorted_by_digits(commands, *(each.data for each in given), size, dtype, bits, lanes)
-        ours = [commands.fetched(memory, size, each) for memory, each in zip(found, (dtype, np.uint32), strict=True)]
+        chain = chain_on(queue, "")
+        found = sorted_by_digits(chain, *(each.data for each in given), size, dtype, bits, lanes)
+        ours = [chain.fetched(memory, size, each) for memory, each in zip(found, (dtype, np.uint32), strict=True)]
         order = np.argsort(keys, kind="stable")
         np.testing.assert_array_equal(ours[0], keys[order])
         np.testing.assert_array_equal(ours[1], values[order])
@@ -61,13 +61,13 @@ def known(rng, size, dtype):
 @pytest.mark.parametrize("dtype", ["i4", "u4", "f4", "i8", "u8", "f8"])
 def test_keys_are_looked_up_among_known_ones(dtype, first, sort, queue, monkeypatch):
     monkeypatch.setattr(numbering, "device_kind", lambda device: "gpu")
-    enqueued, run = [], Commands.run
+    enqueued, run = [], Chain.run
 
     def noted(self, kernel, *given):
         enqueued.append(kernel.name)
         run(self, kernel, *given)
 
-    monkeypatch.setattr(Commands, "run", noted)
+    monkeypatch.setattr(Chain, "run", noted)
     for size in (40_000, 300_001):
         for n, keys in enumerate(known(np.random.default_rng(size), size, np.dtype(dtype))):
             for missing in (False, True) if dtype[0] == "f" else (False,):

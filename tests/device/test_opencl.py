@@ -9,7 +9,7 @@ import pytest
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import HistogramKernel, free_scratch, operators, reduce_by_index
-from clhist.engine.commands import commands_on
+from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.opencl.arrays import shares_memory
 from clhist.opencl.memory import scratch_bytes
@@ -279,9 +279,9 @@ def test_memory_of_the_host_is_kept_until_it_has_been_read(queue):
     )
     given = in_place(np.ones(number), queue)  # nothing else holds that array
     found = cl_array.empty(queue, number, np.float64)
-    commands = commands_on(queue, "")
-    kernel(commands, number, [given, found])
-    commands.finish(found)
+    chain = chain_on(queue, "")
+    kernel(chain, number, [given, found])
+    chain.finish(found)
     (event,) = found.events
     del given
     assert event.command_execution_status == cl.command_execution_status.COMPLETE or not shares_memory(queue.device)

@@ -18,7 +18,7 @@ import pytest
 from clhist.cuda import driver as driver_module
 from clhist.cuda import libraries
 from clhist.cuda.ptx import CudaProgram
-from clhist.engine import commands, cuda_check, cuda_launcher
+from clhist.engine import chain, cuda_check, cuda_launcher
 from clhist.opencl import cuda_queues
 from clhist.opencl.device import default_queue
 
@@ -324,7 +324,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         driver_module,
         libraries,
         cuda_launcher,
-        commands,
+        chain,
         cuda_queues,
         sys.modules["clhist.opencl.cuda_arrays"],
     ):
@@ -338,7 +338,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         cuda.parameters[kernel.program.int_ptr, code.name] = code.parameters
         return kernel
 
-    run = commands.CudaCommands.run
+    run = chain.CudaChain.run
 
     def noted_run(self: Any, kernel: Any, *given: Any) -> None:
         cuda.parameters[kernel.program.int_ptr, kernel.name] = kernel.parameters
@@ -351,6 +351,6 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         return CudaProgram(text, {name: cuda.dynamic.get(name, 0) for name in names})
 
     monkeypatch.setattr(cuda_launcher, "kernel_of", noted)
-    monkeypatch.setattr(commands.CudaCommands, "run", noted_run)
+    monkeypatch.setattr(chain.CudaChain, "run", noted_run)
     monkeypatch.setattr(cuda_launcher, "cuda_program", program_of)
     return cuda, cupy

@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.cuda.driver import driver, stream_of
-from clhist.engine.cuda_launcher import module_of
+from clhist.engine.cuda_launcher import module_of, put, room_of
 from clhist.opencl.arrays import Array, empty, is_device_array
 from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of, empty_cuda, memory_of_call
 from clhist.opencl.memory import Allocator, allocated, in_order, scratch_allocator
@@ -22,13 +22,13 @@ from clhist.opencl.operands import HostBuffer, Operand, operand
 from clhist.opencl.program import Kernel
 
 
-class Commands:
+class Chain:
     """By OpenCL, on a queue.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue
-        Where; `commands_on` takes one that stands for a CUDA device, too.
+        Where; `chain_on` takes one that stands for a CUDA device, too.
     purpose : str
         What memory is for, in the words of an error.
     wait_for : sequence of pyopencl.Event
@@ -46,13 +46,15 @@ class Commands:
     ) -> None:
         self.queue, self._purpose = queue, purpose
         self.events = [*wait_for]
-        self._allocate = allocate or scratch_allocator(queue)
+        self._allocate = allocate
         self._written: list[tuple[Array, Operand]] = []  # what the caller gets
         self._kept: list[Any] = []
 
     def new(self, number: int, dtype: Any) -> Any:
         """Return memory for so many elements, at least one."""
-        return allocated(self._allocate, max(1, number) * np.dtype(dtype).itemsize, self._purpose)
+        return allocated(
+            self._allocate or scratch_allocator(self.queue), max(1, number) * np.dtype(dtype).itemsize, self._purpose
+        )
 
     def filled(self, number: int, dtype: Any, value: int) -> Any:
         """Return memory for elements of this integer."""
@@ -124,11 +126,11 @@ class Commands:
                 found.retrieve()
 
 
-class CudaCommands(Commands):
+class CudaChain(Chain):
     """By CUDA, on the current stream of the library whose arrays a call has, from whose allocator memory comes."""
 
     def __init__(self, queue: cl.CommandQueue, purpose: str) -> None:
-        super().__init__(queue, purpose, (), _no_allocator)
+        super().__init__(queue, purpose)
         memory = memory_of_call()
         self._device, self._stream = memory.device, memory.stream
 
@@ -141,13 +143,10 @@ class CudaCommands(Commands):
             driver().fill(memory.offset + first * item, value % 256, number * item, self._stream)
 
     def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any]) -> None:
-        values: list[Any] = []
-        for value, parameter in zip(arguments, kernel.parameters, strict=True):
-            if parameter.dtype is None:
-                values.append(ctypes.c_uint64(value.offset if isinstance(value, CudaArray) else 0))
-            else:
-                content = np.asarray(value).astype(parameter.dtype).tobytes()
-                values.append((ctypes.c_ubyte * max(8, len(content)))(*content))
+        dtypes = [parameter.dtype for parameter in kernel.parameters]
+        values = [room_of(dtype) for dtype in dtypes]
+        for value, dtype, room in zip(arguments, dtypes, values, strict=True):
+            put(value.offset if isinstance(value, CudaArray) else value or 0, dtype, room)
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with driver().on(self._device):
             module = module_of(kernel.program, self._device, self._stream)
@@ -183,10 +182,6 @@ class CudaCommands(Commands):
 _BYTE = np.dtype(np.uint8)
 
 
-def _no_allocator(size: int) -> Any:
-    raise NotImplementedError
-
-
-def commands_on(queue: cl.CommandQueue, purpose: str) -> Commands:
+def chain_on(queue: cl.CommandQueue, purpose: str) -> Chain:
     """Return what enqueues kernels on a queue, or on the CUDA device that it stands for."""
-    return Commands(queue, purpose) if cuda_device_of(queue) is None else CudaCommands(queue, purpose)
+    return Chain(queue, purpose) if cuda_device_of(queue) is None else CudaChain(queue, purpose)
