@@ -17,6 +17,7 @@ import numpy as np
 import platformdirs
 
 from clhist.codegen import digit_sort, key_table
+from clhist.codegen.boosting import BoostingSpec
 from clhist.codegen.combine_state import CombineState
 from clhist.codegen.from_plan import Programs
 from clhist.codegen.key_table import KeySpec
@@ -240,6 +241,11 @@ def render_keys(spec: KeySpec, *, several: bool) -> str:
 def render_digits(word: np.dtype, lanes: int) -> str:
     """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
     return _render("digits.mako", word=word, lanes=lanes, each=digit_sort.EACH)
+
+
+def render_boosting(spec: BoostingSpec) -> str:
+    """Return the OpenCL C program that grows trees of gradient boosting."""
+    return _render("boosting.mako", **vars(spec))
 
 
 def render_measure(kernel: str, *, words: int = 0) -> str:

@@ -71,10 +71,13 @@ class Chain:
                 cl.enqueue_fill_buffer(self.queue, memory, pattern, first * item, number * item, self.events)
             ]
 
-    def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any]) -> None:
-        """Enqueue a kernel with so many work-groups of so many work-items; its buffers are memory, or None."""
+    def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any], beside: int = 1) -> None:
+        """Enqueue a kernel with so many work-groups of so many work-items; its buffers are memory, or None.
+
+        There are as many again `beside` them, in the second dimension.
+        """
         given = kernel.typed(list(arguments))
-        self.events = [kernel.enqueue(self.queue, (groups * lanes,), (lanes,), given, self.events)]
+        self.events = [kernel.enqueue(self.queue, (groups * lanes, beside), (lanes, 1), given, self.events)]
 
     def fetched(self, memory: Any, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
         """Return a copy on the host of so many elements, from a number of bytes on; it is waited for."""
@@ -142,7 +145,7 @@ class CudaChain(Chain):
         with driver().on(self._device):
             driver().fill(memory.offset + first * item, value % 256, number * item, self._stream)
 
-    def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any]) -> None:
+    def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any], beside: int = 1) -> None:
         dtypes = [parameter.dtype for parameter in kernel.parameters]
         values = [room_of(dtype) for dtype in dtypes]
         for value, dtype, room in zip(arguments, dtypes, values, strict=True):
@@ -151,7 +154,7 @@ class CudaChain(Chain):
         with driver().on(self._device):
             module = module_of(kernel.program, self._device, self._stream)
             function = ctypes.c_void_p(module.functions[kernel.name])
-            sizes = (groups, 1, 1, lanes, 1, 1)
+            sizes = (groups, beside, 1, lanes, 1, 1)
             driver().launch((function, *sizes, module.dynamic[kernel.name]), stream_of(self._stream), pointers)
 
     def fetched(self, memory: CudaArray | None, number: int, dtype: Any, offset: int = 0) -> np.ndarray:

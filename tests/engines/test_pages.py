@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "docs" / "howto"
-PAGES = ("zones", "radial-distribution", "azimuthal-integration")
+PAGES = ("gradient-boosting", "zones", "radial-distribution", "azimuthal-integration")
 
 
 @pytest.mark.filterwarnings("ignore")

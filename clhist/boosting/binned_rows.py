@@ -1,0 +1,228 @@
+"""Rows of binned features on a device, of whose gradients sums are made for each bin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.codegen.boosting import (
+    SWEEP,
+    BoostingSpec,
+    boosting_parameters,
+    features_at_once,
+)
+from clhist.codegen.render import render_boosting
+from clhist.engine.chain import Chain
+from clhist.opencl.arrays import is_device_array
+from clhist.opencl.device import device_kind, planning_profile
+from clhist.opencl.program import Kernel, build, kept_by_context
+from clhist.opencl.upload import FEWEST_BYTES, uploads
+
+MOST_BITS = 30  # of a gradient in units
+_EXACT_BITS = 52  # of a sum: float64 has it exactly
+_OWN_LOCAL_MEMORY = 64  # bytes, of what splits rows
+_FEWEST_ROWS = {"cpu": 1 << 15, "gpu": 1 << 13}  # that are worth a work-group's adding to what others have
+_SWEEPS, GROUPS = 2, 8  # work-groups for each compute unit
+
+
+def bits_of(rows: int) -> int:
+    """Return the bits of the largest gradient in units, so that float64 has all sums of so many rows exactly."""
+    return min(MOST_BITS, _EXACT_BITS - max(rows - 1, 1).bit_length())
+
+
+def unit_of(largest: float, rows: int) -> int:
+    """Return the exponent of the unit of gradients of which `largest` is the largest absolute value, a float32."""
+    exponent = np.float32(largest).view(np.uint32) >> 23
+    return max(int(exponent), 1) - 126 - bits_of(rows)
+
+
+@dataclass(eq=False)
+class Node:
+    """A node whose rows are on the device.
+
+    Attributes
+    ----------
+    begin, end : int
+        Where its rows are in the list.
+    depth : int
+        Of the tree; lists of rows take turns.
+    slot : int, optional
+        Where its sums are, if they are.
+    gradients, hessians : int
+        The sums of its rows, in units; of rows whose hessians are all 1, their number.
+    value : float
+        What the tree says of it.
+    """
+
+    begin: int
+    end: int
+    depth: int
+    slot: int | None
+    gradients: int
+    hessians: int
+    value: float
+
+    @property
+    def rows(self) -> int:
+        """How many it has."""
+        return self.end - self.begin
+
+
+class BinnedRows:
+    """Rows of binned features on a device, of whose gradients sums are made.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        Where.
+    binned : uint8 array of shape (rows, features)
+        Of NumPy or PyOpenCL, in either order.
+    n_bins : int
+        How many bins a feature has.
+    hessians : bool
+        Whether rows have hessians, or all have 1.
+
+    Raises
+    ------
+    MemoryError
+        If the device has no room.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, binned: Any, n_bins: int, hessians: bool) -> None:
+        self.rows, self.features = binned.shape
+        self.n_bins, self.has_hessians = n_bins, hessians
+        self.bits = bits_of(self.rows)
+        device = queue.device
+        profile = planning_profile(device)
+        self._kind = profile.kind
+        self._units = device.max_compute_units
+        self._lanes = 1 if self._kind == "cpu" else min(profile.work_group_size, device.max_work_group_size)
+        words = ceil(self.features / 4)
+        at_once = features_at_once(words, n_bins, self._lanes, hessians, profile.local_memory - _OWN_LOCAL_MEMORY)
+        self.spec = BoostingSpec(at_once, words, n_bins, self._lanes, hessians, bool(device.double_fp_config))
+        self._kernels = _kernels(queue.context, self.spec)
+        self.size = self.spec.sums * self.features * n_bins
+        self.chain = Chain(queue, "to grow trees")
+        self._sending: list[cl.Event] = []  # PyOpenCL waits for one that is let go of
+        self._by_row = self.chain.new(self.rows * words, np.uint32)
+        is_host = isinstance(binned, np.ndarray)
+        given = np.asfortranarray(binned) if is_host else binned
+        memory, offset = (self.sent(given.T.reshape(-1)), 0) if is_host else self.chain.place(given)
+        self._run("by_row", memory, offset, *given.strides, self._by_row, self.rows, self.features)
+        self._by_feature = memory
+        self._names = ("gradients", "hessians")[: self.spec.sums - 1]
+        self._values = self.chain.new(self.rows * len(self._names), np.int32)
+        self._given = [self.chain.new(self.rows, np.float32) for _ in self._names]
+        self._largest = self.chain.new(len(self._names), np.uint32)
+        self.units: list[int] = []
+
+    def take(self, gradients: Any, hessians: Any) -> None:
+        """Take the gradients of all rows, float32, as integers of a unit."""
+        for memory, array in zip(self._given, (gradients, hessians), strict=False):
+            self._send(memory, array)
+        self.chain.fill(self._largest, np.uint32, 0, len(self._names))
+        self._run("largest", *self._given, self.rows, self._largest)
+        self._run("in_units", *self._given, self.rows, self._largest, self.bits, self._values)
+
+    def find_units(self) -> None:
+        """Look what the units are, of gradients and hessians, as exponents of 2.
+
+        Raises
+        ------
+        ValueError
+            If a gradient is not finite.
+        """
+        largest = self._fetched(self._largest, len(self._names), np.uint32)
+        for name, of in zip(self._names, largest, strict=True):
+            if of >> 23 == 255:
+                raise ValueError(f"{name}: expected finite numbers, got {of.view(np.float32)}")
+        self.units = [unit_of(of.view(np.float32), self.rows) for of in largest]
+
+    def sweep(self, nodes: Sequence[Node], sums: Any, lists: Sequence[Any]) -> None:
+        """Write the sums of nodes to their slots of memory; `lists` are of rows, or None if they are in order."""
+        if not nodes:
+            return
+        step = max(_FEWEST_ROWS[self._kind], ceil(sum(node.rows for node in nodes) / (self._units * _SWEEPS)))
+        sweeps = []
+        for node in nodes:
+            size = ceil(node.rows / ceil(node.rows / step)) if node.rows else 1
+            sweeps += [
+                (begin, min(begin + size, node.end), node.slot, node.rows <= step, node.depth % 2)
+                for begin in range(node.begin, max(node.end, node.begin + 1), size)
+            ]
+        shared = [node.slot for node in nodes if node.rows > step]
+        if shared:
+            self._of_slots("clear", np.array(shared, np.uint64), sums)
+        parts = ceil(self.spec.words / (self.spec.features // 4))
+        given = [self._by_row, self._values, *lists, self.sent(np.array(sweeps, SWEEP)), sums, self.features]
+        self.chain.run(self._kernels["sweep"], len(sweeps), self._lanes, given, parts)
+
+    def in_floats(self, sums: Any, nodes: int, counts: Any, floats: Sequence[Any]) -> None:
+        """Write the sums of nodes to arrays of the device, int64 and float64.
+
+        Raises
+        ------
+        TypeError
+            If the device has no float64.
+        """
+        if not self.spec.doubles:
+            raise TypeError("gradients: the device has no float64 for the sums; give an array of NumPy")
+        memory = [self.chain.place(array)[0] for array in (counts, *floats)]
+        plane = self.features * self.n_bins
+        self._run("in_floats", sums, nodes, plane, self._largest, self.bits, *memory)
+        self.chain.finish(counts, *floats)
+
+    def _of_slots(self, name: str, slots: np.ndarray, sums: Any) -> None:
+        lanes = min(self._lanes, 256)
+        each = 1 if self._lanes == 1 else ceil(self.size / (lanes * 4))
+        given = [self.sent(slots), sums, self.size]
+        self.chain.run(self._kernels[name], len(slots), lanes, given, each)
+
+    def sent(self, array: np.ndarray) -> Any:
+        """Return memory with a copy of an array of one dimension."""
+        memory = self.chain.new(array.size, array.dtype)
+        self._send(memory, array)
+        return memory
+
+    def _send(self, memory: Any, array: Any) -> None:
+        queue = self.chain.queue
+        if is_device_array(array):
+            of, offset = self.chain.place(array)
+            copied = cl.enqueue_copy(
+                queue, memory, of, byte_count=array.nbytes, src_offset=offset, wait_for=self.chain.events
+            )
+            self.chain.events = [copied]
+        elif device_kind(queue.device) != "cpu" and array.nbytes >= FEWEST_BYTES:
+            uploaded = uploads(queue.context, queue.device).upload(memory, array, array.dtype, self.chain.events)
+            self.chain.events = [uploaded]
+        elif array.size:
+            is_small = array.nbytes < FEWEST_BYTES
+            sent = cl.enqueue_copy(queue, memory, array, wait_for=self.chain.events, is_blocking=not is_small)
+            self._sending.append(sent)
+            self.chain.events = [sent]
+
+    def _fetched(self, memory: Any, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
+        found = self.chain.fetched(memory, number, dtype, offset)
+        self._sending.clear()
+        return found
+
+    def _run(self, name: str, *arguments: Any) -> None:
+        lanes = min(self._lanes, 256)
+        groups = self._units * GROUPS * (1 if lanes == 1 else 4)
+        self.chain.run(self._kernels[name], groups, lanes, arguments)
+
+    def _groups(self, name: str, groups: int, *arguments: Any) -> None:
+        self.chain.run(self._kernels[name], groups, self._lanes, arguments)
+
+
+@kept_by_context
+def _kernels(context: cl.Context, spec: BoostingSpec) -> dict[str, Kernel]:
+    program = build(context, render_boosting(spec))
+    return {
+        name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in boosting_parameters(spec).items()
+    }

@@ -1,0 +1,214 @@
+"""scikit-learn's histogram gradient boosting, with trees that grow on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import lru_cache, wraps
+from inspect import Parameter, signature
+from time import perf_counter
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import sklearn.ensemble
+from sklearn.base import _fit_context
+from sklearn.ensemble._hist_gradient_boosting import gradient_boosting
+from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
+
+from clhist.boosting.grower import DeviceTreeGrower, in_units
+from clhist.boosting.on_device import DeviceRows
+from clhist.opencl.device import default_queue, devices
+
+FEWEST_BINS = 1 << 18
+"""Of all rows and features: no device is asked about less, if none is named."""
+
+
+class _HostTreeGrower(TreeGrower):
+    """scikit-learn's own, with the gradients that a device takes, so that it grows the same tree."""
+
+    def __init__(self, X_binned: np.ndarray, gradients: np.ndarray, hessians: np.ndarray, **options: Any) -> None:
+        self._start, self.seconds = perf_counter(), 0.0
+        hessians = hessians if len(hessians) == 1 else in_units(hessians)
+        super().__init__(X_binned, in_units(gradients), hessians, **options)
+
+    def grow(self) -> None:
+        super().grow()
+        self.seconds = perf_counter() - self._start
+
+
+class _Growing:
+    """Makes the growers of one call of ``fit``.
+
+    Where a device was not named, the second tree is scikit-learn's and the third the device's, and what took less time
+    grows the others. All of them would be the same.
+    """
+
+    def __init__(self, device: str | None) -> None:
+        self._device = device
+        self._rows: DeviceRows | None = None
+        self._binned: Any = None
+        self._growers: list[Any] = []  # the first ones
+        self._is_on_device = device is not None
+        self._queue: cl.CommandQueue | None = None
+
+    def grower(self, X_binned: np.ndarray, gradients: np.ndarray, hessians: np.ndarray, **options: Any) -> TreeGrower:
+        given = {"gradients": gradients, "hessians": hessians, **options}
+        if self._grows_on_device(X_binned.size):
+            found: Any = DeviceTreeGrower(X_binned, device_rows=self._rows_of(X_binned, given), **given)
+        else:
+            found = _HostTreeGrower(X_binned, **given)
+        if len(self._growers) < _TRIALS:
+            self._growers.append(found)
+        return found
+
+    def _grows_on_device(self, bins: int) -> bool:
+        if self._device is not None:
+            return True
+        if bins < FEWEST_BINS:
+            return False
+        number = len(self._growers)
+        if number < _TRIALS:
+            return number != 1
+        _, host, device = self._growers
+        return device.seconds <= host.seconds
+
+    def _rows_of(self, X_binned: np.ndarray, given: dict[str, Any]) -> DeviceRows:
+        if self._rows is None or self._binned is not X_binned:
+            if self._queue is None:
+                self._queue = default_queue() if self._device is None else _queue_of(self._device)
+            has_hessians, leaves = len(given["hessians"]) > 1, given.get("max_leaf_nodes")
+            self._rows = DeviceRows(
+                self._queue, X_binned, given["n_bins"], has_hessians, *([] if leaves is None else [2 * leaves])
+            )
+            self._binned = X_binned
+        return self._rows
+
+
+_TRIALS = 3
+_growing: ContextVar[_Growing] = ContextVar("clhist_growing")
+
+
+def _queue_of(device: str) -> cl.CommandQueue:
+    return _context_and_queue(devices(device=device)[0])[1]
+
+
+@lru_cache
+def _context_and_queue(device: cl.Device) -> tuple[cl.Context, cl.CommandQueue]:
+    """Return both, since a queue of Intel's runtime does not keep its context."""
+    context = cl.Context([device])
+    return context, cl.CommandQueue(context, device)
+
+
+def _fit_with_growers() -> Callable[..., Any]:
+    """Return scikit-learn's ``fit`` as a function that finds another class of growers by the name of its own."""
+    fit = gradient_boosting.BaseHistGradientBoosting.fit.__wrapped__
+    names = {**vars(gradient_boosting), "TreeGrower": lambda **given: _growing.get().grower(**given)}
+    made = FunctionType(fit.__code__, names, fit.__name__, fit.__defaults__, fit.__closure__)
+    made.__kwdefaults__ = fit.__kwdefaults__
+    return _fit_context(prefer_skip_nested_validation=True)(made)
+
+
+_fit = _fit_with_growers()
+
+
+class _OnDevice:
+    """What both estimators do otherwise than scikit-learn's."""
+
+    device: str | None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        of = cls.__mro__[2]
+        cls.__init__ = _with_device(of)  # type: ignore[method-assign]
+        before = of._parameter_constraints  # type: ignore[attr-defined]  # noqa: SLF001  # as its subclasses do
+        cls._parameter_constraints = {**before, "device": [str, None]}  # type: ignore[attr-defined]
+        super().__init_subclass__(**options)
+
+    @wraps(_fit)
+    def fit(self, *args: Any, **options: Any) -> Any:
+        token = _growing.set(_Growing(self.device))
+        try:
+            return _fit(self, *args, **options)
+        finally:
+            _growing.reset(token)
+
+
+def _with_device(of: type) -> Callable[..., None]:
+    """Return the ``__init__`` of an estimator with one argument more."""
+    before = signature(of.__init__)  # type: ignore[misc]
+
+    def __init__(self: Any, *args: Any, device: str | None = None, **options: Any) -> None:
+        of.__init__(self, *args, **options)  # type: ignore[misc]
+        self.device = device
+
+    more = Parameter("device", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
+    __init__.__signature__ = before.replace(parameters=[*before.parameters.values(), more])  # type: ignore[attr-defined]
+    return __init__
+
+
+class HistGradientBoostingRegressor(_OnDevice, sklearn.ensemble.HistGradientBoostingRegressor):
+    """``sklearn.ensemble.HistGradientBoostingRegressor`` whose trees grow on an OpenCL device.
+
+    It has that class's parameters, attributes, methods and errors, and its models: predictions, pickles, explanations
+    and early stopping are scikit-learn's. Gradients are rounded to a unit that is at most 2**-30 of the largest of a
+    tree, or 2**-52 of it times the number of rows, so that all sums are exact. So **the trees are the same, bit for
+    bit, on any device**, and as good as without.
+
+    Parameters
+    ----------
+    loss, learning_rate, max_iter, ... : object
+        As of scikit-learn's.
+    device : str, optional
+        The device that grows trees, by a part of its name or its vendor's. Without, the default one does, if the first
+        trees show that it takes less time than scikit-learn's own code, which grows the same trees.
+
+    Raises
+    ------
+    NoDeviceError
+        If no device has such a name.
+    ValueError
+        Of what scikit-learn refuses; if a gradient is not finite.
+    MemoryError
+        If the device has no room for two bytes a row and feature, and 24 a row.
+
+    References
+    ----------
+    T. Chen, C. Guestrin, XGBoost: A Scalable Tree Boosting System, 2016, equations 5 to 7.
+
+    Examples
+    --------
+    >>> from clhist.boosting import HistGradientBoostingRegressor
+    >>> x = np.linspace(0, 1, 1000).reshape(-1, 1)
+    >>> model = HistGradientBoostingRegressor(max_iter=50).fit(x, np.sin(6 * x[:, 0]))
+    >>> round(float(model.predict([[0.25]])[0]), 1)
+    1.0
+    """
+
+
+class HistGradientBoostingClassifier(_OnDevice, sklearn.ensemble.HistGradientBoostingClassifier):
+    """``sklearn.ensemble.HistGradientBoostingClassifier`` whose trees grow on an OpenCL device.
+
+    See `HistGradientBoostingRegressor`.
+
+    Parameters
+    ----------
+    loss, learning_rate, max_iter, ... : object
+        As of scikit-learn's.
+    device : str, optional
+        As of `HistGradientBoostingRegressor`.
+
+    Raises
+    ------
+    NoDeviceError, ValueError, MemoryError
+        As of `HistGradientBoostingRegressor`.
+
+    Examples
+    --------
+    >>> from clhist.boosting import HistGradientBoostingClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(1000, 4))
+    >>> model = HistGradientBoostingClassifier(max_iter=50).fit(x, x[:, 0] > x[:, 1])
+    >>> model.predict([[1, 0, 0, 0], [0, 1, 0, 0]])
+    array([ True, False])
+    """

@@ -1,0 +1,197 @@
+"""Histograms of gradients by the bins of many features, of all rows or of nodes: what growers of trees need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist.boosting.binned_rows import BinnedRows, Node
+from clhist.engine.extremes import extremes
+from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.device import default_queue
+
+_MOST_BINS = 256
+
+
+class FeatureHistograms(NamedTuple):
+    """Histograms of each feature, of shape (features, n_bins), or of as many as there are nodes.
+
+    Attributes
+    ----------
+    counts : int64 array
+        Rows of each bin.
+    gradients : float64 array
+        What their gradients add up to, exactly, as these were rounded.
+    hessians : float64 array, optional
+        The same of hessians, if there are any.
+    """
+
+    counts: Array
+    gradients: Array
+    hessians: Array | None
+
+
+class BinnedFeatures:
+    """Features as bins of 8 bits, on a device, of which many histograms are made.
+
+    Parameters
+    ----------
+    X_binned : array of shape (rows, features), uint8
+        Of NumPy or PyOpenCL, contiguous by row or by feature.
+    n_bins : int
+        How many bins a feature has, at most 256.
+    queue : pyopencl.CommandQueue, optional
+        Where. Defaults to that of `X_binned`, or the default one.
+
+    Raises
+    ------
+    ValueError
+        If an argument is of another shape, or a bin is not below `n_bins`.
+    TypeError
+        If `X_binned` is of another type.
+    MemoryError
+        If the device has no room.
+
+    Examples
+    --------
+    >>> from clhist.boosting import BinnedFeatures
+    >>> features = BinnedFeatures(np.array([[0, 2], [1, 2], [1, 0]], np.uint8), n_bins=3)
+    >>> found = features.histograms(np.array([0.5, 1, 2], np.float32))
+    >>> found.gradients
+    array([[0.5, 3. , 0. ],
+           [2. , 0. , 1.5]])
+    """
+
+    def __init__(self, X_binned: Array, n_bins: int = _MOST_BINS, *, queue: cl.CommandQueue | None = None) -> None:
+        if X_binned.dtype != np.uint8:
+            raise TypeError(f"X_binned: expected uint8, got {X_binned.dtype}")
+        if X_binned.ndim != 2 or not X_binned.size:
+            raise ValueError(f"X_binned: expected rows and features, got an array of shape {X_binned.shape}")
+        if not 1 <= n_bins <= _MOST_BINS:
+            raise ValueError(f"n_bins: expected 1 to {_MOST_BINS}, got {n_bins}")
+        self.queue = queue or default_queue(X_binned)
+        if is_device_array(X_binned) and not (X_binned.flags.c_contiguous or X_binned.flags.f_contiguous):
+            raise ValueError("X_binned: expected an array that is contiguous, got one with gaps")
+        if n_bins < _MOST_BINS:
+            most, _ = extremes(X_binned, self.queue)
+            if most >= n_bins:
+                raise ValueError(f"X_binned: expected bins below n_bins={n_bins}, got {most}")
+        self._binned, self.n_bins, self.shape = X_binned, n_bins, X_binned.shape
+        self._rows: dict[bool, BinnedRows] = {}
+
+    def histograms(
+        self,
+        gradients: Array,
+        hessians: Array | None = None,
+        *,
+        rows: Array | None = None,
+        offsets: Sequence[int] | None = None,
+    ) -> FeatureHistograms:
+        """Return the sums of gradients and hessians of the rows in each bin of each feature.
+
+        Before they are added up they are rounded to a unit, which is at most 2**-30 of the largest of all rows, or
+        2**-52 of it times their number: float64 has all sums of such numbers exactly, in whatever order.
+
+        Parameters
+        ----------
+        gradients, hessians : array of shape (rows,), float32
+            Of NumPy or PyOpenCL.
+        rows : array of integers, optional
+            Those that are added up; some may be there more than once. Without, all are.
+        offsets : sequence of int, optional
+            Nodes: the n-th has ``rows[offsets[n]:offsets[n + 1]]``, or the rows with these numbers.
+
+        Returns
+        -------
+        FeatureHistograms
+            Arrays of shape (features, n_bins) or (nodes, features, n_bins), of PyOpenCL if `gradients` is.
+
+        Raises
+        ------
+        ValueError
+            If an array has another shape, a number is not finite, or offsets do not ascend within the rows.
+        TypeError
+            If an array is of another type.
+        IndexError
+            If a row is not there.
+        MemoryError
+            If the device has no room.
+        """
+        number, features = self.shape
+        for name, array in (("gradients", gradients), ("hessians", hessians)):
+            if array is not None and array.dtype != np.float32:
+                raise TypeError(f"{name}: expected float32, got {array.dtype}")
+            if array is not None and array.shape != (number,):
+                raise ValueError(f"{name}: expected shape {(number,)}, as of the rows, got {array.shape}")
+        lists: list[Any] = [None, None]
+        size = number
+        if rows is not None:
+            rows = self._checked_rows(rows)
+            size = rows.size
+        nodes = [Node(begin, end, 0, n, 0, 0, 0.0) for n, (begin, end) in enumerate(_ranges(offsets, size))]
+        of = self._of(hessians is not None)
+        if rows is not None:
+            memory = of.chain.place(rows)[0] if is_device_array(rows) else of.sent(rows)
+            lists = [memory, memory]
+        is_host = not is_device_array(gradients)
+        of.take(*(_contiguous(each) for each in (gradients, hessians)))
+        of.find_units()
+        shape = (features, self.n_bins) if offsets is None else (len(nodes), features, self.n_bins)
+        sums = of.chain.new(max(1, len(nodes)) * of.size, np.int64)
+        of.sweep(nodes, sums, lists)
+        return _as_arrays(of, sums, len(nodes), shape, is_host)
+
+    def _of(self, has_hessians: bool) -> BinnedRows:
+        if has_hessians not in self._rows:
+            self._rows[has_hessians] = BinnedRows(self.queue, self._binned, self.n_bins, has_hessians)
+        return self._rows[has_hessians]
+
+    def _checked_rows(self, rows: Array) -> Array:
+        if not is_device_array(rows):
+            rows = np.asarray(rows)
+        if rows.dtype.kind not in "iu" or rows.ndim != 1:
+            raise TypeError(f"rows: expected integers of one dimension, got {rows.dtype} of shape {rows.shape}")
+        if rows.size:
+            most, least = extremes(rows, self.queue)
+            if least < 0 or most >= self.shape[0]:
+                wrong = least if least < 0 else most
+                raise IndexError(f"rows: expected numbers of {self.shape[0]} rows, got {wrong}")
+        if is_device_array(rows):
+            return rows.astype(np.uint32, queue=self.queue) if rows.offset or rows.dtype != np.uint32 else rows
+        return np.ascontiguousarray(rows, np.uint32)
+
+
+def _contiguous(array: Array | None) -> Array | None:
+    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array
+
+
+def _ranges(offsets: Sequence[int] | None, size: int) -> list[tuple[int, int]]:
+    if offsets is None:
+        return [(0, size)]
+    given = np.asarray(offsets)
+    if given.ndim != 1 or given.size < 1 or given.dtype.kind not in "iu":
+        raise ValueError(f"offsets: expected integers, one more than nodes, got {given.dtype} of shape {given.shape}")
+    found = given.tolist()
+    if found[0] < 0 or found[-1] > size or any(end < begin for begin, end in pairwise(found)):
+        raise ValueError(f"offsets: expected numbers that ascend from 0 to {size} at most, got {offsets}")
+    return list(pairwise(found))
+
+
+def _as_arrays(of: BinnedRows, sums: Any, nodes: int, shape: tuple[int, ...], is_host: bool) -> FeatureHistograms:
+    """Return sums in units as arrays of a shape."""
+    if is_host:
+        whole = of.chain.fetched(sums, nodes * of.size, np.int64)
+        whole = whole.reshape(nodes, of.spec.sums, of.features * of.n_bins)
+        parts = np.moveaxis(whole, 1, 0).reshape(of.spec.sums, *shape)
+        floats = [np.ldexp(part.astype(np.float64), unit) for part, unit in zip(parts[1:], of.units, strict=True)]
+        return FeatureHistograms(parts[0].copy(), floats[0], floats[1] if len(floats) > 1 else None)
+    counts = cl_array.empty(of.chain.queue, shape, np.int64)
+    floats = [cl_array.empty(of.chain.queue, shape, np.float64) for _ in of.units]
+    if nodes:
+        of.in_floats(sums, nodes, counts, floats)
+    return FeatureHistograms(counts, floats[0], floats[1] if len(floats) > 1 else None)

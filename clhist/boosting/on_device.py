@@ -1,0 +1,204 @@
+"""Rows of binned features on a device, where trees are grown: sums of bins, best splits, and the rows of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.boosting.binned_rows import GROUPS, BinnedRows, Node
+from clhist.codegen.boosting import CHILD, FOUND, SHARE, SPLIT
+from clhist.opencl.device import memory_budget
+from clhist.opencl.memory import OutOfMemoryError
+
+_ROWS_OF_LANE = 16
+_MOST_SLOTS, _FEWEST_SLOTS, _PART_OF_MEMORY = 1024, 8, 4
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the rows of a node are split.
+
+    Attributes
+    ----------
+    node, left, right : Node
+        The node and what becomes of it.
+    feature, bin : int
+        Rows up to this bin of the feature are on the left.
+    missing_left : bool
+        Whether those in the last bin are, too.
+    categories : array of uint32 of shape (8,), optional
+        The set of the bins whose rows are on the left, in the place of these.
+    """
+
+    node: Node
+    left: Node
+    right: Node
+    feature: int
+    bin: int
+    missing_left: bool
+    categories: np.ndarray | None = None
+
+
+class DeviceRows(BinnedRows):
+    """Rows of binned features on a device, where trees are grown one after the other.
+
+    Parameters
+    ----------
+    queue, binned, n_bins, hessians : object
+        As of `BinnedRows`; `binned` is of NumPy.
+    most_slots : int
+        Of nodes whose sums are needed at once.
+
+    Raises
+    ------
+    MemoryError
+        If the device has no room.
+    """
+
+    def __init__(
+        self, queue: cl.CommandQueue, binned: np.ndarray, n_bins: int, hessians: bool, most_slots: int = _MOST_SLOTS
+    ) -> None:
+        super().__init__(queue, binned, n_bins, hessians)
+        most_bytes = memory_budget(queue.device) // _PART_OF_MEMORY
+        self.slots = max(_FEWEST_SLOTS, min(most_slots, most_bytes // (8 * self.size)))
+        self._sums = self._slots_on_device()
+        self.partition = np.zeros(self.rows, np.uint32)  # of the tree that grew last
+        self._lists = [self.chain.new(self.rows, np.uint32) for _ in range(2)]
+        self._free = list(range(self.slots))
+        self.finds_splits = self.spec.doubles
+
+    def _slots_on_device(self) -> Any:
+        while True:
+            try:
+                return self.chain.new(self.slots * self.size, np.int64)
+            except OutOfMemoryError:
+                if self.slots == _FEWEST_SLOTS:
+                    raise
+                self.slots = max(_FEWEST_SLOTS, self.slots // 2)
+
+    def begin(self, gradients: np.ndarray, hessians: np.ndarray | None) -> Node:
+        """Take the gradients of another tree, float32 of as many rows, and return its root, with its sums.
+
+        Raises
+        ------
+        ValueError
+            If one is not finite.
+        """
+        self._free = list(range(self.slots))
+        self.take(gradients, hessians)
+        self._run("number", self._lists[0], self.rows)
+        root = Node(0, self.rows, 0, self._free.pop(), 0, self.rows, 0.0)
+        self.sweep([root], self._sums, [None, None])
+        self.find_units()
+        counts = self._first_feature(root)
+        root.gradients = int(counts[1].sum())
+        root.hessians = int(counts[2].sum()) if self.has_hessians else self.rows
+        return root
+
+    def _first_feature(self, node: Node) -> np.ndarray:
+        """Return the sums of the first feature, as integers of shape (sums, n_bins)."""
+        shape, step = (self.spec.sums, self.n_bins), 8 * self.features * self.n_bins
+        assert node.slot is not None
+        return self.chain.fetched_rows(self._sums, shape, np.int64, 8 * node.slot * self.size, step)
+
+    def sums(self, node: Node) -> np.ndarray:
+        """Return the sums of a node as int64 of shape (sums, features, n_bins): rows, gradients, hessians."""
+        assert node.slot is not None
+        found = self._fetched(self._sums, self.size, np.int64, 8 * node.slot * self.size)
+        return found.reshape(self.spec.sums, self.features, self.n_bins)
+
+    def release(self, node: Node) -> None:
+        """Let others have the memory of a node's sums."""
+        if node.slot is not None:
+            self._free.append(node.slot)
+            node.slot = None
+
+    @property
+    def free(self) -> int:
+        """How many nodes there is memory for."""
+        return len(self._free)
+
+    def split(self, splits: Sequence[Split], *, sums: Sequence[bool]) -> None:
+        """Move the rows of nodes to their children and, where asked for, give both children their sums.
+
+        The larger child takes the memory of the node's sums. Without these, both need memory.
+        """
+        table = np.zeros(len(splits), SPLIT)
+        for row, split in zip(table, splits, strict=True):
+            node = split.node
+            bin = split.bin if split.categories is None else 256
+            row["begin"], row["left"], row["odd"] = node.begin, split.left.rows, node.depth % 2
+            row["feature"], row["bin"], row["missing"] = split.feature, bin, split.missing_left
+            if split.categories is not None:
+                row["set"] = split.categories
+        rows = sum(split.node.rows for split in splits)
+        step = self._share_of(rows, _ROWS_OF_LANE * self._lanes)
+        shares = [
+            (n, begin, min(begin + step, split.node.end))
+            for n, split in enumerate(splits)
+            for begin in range(split.node.begin, split.node.end, step)
+        ]
+        filled = self.chain.filled(2 * len(splits), np.uint32, 0)
+        moved = [self.sent(np.array(shares, SHARE)), self.sent(table)]
+        self._groups("split", len(shares), self._by_feature, self.rows, *moved, *self._lists, filled, self.n_bins - 1)
+        swept, subtracted = [], []
+        for split, is_wanted in zip(splits, sums, strict=True):
+            if not is_wanted:
+                continue
+            small, large = sorted((split.left, split.right), key=lambda node: node.rows)
+            small.slot = self._free.pop()
+            swept.append(small)
+            if split.node.slot is None:
+                large.slot = self._free.pop()
+                swept.append(large)
+            else:
+                large.slot, split.node.slot = split.node.slot, None
+                subtracted.append((large.slot, small.slot))
+        self.sweep(swept, self._sums, self._lists)
+        if subtracted:
+            self._of_slots("subtract", np.array(subtracted, np.uint64), self._sums)
+
+    def _share_of(self, rows: int, least: int) -> int:
+        """Return how many rows a work-group takes of so many in all."""
+        return max(least, ceil(rows / (self._units * GROUPS)))
+
+    def best(
+        self, nodes: Sequence[Node], bins_of: Any, has_missing: Any, limits: tuple[int, float, float, float]
+    ) -> np.ndarray:
+        """Return the best split of each feature of each node, of `FOUND` and of shape (nodes, features).
+
+        Parameters
+        ----------
+        nodes : sequence of Node
+            With their sums.
+        bins_of, has_missing : memory
+            Of each feature, uint32 and uint8: how many bins it uses, and whether the last of all has rows.
+        limits : tuple
+            The fewest rows, the least sum of hessians, the least gain, and the L2 regularization.
+        """
+        table = np.array([(node.slot, node.rows, node.gradients, node.hessians, node.value) for node in nodes], CHILD)
+        number = len(nodes) * self.features
+        found = self.chain.new(number, FOUND)
+        lanes = min(self._lanes, 32)
+        self.chain.run(
+            self._kernels["find"], ceil(number / lanes), lanes,
+            [self._sums, self.sent(table), bins_of, has_missing, self._largest, self.bits, self.features, len(nodes),
+             *limits, found],
+        )  # fmt: skip
+        return self._fetched(found, number, FOUND).reshape(len(nodes), self.features)
+
+    def fetch_partition(self, leaves: Iterable[Node]) -> None:
+        """Write the rows of all leaves, node after node, to `partition`."""
+        odd = [leaf for leaf in leaves if leaf.depth % 2]
+        step = self._share_of(sum(leaf.rows for leaf in odd), _ROWS_OF_LANE * self._lanes)
+        shares = [
+            (0, begin, min(begin + step, leaf.end)) for leaf in odd for begin in range(leaf.begin, leaf.end, step)
+        ]
+        if shares:
+            self._groups("gather", len(shares), self.sent(np.array(shares, SHARE)), *self._lists)
+        cl.enqueue_copy(self.chain.queue, self.partition, self._lists[0], wait_for=self.chain.events, is_blocking=True)

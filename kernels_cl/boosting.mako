@@ -1,0 +1,376 @@
+## Trees of gradient boosting: features as bins of 8 bits, gradients and hessians as integers of one unit a tree, and of each
+## node that is split its rows, the sums of each bin of each feature, and the best split of each feature.
+<%namespace name="types" file="types.mako"/>
+<%
+    names = ("gradients", "hessians") if hessians else ("gradients",)
+%>\
+#pragma OPENCL FP_CONTRACT OFF
+#define LANES ${lanes}
+#define BINS ${bins}
+#define WORDS ${words}  // of the bins of a row, 4 in each
+#define PART ${features // 4}  // words of the features that a work-group adds up
+#define CELLS (PART * 4 * BINS)
+#define SUMS ${len(names) + 1}  // of a bin: its rows, and what they add up to
+
+% if lanes == 1:
+#define SHARE(i, size) ((i) * (size) / get_global_size(0))
+#define EACH(i, size) ulong i = SHARE(get_global_id(0), size); i < SHARE(get_global_id(0) + 1, size); ++i
+% else:
+#define EACH(i, size) ulong i = get_global_id(0); i < size; i += get_global_size(0)
+% endif
+
+typedef struct { ulong begin, end, slot, alone, odd; } clhist_sweep_t;  // rows of a node, and where their sums go
+typedef struct { ulong node, begin, end; } clhist_share_t;  // some rows of a node that is split
+typedef struct { ulong begin, left, feature, bin, missing, odd; uint set[8]; } clhist_split_t;
+typedef struct { ulong slot; long rows, gradients, hessians; double value; } clhist_child_t;
+typedef struct { double gain; long bin, rows, gradients, hessians; } clhist_found_t;
+
+// The bins of a row next to each other, from those whose rows and features are so many bytes apart.
+__kernel void clhist_by_row(
+    __global const uchar *binned, const ulong offset, const long row_step, const long feature_step,
+    __global uint *by_row, const ulong rows, const uint features)
+{
+    binned += offset;
+    for (EACH(i, rows))
+        for (uint w = 0; w < WORDS; ++w) {
+            uint word = 0;
+            for (uint f = 4 * w; f < min(4 * w + 4, features); ++f) word |= (uint)binned[f * feature_step + (long)i * row_step] << 8 * (f & 3);
+            by_row[i * WORDS + w] = word;
+        }
+}
+
+// The largest absolute value of each, as the bits of a float, which are in the order of their values.
+__kernel void clhist_largest(
+    ${"".join(f"__global const float *{name}, " for name in names)}const ulong rows, volatile __global uint *largest)
+{
+% for name in names:
+    uint ${name}_most = 0;
+% endfor
+    for (EACH(i, rows)) {
+% for name in names:
+        ${name}_most = max(${name}_most, as_uint(fabs(${name}[i])));
+% endfor
+    }
+% for n, name in enumerate(names):
+    if (${name}_most > largest[${n}]) atomic_max(largest + ${n}, ${name}_most);
+% endfor
+}
+
+// How many units are 1, as an exponent: the power of 2 above the largest is `bits` bits long.
+int clhist_units(const uint largest, const int bits) { return bits + 126 - (int)max(largest >> 23, 1u); }
+
+// A float in units, rounded to the nearest, of two to the even one; subnormal ones as well, which devices may not have.
+int clhist_rounded(const float value, const uint largest, const int bits)
+{
+    const uint word = as_uint(value), exponent = word >> 23 & 255, mantissa = (word & 0x7fffff) | (exponent ? 0x800000 : 0);
+    const int places = (int)max(largest >> 23, 1u) - (int)max(exponent, 1u) + 24 - bits;  // that go
+    uint units = 0;
+    if (places <= 0) units = mantissa << -places;
+    else if (places <= 24) units = (mantissa + (1u << (places - 1)) - 1 + (mantissa >> places & 1)) >> places;
+    return word >> 31 ? -(int)units : (int)units;
+}
+
+__kernel void clhist_in_units(
+    ${"".join(f"__global const float *{name}, " for name in names)}const ulong rows, __global const uint *largest,
+    const int bits, __global int *values)
+{
+    for (EACH(i, rows)) {
+% for n, name in enumerate(names):
+        values[${len(names)} * i + ${n}] = clhist_rounded(${name}[i], largest[${n}], bits);
+% endfor
+    }
+}
+
+% if doubles:
+
+// Sums in units as float64, of nodes one after the other: of each its rows, which are counted, and the others.
+__kernel void clhist_in_floats(
+    __global const long *sums, const ulong nodes, const ulong plane, __global const uint *largest, const int bits,
+    __global long *counts, ${", ".join(f"__global double *{name}" for name in names)})
+{
+    for (EACH(i, nodes * plane)) {
+        __global const long *of = sums + i / plane * (SUMS * plane) + i % plane;
+        counts[i] = of[0];
+% for n, name in enumerate(names):
+        ${name}[i] = ldexp((double)of[${n + 1} * plane], -clhist_units(largest[${n}], bits));
+% endfor
+    }
+}
+% endif
+
+// Adds to 64 bits by their two words: whichever addition makes the lower one wrap carries.
+void clhist_add(volatile __global uint *cell, const ulong value)
+{
+    const uint low = (uint)value;
+    const uint high = (uint)(value >> 32) + (low != 0 && atomic_add(cell, low) + low < low);
+    if (high) atomic_add(cell + 1, high);
+}
+
+void clhist_put(__global long *sums, const ulong cell, const long value, const bool alone)
+{
+    if (alone) sums[cell] = value;
+    else if (value) clhist_add((volatile __global uint *)(sums + cell), (ulong)value);
+}
+% if lanes == 1:
+
+${types.ahead()}\
+#define AHEAD 16  // rows of a node are apart, so that nothing but this fetches them in time
+
+// The sums of the bins of some features: a work-item has cells of its own. The lower 16 bits of a sum count rows.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_sweep(
+    __global const uint *by_row, __global const int *values, __global const uint *rows_even, __global const uint *rows_odd,
+    __global const clhist_sweep_t *sweeps, __global long *sums, const uint features)
+{
+    __local long${2 if hessians else ""} cells[CELLS];
+    const clhist_sweep_t sweep = sweeps[get_group_id(0)];
+    const uint first = get_group_id(1) * PART, parts = min((uint)PART, WORDS - first);
+    __global const uint *rows = sweep.odd ? rows_odd : rows_even;
+    __global long *to = sums + sweep.slot * SUMS * features * BINS;
+    const ulong plane = (ulong)features * BINS;
+    for (ulong begin = sweep.begin; begin < sweep.end || begin == sweep.begin; begin += 65535) {
+        const ulong end = min(sweep.end, begin + 65535);
+        for (uint k = 0; k < CELLS; ++k) cells[k] = 0;
+        for (ulong k = begin; k < end; ++k) {
+            const ulong i = rows_even ? rows[k] : k;
+% if hessians:
+            const int2 value = vload2(i, values);
+            const long2 add = (long2)((long)value.x, ((long)value.y << 16) + 1);
+% else:
+            const long add = ((long)values[i] << 16) + 1;
+% endif
+            const ulong ahead = rows_even ? rows[min(k + AHEAD, end - 1)] : min(k + AHEAD, end - 1);
+            CLHIST_AHEAD(by_row + ahead * WORDS + first);
+            CLHIST_AHEAD(values + ${len(names)} * ahead);
+            __global const uint *row = by_row + i * WORDS + first;
+            for (uint w = 0; w < parts; ++w) {
+                const uint word = row[w];
+                __local long${2 if hessians else ""} *of = cells + w * 4 * BINS;
+                of[word & 255] += add;
+                of[BINS + (word >> 8 & 255)] += add;
+                of[2 * BINS + (word >> 16 & 255)] += add;
+                of[3 * BINS + (word >> 24)] += add;
+            }
+        }
+        const bool alone = sweep.alone && begin == sweep.begin;
+        const uint used = min((uint)CELLS, (features - first * 4) * BINS);
+        for (uint k = 0; k < used; ++k) {
+            const ulong cell = (ulong)first * 4 * BINS + k;
+            const long counted = cells[k]${".y" if hessians else ""};
+            if (alone) {
+                to[cell] = counted & 65535;
+% if hessians:
+                to[plane + cell] = cells[k].x;
+% endif
+                to[${len(names)} * plane + cell] = counted >> 16;
+            } else if (sweep.alone) {
+                to[cell] += counted & 65535;
+% if hessians:
+                to[plane + cell] += cells[k].x;
+% endif
+                to[${len(names)} * plane + cell] += counted >> 16;
+            } else {
+                clhist_put(to, cell, counted & 65535, false);
+% if hessians:
+                clhist_put(to, plane + cell, cells[k].x, false);
+% endif
+                clhist_put(to, ${len(names)} * plane + cell, counted >> 16, false);
+            }
+        }
+    }
+}
+% else:
+
+// Adds a number with its sign to two words in local memory.
+void clhist_add_local(__local uint *low, __local uint *high, const int value)
+{
+    const int carry = (value >> 31) + (atomic_add(low, (uint)value) + (uint)value < (uint)value);
+    if (carry) atomic_add(high, (uint)carry);
+}
+
+// The sums of the bins of some features, in local memory, of each by itself.
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_sweep(
+    __global const uint *by_row, __global const int *values, __global const uint *rows_even, __global const uint *rows_odd,
+    __global const clhist_sweep_t *sweeps, __global long *sums, const uint features)
+{
+    __local uint counts[CELLS]${"".join(f", {name}_low[CELLS], {name}_high[CELLS]" for name in names)};
+    const clhist_sweep_t sweep = sweeps[get_group_id(0)];
+    const uint lane = get_local_id(0), first = get_group_id(1) * PART, parts = min((uint)PART, WORDS - first);
+    __global const uint *rows = sweep.odd ? rows_odd : rows_even;
+    for (uint k = lane; k < CELLS; k += LANES) {
+        counts[k] = 0;
+% for name in names:
+        ${name}_low[k] = ${name}_high[k] = 0;
+% endfor
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (ulong k = sweep.begin + lane; k < sweep.end; k += LANES) {
+        const ulong i = rows_even ? rows[k] : k;
+% for n, name in enumerate(names):
+        const int ${name} = values[${len(names)} * i + ${n}];
+% endfor
+        __global const uint *row = by_row + i * WORDS + first;
+        for (uint w = 0; w < parts; ++w) {
+            const uint word = row[w];
+            for (uint b = 0; b < 4; ++b) {
+                const uint cell = (w * 4 + b) * BINS + (word >> 8 * b & 255);
+                atomic_inc(counts + cell);
+% for name in names:
+                clhist_add_local(${name}_low + cell, ${name}_high + cell, ${name});
+% endfor
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global long *to = sums + sweep.slot * SUMS * features * BINS;
+    const ulong plane = (ulong)features * BINS;
+    const uint used = min((uint)CELLS, (features - first * 4) * BINS);
+    for (uint k = lane; k < used; k += LANES) {
+        const ulong cell = (ulong)first * 4 * BINS + k;
+        clhist_put(to, cell, counts[k], sweep.alone);
+% for n, name in enumerate(names):
+        clhist_put(to, ${n + 1} * plane + cell, (long)((ulong)${name}_high[k] << 32 | ${name}_low[k]), sweep.alone);
+% endfor
+    }
+}
+% endif
+
+bool clhist_is_left(const clhist_split_t *split, const uint bin, const uint missing_bin)
+{
+    if (split->bin > 255) return split->set[bin >> 5] >> (bin & 31) & 1;
+    return bin <= split->bin || (split->missing && bin == missing_bin);
+}
+
+// Moves the rows of nodes to their children: those on the left from the begin on, the others behind them. Their order is
+// of no account to any sum.
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_split(
+    __global const uchar *by_feature, const ulong rows, __global const clhist_share_t *shares,
+    __global const clhist_split_t *splits, __global uint *rows_even, __global uint *rows_odd,
+    volatile __global uint *filled, const uint missing_bin)
+{
+    const clhist_share_t share = shares[get_group_id(0)];
+    const clhist_split_t split = splits[share.node];
+    __global const uchar *column = by_feature + split.feature * rows;
+    __global const uint *from = split.odd ? rows_odd : rows_even;
+    __global uint *to = split.odd ? rows_even : rows_odd;
+% if lanes == 1:
+    uint number = 0;
+    for (ulong k = share.begin; k < share.end; ++k) number += clhist_is_left(&split, column[from[k]], missing_bin);
+    ulong left = split.begin + atomic_add(filled + 2 * share.node, number);
+    ulong right = split.begin + split.left + atomic_add(filled + 2 * share.node + 1, (uint)(share.end - share.begin) - number);
+    for (ulong k = share.begin; k < share.end; ++k) {
+        const uint row = from[k], is_left = clhist_is_left(&split, column[row], missing_bin);
+        to[is_left ? left : right] = row;
+        left += is_left;
+        right += !is_left;
+    }
+% else:
+    __local uint counts[2], places[2];  // of the left, and of the right
+    const uint lane = get_local_id(0);
+    for (int is_placed = 0; is_placed < 2; ++is_placed) {
+        for (uint side = lane; side < 2; side += LANES) {
+            if (is_placed)
+                places[side] = split.begin + (side ? split.left : 0)
+                    + atomic_add(filled + 2 * share.node + side, counts[side]);
+            counts[side] = 0;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (ulong k = share.begin + lane; k < share.end; k += LANES) {
+            const uint row = from[k], side = !clhist_is_left(&split, column[row], missing_bin);
+            const uint place = atomic_inc(counts + side);
+            if (is_placed) to[places[side] + place] = row;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+% endif
+}
+
+// Rows in their order, or those of leaves from one list of rows into the other.
+__kernel void clhist_number(__global uint *rows, const ulong size)
+{
+    for (EACH(i, size)) rows[i] = (uint)i;
+}
+
+__kernel void clhist_gather(
+    __global const clhist_share_t *shares, __global uint *rows_even, __global const uint *rows_odd)
+{
+    const clhist_share_t share = shares[get_group_id(0)];
+    for (ulong k = share.begin + get_local_id(0); k < share.end; k += get_local_size(0)) rows_even[k] = rows_odd[k];
+}
+
+// Clears the sums of nodes to which several work-groups add.
+__kernel void clhist_clear(__global const ulong *slots, __global long *sums, const ulong size)
+{
+    __global long *of = sums + slots[get_group_id(0)] * size;
+    for (ulong k = get_group_id(1) * get_local_size(0) + get_local_id(0); k < size; k += get_num_groups(1) * get_local_size(0))
+        of[k] = 0;
+}
+
+// The sums of the larger child of each node, in the place of its parent's.
+__kernel void clhist_subtract(__global const ulong2 *slots, __global long *sums, const ulong size)
+{
+    const ulong2 slot = slots[get_group_id(0)];
+    for (ulong k = get_group_id(1) * get_local_size(0) + get_local_id(0); k < size; k += get_num_groups(1) * get_local_size(0))
+        sums[slot.x * size + k] -= sums[slot.y * size + k];
+}
+% if doubles:
+
+double clhist_value(const double gradients, const double hessians, const double l2)
+{
+    return -gradients / (hessians + l2 + 1e-15);
+}
+
+// The best split of each feature of each child: XGBoost's equations 6 and 7, in the order of scikit-learn's operations.
+__kernel void clhist_find(
+    __global const long *sums, __global const clhist_child_t *children, __global const uint *bins_of,
+    __global const uchar *has_missing, __global const uint *largest, const int bits, const uint features,
+    const ulong number, const long fewest_rows, const double least_hessian, const double least_gain, const double l2,
+    __global clhist_found_t *found)
+{
+    for (EACH(n, number * features)) {
+        const clhist_child_t child = children[n / features];
+        const uint feature = n % features;
+        const ulong plane = (ulong)features * BINS;
+        __global const long *counts = sums + child.slot * SUMS * plane + feature * BINS;
+        const int unit = -clhist_units(largest[0], bits);
+        const double gradients = ldexp((double)child.gradients, unit), loss = gradients * child.value;
+% if hessians:
+        const int other_unit = -clhist_units(largest[1], bits);
+        const double hessians = ldexp((double)child.hessians, other_unit);
+% else:
+        const double hessians = (double)child.rows;
+% endif
+        clhist_found_t best = {-1, 0, 0, 0, 0};
+        const int used = bins_of[feature], is_missing = has_missing[feature];
+        for (int side = 0; side <= is_missing; ++side) {  // missing values go to the other side
+            long rows = 0, gradient = 0, hessian = 0;
+            const int end = used - 1 + (is_missing && !side);
+            for (int step = 0; step < end; ++step) {
+                const int bin = side ? used - 1 - step : step;
+                rows += counts[bin];
+                gradient += counts[plane + bin];
+% if hessians:
+                hessian += counts[2 * plane + bin];
+                const double one_hessian = ldexp((double)hessian, other_unit);
+% else:
+                const double one_hessian = (double)rows;
+% endif
+                const double other_hessian = hessians - one_hessian;
+                if (rows < fewest_rows || one_hessian < least_hessian) continue;
+                if (child.rows - rows < fewest_rows || other_hessian < least_hessian) break;
+                const double one = ldexp((double)gradient, unit), other = gradients - one;
+                const double one_loss = clhist_value(one, one_hessian, l2) * one;
+                const double other_loss = clhist_value(other, other_hessian, l2) * other;
+                const double gain = loss - (side ? other_loss : one_loss) - (side ? one_loss : other_loss);
+                if (gain > best.gain && gain > least_gain) {
+                    best.gain = gain;
+                    best.bin = side ? bin - 1 + 256 : bin;
+                    best.rows = side ? child.rows - rows : rows;
+                    best.gradients = side ? child.gradients - gradient : gradient;
+                    best.hessians = side ? child.hessians - hessian : hessian;
+                }
+            }
+        }
+        found[n] = best;
+    }
+}
+% endif

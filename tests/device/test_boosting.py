@@ -1,0 +1,184 @@
+"""Trees that grow on a device beside those of scikit-learn's grower of the same sums, and histograms of features."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
+
+import clhist
+from clhist.boosting import BinnedFeatures, HistGradientBoostingClassifier, HistGradientBoostingRegressor, estimators
+from clhist.boosting.binned_rows import bits_of, unit_of
+from clhist.boosting.grower import DeviceTreeGrower, in_units
+from clhist.boosting.on_device import DeviceRows
+
+ROWS, FEATURES = 4001, 6
+OPTIONS = {
+    "plain": {"max_leaf_nodes": 31},
+    "of any depth": {"max_leaf_nodes": None, "min_samples_leaf": 40, "l2_regularization": 1.5},
+    "flat": {"max_leaf_nodes": 31, "max_depth": 2, "min_hessian_to_split": 30.0},
+    "a root alone": {"min_samples_leaf": ROWS},
+    "that gains much": {"min_gain_to_split": 40.0},
+    "categories": {"max_leaf_nodes": 31, "is_categorical": np.arange(FEATURES) % 2 == 0},
+    "monotonic": {"max_leaf_nodes": 31, "monotonic_cst": [1, -1, 0, 0, 0, 1]},
+    "interactions": {"max_leaf_nodes": 31, "interaction_cst": [{0, 1}, {1, 2, 3, 4, 5}]},
+    "drawn features": {"max_leaf_nodes": 31, "feature_fraction_per_split": 0.5},
+}
+
+
+@pytest.fixture
+def data(rng):
+    binned = np.asfortranarray(rng.integers(0, 255, (ROWS, FEATURES), dtype=np.uint8))
+    binned[::7, 2] = 255
+    gradients = rng.normal(size=ROWS) + (binned[:, 0] > 99) * (binned[:, 2] > 50) - (binned[:, 3] < 9)
+    return binned, gradients.astype(np.float32), rng.random(ROWS).astype(np.float32)
+
+
+def trees(queue, data, hessians=None, slots=None, **options):
+    """Return the same tree, grown by scikit-learn and on the device."""
+    binned, gradients, own = data
+    hessians = own if hessians is None else hessians
+    has_missing = np.zeros(binned.shape[1], bool)
+    has_missing[2] = True
+    options = {"n_bins": 256, "n_bins_non_missing": 255, "has_missing_values": has_missing, **options}
+    if "feature_fraction_per_split" in options:
+        options["rng"] = np.random.default_rng(1)
+    theirs = TreeGrower(binned, in_units(gradients), hessians if len(hessians) == 1 else in_units(hessians), **options)
+    if "feature_fraction_per_split" in options:
+        options["rng"] = np.random.default_rng(1)
+    rows = DeviceRows(queue, binned, 256, len(hessians) > 1, *([] if slots is None else [slots]))
+    ours = DeviceTreeGrower(binned, gradients, hessians, device_rows=rows, **options)
+    for grower in (theirs, ours):
+        grower.grow()
+    return theirs, ours
+
+
+def assert_same(theirs, ours):
+    thresholds = [np.arange(256.0)] * theirs.n_features
+    expected, found = (grower.make_predictor(thresholds) for grower in (theirs, ours))
+    assert found.nodes.tobytes() == expected.nodes.tobytes()
+    np.testing.assert_array_equal(found.raw_left_cat_bitsets, expected.raw_left_cat_bitsets)
+    for one, other in zip(theirs.finalized_leaves, ours.finalized_leaves, strict=True):
+        np.testing.assert_array_equal(np.sort(other.sample_indices), np.sort(np.asarray(one.sample_indices)))
+
+
+@pytest.mark.parametrize("constant", [False, True], ids=["hessians", "all alike"])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_tree_is_that_of_scikit_learn(name, constant, data, any_profile, queue):
+    theirs, ours = trees(queue, data, np.ones(1, np.float32) if constant else None, **OPTIONS[name])
+    assert_same(theirs, ours)
+    assert (len(ours.finalized_leaves) == 1) == (name == "a root alone")
+
+
+@pytest.mark.parametrize("name", ["of any depth", "categories"])
+def test_few_slots(name, data, any_profile, queue):
+    assert_same(*trees(queue, data, slots=1, **OPTIONS[name]))
+
+
+@pytest.mark.parametrize(
+    "gradients",
+    [
+        np.zeros(300), np.full(300, 1e-42), np.r_[1e30, np.full(299, 1e-30)], np.r_[np.full(299, -0.1), 2.0**-149],
+        np.tile([1 + 2.0**-23, 0.5 + 2.0**-24, -3 * 2.0**-20], 100),
+    ],
+    ids=["zeros", "subnormal", "far apart", "with a subnormal", "halves of units"],
+)  # fmt: skip
+def test_gradients_are_rounded_alike(gradients, any_profile, queue, rng):
+    binned = np.asfortranarray(rng.integers(0, 9, (300, 4), dtype=np.uint8))
+    data = binned, gradients.astype(np.float32), gradients.astype(np.float32)
+    assert_same(*trees(queue, data, n_bins_non_missing=9))
+
+
+def test_units():
+    assert [bits_of(rows) for rows in (1, 4, 2**22, 2**22 + 1, 2**30)] == [30, 30, 30, 29, 22]
+    assert [unit_of(largest, 9) for largest in (1.0, 1.99, 2.0, 0.0, 2.0**-149)] == [-29, -29, -28, -155, -155]
+    values = np.array([1, 2.0**-31, 3 * 2.0**-31, -(2.0**-29)], np.float32)
+    np.testing.assert_array_equal(in_units(values), np.array([1, 0, 2.0**-29, -(2.0**-29)], np.float32))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("features", [1, 4, 33])
+def test_histograms(features, on_device, order, any_profile, queue, rng):
+    binned = np.asarray(rng.integers(0, 17, (3001, features), dtype=np.uint8), order=order)
+    gradients, hessians = rng.normal(size=3001).astype(np.float32), rng.random(3001).astype(np.float32)
+    rows, offsets = rng.integers(0, 3001, 2000), [0, 0, 3, 1000, 1999]
+    send = (lambda array: cl_array.to_device(queue, array)) if on_device else np.asarray
+    of = BinnedFeatures(send(binned), 17, queue=queue)
+
+    def expected(chosen):
+        sums = [np.zeros((features, 17)) for _ in range(3)]
+        for into, values in zip(sums, (np.ones(3001), in_units(gradients), in_units(hessians)), strict=True):
+            for feature in range(features):
+                np.add.at(into[feature], binned[chosen, feature], values[chosen].astype(np.float64))
+        return sums
+
+    for options, parts in (
+        ({}, slice(None)),
+        ({"rows": send(rows)}, rows),
+        ({"rows": send(rows.astype(np.uint32)), "offsets": offsets}, [rows[a:b] for a, b in pairwise(offsets)]),
+        ({"offsets": [1, 5]}, [np.arange(1, 5)]),
+        ({"offsets": [3]}, []),
+    ):  # fmt: skip
+        found = of.histograms(send(gradients), send(hessians), **options)
+        wanted = (
+            np.array([expected(part) for part in parts]) if isinstance(parts, list) else np.array([expected(parts)])
+        )
+        for n, array in enumerate(found):
+            assert isinstance(array, cl_array.Array) == on_device
+            given = array.get() if on_device else array
+            assert given.shape == ((len(wanted), features, 17) if "offsets" in options else (features, 17))
+            np.testing.assert_array_equal(given.reshape(-1), wanted[:, n].reshape(-1) if len(wanted) else [])
+    counted = of.histograms(send(gradients))
+    assert counted.hessians is None
+    assert int((counted.counts.get() if on_device else counted.counts).sum()) == 3001 * features
+
+
+def test_refusals(queue):
+    binned = np.zeros((10, 3), np.uint8)
+    of, good = BinnedFeatures(binned, queue=queue), np.ones(10, np.float32)
+    for match, error, make in (
+        ("X_binned: expected uint8", TypeError, lambda: BinnedFeatures(binned.astype(int), queue=queue)),
+        ("X_binned: expected rows", ValueError, lambda: BinnedFeatures(binned[0], queue=queue)),
+        ("X_binned: expected bins below n_bins=5, got 7", ValueError, lambda: BinnedFeatures(binned + np.uint8(7), 5)),
+        ("n_bins: expected 1 to 256, got 257", ValueError, lambda: BinnedFeatures(binned, 257)),
+        ("gradients: expected float32", TypeError, lambda: of.histograms(good.astype(float))),
+        (r"hessians: expected shape \(10,\)", ValueError, lambda: of.histograms(good, good[:9])),
+        ("gradients: expected finite", ValueError, lambda: of.histograms(good * np.float32(np.nan))),
+        ("hessians: expected finite", ValueError, lambda: of.histograms(good, good / np.float32(0))),
+        ("rows: expected integers", TypeError, lambda: of.histograms(good, rows=good)),
+        ("rows: expected numbers of 10 rows, got 10", IndexError, lambda: of.histograms(good, rows=[10])),
+        ("rows: expected numbers of 10 rows, got -1", IndexError, lambda: of.histograms(good, rows=[-1, 3])),
+        ("offsets: expected numbers that ascend", ValueError, lambda: of.histograms(good, offsets=[0, 11])),
+        ("offsets: expected numbers that ascend", ValueError, lambda: of.histograms(good, offsets=[3, 2])),
+        ("offsets: expected integers", ValueError, lambda: of.histograms(good, offsets=[])),
+    ):  # fmt: skip
+        with np.errstate(divide="ignore"), pytest.raises(error, match=f"^{match}"):
+            make()
+
+
+@pytest.mark.parametrize("estimator", [HistGradientBoostingClassifier, HistGradientBoostingRegressor])
+def test_models_are_the_same_wherever_trees_grow(estimator, queue, rng, monkeypatch):
+    x = rng.normal(size=(3000, 4))
+    x[::9, 1] = np.nan
+    y = np.digitize(x[:, 0] + x[:, 2] * x[:, 3], [-1, 1])
+    monkeypatch.setattr(estimators, "_queue_of", lambda name: queue)
+    monkeypatch.setattr(estimators, "default_queue", lambda: queue)
+    options = {"max_iter": 5, "random_state": 0}
+    host = estimator(**options).fit(x, y)
+    named = estimator(**options, device="any").fit(x, y)
+    monkeypatch.setattr(estimators, "FEWEST_BINS", 0)
+    chosen = estimator(**options).fit(x, y)
+    for model in (named, chosen):
+        for one, other in zip(host._predictors, model._predictors, strict=True):
+            for mine, its in zip(one, other, strict=True):
+                assert mine.nodes.tobytes() == its.nodes.tobytes()
+    assert estimator(device="x").get_params()["device"] == "x"
+
+
+def test_device_by_name():
+    with pytest.raises(clhist.NoDeviceError, match="no such device at all"):
+        HistGradientBoostingRegressor(device="no such device at all").fit(np.zeros((9, 1)), np.zeros(9))
