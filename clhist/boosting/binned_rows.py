@@ -41,6 +41,12 @@ def unit_of(largest: float, rows: int) -> int:
     return max(int(exponent), 1) - 126 - bits_of(rows)
 
 
+def check_finite(name: str, largest: np.floating) -> None:
+    """Raise ValueError if the largest absolute value is not finite."""
+    if not np.isfinite(largest):
+        raise ValueError(f"{name}: expected finite numbers, got {largest}")
+
+
 @dataclass(eq=False)
 class Node:
     """A node whose rows are on the device.
@@ -124,7 +130,7 @@ class BinnedRows:
     def take(self, gradients: Any, hessians: Any) -> None:
         """Take the gradients of all rows, float32, as integers of a unit."""
         for memory, array in zip(self._given, (gradients, hessians), strict=False):
-            self._send(memory, array)
+            self._send(memory, array if is_device_array(array) else np.ascontiguousarray(array))
         self.chain.fill(self._largest, np.uint32, 0, len(self._names))
         self._run("largest", *self._given, self.rows, self._largest)
         self._run("in_units", *self._given, self.rows, self._largest, self.bits, self._values)
@@ -139,8 +145,7 @@ class BinnedRows:
         """
         largest = self._fetched(self._largest, len(self._names), np.uint32)
         for name, of in zip(self._names, largest, strict=True):
-            if of >> 23 == 255:
-                raise ValueError(f"{name}: expected finite numbers, got {of.view(np.float32)}")
+            check_finite(name, of.view(np.float32))
         self.units = [unit_of(of.view(np.float32), self.rows) for of in largest]
 
     def sweep(self, nodes: Sequence[Node], sums: Any, lists: Sequence[Any]) -> None:

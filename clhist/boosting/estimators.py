@@ -30,7 +30,7 @@ class _HostTreeGrower(TreeGrower):
 
     def __init__(self, X_binned: np.ndarray, gradients: np.ndarray, hessians: np.ndarray, **options: Any) -> None:
         self._start, self.seconds = perf_counter(), 0.0
-        hessians = hessians if len(hessians) == 1 else in_units(hessians)
+        hessians = hessians if len(hessians) == 1 else in_units(hessians, "hessians")
         super().__init__(X_binned, in_units(gradients), hessians, **options)
 
     def grow(self) -> None:
@@ -101,10 +101,21 @@ def _context_and_queue(device: cl.Device) -> tuple[cl.Context, cl.CommandQueue]:
     return context, cl.CommandQueue(context, device)
 
 
+def _update_leaves_values(**given: Any) -> None:
+    """Do what scikit-learn does, with the rows of each leaf in their order, which weighted quantiles may depend on."""
+    for leaf in given["grower"].finalized_leaves:
+        np.asarray(leaf.sample_indices).sort()
+    gradient_boosting._update_leaves_values(**given)  # noqa: SLF001  # which has no public name
+
+
 def _fit_with_growers() -> Callable[..., Any]:
     """Return scikit-learn's ``fit`` as a function that finds another class of growers by the name of its own."""
     fit = gradient_boosting.BaseHistGradientBoosting.fit.__wrapped__
-    names = {**vars(gradient_boosting), "TreeGrower": lambda **given: _growing.get().grower(**given)}
+    names = {
+        **vars(gradient_boosting),
+        "TreeGrower": lambda **given: _growing.get().grower(**given),
+        "_update_leaves_values": _update_leaves_values,
+    }
     made = FunctionType(fit.__code__, names, fit.__name__, fit.__defaults__, fit.__closure__)
     made.__kwdefaults__ = fit.__kwdefaults__
     return _fit_context(prefer_skip_nested_validation=True)(made)

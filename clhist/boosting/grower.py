@@ -13,13 +13,21 @@ from sklearn.ensemble._hist_gradient_boosting.common import HISTOGRAM_DTYPE
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower, TreeNode
 from sklearn.ensemble._hist_gradient_boosting.splitting import SplitInfo
 
-from clhist.boosting.binned_rows import Node, unit_of
+from clhist.boosting.binned_rows import Node, check_finite, unit_of
 from clhist.boosting.on_device import DeviceRows, Split
 
 
-def in_units(values: np.ndarray) -> np.ndarray:
-    """Return float32 values rounded to units of which float64 has all their sums exactly, as a device rounds them."""
-    unit = unit_of(float(np.abs(values).max(initial=0)), len(values))
+def in_units(values: np.ndarray, name: str = "gradients") -> np.ndarray:
+    """Return float32 values rounded to units of which float64 has all their sums exactly, as a device rounds them.
+
+    Raises
+    ------
+    ValueError
+        If one is not finite.
+    """
+    largest = np.abs(values).max(initial=0)
+    check_finite(name, largest)
+    unit = unit_of(float(largest), len(values))
     return np.ldexp(np.rint(np.ldexp(values.astype(np.float64), -unit)), unit).astype(np.float32)
 
 

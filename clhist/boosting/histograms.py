@@ -68,6 +68,7 @@ class BinnedFeatures:
     """
 
     def __init__(self, X_binned: Array, n_bins: int = _MOST_BINS, *, queue: cl.CommandQueue | None = None) -> None:
+        X_binned = _array(X_binned)
         if X_binned.dtype != np.uint8:
             raise TypeError(f"X_binned: expected uint8, got {X_binned.dtype}")
         if X_binned.ndim != 2 or not X_binned.size:
@@ -123,6 +124,7 @@ class BinnedFeatures:
             If the device has no room.
         """
         number, features = self.shape
+        gradients, hessians = _array(gradients), None if hessians is None else _array(hessians)
         for name, array in (("gradients", gradients), ("hessians", hessians)):
             if array is not None and array.dtype != np.float32:
                 raise TypeError(f"{name}: expected float32, got {array.dtype}")
@@ -139,7 +141,7 @@ class BinnedFeatures:
             memory = of.chain.place(rows)[0] if is_device_array(rows) else of.sent(rows)
             lists = [memory, memory]
         is_host = not is_device_array(gradients)
-        of.take(*(_contiguous(each) for each in (gradients, hessians)))
+        of.take(gradients, hessians)
         of.find_units()
         shape = (features, self.n_bins) if offsets is None else (len(nodes), features, self.n_bins)
         sums = of.chain.new(max(1, len(nodes)) * of.size, np.int64)
@@ -166,8 +168,8 @@ class BinnedFeatures:
         return np.ascontiguousarray(rows, np.uint32)
 
 
-def _contiguous(array: Array | None) -> Array | None:
-    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array
+def _array(array: Any) -> Array:
+    return array if is_device_array(array) else np.asarray(array)
 
 
 def _ranges(offsets: Sequence[int] | None, size: int) -> list[tuple[int, int]]:

@@ -142,6 +142,8 @@ def test_refusals(queue):
     of, good = BinnedFeatures(binned, queue=queue), np.ones(10, np.float32)
     for match, error, make in (
         ("X_binned: expected uint8", TypeError, lambda: BinnedFeatures(binned.astype(int), queue=queue)),
+        ("X_binned: expected uint8, got int64", TypeError, lambda: BinnedFeatures([[1, 2]], queue=queue)),
+        ("gradients: expected float32, got float64", TypeError, lambda: of.histograms([1.0] * 10)),
         ("X_binned: expected rows", ValueError, lambda: BinnedFeatures(binned[0], queue=queue)),
         ("X_binned: expected bins below n_bins=5, got 7", ValueError, lambda: BinnedFeatures(binned + np.uint8(7), 5)),
         ("n_bins: expected 1 to 256, got 257", ValueError, lambda: BinnedFeatures(binned, 257)),
@@ -160,23 +162,40 @@ def test_refusals(queue):
             make()
 
 
-@pytest.mark.parametrize("estimator", [HistGradientBoostingClassifier, HistGradientBoostingRegressor])
-def test_models_are_the_same_wherever_trees_grow(estimator, queue, rng, monkeypatch):
+@pytest.mark.parametrize(
+    ("estimator", "options"),
+    [
+        (HistGradientBoostingClassifier, {}),
+        (HistGradientBoostingRegressor, {}),
+        (HistGradientBoostingRegressor, {"loss": "quantile", "quantile": 0.3}),
+    ],
+    ids=["classes", "squares", "quantiles"],
+)
+def test_models_are_the_same_wherever_trees_grow(estimator, options, queue, rng, monkeypatch):
     x = rng.normal(size=(3000, 4))
     x[::9, 1] = np.nan
     y = np.digitize(x[:, 0] + x[:, 2] * x[:, 3], [-1, 1])
+    weights = rng.integers(1, 9, 3000) / 7
     monkeypatch.setattr(estimators, "_queue_of", lambda name: queue)
     monkeypatch.setattr(estimators, "default_queue", lambda: queue)
-    options = {"max_iter": 5, "random_state": 0}
-    host = estimator(**options).fit(x, y)
-    named = estimator(**options, device="any").fit(x, y)
+    options = {"max_iter": 5, "random_state": 0, **options}
+    host = estimator(**options).fit(x, y, weights)
+    named = estimator(**options, device="any").fit(x, y, weights)
     monkeypatch.setattr(estimators, "FEWEST_BINS", 0)
-    chosen = estimator(**options).fit(x, y)
+    chosen = estimator(**options).fit(x, y, weights)
     for model in (named, chosen):
         for one, other in zip(host._predictors, model._predictors, strict=True):
             for mine, its in zip(one, other, strict=True):
                 assert mine.nodes.tobytes() == its.nodes.tobytes()
     assert estimator(device="x").get_params()["device"] == "x"
+    assert len(host._predictors) == options["max_iter"]
+
+
+@pytest.mark.parametrize("device", [None, "any"])
+def test_gradients_that_are_not_finite(device, queue, monkeypatch):
+    monkeypatch.setattr(estimators, "_queue_of", lambda name: queue)
+    with pytest.raises(ValueError, match=r"^gradients: expected finite numbers, got inf"):
+        HistGradientBoostingRegressor(device=device).fit(np.arange(40.0).reshape(-1, 1), np.repeat([1e39, -1e39], 20))
 
 
 def test_device_by_name():
