@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappush
 from itertools import accumulate, takewhile
-from math import ldexp
+from math import ldexp, log2
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -29,9 +29,6 @@ def in_units(values: np.ndarray, name: str = "gradients") -> np.ndarray:
     check_finite(name, largest)
     unit = unit_of(float(largest), len(values))
     return np.ldexp(np.rint(np.ldexp(values.astype(np.float64), -unit)), unit).astype(np.float32)
-
-
-_CAUTION = 2.0  # how many times as much a node must gain to be split ahead; what is not used in the end has cost time
 
 
 class _Splitter:
@@ -226,16 +223,18 @@ class DeviceTreeGrower(TreeGrower):
         """Return nodes to split on the device: the next, and others as long as they are likely to be split at all.
 
         If a node and those below it gain as much at each split as the least of the tree, g, they are gain / g splits.
-        So a node is likely if its gain is that of it and all better ones, divided by the splits that are left.
+        So a node is likely if its gain is that of it and all better ones, divided by the splits that are left. It must
+        be some times that, since a split that is not used in the end has cost time: more in larger trees.
         """
         nodes = [node for node in self.splittable_nodes if self._key(node) not in self._split]
         nodes.sort(key=lambda node: -node.split_info.gain)
         if self.max_leaf_nodes is None:
             return nodes
+        caution = log2(self.max_leaf_nodes) / 2
         left = self.max_leaf_nodes - len(self.finalized_leaves) - len(self.splittable_nodes)
         sums = accumulate(node.split_info.gain for node in nodes)
         likely = takewhile(
-            lambda pair: pair[0].split_info.gain * left >= pair[1] * _CAUTION, zip(nodes, sums, strict=True)
+            lambda pair: pair[0].split_info.gain * left >= pair[1] * caution, zip(nodes, sums, strict=True)
         )
         return [node for node, _ in likely] or nodes[:1]
 

@@ -16,6 +16,7 @@ from clhist.opencl.device import memory_budget
 from clhist.opencl.memory import OutOfMemoryError
 
 _ROWS_OF_LANE = 16
+_NO_SET = (0,) * 8
 _MOST_SLOTS, _FEWEST_SLOTS, _PART_OF_MEMORY = 1024, 8, 4
 
 
@@ -42,6 +43,13 @@ class Split:
     bin: int
     missing_left: bool
     categories: np.ndarray | None = None
+
+    def row(self) -> tuple[Any, ...]:
+        """Return it as the kernel takes it."""
+        node, rest = self.node, (int(self.missing_left), self.node.depth % 2)
+        if self.categories is None:
+            return node.begin, self.left.rows, self.feature, self.bin, *rest, _NO_SET
+        return node.begin, self.left.rows, self.feature, 256, *rest, self.categories
 
 
 class DeviceRows(BinnedRows):
@@ -128,14 +136,7 @@ class DeviceRows(BinnedRows):
 
         The larger child takes the memory of the node's sums. Without these, both need memory.
         """
-        table = np.zeros(len(splits), SPLIT)
-        for row, split in zip(table, splits, strict=True):
-            node = split.node
-            bin = split.bin if split.categories is None else 256
-            row["begin"], row["left"], row["odd"] = node.begin, split.left.rows, node.depth % 2
-            row["feature"], row["bin"], row["missing"] = split.feature, bin, split.missing_left
-            if split.categories is not None:
-                row["set"] = split.categories
+        table = np.array([split.row() for split in splits], SPLIT)
         rows = sum(split.node.rows for split in splits)
         step = self._share_of(rows, _ROWS_OF_LANE * self._lanes)
         shares = [
@@ -184,12 +185,8 @@ class DeviceRows(BinnedRows):
         table = np.array([(node.slot, node.rows, node.gradients, node.hessians, node.value) for node in nodes], CHILD)
         number = len(nodes) * self.features
         found = self.chain.new(number, FOUND)
-        lanes = min(self._lanes, 32)
-        self.chain.run(
-            self._kernels["find"], ceil(number / lanes), lanes,
-            [self._sums, self.sent(table), bins_of, has_missing, self._largest, self.bits, self.features, len(nodes),
-             *limits, found],
-        )  # fmt: skip
+        given = [self._sums, self.sent(table), bins_of, has_missing, self._largest, self.bits, self.features]
+        self.chain.run(self._kernels["find"], number, self.spec.seekers, [*given, *limits, found])
         return self._fetched(found, number, FOUND).reshape(len(nodes), self.features)
 
     def fetch_partition(self, leaves: Iterable[Node]) -> None:

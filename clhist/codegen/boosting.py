@@ -58,6 +58,11 @@ class BoostingSpec:
     doubles: bool
 
     @property
+    def seekers(self) -> int:
+        """Work-items that look for the best split of a feature."""
+        return min(self.lanes, 32)
+
+    @property
     def sums(self) -> int:
         """Of a bin: its rows, and what they add up to."""
         return 3 if self.hessians else 2
@@ -104,7 +109,7 @@ def boosting_parameters(spec: BoostingSpec) -> dict[str, tuple[Parameter, ...]]:
     if spec.doubles:
         found["find"] = (
             *_buffers("sums", "children", "bins_of", "has_missing", "largest"),
-            *(*_numbers(INT, "bits"), *_numbers(UINT, "features"), *_numbers(ULONG, "number")),
+            *(*_numbers(INT, "bits"), *_numbers(UINT, "features")),
             *(
                 *_numbers(LONG, "fewest_rows"),
                 *_numbers(DOUBLE, "least_hessian", "least_gain", "l2"),

@@ -245,7 +245,7 @@ def render_digits(word: np.dtype, lanes: int) -> str:
 
 def render_boosting(spec: BoostingSpec) -> str:
     """Return the OpenCL C program that grows trees of gradient boosting."""
-    return _render("boosting.mako", **vars(spec))
+    return _render("boosting.mako", seekers=spec.seekers, **vars(spec))
 
 
 def render_measure(kernel: str, *, words: int = 0) -> str:
