@@ -52,12 +52,14 @@ class _NoHistograms:
     def compute_histograms_subtraction(self, *_: Any) -> None: ...
 
 
+_SPARE = 2  # slots that are left for the next node, for those of nodes ahead of their turn cannot be taken away
+
+
 class _Planned(NamedTuple):
-    """A node that is split on the device, how many slots for sums its children need, and whether they get sums."""
+    """A node that is split on the device, and whether its children get sums."""
 
     node: TreeNode
     split: Split
-    needed: int
     has_sums: bool
 
 
@@ -197,27 +199,29 @@ class DeviceTreeGrower(TreeGrower):
         likely = self._likely()
         self._make_room(likely)
         splits: list[_Planned] = []
-        wanted: list[Node] = []
+        wanted: dict[tuple[int, int], Node] = {}  # whose best splits are needed
+        spare = device.free - _SPARE
         for node in likely:
             of = self._node_of(node)
             left, right = self._children(of, node.split_info)
             searched = [child for child in (left, right) if child.rows >= 2 * self.min_samples_leaf]
             has_sums = bool(searched) and left.depth != self.max_depth
             needed = has_sums * (1 if of.slot is not None else 2)
-            if splits and needed > device.free - sum(each.needed for each in splits):
+            spare -= needed
+            if splits and spare < 0:
                 break
-            splits.append(_Planned(node, Split(of, left, right, *self._rule(node.split_info)), needed, has_sums))
-            wanted += searched if has_sums else []
+            splits.append(_Planned(node, Split(of, left, right, *self._rule(node.split_info)), has_sums))
+            wanted |= {self._key(child): child for child in searched if has_sums}
         device.split([each.split for each in splits], sums=[each.has_sums for each in splits])
         for each in splits:
             self._split.add(self._key(each.node))
             for child in (each.split.left, each.split.right):
                 self._nodes[child.begin, child.end] = child
-                if child not in wanted:
+                if self._key(child) not in wanted:
                     device.release(child)
             device.release(each.split.node)
         if wanted and self._is_found_there:
-            self._find(wanted)
+            self._find(list(wanted.values()))
 
     def _likely(self) -> list[TreeNode]:
         """Return nodes to split on the device: the next, and others as long as they are likely to be split at all.

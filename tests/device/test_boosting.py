@@ -73,9 +73,10 @@ def test_tree_is_that_of_scikit_learn(name, constant, data, any_profile, queue):
     assert (len(ours.finalized_leaves) == 1) == (name == "a root alone")
 
 
-@pytest.mark.parametrize("name", ["of any depth", "categories"])
+@pytest.mark.parametrize("name", ["plain", "of any depth", "categories", "monotonic"])
 def test_few_slots(name, data, any_profile, queue):
-    assert_same(*trees(queue, data, slots=1, **OPTIONS[name]))
+    more = {"max_leaf_nodes": 150, "min_samples_leaf": 3} if name != "of any depth" else {}
+    assert_same(*trees(queue, data, slots=1, **OPTIONS[name] | more))
 
 
 @pytest.mark.parametrize(
