@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 from pyFAI.containers import ErrorModel
 
 from clhist import operators
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import default_queue
+from clhist.opencl.operands import in_place
 
 _FACTORS = ("flat", "polarization", "solidangle", "absorption")
 _PIXELS = "biuf"
@@ -112,7 +112,7 @@ class Frame(NamedTuple):
             scalars += [real.type(each.low), real.type(each.width), np.int32(each.number)]
         arrays = [*self.arrays.values(), *(each.astype(real) for each in more.values())]
         if any(map(is_device_array, arrays)):
-            arrays = [each if is_device_array(each) else cl_array.to_device(queue, each) for each in arrays]
+            arrays = [each if is_device_array(each) else in_place(each, queue) for each in arrays]
         number = int(np.prod([each.number for each in axes]))
         found = kernel(*arrays, *scalars, num_bins=number, size=self.arrays["raw"].size, queue=queue)
         found = found.get() if is_device_array(found) else found
