@@ -9,8 +9,8 @@ pyFAI must be installed: ``pip install "clhist[pyfai]"``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 import numpy as np
@@ -19,19 +19,23 @@ from pyFAI.integrator import load_engines  # noqa: F401  # registers pyFAI's own
 from pyFAI.method_registry import IntegrationMethod
 
 from clhist.pyfai.frames import Frame, axis
+from clhist.pyfai.kept import KeptArrays
 
-__all__ = ["histogram1d_engine", "histogram2d_engine", "method"]
+__all__ = ["KeptArrays", "histogram1d_engine", "histogram2d_engine", "method"]
 
 _TARGET = "clhist"
 
 
-def method(dim: int = 1) -> IntegrationMethod:
+def method(dim: int = 1, *, keep: bool = False) -> IntegrationMethod:
     """Return the method to give to pyFAI's integrators: no splitting of pixels, by histogram.
 
     Parameters
     ----------
     dim : {1, 2}
         Of the result.
+    keep : bool
+        Whether copies of positions, corrections, dark currents and masks stay on the device: arrays that are the same
+        objects as in a call before are not sent again. They must not be changed in place then.
 
     Raises
     ------
@@ -50,15 +54,19 @@ def method(dim: int = 1) -> IntegrationMethod:
     """
     if dim not in (1, 2):
         raise ValueError(f"dim: expected 1 or 2, got {dim!r}")
-    return _method(dim)
+    return _method(dim, bool(keep))
 
 
-@lru_cache(maxsize=2)
-def _method(dim: int) -> IntegrationMethod:
-    engine = histogram1d_engine if dim == 1 else histogram2d_engine
+@lru_cache(maxsize=4)
+def _method(dim: int, keep: bool) -> IntegrationMethod:
+    engine: Callable[..., Any] = histogram1d_engine if dim == 1 else histogram2d_engine
+    if keep:
+        engine = wraps(engine)(partial(engine, kept=KeptArrays()))
+        engine.__module__ = __name__
+    target = f"{_TARGET}, kept" if keep else _TARGET
     # "cython" stands for engines that get masks and ranges as they are.
     return IntegrationMethod(
-        dim, "no", "histogram", "cython", target=_TARGET, target_name=_TARGET, class_funct_ng=(None, engine)
+        dim, "no", "histogram", "cython", target=target, target_name=target, class_funct_ng=(None, engine)
     )
 
 
@@ -82,6 +90,8 @@ def histogram1d_engine(  # noqa: PLR0913  # pyFAI's arguments
     error_model: Any = ErrorModel.NO,
     weighted_average: bool = True,
     radial_range: tuple[float, float] | None = None,
+    *,
+    kept: KeptArrays | None = None,
 ) -> Integrate1dtpl:
     """Integrate a frame: ``pyFAI.ext.histogram.histogram1d_engine``, whose arguments and results it has.
 
@@ -109,6 +119,8 @@ def histogram1d_engine(  # noqa: PLR0913  # pyFAI's arguments
         Whether pixels weigh as much as their normalisation; else all alike.
     radial_range : (float, float), optional
         Where the first bin begins and the last ends. Defaults to all of `radial`.
+    kept : KeptArrays, optional
+        Copies of arrays that stay on the device; see `method`.
 
     Returns
     -------
@@ -129,6 +141,9 @@ def histogram1d_engine(  # noqa: PLR0913  # pyFAI's arguments
         "polarization": polarization, "absorption": absorption, "mask": mask, "variance": variance,
         "dark_variance": dark_variance,
     }  # fmt: skip
+    if kept is not None:
+        radial_range = kept.range_of("radial", radial, radial_range)
+        arrays = kept.all_of(arrays)
     scalars = dummy, delta_dummy, normalization_factor
     frame = Frame.of(("radial",), arrays, scalars, error_model, weighted_average)
     axes = (axis("radial", radial, npt, radial_range),)
@@ -165,6 +180,8 @@ def histogram2d_engine(  # noqa: PLR0913  # pyFAI's arguments
     allow_radial_neg: bool = False,
     chiDiscAtPi: bool = True,
     pos1_period: float = 2 * np.pi,
+    *,
+    kept: KeptArrays | None = None,
 ) -> Integrate2dtpl:
     """Integrate a frame in two dimensions: ``pyFAI.ext.histogram.histogram2d_engine``, whose arguments it has.
 
@@ -181,7 +198,7 @@ def histogram2d_engine(  # noqa: PLR0913  # pyFAI's arguments
     chiDiscAtPi, pos1_period
         Without meaning: `azimuthal` says where pixels are.
     raw, dark, flat, solidangle, polarization, absorption, mask, dummy, delta_dummy, normalization_factor, empty, \
-variance, dark_variance, error_model, weighted_average
+variance, dark_variance, error_model, weighted_average, kept
         As of `histogram1d_engine`.
 
     Returns
@@ -199,10 +216,15 @@ variance, dark_variance, error_model, weighted_average
         "polarization": polarization, "absorption": absorption, "mask": mask, "variance": variance,
         "dark_variance": dark_variance,
     }  # fmt: skip
+    least = None if allow_radial_neg or radial_range is not None else 0.0
+    if kept is not None:
+        radial_range = kept.range_of("radial", radial, radial_range)
+        azimuth_range = kept.range_of("azimuthal", azimuthal, azimuth_range)
+        arrays = kept.all_of(arrays)
     scalars = dummy, delta_dummy, normalization_factor
     frame = Frame.of(("radial", "azimuthal"), arrays, scalars, error_model, weighted_average)
     number = [max(1, int(each)) for each in np.broadcast_to(bins, 2)]
-    along = axis("radial", radial, number[0], radial_range, least=None if allow_radial_neg else 0.0)
+    along = axis("radial", radial, number[0], radial_range, least)
     around = axis("azimuthal", azimuthal, number[1], azimuth_range)
     sums = frame.sums((along, around))
     found = {name: each.reshape(number).T for name, each in sums.items()}

@@ -34,11 +34,11 @@ class Axis(NamedTuple):
 
 
 def axis(name: str, positions: Any, number: int, ends: Any, least: float | None = None) -> Axis:
-    """Return the bins of an axis; the largest position is in the last one, as in pyFAI."""
+    """Return the bins of an axis, from `least` on; the largest position is in the last one, as in pyFAI."""
     if number < 1:
         raise ValueError(f"npt: expected at least 1, got {number!r}")
-    low, high = _extent(positions) if ends is None else (float(min(ends)), float(max(ends)))
-    if ends is None and least is not None:
+    low, high = extent(positions) if ends is None else (float(min(ends)), float(max(ends)))
+    if least is not None:
         low = max(low, least)
     if not np.isfinite([low, high]).all():
         raise ValueError(f"{name}: expected finite positions, got a range from {low} to {high}")
@@ -46,7 +46,8 @@ def axis(name: str, positions: Any, number: int, ends: Any, least: float | None 
     return Axis(int(number), low, (above - low) / number)
 
 
-def _extent(positions: Any) -> tuple[float, float]:
+def extent(positions: Any) -> tuple[float, float]:
+    """Return the least and the largest position."""
     found = positions.get() if is_device_array(positions) else np.asarray(positions)
     return (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
 
@@ -80,7 +81,7 @@ class Frame(NamedTuple):
         cls, positions: tuple[str, ...], given: Mapping[str, Any], scalars: tuple[Any, ...], model: Any, weighted: bool
     ) -> Frame:
         """Return a frame of what pyFAI gives; raises TypeError and ValueError that name what is wrong."""
-        arrays = {name: _flat(name, each) for name, each in given.items() if each is not None and each is not False}
+        arrays = {name: flattened(name, each) for name, each in given.items() if each is not None and each is not False}
         for name, each in arrays.items():
             if each.size != arrays["raw"].size:
                 raise ValueError(f"{name}: expected {arrays['raw'].size} elements as of raw, got {each.size}")
@@ -119,7 +120,7 @@ class Frame(NamedTuple):
         return {name: found[name].astype(np.float64) for name in found.dtype.names}
 
 
-def _flat(name: str, given: Any) -> Any:
+def flattened(name: str, given: Any) -> Any:
     """Return an array as kernels take it, in one dimension."""
     if is_device_array(given):
         return given.reshape(-1)

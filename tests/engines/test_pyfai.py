@@ -9,7 +9,7 @@ import pytest
 from peers import run_tests
 from pyFAI.integrator.azimuthal import AzimuthalIntegrator
 
-from clhist.pyfai import histogram1d_engine, method
+from clhist.pyfai import KeptArrays, histogram1d_engine, method
 
 SHAPE = (300, 280)
 THEIRS = ("no", "histogram", "cython")
@@ -142,6 +142,45 @@ def test_no_pixels_and_wrong_arguments(integrator):
         histogram1d_engine(radial, 3, frame, error_model="variance")
     with pytest.raises(ValueError, match=r"^dim: expected 1 or 2, got 3"):
         method(3)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_kept_geometry(name, dim, integrator, options, rng, monkeypatch):
+    sent = []
+    send = cl_array.to_device
+    monkeypatch.setattr(cl_array, "to_device", lambda queue, array: sent.append(array.size) or send(queue, array))
+    points, given = ((100,) if dim == 1 else (30, 20)), options[name]
+    if dim == 2:
+        given.pop("absorption", None)  # which pyFAI has in one dimension alone
+    integrate = integrator.integrate1d if dim == 1 else integrator.integrate2d
+    for frame in (rng.poisson(100, SHAPE), rng.poisson(9, SHAPE), rng.poisson(9, SHAPE).astype(np.float32)):
+        sent.clear()
+        kept = integrate(frame, *points, method=method(dim, keep=True), **given)
+        number = len(sent)
+        plain = integrate(frame, *points, method=method(dim), **given)
+        for one, other in zip(kept, plain, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert number == 0  # of the third call
+
+
+def test_what_is_kept(rng):
+    kept, frame = KeptArrays(), rng.random(500)
+    radial, mask = np.r_[0, rng.uniform(0, 2, 498), 2], rng.random(500) < 0.3
+    mask[[0, -1]] = False
+    for _ in range(2):
+        found = histogram1d_engine(radial, 20, frame, mask=mask, kept=kept)
+        np.testing.assert_array_equal(found.count, np.histogram(radial[~mask], 20)[0])
+    mask = ~mask  # another object
+    found = histogram1d_engine(radial, 20, frame, mask=mask, kept=kept)
+    np.testing.assert_array_equal(found.count, np.histogram(radial[~mask], 20, (0, 2))[0])
+    radial = radial / 2
+    assert histogram1d_engine(radial, 20, frame, kept=kept).position[-1] < 1
+    assert len(kept) == 2  # those that are still there
+    with pytest.raises(ValueError, match=r"^mask: expected 500 elements"):
+        histogram1d_engine(radial, 20, frame, mask=np.zeros(3), kept=kept)
+    with pytest.raises(TypeError, match=r"^flat: expected an array of real numbers"):
+        histogram1d_engine(radial, 20, frame, flat=np.array(["a"] * 500), kept=kept)
 
 
 def test_its_own_tests():

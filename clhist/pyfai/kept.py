@@ -1,0 +1,69 @@
+"""Arrays of a geometry that stay on a device from frame to frame."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cl_array
+
+from clhist.opencl.device import default_queue
+from clhist.pyfai.frames import extent, flattened
+
+_OF_FRAMES = ("raw", "variance")
+_MOST = 32
+
+
+class KeptArrays:
+    """Copies of NumPy arrays on the default device, as long as the caller has these.
+
+    Those that are the same objects as before are not sent again; `raw` and `variance` are of a frame, and always are.
+    """
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[int, tuple[weakref.ref, cl_array.Array, tuple[float, float] | None]] = OrderedDict()
+        self._lock = threading.RLock()  # an array may be let go of, and so removed, within
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def all_of(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Return the arrays of a call by their names, with copies on the device of those that stay."""
+        return {
+            name: array if name in _OF_FRAMES or not isinstance(array, np.ndarray) else self._kept(name, array)[1]
+            for name, array in arrays.items()
+        }
+
+    def range_of(self, name: str, positions: Any, ends: Any) -> Any:
+        """Return the ends of an axis, or those of positions."""
+        if ends is not None or not isinstance(positions, np.ndarray):
+            return ends
+        with self._lock:
+            reference, copy, found = self._kept(name, positions)
+            if found is None:
+                found = extent(positions)
+                self._found[id(positions)] = reference, copy, found
+        return found
+
+    def _kept(self, name: str, array: np.ndarray) -> tuple[weakref.ref, cl_array.Array, tuple[float, float] | None]:
+        queue = default_queue()
+        with self._lock:
+            found = self._found.get(id(array))
+            if found is None or found[0]() is not array or found[1].context != queue.context:
+                copy = cl_array.to_device(queue, flattened(name, array))
+                copy.finish()  # or the event of its copying keeps the array
+                found = weakref.ref(array, partial(self._forget, id(array))), copy, None
+                self._found[id(array)] = found
+            self._found.move_to_end(id(array))
+            while len(self._found) > _MOST:
+                self._found.popitem(last=False)
+        return found
+
+    def _forget(self, key: int, reference: weakref.ref) -> None:
+        with self._lock:
+            if key in self._found and self._found[key][0] is reference:
+                del self._found[key]
