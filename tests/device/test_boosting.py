@@ -8,6 +8,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
+from threadpoolctl import threadpool_limits
 
 import clhist
 from clhist.boosting import BinnedFeatures, HistGradientBoostingClassifier, HistGradientBoostingRegressor, estimators
@@ -27,6 +28,14 @@ OPTIONS = {
     "interactions": {"max_leaf_nodes": 31, "interaction_cst": [{0, 1}, {1, 2, 3, 4, 5}]},
     "drawn features": {"max_leaf_nodes": 31, "feature_fraction_per_split": 0.5},
 }
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch):
+    """Let scikit-learn's threads not wait for each other in loops, which takes ten times as long beside other tests."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with threadpool_limits(1, "openmp"):
+        yield
 
 
 @pytest.fixture
