@@ -19,6 +19,7 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.on_device import DeviceRows
+from clhist.errors import NoDeviceError
 from clhist.opencl.device import default_queue, devices
 
 FEWEST_BINS = 1 << 18
@@ -42,7 +43,7 @@ class _Growing:
     """Makes the growers of one call of ``fit``.
 
     Where a device was not named, the second tree is scikit-learn's and the third the device's, and what took less time
-    grows the others. All of them would be the same.
+    grows the others; scikit-learn's code grows all where there is no device, or none with room. All would be the same.
     """
 
     def __init__(self, device: str | None) -> None:
@@ -50,15 +51,17 @@ class _Growing:
         self._rows: DeviceRows | None = None
         self._binned: Any = None
         self._growers: list[Any] = []  # the first ones
-        self._is_on_device = device is not None
+        self._has_device = True
         self._queue: cl.CommandQueue | None = None
 
     def grower(self, X_binned: np.ndarray, gradients: np.ndarray, hessians: np.ndarray, **options: Any) -> TreeGrower:
         given = {"gradients": gradients, "hessians": hessians, **options}
-        if self._grows_on_device(X_binned.size):
-            found: Any = DeviceTreeGrower(X_binned, device_rows=self._rows_of(X_binned, given), **given)
-        else:
-            found = _HostTreeGrower(X_binned, **given)
+        rows = self._rows_of(X_binned, given) if self._grows_on_device(X_binned.size) else None
+        found: Any = (
+            _HostTreeGrower(X_binned, **given)
+            if rows is None
+            else DeviceTreeGrower(X_binned, device_rows=rows, **given)
+        )
         if len(self._growers) < _TRIALS:
             self._growers.append(found)
         return found
@@ -66,7 +69,7 @@ class _Growing:
     def _grows_on_device(self, bins: int) -> bool:
         if self._device is not None:
             return True
-        if bins < FEWEST_BINS:
+        if bins < FEWEST_BINS or not self._has_device:
             return False
         number = len(self._growers)
         if number < _TRIALS:
@@ -74,14 +77,20 @@ class _Growing:
         _, host, device = self._growers
         return device.seconds <= host.seconds
 
-    def _rows_of(self, X_binned: np.ndarray, given: dict[str, Any]) -> DeviceRows:
+    def _rows_of(self, X_binned: np.ndarray, given: dict[str, Any]) -> DeviceRows | None:
+        """Return the rows on the device; None if there is none for them, and none was named."""
         if self._rows is None or self._binned is not X_binned:
-            if self._queue is None:
-                self._queue = default_queue() if self._device is None else _queue_of(self._device)
             has_hessians, leaves = len(given["hessians"]) > 1, given.get("max_leaf_nodes")
-            self._rows = DeviceRows(
-                self._queue, X_binned, given["n_bins"], has_hessians, *([] if leaves is None else [2 * leaves])
-            )
+            slots = [] if leaves is None else [2 * leaves]
+            try:
+                if self._queue is None:
+                    self._queue = default_queue() if self._device is None else _queue_of(self._device)
+                self._rows = DeviceRows(self._queue, X_binned, given["n_bins"], has_hessians, *slots)
+            except (NoDeviceError, MemoryError):
+                if self._device is not None:
+                    raise
+                self._has_device = False
+                return None
             self._binned = X_binned
         return self._rows
 
@@ -181,7 +190,7 @@ class HistGradientBoostingRegressor(_OnDevice, sklearn.ensemble.HistGradientBoos
     ValueError
         Of what scikit-learn refuses; if a gradient is not finite.
     MemoryError
-        If the device has no room for two bytes a row and feature, and 24 a row.
+        If the device that was named has no room for two bytes a row and feature, and 24 a row.
 
     References
     ----------

@@ -116,7 +116,7 @@ class DeviceTreeGrower(TreeGrower):
         splitter: Any = self.splitter  # scikit-learn's
         self._least_gain = splitter.min_gain_to_split
         is_plain = self.interaction_cst is None and not self.with_monotonic_cst and not self.is_categorical.any()
-        self._is_found_there = is_plain and device.finds_splits and splitter.feature_fraction_per_split == 1
+        self._is_found_there = is_plain and device.spec.doubles and splitter.feature_fraction_per_split == 1
         self.splitter, self.histogram_builder = _Splitter(splitter, device.partition), _NoHistograms()
         if self._is_found_there:
             self._of_features = device.sent(self.n_bins_non_missing), device.sent(self.has_missing_values)

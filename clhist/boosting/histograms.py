@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,7 @@ class BinnedFeatures:
                 raise ValueError(f"X_binned: expected bins below n_bins={n_bins}, got {most}")
         self._binned, self.n_bins, self.shape = X_binned, n_bins, X_binned.shape
         self._rows: dict[bool, BinnedRows] = {}
+        self._lock = Lock()  # of the memory that calls share
 
     def histograms(
         self,
@@ -136,17 +138,17 @@ class BinnedFeatures:
             rows = self._checked_rows(rows)
             size = rows.size
         nodes = [Node(begin, end, 0, n, 0, 0, 0.0) for n, (begin, end) in enumerate(_ranges(offsets, size))]
-        of = self._of(hessians is not None)
-        if rows is not None:
-            memory = of.chain.place(rows)[0] if is_device_array(rows) else of.sent(rows)
-            lists = [memory, memory]
-        is_host = not is_device_array(gradients)
-        of.take(gradients, hessians)
-        of.find_units()
         shape = (features, self.n_bins) if offsets is None else (len(nodes), features, self.n_bins)
-        sums = of.chain.new(max(1, len(nodes)) * of.size, np.int64)
-        of.sweep(nodes, sums, lists)
-        return _as_arrays(of, sums, len(nodes), shape, is_host)
+        with self._lock:
+            of = self._of(hessians is not None)
+            if rows is not None:
+                memory = of.chain.place(rows)[0] if is_device_array(rows) else of.sent(rows)
+                lists = [memory, memory]
+            of.take(gradients, hessians)
+            of.find_units()
+            sums = of.chain.new(max(1, len(nodes)) * of.size, np.int64)
+            of.sweep(nodes, sums, lists)
+            return _as_arrays(of, sums, len(nodes), shape, not is_device_array(gradients))
 
     def _of(self, has_hessians: bool) -> BinnedRows:
         if has_hessians not in self._rows:

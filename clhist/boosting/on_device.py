@@ -78,7 +78,6 @@ class DeviceRows(BinnedRows):
         self.partition = np.zeros(self.rows, np.uint32)  # of the tree that grew last
         self._lists = [self.chain.new(self.rows, np.uint32) for _ in range(2)]
         self._free = list(range(self.slots))
-        self.finds_splits = self.spec.doubles
 
     def _slots_on_device(self) -> Any:
         while True:

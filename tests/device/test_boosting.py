@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+import sklearn.ensemble
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 from threadpoolctl import threadpool_limits
 
@@ -211,3 +212,21 @@ def test_gradients_that_are_not_finite(device, queue, monkeypatch):
 def test_device_by_name():
     with pytest.raises(clhist.NoDeviceError, match="no such device at all"):
         HistGradientBoostingRegressor(device="no such device at all").fit(np.zeros((9, 1)), np.zeros(9))
+
+
+@pytest.mark.parametrize("error", [clhist.NoDeviceError("none"), MemoryError("no room")], ids=["none", "no room"])
+def test_without_a_device(error, rng, monkeypatch):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(estimators, "FEWEST_BINS", 0)
+    monkeypatch.setattr(estimators, "DeviceRows", refuse)
+    x = rng.normal(size=(300, 2))
+    found, expected = (
+        of(max_iter=4).fit(x, x[:, 0]).predict(x)
+        for of in (HistGradientBoostingRegressor, sklearn.ensemble.HistGradientBoostingRegressor)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    monkeypatch.setattr(estimators, "_queue_of", lambda name: None)
+    with pytest.raises(type(error)):
+        HistGradientBoostingRegressor(device="any").fit(x, x[:, 0])
