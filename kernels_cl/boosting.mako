@@ -20,11 +20,24 @@
 #define EACH(i, size) ulong i = get_global_id(0); i < size; i += get_global_size(0)
 % endif
 
-typedef struct { ulong begin, end, slot, alone, odd; } clhist_sweep_t;  // rows of a node, and where their sums go
-typedef struct { ulong node, begin, end; } clhist_share_t;  // some rows of a node that is split
-typedef struct { ulong begin, left, feature, bin, missing, odd; uint set[8]; } clhist_split_t;
+typedef struct { ulong begin, end, first, groups, slot, odd; } clhist_rows_t;  // of a node, for these work-groups
+typedef struct { ulong left, feature, bin, missing; uint set[8]; } clhist_split_t;
 typedef struct { ulong slot; long rows, gradients, hessians; double value; } clhist_child_t;
 typedef struct { double gain; long bin, rows, gradients, hessians; } clhist_found_t;
+
+// The node whose rows this work-group gets, of so many, one after the other; `own` becomes the part that it gets.
+uint clhist_node(__global const clhist_rows_t *nodes, const uint number, clhist_rows_t *own)
+{
+    const ulong group = get_group_id(0);
+    uint n = 0;
+    for (uint step = 1u << (31 - clz(number)); step; step >>= 1)
+        if (n + step < number && nodes[n + step].first <= group) n += step;
+    *own = nodes[n];
+    const ulong size = (own->end - own->begin + own->groups - 1) / own->groups;
+    own->begin += min((group - own->first) * size, own->end - own->begin);
+    own->end = min(own->begin + size, own->end);
+    return n;
+}
 
 // The bins of a row next to each other, from those whose rows and features are so many bytes apart.
 __kernel void clhist_by_row(
@@ -120,16 +133,18 @@ ${types.ahead()}\
 // The sums of the bins of some features: a work-item has cells of its own. The lower 16 bits of a sum count rows.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_sweep(
     __global const uint *by_row, __global const int *values, __global const uint *rows_even, __global const uint *rows_odd,
-    __global const clhist_sweep_t *sweeps, __global long *sums, const uint features)
+    __global const clhist_rows_t *nodes, const uint number, __global long *sums, const uint features)
 {
     __local long${2 if hessians else ""} cells[CELLS];
-    const clhist_sweep_t sweep = sweeps[get_group_id(0)];
+    clhist_rows_t own;
+    clhist_node(nodes, number, &own);
+    const bool is_alone = own.groups == 1;
     const uint first = get_group_id(1) * PART, parts = min((uint)PART, WORDS - first);
-    __global const uint *rows = sweep.odd ? rows_odd : rows_even;
-    __global long *to = sums + sweep.slot * SUMS * features * BINS;
+    __global const uint *rows = own.odd ? rows_odd : rows_even;
+    __global long *to = sums + own.slot * SUMS * features * BINS;
     const ulong plane = (ulong)features * BINS;
-    for (ulong begin = sweep.begin; begin < sweep.end || begin == sweep.begin; begin += 65535) {
-        const ulong end = min(sweep.end, begin + 65535);
+    for (ulong begin = own.begin; begin < own.end || begin == own.begin; begin += 65535) {
+        const ulong end = min(own.end, begin + 65535);
         for (uint k = 0; k < CELLS; ++k) cells[k] = 0;
         for (ulong k = begin; k < end; ++k) {
             const ulong i = rows_even ? rows[k] : k;
@@ -152,7 +167,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_sweep(
                 of[3 * BINS + (word >> 24)] += add;
             }
         }
-        const bool alone = sweep.alone && begin == sweep.begin;
+        const bool alone = is_alone && begin == own.begin;
         const uint used = min((uint)CELLS, (features - first * 4) * BINS);
         for (uint k = 0; k < used; ++k) {
             const ulong cell = (ulong)first * 4 * BINS + k;
@@ -163,7 +178,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_sweep(
                 to[plane + cell] = cells[k].x;
 % endif
                 to[${len(names)} * plane + cell] = counted >> 16;
-            } else if (sweep.alone) {
+            } else if (is_alone) {
                 to[cell] += counted & 65535;
 % if hessians:
                 to[plane + cell] += cells[k].x;
@@ -191,12 +206,14 @@ void clhist_add_local(__local uint *low, __local uint *high, const int value)
 // The sums of the bins of some features, in local memory, of each by itself.
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_sweep(
     __global const uint *by_row, __global const int *values, __global const uint *rows_even, __global const uint *rows_odd,
-    __global const clhist_sweep_t *sweeps, __global long *sums, const uint features)
+    __global const clhist_rows_t *nodes, const uint number, __global long *sums, const uint features)
 {
     __local uint counts[CELLS]${"".join(f", {name}_low[CELLS], {name}_high[CELLS]" for name in names)};
-    const clhist_sweep_t sweep = sweeps[get_group_id(0)];
+    clhist_rows_t own;
+    clhist_node(nodes, number, &own);
+    const bool is_alone = own.groups == 1;
     const uint lane = get_local_id(0), first = get_group_id(1) * PART, parts = min((uint)PART, WORDS - first);
-    __global const uint *rows = sweep.odd ? rows_odd : rows_even;
+    __global const uint *rows = own.odd ? rows_odd : rows_even;
     for (uint k = lane; k < CELLS; k += LANES) {
         counts[k] = 0;
 % for name in names:
@@ -204,7 +221,7 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_sweep(
 % endfor
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (ulong k = sweep.begin + lane; k < sweep.end; k += LANES) {
+    for (ulong k = own.begin + lane; k < own.end; k += LANES) {
         const ulong i = rows_even ? rows[k] : k;
 % for n, name in enumerate(names):
         const int ${name} = values[${len(names)} * i + ${n}];
@@ -222,14 +239,14 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_sweep(
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global long *to = sums + sweep.slot * SUMS * features * BINS;
+    __global long *to = sums + own.slot * SUMS * features * BINS;
     const ulong plane = (ulong)features * BINS;
     const uint used = min((uint)CELLS, (features - first * 4) * BINS);
     for (uint k = lane; k < used; k += LANES) {
         const ulong cell = (ulong)first * 4 * BINS + k;
-        clhist_put(to, cell, counts[k], sweep.alone);
+        clhist_put(to, cell, counts[k], is_alone);
 % for n, name in enumerate(names):
-        clhist_put(to, ${n + 1} * plane + cell, (long)((ulong)${name}_high[k] << 32 | ${name}_low[k]), sweep.alone);
+        clhist_put(to, ${n + 1} * plane + cell, (long)((ulong)${name}_high[k] << 32 | ${name}_low[k]), is_alone);
 % endfor
     }
 }
@@ -244,21 +261,23 @@ bool clhist_is_left(const clhist_split_t *split, const uint bin, const uint miss
 // Moves the rows of nodes to their children: those on the left from the begin on, the others behind them. Their order is
 // of no account to any sum.
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_split(
-    __global const uchar *by_feature, const ulong rows, __global const clhist_share_t *shares,
+    __global const uchar *by_feature, const ulong rows, __global const clhist_rows_t *nodes, const uint number,
     __global const clhist_split_t *splits, __global uint *rows_even, __global uint *rows_odd,
     volatile __global uint *filled, const uint missing_bin)
 {
-    const clhist_share_t share = shares[get_group_id(0)];
-    const clhist_split_t split = splits[share.node];
+    clhist_rows_t own;
+    const uint node = clhist_node(nodes, number, &own);
+    const clhist_split_t split = splits[node];
+    const ulong first = nodes[node].begin;  // of the left; those of the right follow
     __global const uchar *column = by_feature + split.feature * rows;
-    __global const uint *from = split.odd ? rows_odd : rows_even;
-    __global uint *to = split.odd ? rows_even : rows_odd;
+    __global const uint *from = own.odd ? rows_odd : rows_even;
+    __global uint *to = own.odd ? rows_even : rows_odd;
 % if lanes == 1:
-    uint number = 0;
-    for (ulong k = share.begin; k < share.end; ++k) number += clhist_is_left(&split, column[from[k]], missing_bin);
-    ulong left = split.begin + atomic_add(filled + 2 * share.node, number);
-    ulong right = split.begin + split.left + atomic_add(filled + 2 * share.node + 1, (uint)(share.end - share.begin) - number);
-    for (ulong k = share.begin; k < share.end; ++k) {
+    uint lefts = 0;
+    for (ulong k = own.begin; k < own.end; ++k) lefts += clhist_is_left(&split, column[from[k]], missing_bin);
+    ulong left = first + atomic_add(filled + 2 * node, lefts);
+    ulong right = first + split.left + atomic_add(filled + 2 * node + 1, (uint)(own.end - own.begin) - lefts);
+    for (ulong k = own.begin; k < own.end; ++k) {
         const uint row = from[k], is_left = clhist_is_left(&split, column[row], missing_bin);
         to[is_left ? left : right] = row;
         left += is_left;
@@ -270,12 +289,11 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_split(
     for (int is_placed = 0; is_placed < 2; ++is_placed) {
         for (uint side = lane; side < 2; side += LANES) {
             if (is_placed)
-                places[side] = split.begin + (side ? split.left : 0)
-                    + atomic_add(filled + 2 * share.node + side, counts[side]);
+                places[side] = first + (side ? split.left : 0) + atomic_add(filled + 2 * node + side, counts[side]);
             counts[side] = 0;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (ulong k = share.begin + lane; k < share.end; k += LANES) {
+        for (ulong k = own.begin + lane; k < own.end; k += LANES) {
             const uint row = from[k], side = !clhist_is_left(&split, column[row], missing_bin);
             const uint place = atomic_inc(counts + side);
             if (is_placed) to[places[side] + place] = row;
@@ -285,17 +303,26 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_split(
 % endif
 }
 
-// Rows in their order, or those of leaves from one list of rows into the other.
+// Rows in their order.
 __kernel void clhist_number(__global uint *rows, const ulong size)
 {
     for (EACH(i, size)) rows[i] = (uint)i;
 }
 
-__kernel void clhist_gather(
-    __global const clhist_share_t *shares, __global uint *rows_even, __global const uint *rows_odd)
+// The number of the leaf of each row, which is in the place of slots, as an integer of so many bytes.
+__kernel void clhist_leaves(
+    __global const clhist_rows_t *nodes, const uint number, __global const uint *rows_even, __global const uint *rows_odd,
+    const uint width, __global uchar *leaf_of)
 {
-    const clhist_share_t share = shares[get_group_id(0)];
-    for (ulong k = share.begin + get_local_id(0); k < share.end; k += get_local_size(0)) rows_even[k] = rows_odd[k];
+    clhist_rows_t own;
+    clhist_node(nodes, number, &own);
+    __global const uint *rows = own.odd ? rows_odd : rows_even;
+    for (ulong k = own.begin + get_local_id(0); k < own.end; k += get_local_size(0)) {
+        const ulong row = rows[k];
+        if (width == 1) leaf_of[row] = (uchar)own.slot;
+        else if (width == 2) ((__global ushort *)leaf_of)[row] = (ushort)own.slot;
+        else ((__global uint *)leaf_of)[row] = (uint)own.slot;
+    }
 }
 
 // Clears the sums of nodes to which several work-groups add.
@@ -315,4 +342,5 @@ __kernel void clhist_subtract(__global const ulong2 *slots, __global long *sums,
 }
 % if doubles:
 <%include file="best_splits.mako"/>
+<%include file="losses.mako"/>
 % endif

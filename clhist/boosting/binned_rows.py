@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.boosting import (
-    SWEEP,
+    ROWS,
     BoostingSpec,
     boosting_parameters,
     features_at_once,
@@ -27,6 +27,7 @@ MOST_BITS = 30  # of a gradient in units
 _EXACT_BITS = 52  # of a sum: float64 has it exactly
 _OWN_LOCAL_MEMORY = 64  # bytes, of what splits rows
 _FEWEST_ROWS = {"cpu": 1 << 15, "gpu": 1 << 13}  # that are worth a work-group's adding to what others have
+_ROWS_OF_LANE = 16
 _SWEEPS, GROUPS = 2, 8  # work-groups for each compute unit
 
 
@@ -79,6 +80,11 @@ class Node:
         return self.end - self.begin
 
 
+def rows_of(nodes: Iterable[Node]) -> int:
+    """Return how many rows nodes have."""
+    return sum(node.rows for node in nodes)
+
+
 class BinnedRows:
     """Rows of binned features on a device, of whose gradients sums are made.
 
@@ -119,21 +125,22 @@ class BinnedRows:
         is_host = isinstance(binned, np.ndarray)
         given = np.asfortranarray(binned) if is_host else binned
         memory, offset = (self.sent(given.T.reshape(-1)), 0) if is_host else self.chain.place(given)
-        self._run("by_row", memory, offset, *given.strides, self._by_row, self.rows, self.features)
+        self.run("by_row", memory, offset, *given.strides, self._by_row, self.rows, self.features)
         self._by_feature = memory
         self._names = ("gradients", "hessians")[: self.spec.sums - 1]
         self._values = self.chain.new(self.rows * len(self._names), np.int32)
-        self._given = [self.chain.new(self.rows, np.float32) for _ in self._names]
+        self.given = [self.chain.new(self.rows, np.float32) for _ in self._names]
         self._largest = self.chain.new(len(self._names), np.uint32)
         self.units: list[int] = []
 
     def take(self, gradients: Any, hessians: Any) -> None:
-        """Take the gradients of all rows, float32, as integers of a unit."""
-        for memory, array in zip(self._given, (gradients, hessians), strict=False):
-            self._send(memory, array if is_device_array(array) else np.ascontiguousarray(array))
+        """Take the gradients of all rows, float32, as integers of a unit; without, those that are in `given`."""
+        for memory, array in zip(self.given, (gradients, hessians), strict=False):
+            if array is not None:
+                self.send(memory, array if is_device_array(array) else np.ascontiguousarray(array))
         self.chain.fill(self._largest, np.uint32, 0, len(self._names))
-        self._run("largest", *self._given, self.rows, self._largest)
-        self._run("in_units", *self._given, self.rows, self._largest, self.bits, self._values)
+        self.run("largest", *self.given, self.rows, self._largest)
+        self.run("in_units", *self.given, self.rows, self._largest, self.bits, self._values)
 
     def find_units(self) -> None:
         """Look what the units are, of gradients and hessians, as exponents of 2.
@@ -143,7 +150,7 @@ class BinnedRows:
         ValueError
             If a gradient is not finite.
         """
-        largest = self._fetched(self._largest, len(self._names), np.uint32)
+        largest = self.fetched(self._largest, len(self._names), np.uint32)
         for name, of in zip(self._names, largest, strict=True):
             check_finite(name, of.view(np.float32))
         self.units = [unit_of(of.view(np.float32), self.rows) for of in largest]
@@ -152,20 +159,21 @@ class BinnedRows:
         """Write the sums of nodes to their slots of memory; `lists` are of rows, or None if they are in order."""
         if not nodes:
             return
-        step = max(_FEWEST_ROWS[self._kind], ceil(sum(node.rows for node in nodes) / (self._units * _SWEEPS)))
-        sweeps = []
-        for node in nodes:
-            size = ceil(node.rows / ceil(node.rows / step)) if node.rows else 1
-            sweeps += [
-                (begin, min(begin + size, node.end), node.slot, node.rows <= step, node.depth % 2)
-                for begin in range(node.begin, max(node.end, node.begin + 1), size)
-            ]
-        shared = [node.slot for node in nodes if node.rows > step]
-        if shared:
-            self._of_slots("clear", np.array(shared, np.uint64), sums)
+        table = self._table(nodes, max(_FEWEST_ROWS[self._kind], ceil(rows_of(nodes) / (self._units * _SWEEPS))))
+        shared = table["slot"][table["groups"] > 1]
+        if len(shared):
+            self._of_slots("clear", shared, sums)
         parts = ceil(self.spec.words / (self.spec.features // 4))
-        given = [self._by_row, self._values, *lists, self.sent(np.array(sweeps, SWEEP)), sums, self.features]
-        self.chain.run(self._kernels["sweep"], len(sweeps), self._lanes, given, parts)
+        given = [self._by_row, self._values, *lists, self.sent(table), len(table), sums, self.features]
+        self.chain.run(self._kernels["sweep"], int(table["groups"].sum()), self._lanes, given, parts)
+
+    @staticmethod
+    def _table(nodes: Sequence[Node], step: int) -> np.ndarray:
+        """Return the rows of nodes as kernels take them, of which a work-group has at most so many."""
+        found = np.array([(node.begin, node.end, 0, 0, node.slot or 0, node.depth % 2) for node in nodes], ROWS)
+        found["groups"] = np.maximum(1, -((found["begin"] - found["end"]).view(np.int64) // step))
+        found["first"] = found["groups"].cumsum() - found["groups"]
+        return found
 
     def in_floats(self, sums: Any, nodes: int, counts: Any, floats: Sequence[Any]) -> None:
         """Write the sums of nodes to arrays of the device, int64 and float64.
@@ -179,7 +187,7 @@ class BinnedRows:
             raise TypeError("gradients: the device has no float64 for the sums; give an array of NumPy")
         memory = [self.chain.place(array)[0] for array in (counts, *floats)]
         plane = self.features * self.n_bins
-        self._run("in_floats", sums, nodes, plane, self._largest, self.bits, *memory)
+        self.run("in_floats", sums, nodes, plane, self._largest, self.bits, *memory)
         self.chain.finish(counts, *floats)
 
     def _of_slots(self, name: str, slots: np.ndarray, sums: Any) -> None:
@@ -191,10 +199,11 @@ class BinnedRows:
     def sent(self, array: np.ndarray) -> Any:
         """Return memory with a copy of an array of one dimension."""
         memory = self.chain.new(array.size, array.dtype)
-        self._send(memory, array)
+        self.send(memory, array)
         return memory
 
-    def _send(self, memory: Any, array: Any) -> None:
+    def send(self, memory: Any, array: Any) -> None:
+        """Copy an array of one dimension to memory."""
         queue = self.chain.queue
         if is_device_array(array):
             of, offset = self.chain.place(array)
@@ -211,18 +220,27 @@ class BinnedRows:
             self._sending.append(sent)
             self.chain.events = [sent]
 
-    def _fetched(self, memory: Any, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
+    def fetched(self, memory: Any, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
+        """Return a copy on the host of so many elements, from a number of bytes on."""
         found = self.chain.fetched(memory, number, dtype, offset)
         self._sending.clear()
         return found
 
-    def _run(self, name: str, *arguments: Any) -> None:
+    def run(self, name: str, *arguments: Any) -> None:
+        """Run a kernel whose work-items share what there is."""
         lanes = min(self._lanes, 256)
         groups = self._units * GROUPS * (1 if lanes == 1 else 4)
         self.chain.run(self._kernels[name], groups, lanes, arguments)
 
-    def _groups(self, name: str, groups: int, *arguments: Any) -> None:
-        self.chain.run(self._kernels[name], groups, self._lanes, arguments)
+    def _of_nodes(
+        self, name: str, nodes: Sequence[Node], before: Sequence[Any], *arguments: Any, slots: np.ndarray | None = None
+    ) -> None:
+        """Run a kernel whose work-groups share the rows of nodes."""
+        table = self._table(nodes, max(_ROWS_OF_LANE * self._lanes, ceil(rows_of(nodes) / (self._units * GROUPS))))
+        if slots is not None:
+            table["slot"] = slots
+        given = [*before, self.sent(table), len(table), *arguments]
+        self.chain.run(self._kernels[name], int(table["groups"].sum()), self._lanes, given)
 
 
 @kept_by_context

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from inspect import Parameter, signature
 from time import perf_counter
 from types import FunctionType
@@ -18,6 +20,7 @@ from sklearn.ensemble._hist_gradient_boosting import gradient_boosting
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 
 from clhist.boosting.grower import DeviceTreeGrower, in_units
+from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
 from clhist.errors import NoDeviceError
 from clhist.opencl.device import default_queue, devices
@@ -46,13 +49,63 @@ class _Growing:
     grows the others; scikit-learn's code grows all where there is no device, or none with room. All would be the same.
     """
 
-    def __init__(self, device: str | None) -> None:
-        self._device = device
+    def __init__(self, estimator: Any) -> None:
+        self._estimator, self._device = estimator, estimator.device
         self._rows: DeviceRows | None = None
         self._binned: Any = None
         self._growers: list[Any] = []  # the first ones
         self._has_device = True
         self._queue: cl.CommandQueue | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._watched: Any = None  # the loss of scikit-learn
+        self._loss: DeviceLoss | None = None
+        self._is_computed = False  # on the device, whether the gradients of the next tree are
+
+    def watch(self, loss: Any) -> Any:
+        """Let gradients of a loss be computed by the device, until this is closed, where it grows trees."""
+        self._watched = loss
+        for name in ("gradient", "gradient_hessian"):
+            setattr(loss, name, partial(self._compute, getattr(loss, name)))
+        return loss
+
+    def _compute(self, by_host: Callable[..., Any], **given: Any) -> None:
+        predictions, arrays = given["raw_prediction"].reshape(-1), (given["y_true"], given["sample_weight"])
+        rows = self._rows
+        self._is_computed = False
+        if (
+            rows is not None
+            and self._grows_on_device(self._binned.size)
+            and DeviceLoss.is_known(self._watched, rows, predictions, *arrays)
+        ):
+            with suppress(MemoryError):
+                self._loss = self._loss or DeviceLoss(rows, self._watched, by_host, *arrays)
+                self._is_computed = self._loss.compute(predictions)
+        if self._is_computed:
+            return
+        if self._loss is not None:
+            self._loss.fetch(predictions)
+            self._loss = None
+        by_host(**given)
+
+    def update(self, predictions: np.ndarray, grower: Any, n_threads: int) -> None:
+        """Add what a new tree says of each row to its prediction."""
+        if not isinstance(grower, DeviceTreeGrower):
+            gradient_boosting._update_raw_predictions(predictions, grower, n_threads)  # noqa: SLF001
+            return
+        grower.add_values(predictions, partial(self._threads_of, n_threads))
+        if self._loss is not None and self._estimator.do_early_stopping_:  # else nobody reads them
+            self._loss.fetch(predictions)
+
+    def _threads_of(self, number: int) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(number)
+        return self._threads
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown()
+        if self._watched is not None:
+            del self._watched.gradient, self._watched.gradient_hessian
 
     def grower(self, X_binned: np.ndarray, gradients: np.ndarray, hessians: np.ndarray, **options: Any) -> TreeGrower:
         given = {"gradients": gradients, "hessians": hessians, **options}
@@ -60,7 +113,7 @@ class _Growing:
         found: Any = (
             _HostTreeGrower(X_binned, **given)
             if rows is None
-            else DeviceTreeGrower(X_binned, device_rows=rows, **given)
+            else DeviceTreeGrower(X_binned, device_rows=rows, loss=self._loss if self._is_computed else None, **given)
         )
         if len(self._growers) < _TRIALS:
             self._growers.append(found)
@@ -112,8 +165,12 @@ def _context_and_queue(device: cl.Device) -> tuple[cl.Context, cl.CommandQueue]:
 
 def _update_leaves_values(**given: Any) -> None:
     """Do what scikit-learn does, with the rows of each leaf in their order, which weighted quantiles may depend on."""
-    for leaf in given["grower"].finalized_leaves:
-        np.asarray(leaf.sample_indices).sort()
+    grower = given["grower"]
+    if isinstance(grower, DeviceTreeGrower):
+        grower.find_partition()
+    else:
+        for leaf in grower.finalized_leaves:
+            np.asarray(leaf.sample_indices).sort()
     gradient_boosting._update_leaves_values(**given)  # noqa: SLF001  # which has no public name
 
 
@@ -124,6 +181,7 @@ def _fit_with_growers() -> Callable[..., Any]:
         **vars(gradient_boosting),
         "TreeGrower": lambda **given: _growing.get().grower(**given),
         "_update_leaves_values": _update_leaves_values,
+        "_update_raw_predictions": lambda *given: _growing.get().update(*given),
     }
     made = FunctionType(fit.__code__, names, fit.__name__, fit.__defaults__, fit.__closure__)
     made.__kwdefaults__ = fit.__kwdefaults__
@@ -145,13 +203,20 @@ class _OnDevice:
         cls._parameter_constraints = {**before, "device": [str, None]}  # type: ignore[attr-defined]
         super().__init_subclass__(**options)
 
+    def _get_loss(self, *args: Any, **options: Any) -> Any:
+        loss = super()._get_loss(*args, **options)  # type: ignore[misc]
+        growing = _growing.get(None)
+        return loss if growing is None else growing.watch(loss)
+
     @wraps(_fit)
     def fit(self, *args: Any, **options: Any) -> Any:
-        token = _growing.set(_Growing(self.device))
+        growing = _Growing(self)
+        token = _growing.set(growing)
         try:
             return _fit(self, *args, **options)
         finally:
             _growing.reset(token)
+            growing.close()
 
 
 def _with_device(of: type) -> Callable[..., None]:

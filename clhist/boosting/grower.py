@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from heapq import heappush
-from itertools import accumulate, takewhile
-from math import ldexp, log2
+from itertools import repeat
+from math import inf, ldexp
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -14,6 +17,7 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower, TreeNode
 from sklearn.ensemble._hist_gradient_boosting.splitting import SplitInfo
 
 from clhist.boosting.binned_rows import Node, check_finite, unit_of
+from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows, Split
 
 
@@ -53,12 +57,22 @@ class _NoHistograms:
 
 
 _SPARE = 2  # slots that are left for the next node, for those of nodes ahead of their turn cannot be taken away
+_ROWS_AT_ONCE = 1 << 16  # of which a thread adds values to predictions
+_Key = tuple[int, int]  # of a node: where its rows are
+
+
+class _Candidate(NamedTuple):
+    """A node that could be split on the device, how, and the least gain of it and those above it."""
+
+    node: Node
+    info: SplitInfo
+    least: float
 
 
 class _Planned(NamedTuple):
     """A node that is split on the device, and whether its children get sums."""
 
-    node: TreeNode
+    candidate: _Candidate
     split: Split
     has_sums: bool
 
@@ -78,6 +92,8 @@ class DeviceTreeGrower(TreeGrower):
         Hessians may be one number for all.
     device_rows : DeviceRows
         The same features on the device.
+    loss : DeviceLoss, optional
+        Whose gradients are there already, in the place of these.
     **options : object
         As of ``TreeGrower``.
 
@@ -94,17 +110,19 @@ class DeviceTreeGrower(TreeGrower):
         hessians: np.ndarray,
         *,
         device_rows: DeviceRows,
+        loss: DeviceLoss | None = None,
         **options: Any,
     ) -> None:
         limits = (options.get(f"min_{name}_to_split", 0) for name in ("gain", "hessian"))
         self._validate_parameters(X_binned, *limits)
         self._on_device, self._start = device_rows, perf_counter()
         self.splitter: Any
-        self._gradients = np.ascontiguousarray(gradients)
-        self._hessians = np.ascontiguousarray(hessians) if device_rows.has_hessians else None
-        self._nodes: dict[tuple[int, int], Node] = {}  # by where their rows are
-        self._found: dict[tuple[int, int], tuple[int, tuple[float, int, int, int, int]]] = {}  # the best splits
-        self._split: set[tuple[int, int]] = set()
+        self._loss = loss
+        self._given = () if loss else (gradients, hessians)[: 1 + device_rows.has_hessians]
+        self._nodes: dict[_Key, Node] = {}  # of which rows are apart on the device
+        self._infos: dict[_Key, SplitInfo] = {}  # best splits of nodes that the tree does not have yet
+        self._candidates: dict[_Key, _Candidate] = {}
+        self._ahead: dict[_Key, float] = {}  # the least gains of nodes that are split there, and not yet in the tree
         self.seconds = 0.0
         # What the base class makes for all rows is not used, but it asks whether hessians are constant.
         few = hessians[: 2 if device_rows.has_hessians else 1]
@@ -120,9 +138,10 @@ class DeviceTreeGrower(TreeGrower):
         self.splitter, self.histogram_builder = _Splitter(splitter, device.partition), _NoHistograms()
         if self._is_found_there:
             self._of_features = device.sent(self.n_bins_non_missing), device.sent(self.has_missing_values)
-        root = device.begin(self._gradients, self._hessians)
+        root = device.begin(*self._given, *[None] * (2 - len(self._given)))
         self._nodes[0, device.rows] = root
-        sums = self._in_floats(root)
+        self._units = *device.units, *[0] * (not device.has_hessians)  # exponents; a row without hessian has 1
+        sums = self._float_of(0, root.gradients), self._float_of(1, root.hessians)
         self.root = TreeNode(
             depth=0, sample_indices=self.splitter.partition, partition_start=0, partition_stop=device.rows,
             sum_gradients=sums[0], sum_hessians=sums[1], value=0,
@@ -134,161 +153,190 @@ class DeviceTreeGrower(TreeGrower):
             self.root.interaction_cst_indices = range(len(self.interaction_cst))
             self.root.allowed_features = np.array(list(set().union(*self.interaction_cst)), np.uint32)
         if self._is_found_there:
-            self._find([root])
+            self._find({(0, device.rows): root}, [inf])
         self._compute_best_split_and_push(self.root)
 
-    def _in_floats(self, node: Node) -> tuple[float, float]:
-        """Return what gradients and hessians of a node add up to."""
-        return self._float_of(0, node.gradients), self._float_of(1, node.hessians)
-
-    def _float_of(self, which: int, units: int) -> float:
-        return ldexp(units, self._on_device.units[which]) if which < len(self._on_device.units) else float(units)
+    def _float_of(self, which: int, units: Any) -> Any:
+        """Return float64 of gradients, or hessians, in units."""
+        return np.ldexp(units, self._units[which])
 
     def _units_of(self, which: int, value: float) -> int:
-        return int(ldexp(value, -self._on_device.units[which]) if which < len(self._on_device.units) else value)
+        return int(ldexp(value, -self._units[which]))
 
     def grow(self) -> None:
         """Grow the tree."""
         super().grow()
-        self._on_device.fetch_partition([self._node_of(leaf) for leaf in self.finalized_leaves])
+        self.finalized_leaves.sort(key=lambda leaf: leaf.partition_start)
+        begins = [leaf.partition_start for leaf in self.finalized_leaves]
+        self._leaves = np.searchsorted(begins, [begin for begin, _ in self._nodes], side="right") - 1
         self.seconds = perf_counter() - self._start
+
+    def _leaf_of_rows(self) -> np.ndarray:
+        return self._on_device.leaf_of_rows([*self._nodes.values()], self._leaves, len(self.finalized_leaves))
+
+    def find_partition(self) -> None:
+        """Let leaves have their rows, in ascending order."""
+        self._on_device.partition[:] = self._leaf_of_rows().argsort(kind="stable")
+
+    def add_values(self, predictions: np.ndarray, threads: Callable[[], ThreadPoolExecutor]) -> None:
+        """Add to the prediction of each row the value of its leaf: on the device, if predictions are there."""
+        values = np.array([leaf.value for leaf in self.finalized_leaves], predictions.dtype)
+        if self._loss is not None:
+            self._on_device.add_values([*self._nodes.values()], self._leaves, values, self._loss.predictions)
+            self._loss.changed()
+            return
+        leaf_of_rows = self._leaf_of_rows()
+
+        def add(begin: int) -> None:
+            predictions[begin : begin + _ROWS_AT_ONCE] += values[leaf_of_rows[begin : begin + _ROWS_AT_ONCE]]
+
+        list(threads().map(add, range(0, len(predictions), _ROWS_AT_ONCE)))
 
     def split_next(self) -> tuple[TreeNode, TreeNode]:
         """Split the node with the highest gain; see ``TreeGrower``."""
-        if self._key(self.splittable_nodes[0]) not in self._split:
+        key = self._key(self.splittable_nodes[0])
+        if key not in self._ahead:
             start = perf_counter()
-            self._split_likely()
+            self._split_likely(key)
             self.total_compute_hist_time += perf_counter() - start
+        del self._ahead[key]
         return super().split_next()
 
     def _compute_best_split_and_push(self, node: TreeNode) -> None:
-        on_device = self._node_of(node)
+        key = self._key(node)
         if self._is_found_there:
-            node.split_info = self._info(on_device, *self._found.pop(self._key(node)))
+            node.split_info = self._infos.pop(key)
             if node.split_info.gain <= 0:
                 self._finalize_leaf(node)
             else:
                 heappush(self.splittable_nodes, node)
             return
+        on_device = self._nodes[key]
         node.histograms = self._histograms(on_device)
         super()._compute_best_split_and_push(node)
         if node.is_leaf:
             self._on_device.release(on_device)
+        else:
+            self._candidates[key] = _Candidate(on_device, node.split_info, node.split_info.gain)
 
     @staticmethod
-    def _key(node: TreeNode | Node) -> tuple[int, int]:
-        if isinstance(node, Node):
-            return node.begin, node.end
+    def _key(node: TreeNode) -> _Key:
         return node.partition_start, node.partition_stop
-
-    def _node_of(self, node: TreeNode) -> Node:
-        return self._nodes[self._key(node)]
 
     def _histograms(self, node: Node) -> np.ndarray:
         """Return the sums of a node as scikit-learn's splitter takes them."""
         sums = self._on_device.sums(node)
         found = np.zeros(sums.shape[1:], HISTOGRAM_DTYPE)
         found["count"] = sums[0]
-        for name, of, unit in zip(("sum_gradients", "sum_hessians"), sums[1:], self._on_device.units, strict=False):
-            found[name] = np.ldexp(of.astype(np.float64), unit)
+        for which, (name, of) in enumerate(zip(("sum_gradients", "sum_hessians"), sums[1:], strict=False)):
+            found[name] = self._float_of(which, of)
         return found
 
-    def _split_likely(self) -> None:
+    def _split_likely(self, first: _Key) -> None:
         """Split the node that is next on the device, and with it those that may be split after it."""
         device = self._on_device
-        likely = self._likely()
-        self._make_room(likely)
+        likely = self._likely(first)
+        self._make_room(first)
         splits: list[_Planned] = []
-        wanted: dict[tuple[int, int], Node] = {}  # whose best splits are needed
         spare = device.free - _SPARE
-        for node in likely:
-            of = self._node_of(node)
-            left, right = self._children(of, node.split_info)
-            searched = [child for child in (left, right) if child.rows >= 2 * self.min_samples_leaf]
-            has_sums = bool(searched) and left.depth != self.max_depth
-            needed = has_sums * (1 if of.slot is not None else 2)
-            spare -= needed
+        for candidate in likely:
+            node = candidate.node
+            left, right = self._children(node, candidate.info)
+            has_sums = left.depth != self.max_depth and max(left.rows, right.rows) >= 2 * self.min_samples_leaf
+            spare -= has_sums * (1 if node.slot is not None else 2)
             if splits and spare < 0:
                 break
-            splits.append(_Planned(node, Split(of, left, right, *self._rule(node.split_info)), has_sums))
-            wanted |= {self._key(child): child for child in searched if has_sums}
+            splits.append(_Planned(candidate, Split(node, left, right, *self._rule(candidate.info)), has_sums))
         device.split([each.split for each in splits], sums=[each.has_sums for each in splits])
-        for each in splits:
-            self._split.add(self._key(each.node))
-            for child in (each.split.left, each.split.right):
-                self._nodes[child.begin, child.end] = child
-                if self._key(child) not in wanted:
+        wanted: dict[_Key, Node] = {}  # whose best splits are needed
+        least: list[float] = []
+        for (candidate, split, has_sums) in splits:
+            key = split.node.begin, split.node.end
+            self._ahead[key] = candidate.least
+            del self._nodes[key], self._candidates[key]
+            device.release(split.node)
+            for child in (split.left, split.right):
+                key = child.begin, child.end
+                self._nodes[key] = child
+                if has_sums and child.rows >= 2 * self.min_samples_leaf:
+                    wanted[key] = child
+                    least.append(candidate.least)
+                else:
                     device.release(child)
-            device.release(each.split.node)
         if wanted and self._is_found_there:
-            self._find(list(wanted.values()))
+            self._find(wanted, least)
 
-    def _likely(self) -> list[TreeNode]:
-        """Return nodes to split on the device: the next, and others as long as they are likely to be split at all.
+    def _likely(self, first: _Key) -> list[_Candidate]:
+        """Return nodes to split on the device: the first, and others as long as they are likely to be split at all.
 
         If a node and those below it gain as much at each split as the least of the tree, g, they are gain / g splits.
         So a node is likely if its gain is that of it and all better ones, divided by the splits that are left. It must
         be some times that, since a split that is not used in the end has cost time: more in larger trees.
         """
-        nodes = [node for node in self.splittable_nodes if self._key(node) not in self._split]
-        nodes.sort(key=lambda node: -node.split_info.gain)
+        found = [self._candidates[first]]
+        others = sorted((each for key, each in self._candidates.items() if key != first), key=lambda each: -each.least)
         if self.max_leaf_nodes is None:
-            return nodes
-        caution = log2(self.max_leaf_nodes) / 2
+            return found + others
         left = self.max_leaf_nodes - len(self.finalized_leaves) - len(self.splittable_nodes)
-        sums = accumulate(node.split_info.gain for node in nodes)
-        likely = takewhile(
-            lambda pair: pair[0].split_info.gain * left >= pair[1] * caution, zip(nodes, sums, strict=True)
-        )
-        return [node for node, _ in likely] or nodes[:1]
+        known = sorted(self._ahead.values())
+        sums = found[0].info.gain
+        for each in others:
+            sums += each.info.gain
+            splits = len(known) - bisect_left(known, each.least) + sums / each.least
+            if splits > left:
+                break
+            found.append(each)
+        return found
 
-    def _make_room(self, likely: list[TreeNode]) -> None:
+    def _make_room(self, first: _Key) -> None:
         """Let the node that is split first have memory for its children's sums, if another loses its own."""
-        device, kept = self._on_device, {self._key(node) for node in likely[:1]}
+        device = self._on_device
         if device.free >= 2:
             return
-        for node in sorted(self.splittable_nodes, key=lambda node: node.split_info.gain):
+        for key, candidate in sorted(self._candidates.items(), key=lambda pair: pair[1].least):
             if device.free >= 2:
                 return
-            if self._key(node) not in kept and self._key(node) not in self._split:
-                device.release(self._node_of(node))
+            if key != first:
+                device.release(candidate.node)
 
     def _children(self, node: Node, info: Any) -> tuple[Node, Node]:
         middle, depth = node.begin + info.n_samples_left, node.depth + 1
-        left = self._units_of(0, info.sum_gradient_left), self._hessians_of(info.sum_hessian_left, info.n_samples_left)
+        left = self._units_of(0, info.sum_gradient_left), self._units_of(1, info.sum_hessian_left)
         right = node.gradients - left[0], node.hessians - left[1]
         return (
             Node(node.begin, middle, depth, None, *left, info.value_left),
             Node(middle, node.end, depth, None, *right, info.value_right),
         )
 
-    def _hessians_of(self, hessians: float, rows: int) -> int:
-        return self._units_of(1, hessians) if self._on_device.has_hessians else rows
-
     @staticmethod
     def _rule(info: Any) -> tuple[int, int, bool, np.ndarray | None]:
         categories = info.left_cat_bitset if info.is_categorical else None
         return info.feature_idx, info.bin_idx, bool(info.missing_go_to_left), categories
 
-    def _find(self, nodes: list[Node]) -> None:
-        """Find the best splits of nodes on the device."""
+    def _find(self, nodes: dict[_Key, Node], least: Sequence[float]) -> None:
+        """Find the best splits of nodes on the device; `least` are the least gains above them."""
         limits = self.min_samples_leaf, self.splitter.min_hessian_to_split, self._least_gain, self.l2_regularization
-        table = self._on_device.best(nodes, *self._of_features, limits)
+        table = self._on_device.best(list(nodes.values()), *self._of_features, limits)
         features = table["gain"].argmax(axis=1)
-        best = table[range(len(nodes)), features].tolist()
-        for node, feature, found in zip(nodes, features.tolist(), best, strict=True):
-            self._found[self._key(node)] = feature, found
-            if found[0] <= 0:
+        infos = self._infos_of(list(nodes.values()), features, table[range(len(nodes)), features])
+        for (key, node), above, info in zip(nodes.items(), least, infos, strict=True):
+            self._infos[key] = info
+            if info.gain > 0:
+                self._candidates[key] = _Candidate(node, info, min(above, info.gain))
+            else:
                 self._on_device.release(node)
 
-    def _info(self, node: Node, feature: int, best: tuple[float, int, int, int, int]) -> SplitInfo:
-        gain, bin, rows, *sums = best
-        left = Node(0, rows, 0, None, sums[0], sums[1] if self._on_device.has_hessians else rows, 0)
-        right = Node(0, node.rows - rows, 0, None, node.gradients - left.gradients, node.hessians - left.hessians, 0)
-        (gradient, hessian), (other_gradient, other_hessian) = self._in_floats(left), self._in_floats(right)
-        l2 = self.l2_regularization
-        return SplitInfo(
-            gain, feature, bin % 256, bin >= 256, gradient, hessian, other_gradient, other_hessian,
-            left.rows, right.rows,
-            -gradient / (hessian + l2 + 1e-15), -other_gradient / (other_hessian + l2 + 1e-15), False, None,
-        )  # fmt: skip
+    def _infos_of(self, nodes: Sequence[Node], features: np.ndarray, best: np.ndarray) -> Iterator[SplitInfo]:
+        """Return what the best splits of nodes are in scikit-learn's words."""
+        sums = np.array([(node.rows, node.gradients, node.hessians) for node in nodes])
+        left = np.stack([best["rows"], best["gradients"], best["hessians" if self._on_device.has_hessians else "rows"]])
+        columns: list[np.ndarray] = []
+        values: list[np.ndarray] = []
+        for units in (left, sums.T - left):
+            floats = [self._float_of(which, of) for which, of in enumerate(units[1:])]
+            columns += floats
+            values.append(-floats[0] / (floats[1] + self.l2_regularization + 1e-15))
+        rows = left[0], sums.T[0] - left[0]
+        given = best["gain"], features, best["bin"] % 256, best["bin"] >= 256, *columns, *rows, *values
+        no = repeat(False), repeat(None)  # categories
+        return map(SplitInfo, *(column.tolist() for column in given), *no)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.boosting.binned_rows import GROUPS, BinnedRows, Node
-from clhist.codegen.boosting import CHILD, FOUND, SHARE, SPLIT
+from clhist.boosting.binned_rows import BinnedRows, Node
+from clhist.codegen.boosting import CHILD, FOUND, SPLIT
 from clhist.opencl.device import memory_budget
 from clhist.opencl.memory import OutOfMemoryError
 
-_ROWS_OF_LANE = 16
 _NO_SET = (0,) * 8
 _MOST_SLOTS, _FEWEST_SLOTS, _PART_OF_MEMORY = 1024, 8, 4
 
@@ -46,10 +44,9 @@ class Split:
 
     def row(self) -> tuple[Any, ...]:
         """Return it as the kernel takes it."""
-        node, rest = self.node, (int(self.missing_left), self.node.depth % 2)
         if self.categories is None:
-            return node.begin, self.left.rows, self.feature, self.bin, *rest, _NO_SET
-        return node.begin, self.left.rows, self.feature, 256, *rest, self.categories
+            return self.left.rows, self.feature, self.bin, int(self.missing_left), _NO_SET
+        return self.left.rows, self.feature, 256, 0, self.categories
 
 
 class DeviceRows(BinnedRows):
@@ -75,7 +72,7 @@ class DeviceRows(BinnedRows):
         most_bytes = memory_budget(queue.device) // _PART_OF_MEMORY
         self.slots = max(_FEWEST_SLOTS, min(most_slots, most_bytes // (8 * self.size)))
         self._sums = self._slots_on_device()
-        self.partition = np.zeros(self.rows, np.uint32)  # of the tree that grew last
+        self.partition = np.zeros(self.rows, np.uint32)  # of the tree that grew last, if it was asked for
         self._lists = [self.chain.new(self.rows, np.uint32) for _ in range(2)]
         self._free = list(range(self.slots))
 
@@ -88,8 +85,10 @@ class DeviceRows(BinnedRows):
                     raise
                 self.slots = max(_FEWEST_SLOTS, self.slots // 2)
 
-    def begin(self, gradients: np.ndarray, hessians: np.ndarray | None) -> Node:
+    def begin(self, gradients: np.ndarray | None, hessians: np.ndarray | None) -> Node:
         """Take the gradients of another tree, float32 of as many rows, and return its root, with its sums.
+
+        Without them, those that a loss has written are taken.
 
         Raises
         ------
@@ -98,7 +97,7 @@ class DeviceRows(BinnedRows):
         """
         self._free = list(range(self.slots))
         self.take(gradients, hessians)
-        self._run("number", self._lists[0], self.rows)
+        self.run("number", self._lists[0], self.rows)
         root = Node(0, self.rows, 0, self._free.pop(), 0, self.rows, 0.0)
         self.sweep([root], self._sums, [None, None])
         self.find_units()
@@ -116,7 +115,7 @@ class DeviceRows(BinnedRows):
     def sums(self, node: Node) -> np.ndarray:
         """Return the sums of a node as int64 of shape (sums, features, n_bins): rows, gradients, hessians."""
         assert node.slot is not None
-        found = self._fetched(self._sums, self.size, np.int64, 8 * node.slot * self.size)
+        found = self.fetched(self._sums, self.size, np.int64, 8 * node.slot * self.size)
         return found.reshape(self.spec.sums, self.features, self.n_bins)
 
     def release(self, node: Node) -> None:
@@ -136,16 +135,9 @@ class DeviceRows(BinnedRows):
         The larger child takes the memory of the node's sums. Without these, both need memory.
         """
         table = np.array([split.row() for split in splits], SPLIT)
-        rows = sum(split.node.rows for split in splits)
-        step = self._share_of(rows, _ROWS_OF_LANE * self._lanes)
-        shares = [
-            (n, begin, min(begin + step, split.node.end))
-            for n, split in enumerate(splits)
-            for begin in range(split.node.begin, split.node.end, step)
-        ]
         filled = self.chain.filled(2 * len(splits), np.uint32, 0)
-        moved = [self.sent(np.array(shares, SHARE)), self.sent(table)]
-        self._groups("split", len(shares), self._by_feature, self.rows, *moved, *self._lists, filled, self.n_bins - 1)
+        given = [self.sent(table), *self._lists, filled, self.n_bins - 1]
+        self._of_nodes("split", [split.node for split in splits], [self._by_feature, self.rows], *given)
         swept, subtracted = [], []
         for split, is_wanted in zip(splits, sums, strict=True):
             if not is_wanted:
@@ -162,10 +154,6 @@ class DeviceRows(BinnedRows):
         self.sweep(swept, self._sums, self._lists)
         if subtracted:
             self._of_slots("subtract", np.array(subtracted, np.uint64), self._sums)
-
-    def _share_of(self, rows: int, least: int) -> int:
-        """Return how many rows a work-group takes of so many in all."""
-        return max(least, ceil(rows / (self._units * GROUPS)))
 
     def best(
         self, nodes: Sequence[Node], bins_of: Any, has_missing: Any, limits: tuple[int, float, float, float]
@@ -186,15 +174,15 @@ class DeviceRows(BinnedRows):
         found = self.chain.new(number, FOUND)
         given = [self._sums, self.sent(table), bins_of, has_missing, self._largest, self.bits, self.features]
         self.chain.run(self._kernels["find"], number, self.spec.seekers, [*given, *limits, found])
-        return self._fetched(found, number, FOUND).reshape(len(nodes), self.features)
+        return self.fetched(found, number, FOUND).reshape(len(nodes), self.features)
 
-    def fetch_partition(self, leaves: Iterable[Node]) -> None:
-        """Write the rows of all leaves, node after node, to `partition`."""
-        odd = [leaf for leaf in leaves if leaf.depth % 2]
-        step = self._share_of(sum(leaf.rows for leaf in odd), _ROWS_OF_LANE * self._lanes)
-        shares = [
-            (0, begin, min(begin + step, leaf.end)) for leaf in odd for begin in range(leaf.begin, leaf.end, step)
-        ]
-        if shares:
-            self._groups("gather", len(shares), self.sent(np.array(shares, SHARE)), *self._lists)
-        cl.enqueue_copy(self.chain.queue, self.partition, self._lists[0], wait_for=self.chain.events, is_blocking=True)
+    def leaf_of_rows(self, nodes: Sequence[Node], leaves: np.ndarray, most: int) -> np.ndarray:
+        """Return the number of the leaf of each row; `nodes` have all rows, of these leaves, each less than `most`."""
+        dtype = np.min_scalar_type(most - 1)
+        found = self.chain.new(self.rows, dtype)
+        self._of_nodes("leaves", nodes, [], *self._lists, dtype.itemsize, found, slots=leaves)
+        return self.fetched(found, self.rows, dtype)
+
+    def add_values(self, nodes: Sequence[Node], leaves: np.ndarray, values: np.ndarray, predictions: Any) -> None:
+        """Add to the predictions of rows, float64 on the device, the values of their leaves; see `leaf_of_rows`."""
+        self._of_nodes("predict", nodes, [], *self._lists, self.sent(values), predictions, slots=leaves)

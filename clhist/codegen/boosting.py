@@ -8,16 +8,11 @@ import numpy as np
 
 from clhist.planning.feature import INT, LONG, UINT, ULONG, Parameter
 
-SWEEP = np.dtype([(name, np.uint64) for name in ("begin", "end", "slot", "alone", "odd")])
-"""Rows of a node, and where their sums go; `alone` if nothing else is added there, `odd` of the depth that has them."""
+ROWS = np.dtype([(name, np.uint64) for name in ("begin", "end", "first", "groups", "slot", "odd")])
+"""Rows of a node: where they are, which work-groups share them, where their sums go, and whether its depth is odd."""
 
-SHARE = np.dtype([(name, np.uint64) for name in ("node", "begin", "end")])
-"""Some rows of one of the nodes that are split at once."""
-
-SPLIT = np.dtype(
-    [*((name, np.uint64) for name in ("begin", "left", "feature", "bin", "missing", "odd")), ("set", np.uint32, (8,))]
-)
-"""A node that is split: its first row, how many go to the left, and which; a `bin` of 256 is for those in the set."""
+SPLIT = np.dtype([*((name, np.uint64) for name in ("left", "feature", "bin", "missing")), ("set", np.uint32, (8,))])
+"""How a node is split: how many rows go to the left, and which; a `bin` of 256 is for those in the set."""
 
 CHILD = np.dtype(
     [("slot", np.uint64), *((name, np.int64) for name in ("rows", "gradients", "hessians")), ("value", np.float64)]
@@ -86,6 +81,7 @@ def _numbers(dtype: np.dtype, *names: str) -> tuple[Parameter, ...]:
 def boosting_parameters(spec: BoostingSpec) -> dict[str, tuple[Parameter, ...]]:
     """Return the parameters of each kernel of ``boosting.mako``, in order."""
     values, rows = ("gradients", "hessians")[: spec.sums - 1], _numbers(ULONG, "rows")
+    nodes = (*_buffers("nodes"), *_numbers(UINT, "number"))
     found = {
         "by_row": (
             *(*_buffers("binned"), *_numbers(ULONG, "offset"), *_numbers(LONG, "row_step", "feature_step")),
@@ -94,15 +90,15 @@ def boosting_parameters(spec: BoostingSpec) -> dict[str, tuple[Parameter, ...]]:
         "largest": (*_buffers(*values), *rows, *_buffers("largest")),
         "in_units": (*_buffers(*values), *rows, *_buffers("largest"), *_numbers(INT, "bits"), *_buffers("values")),
         "sweep": (
-            *_buffers("by_row", "values", "rows_even", "rows_odd", "sweeps", "sums"),
-            *_numbers(UINT, "features"),
+            *(*_buffers("by_row", "values", "rows_even", "rows_odd"), *nodes),
+            *(*_buffers("sums"), *_numbers(UINT, "features")),
         ),
         "split": (
-            *(*_buffers("by_feature"), *rows, *_buffers("shares", "splits", "rows_even", "rows_odd", "filled")),
-            *_numbers(UINT, "missing_bin"),
+            *(*_buffers("by_feature"), *rows, *nodes),
+            *(*_buffers("splits", "rows_even", "rows_odd", "filled"), *_numbers(UINT, "missing_bin")),
         ),
         "number": (*_buffers("rows"), *_numbers(ULONG, "size")),
-        "gather": _buffers("shares", "rows_even", "rows_odd"),
+        "leaves": (*nodes, *_buffers("rows_even", "rows_odd"), *_numbers(UINT, "width"), *_buffers("leaf_of")),
         "clear": (*_buffers("slots", "sums"), *_numbers(ULONG, "size")),
         "subtract": (*_buffers("slots", "sums"), *_numbers(ULONG, "size")),
     }
@@ -120,4 +116,9 @@ def boosting_parameters(spec: BoostingSpec) -> dict[str, tuple[Parameter, ...]]:
             *(*_buffers("sums"), *_numbers(ULONG, "nodes", "plane"), *_buffers("largest"), *_numbers(INT, "bits")),
             *_buffers("counts", *values),
         )
+        found["squared_error"] = found["log_loss"] = (
+            *(*_buffers("targets", "predictions", "weights"), *rows, *_buffers(*values, "number", "unsure")),
+            *_numbers(UINT, "most"),
+        )
+        found["predict"] = (*nodes, *_buffers("rows_even", "rows_odd", "values", "predictions"))
     return found

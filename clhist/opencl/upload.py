@@ -52,6 +52,7 @@ class Uploads:
         self._free: queue.SimpleQueue[_Piece] = queue.SimpleQueue()
         self._pieces: list[_Piece] = []
         self._lock = threading.Lock()
+        self._executor = ThreadPoolExecutor(threads, "clhist-upload")  # whose threads are made when needed, and kept
         # With the context: on Intel's CPU runtime a queue does not keep its own alive.
         weakref.finalize(self, _unmap, self._pieces, self._queue, context)
 
@@ -101,10 +102,8 @@ class Uploads:
             finally:
                 self._free.put(piece)
 
-        threads = min(self._threads, len(begins))
-        if threads > 1:
-            with ThreadPoolExecutor(threads) as executor:
-                list(executor.map(send, begins))
+        if min(self._threads, len(begins)) > 1:
+            list(self._executor.map(send, begins))
         else:
             for begin in begins:
                 send(begin)
