@@ -135,12 +135,21 @@ class BinnedRows:
 
     def take(self, gradients: Any, hessians: Any) -> None:
         """Take the gradients of all rows, float32, as integers of a unit; without, those that are in `given`."""
-        for memory, array in zip(self.given, (gradients, hessians), strict=False):
-            if array is not None:
-                self.send(memory, array if is_device_array(array) else np.ascontiguousarray(array))
+        arrays = (gradients, hessians)[: len(self._names)]
+        given = [
+            memory if array is None else self._at_hand(memory, array)
+            for memory, array in zip(self.given, arrays, strict=True)
+        ]
         self.chain.fill(self._largest, np.uint32, 0, len(self._names))
-        self.run("largest", *self.given, self.rows, self._largest)
-        self.run("in_units", *self.given, self.rows, self._largest, self.bits, self._values)
+        self.run("largest", *given, self.rows, self._largest)
+        self.run("in_units", *given, self.rows, self._largest, self.bits, self._values)
+
+    def _at_hand(self, memory: Any, array: Any) -> Any:
+        """Return the memory of an array of the device, or memory that has become a copy."""
+        if is_device_array(array) and not array.offset:
+            return self.chain.place(array)[0]
+        self.send(memory, array if is_device_array(array) else np.ascontiguousarray(array))
+        return memory
 
     def find_units(self) -> None:
         """Look what the units are, of gradients and hessians, as exponents of 2.

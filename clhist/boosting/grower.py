@@ -250,7 +250,7 @@ class DeviceTreeGrower(TreeGrower):
         device.split([each.split for each in splits], sums=[each.has_sums for each in splits])
         wanted: dict[_Key, Node] = {}  # whose best splits are needed
         least: list[float] = []
-        for (candidate, split, has_sums) in splits:
+        for candidate, split, has_sums in splits:
             key = split.node.begin, split.node.end
             self._ahead[key] = candidate.least
             del self._nodes[key], self._candidates[key]

@@ -13,10 +13,11 @@ import pyopencl.array as cl_array
 
 from clhist.boosting.binned_rows import BinnedRows, Node
 from clhist.engine.extremes import extremes
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.opencl.device import default_queue
 
 _MOST_BINS = 256
+_FLOAT = np.dtype(np.float32)
 
 
 class FeatureHistograms(NamedTuple):
@@ -117,7 +118,8 @@ class BinnedFeatures:
         Raises
         ------
         ValueError
-            If an array has another shape, a number is not finite, or offsets do not ascend within the rows.
+            If an array has another shape or, on the device, gaps, a number is not finite, or offsets do not ascend within
+            the rows.
         TypeError
             If an array is of another type.
         IndexError
@@ -126,12 +128,9 @@ class BinnedFeatures:
             If the device has no room.
         """
         number, features = self.shape
-        gradients, hessians = _array(gradients), None if hessians is None else _array(hessians)
-        for name, array in (("gradients", gradients), ("hessians", hessians)):
-            if array is not None and array.dtype != np.float32:
-                raise TypeError(f"{name}: expected float32, got {array.dtype}")
-            if array is not None and array.shape != (number,):
-                raise ValueError(f"{name}: expected shape {(number,)}, as of the rows, got {array.shape}")
+        gradients = check_array("gradients", _array(gradients), _FLOAT, written=False, shape=(number,))
+        if hessians is not None:
+            hessians = check_array("hessians", _array(hessians), _FLOAT, written=False, shape=(number,))
         lists: list[Any] = [None, None]
         size = number
         if rows is not None:
@@ -145,7 +144,6 @@ class BinnedFeatures:
                 memory = of.chain.place(rows)[0] if is_device_array(rows) else of.sent(rows)
                 lists = [memory, memory]
             of.take(gradients, hessians)
-            of.find_units()
             sums = of.chain.new(max(1, len(nodes)) * of.size, np.int64)
             of.sweep(nodes, sums, lists)
             return _as_arrays(of, sums, len(nodes), shape, not is_device_array(gradients))
@@ -160,6 +158,7 @@ class BinnedFeatures:
             rows = np.asarray(rows)
         if rows.dtype.kind not in "iu" or rows.ndim != 1:
             raise TypeError(f"rows: expected integers of one dimension, got {rows.dtype} of shape {rows.shape}")
+        rows = check_array("rows", rows, rows.dtype, written=False)
         if rows.size:
             most, least = extremes(rows, self.queue)
             if least < 0 or most >= self.shape[0]:
@@ -189,13 +188,15 @@ def _ranges(offsets: Sequence[int] | None, size: int) -> list[tuple[int, int]]:
 def _as_arrays(of: BinnedRows, sums: Any, nodes: int, shape: tuple[int, ...], is_host: bool) -> FeatureHistograms:
     """Return sums in units as arrays of a shape."""
     if is_host:
+        of.find_units()
         whole = of.chain.fetched(sums, nodes * of.size, np.int64)
         whole = whole.reshape(nodes, of.spec.sums, of.features * of.n_bins)
         parts = np.moveaxis(whole, 1, 0).reshape(of.spec.sums, *shape)
         floats = [np.ldexp(part.astype(np.float64), unit) for part, unit in zip(parts[1:], of.units, strict=True)]
         return FeatureHistograms(parts[0].copy(), floats[0], floats[1] if len(floats) > 1 else None)
     counts = cl_array.empty(of.chain.queue, shape, np.int64)
-    floats = [cl_array.empty(of.chain.queue, shape, np.float64) for _ in of.units]
+    floats = [cl_array.empty(of.chain.queue, shape, np.float64) for _ in range(of.spec.sums - 1)]
     if nodes:
         of.in_floats(sums, nodes, counts, floats)
+    of.find_units()
     return FeatureHistograms(counts, floats[0], floats[1] if len(floats) > 1 else None)

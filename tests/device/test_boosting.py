@@ -8,6 +8,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 import sklearn.ensemble
+from sklearn._loss.loss import HalfBinomialLoss, HalfSquaredError
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 from threadpoolctl import threadpool_limits
 
@@ -15,6 +16,7 @@ import clhist
 from clhist.boosting import BinnedFeatures, HistGradientBoostingClassifier, HistGradientBoostingRegressor, estimators
 from clhist.boosting.binned_rows import bits_of, unit_of
 from clhist.boosting.grower import DeviceTreeGrower, in_units
+from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
 
 ROWS, FEATURES = 4001, 6
@@ -156,11 +158,12 @@ def test_refusals(queue):
     for match, error, make in (
         ("X_binned: expected uint8", TypeError, lambda: BinnedFeatures(binned.astype(int), queue=queue)),
         ("X_binned: expected uint8, got int64", TypeError, lambda: BinnedFeatures([[1, 2]], queue=queue)),
-        ("gradients: expected float32, got float64", TypeError, lambda: of.histograms([1.0] * 10)),
+        ("gradients: expected an array of float32, got one of float64", TypeError, lambda: of.histograms([1.0] * 10)),
+        ("gradients: expected a contiguous", ValueError, lambda: of.histograms(cl_array.zeros(queue, 20, "f")[::2])),
+        ("rows: expected a contiguous", ValueError, lambda: of.histograms(good, rows=cl_array.zeros(queue, 8, "I")[::2])),
         ("X_binned: expected rows", ValueError, lambda: BinnedFeatures(binned[0], queue=queue)),
         ("X_binned: expected bins below n_bins=5, got 7", ValueError, lambda: BinnedFeatures(binned + np.uint8(7), 5)),
         ("n_bins: expected 1 to 256, got 257", ValueError, lambda: BinnedFeatures(binned, 257)),
-        ("gradients: expected float32", TypeError, lambda: of.histograms(good.astype(float))),
         (r"hessians: expected shape \(10,\)", ValueError, lambda: of.histograms(good, good[:9])),
         ("gradients: expected finite", ValueError, lambda: of.histograms(good * np.float32(np.nan))),
         ("hessians: expected finite", ValueError, lambda: of.histograms(good, good / np.float32(0))),
@@ -179,15 +182,16 @@ def test_refusals(queue):
     ("estimator", "options"),
     [
         (HistGradientBoostingClassifier, {}),
+        (HistGradientBoostingClassifier, {"early_stopping": True, "n_iter_no_change": 99}),
         (HistGradientBoostingRegressor, {}),
         (HistGradientBoostingRegressor, {"loss": "quantile", "quantile": 0.3}),
     ],
-    ids=["classes", "squares", "quantiles"],
+    ids=["classes", "two classes", "squares", "quantiles"],
 )
 def test_models_are_the_same_wherever_trees_grow(estimator, options, queue, rng, monkeypatch):
     x = rng.normal(size=(3000, 4))
     x[::9, 1] = np.nan
-    y = np.digitize(x[:, 0] + x[:, 2] * x[:, 3], [-1, 1])
+    y = np.digitize(x[:, 0] + x[:, 2] * x[:, 3], [-1, 1, 2][: 1 if "early_stopping" in options else 3])
     weights = rng.integers(1, 9, 3000) / 7
     monkeypatch.setattr(estimators, "_queue_of", lambda name: queue)
     monkeypatch.setattr(estimators, "default_queue", lambda: queue)
@@ -202,6 +206,37 @@ def test_models_are_the_same_wherever_trees_grow(estimator, options, queue, rng,
                 assert mine.nodes.tobytes() == its.nodes.tobytes()
     assert estimator(device="x").get_params()["device"] == "x"
     assert len(host._predictors) == options["max_iter"]
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.parametrize("loss", [HalfSquaredError, HalfBinomialLoss])
+def test_gradients_are_those_of_scikit_learn(loss, weighted, any_profile, queue, rng):
+    predictions = np.r_[
+        rng.normal(0, 9, 5000), -37, np.nextafter(-37, 0), 0, -0.0, 36.7, -744, 800, -800, rng.normal(88, 2, 40)
+    ]
+    targets = rng.integers(0, 2, len(predictions)).astype(np.float64)
+    if loss is HalfSquaredError:
+        targets[::9] = predictions[::9] + rng.choice([0, 1e-42, -1e-50, 2.0**-149, 1e300, 2.0**-24], len(targets[::9]))
+    weights = rng.random(len(targets)) if weighted else None
+    of = loss(weights)
+    rows = DeviceRows(queue, np.zeros((len(targets), 1), np.uint8), 2, not of.constant_hessian)
+    if not rows.spec.doubles:
+        assert not DeviceLoss.is_known(of, rows, predictions)
+        return
+    assert DeviceLoss.is_known(of, rows, predictions, weights)
+    given = {"y_true": targets, "raw_prediction": predictions, "sample_weight": weights}
+    expected = [np.empty(len(targets), np.float32) for _ in rows.given]
+    with np.errstate(over="ignore"):
+        of.gradient_hessian(
+            **given, gradient_out=expected[0], **({} if of.constant_hessian else {"hessian_out": expected[1]})
+        )
+        device = DeviceLoss(rows, of, of.gradient if of.constant_hessian else of.gradient_hessian, targets, weights)
+        assert device.compute(predictions)
+    for memory, values in zip(rows.given, expected, strict=True):
+        found = rows.fetched(memory, rows.rows, np.uint32)
+        np.testing.assert_array_equal(found, values.view(np.uint32))
+    device = DeviceLoss(rows, of, None, targets, weights)
+    assert device.compute(np.full(len(targets), 100.0)) == (loss is HalfSquaredError)  # else too many are subnormal
 
 
 @pytest.mark.parametrize("device", [None, "any"])
