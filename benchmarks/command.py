@@ -11,6 +11,7 @@ import click
 
 import clhist
 from benchmarks import emulated as bench_emulated
+from benchmarks import engines as bench_engines
 from benchmarks import groups as bench_groups
 from benchmarks import hist as bench_hist
 from benchmarks import histogram as bench_histogram
@@ -40,6 +41,7 @@ SUITES: dict[str, Suite] = {
     "groups": bench_groups.SUITE,
     "hist": bench_hist.SUITE,
     "histogram": bench_histogram.SUITE,
+    "engines": bench_engines.SUITE,
 }
 _DISTRIBUTIONS = {name.partition(" ")[0] if name != "all in one" else "one": name for name in DISTRIBUTIONS}
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}

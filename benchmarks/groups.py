@@ -57,18 +57,23 @@ def _rows(lab: Lab, keys: np.ndarray, values: np.ndarray, groups: int, names: tu
         wrong = next((each for each in names if ours and not _is_close(found[each], reference[each])), None)
         if wrong is not None:
             rows[name] |= {"failed": True, "note": f"WRONG: {wrong}"}
-    seconds: dict[str, list[float]] = {name: [] for name, row in rows.items() if "failed" not in row}
-    for _ in range(_ROUNDS):  # in turn: what slows the machine down for a while slows all of them
+    add_calls(rows, calls, _ON_HOST, _ROUNDS)
+    return list(rows.values())
+
+
+def add_calls(rows: dict[str, Row], calls: dict[str, Callable[[], Any]], reference: str, rounds: int) -> None:
+    """Add the times of calls to those rows that have no note, and their ratios to a reference."""
+    seconds: dict[str, list[float]] = {name: [] for name, row in rows.items() if "note" not in row}
+    for _ in range(rounds):  # in turn: what slows the machine down for a while slows all of them
         for name in seconds:
             start = time.perf_counter()
             calls[name]()
             seconds[name].append(time.perf_counter() - start)
     for name, each in seconds.items():
         rows[name]["call"] = Samples(tuple(each)).record()
-        if _ON_HOST in seconds:
-            ratios = [one / ours for one, ours in zip(each, seconds[_ON_HOST], strict=True)]
+        if reference in seconds:
+            ratios = [one / ours for one, ours in zip(each, seconds[reference], strict=True)]
             rows[name]["per_clhist"] = statistics.median(ratios)
-    return list(rows.values())
 
 
 def _clhist(keys: Any, values: Any, groups: int, names: tuple[str, ...], lab: Lab) -> Found:

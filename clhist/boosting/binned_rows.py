@@ -13,14 +13,13 @@ import pyopencl as cl
 from clhist.codegen.boosting import (
     ROWS,
     BoostingSpec,
-    boosting_parameters,
     features_at_once,
 )
 from clhist.codegen.render import render_boosting
 from clhist.engine.chain import Chain
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind, planning_profile
-from clhist.opencl.program import Kernel, build, kept_by_context
+from clhist.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist.opencl.upload import FEWEST_BYTES, uploads
 
 MOST_BITS = 30  # of a gradient in units
@@ -86,7 +85,7 @@ def rows_of(nodes: Iterable[Node]) -> int:
 
 
 class BinnedRows:
-    """Rows of binned features on a device, of whose gradients sums are made.
+    """Rows of binned features on a device, of whose gradients sums are made: of those given, or of what is in `given`.
 
     Parameters
     ----------
@@ -254,7 +253,4 @@ class BinnedRows:
 
 @kept_by_context
 def _kernels(context: cl.Context, spec: BoostingSpec) -> dict[str, Kernel]:
-    program = build(context, render_boosting(spec))
-    return {
-        name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in boosting_parameters(spec).items()
-    }
+    return kernels_of(context, render_boosting(spec))

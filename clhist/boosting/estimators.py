@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial, wraps
@@ -22,11 +21,9 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
+from clhist.engine.small import pays_off
 from clhist.errors import NoDeviceError
 from clhist.opencl.device import default_queue, devices
-
-FEWEST_BINS = 1 << 18
-"""Of all rows and features: no device is asked about less, if none is named."""
 
 
 class _HostTreeGrower(TreeGrower):
@@ -56,7 +53,6 @@ class _Growing:
         self._growers: list[Any] = []  # the first ones
         self._has_device = True
         self._queue: cl.CommandQueue | None = None
-        self._threads: ThreadPoolExecutor | None = None
         self._watched: Any = None  # the loss of scikit-learn
         self._loss: DeviceLoss | None = None
         self._is_computed = False  # on the device, whether the gradients of the next tree are
@@ -89,21 +85,22 @@ class _Growing:
 
     def update(self, predictions: np.ndarray, grower: Any, n_threads: int) -> None:
         """Add what a new tree says of each row to its prediction."""
-        if not isinstance(grower, DeviceTreeGrower):
-            gradient_boosting._update_raw_predictions(predictions, grower, n_threads)  # noqa: SLF001
+        rows = self._rows
+        if isinstance(grower, DeviceTreeGrower) and rows is not None and rows.spec.doubles:
+            if self._loss is None:
+                memory = rows.sent(predictions)
+                grower.add_values(memory)
+                rows.fetch(memory, predictions)
+                return
+            self._loss.add_values(grower)
+            if self._estimator.do_early_stopping_:  # else nobody reads them
+                self._loss.fetch(predictions)
             return
-        grower.add_values(predictions, partial(self._threads_of, n_threads))
-        if self._loss is not None and self._estimator.do_early_stopping_:  # else nobody reads them
-            self._loss.fetch(predictions)
-
-    def _threads_of(self, number: int) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(number)
-        return self._threads
+        if isinstance(grower, DeviceTreeGrower):
+            grower.find_partition()
+        gradient_boosting._update_raw_predictions(predictions, grower, n_threads)  # noqa: SLF001
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
         if self._watched is not None:
             del self._watched.gradient, self._watched.gradient_hessian
 
@@ -113,7 +110,7 @@ class _Growing:
         found: Any = (
             _HostTreeGrower(X_binned, **given)
             if rows is None
-            else DeviceTreeGrower(X_binned, device_rows=rows, loss=self._loss if self._is_computed else None, **given)
+            else DeviceTreeGrower(X_binned, device_rows=rows, has_gradients=self._is_computed, **given)
         )
         if len(self._growers) < _TRIALS:
             self._growers.append(found)
@@ -122,7 +119,7 @@ class _Growing:
     def _grows_on_device(self, bins: int) -> bool:
         if self._device is not None:
             return True
-        if bins < FEWEST_BINS or not self._has_device:
+        if not self._has_device or not pays_off("gradient boosting", bins):
             return False
         number = len(self._growers)
         if number < _TRIALS:

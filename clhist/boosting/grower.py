@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from heapq import heappush
 from itertools import repeat
 from math import inf, ldexp
@@ -17,7 +16,6 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower, TreeNode
 from sklearn.ensemble._hist_gradient_boosting.splitting import SplitInfo
 
 from clhist.boosting.binned_rows import Node, check_finite, unit_of
-from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows, Split
 
 
@@ -57,7 +55,6 @@ class _NoHistograms:
 
 
 _SPARE = 2  # slots that are left for the next node, for those of nodes ahead of their turn cannot be taken away
-_ROWS_AT_ONCE = 1 << 16  # of which a thread adds values to predictions
 _Key = tuple[int, int]  # of a node: where its rows are
 
 
@@ -80,9 +77,9 @@ class _Planned(NamedTuple):
 class DeviceTreeGrower(TreeGrower):
     """Grows one tree; scikit-learn's ``TreeGrower``, whose arguments, rules and results it has.
 
-    Rows are split and histograms made on the device, of many nodes at once: of those that are likely to be split next.
-    The best splits are found there too, or by scikit-learn's own splitter where features are categorical, constrained
-    or drawn at random. Both get the same sums, and do the same operations on them.
+    Rows are split and histograms made on the device, of many nodes at once: of those that are likely to be split, and
+    of those below them. The best splits are found there too, or by scikit-learn's own splitter where features are
+    categorical, constrained or drawn at random. Both get the same sums, and do the same operations on them.
 
     Parameters
     ----------
@@ -92,8 +89,8 @@ class DeviceTreeGrower(TreeGrower):
         Hessians may be one number for all.
     device_rows : DeviceRows
         The same features on the device.
-    loss : DeviceLoss, optional
-        Whose gradients are there already, in the place of these.
+    has_gradients : bool
+        Whether it has the gradients already, in the place of these.
     **options : object
         As of ``TreeGrower``.
 
@@ -110,15 +107,14 @@ class DeviceTreeGrower(TreeGrower):
         hessians: np.ndarray,
         *,
         device_rows: DeviceRows,
-        loss: DeviceLoss | None = None,
+        has_gradients: bool = False,
         **options: Any,
     ) -> None:
         limits = (options.get(f"min_{name}_to_split", 0) for name in ("gain", "hessian"))
         self._validate_parameters(X_binned, *limits)
         self._on_device, self._start = device_rows, perf_counter()
         self.splitter: Any
-        self._loss = loss
-        self._given = () if loss else (gradients, hessians)[: 1 + device_rows.has_hessians]
+        self._given = () if has_gradients else (gradients, hessians)[: 1 + device_rows.has_hessians]
         self._nodes: dict[_Key, Node] = {}  # of which rows are apart on the device
         self._infos: dict[_Key, SplitInfo] = {}  # best splits of nodes that the tree does not have yet
         self._candidates: dict[_Key, _Candidate] = {}
@@ -171,26 +167,16 @@ class DeviceTreeGrower(TreeGrower):
         self._leaves = np.searchsorted(begins, [begin for begin, _ in self._nodes], side="right") - 1
         self.seconds = perf_counter() - self._start
 
-    def _leaf_of_rows(self) -> np.ndarray:
-        return self._on_device.leaf_of_rows([*self._nodes.values()], self._leaves, len(self.finalized_leaves))
-
     def find_partition(self) -> None:
         """Let leaves have their rows, in ascending order."""
-        self._on_device.partition[:] = self._leaf_of_rows().argsort(kind="stable")
+        nodes, leaves = [*self._nodes.values()], len(self.finalized_leaves)
+        leaf_of_rows = self._on_device.leaf_of_rows(nodes, self._leaves, leaves)
+        self._on_device.partition[:] = leaf_of_rows.argsort(kind="stable")
 
-    def add_values(self, predictions: np.ndarray, threads: Callable[[], ThreadPoolExecutor]) -> None:
-        """Add to the prediction of each row the value of its leaf: on the device, if predictions are there."""
-        values = np.array([leaf.value for leaf in self.finalized_leaves], predictions.dtype)
-        if self._loss is not None:
-            self._on_device.add_values([*self._nodes.values()], self._leaves, values, self._loss.predictions)
-            self._loss.changed()
-            return
-        leaf_of_rows = self._leaf_of_rows()
-
-        def add(begin: int) -> None:
-            predictions[begin : begin + _ROWS_AT_ONCE] += values[leaf_of_rows[begin : begin + _ROWS_AT_ONCE]]
-
-        list(threads().map(add, range(0, len(predictions), _ROWS_AT_ONCE)))
+    def add_values(self, predictions: Any) -> None:
+        """Add to the prediction of each row the value of its leaf; they are float64 on the device."""
+        values = np.array([leaf.value for leaf in self.finalized_leaves], np.float64)
+        self._on_device.add_values([*self._nodes.values()], self._leaves, values, predictions)
 
     def split_next(self) -> tuple[TreeNode, TreeNode]:
         """Split the node with the highest gain; see ``TreeGrower``."""
@@ -270,8 +256,9 @@ class DeviceTreeGrower(TreeGrower):
         """Return nodes to split on the device: the first, and others as long as they are likely to be split at all.
 
         If a node and those below it gain as much at each split as the least of the tree, g, they are gain / g splits.
-        So a node is likely if its gain is that of it and all better ones, divided by the splits that are left. It must
-        be some times that, since a split that is not used in the end has cost time: more in larger trees.
+        So if a node is to be split, then so are all that gain more, with so many below each; those that are split
+        already, whose children are known, are one. A node is likely if the splits that are left are enough for that.
+        Nodes below one that gains less are split after it, and count as that one.
         """
         found = [self._candidates[first]]
         others = sorted((each for key, each in self._candidates.items() if key != first), key=lambda each: -each.least)

@@ -118,8 +118,8 @@ class BinnedFeatures:
         Raises
         ------
         ValueError
-            If an array has another shape or, on the device, gaps, a number is not finite, or offsets do not ascend within
-            the rows.
+            If an array has another shape or, on the device, gaps, a number is not finite, or offsets do not ascend
+            within the rows.
         TypeError
             If an array is of another type.
         IndexError

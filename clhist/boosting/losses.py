@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 from sklearn._loss.loss import HalfBinomialLoss, HalfSquaredError
 
-from clhist.boosting.binned_rows import BinnedRows
+from clhist.boosting.on_device import DeviceRows
 
 _NAMES = {HalfSquaredError: "squared_error", HalfBinomialLoss: "log_loss"}
 _MOST_UNSURE = 256  # rows whose gradients the host computes
@@ -18,12 +18,12 @@ _MOST_UNSURE = 256  # rows whose gradients the host computes
 class DeviceLoss:
     """A loss whose gradients are computed where trees grow, from predictions that are kept there, too.
 
-    Exponentials differ by some units in the last place of float64 from one library to the next, which leaves most float32
-    numbers as they are. The host computes the few gradients of which that is not certain, by scikit-learn's code.
+    Exponentials differ by some units in the last place of float64 from one library to the next, which leaves most
+    float32 numbers as they are. The host computes the few of which that is not certain, by scikit-learn's code.
 
     Parameters
     ----------
-    rows : BinnedRows
+    rows : DeviceRows
         For which gradients are.
     loss : object
         scikit-learn's, one that `is_known`.
@@ -39,7 +39,7 @@ class DeviceLoss:
     """
 
     def __init__(
-        self, rows: BinnedRows, loss: Any, by_host: Callable[..., Any], targets: np.ndarray, weights: np.ndarray | None
+        self, rows: DeviceRows, loss: Any, by_host: Callable[..., Any], targets: np.ndarray, weights: np.ndarray | None
     ) -> None:
         self._rows, self._name, self._by_host = rows, _NAMES[type(loss)], by_host
         self._host = targets, weights
@@ -48,7 +48,7 @@ class DeviceLoss:
         self._has_predictions = self._is_behind = False  # the device; the host
 
     @staticmethod
-    def is_known(loss: Any, rows: BinnedRows, *arrays: np.ndarray | None) -> bool:
+    def is_known(loss: Any, rows: DeviceRows, *arrays: np.ndarray | None) -> bool:
         """Whether a device computes the gradients of a loss, from arrays of these types."""
         are_alike = all(array is None or array.dtype == np.float64 for array in arrays)
         return type(loss) in _NAMES and rows.spec.doubles and are_alike
@@ -82,13 +82,13 @@ class DeviceLoss:
     def _predictions_of(self, rows: np.ndarray) -> np.ndarray:
         return np.array([self._rows.fetched(self.predictions, 1, np.float64, 8 * row)[0] for row in rows.tolist()])
 
-    def changed(self) -> None:
-        """Take note that the predictions on the device are new."""
+    def add_values(self, grower: Any) -> None:
+        """Add to the predictions of rows what a tree says of them."""
+        grower.add_values(self.predictions)
         self._is_behind = True
 
     def fetch(self, predictions: np.ndarray) -> None:
         """Write them to the array of the host that they began with, which nothing else changes, if they are new."""
         if self._is_behind:
-            chain = self._rows.chain
-            cl.enqueue_copy(chain.queue, predictions, self.predictions, wait_for=chain.events, is_blocking=True)
+            self._rows.fetch(self.predictions, predictions)
             self._is_behind = False

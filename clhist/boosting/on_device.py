@@ -186,3 +186,7 @@ class DeviceRows(BinnedRows):
     def add_values(self, nodes: Sequence[Node], leaves: np.ndarray, values: np.ndarray, predictions: Any) -> None:
         """Add to the predictions of rows, float64 on the device, the values of their leaves; see `leaf_of_rows`."""
         self._of_nodes("predict", nodes, [], *self._lists, self.sent(values), predictions, slots=leaves)
+
+    def fetch(self, memory: Any, to: np.ndarray) -> None:
+        """Copy memory to an array of the host."""
+        cl.enqueue_copy(self.chain.queue, to, memory, wait_for=self.chain.events, is_blocking=True)

@@ -1,4 +1,4 @@
-"""The kernels that number keys of any range: what they are of, and their parameters. Pure."""
+"""The kernels that number keys of any range: what they are of. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from clhist.axes.keys import bits_dtype, keys_of
 from clhist.operators.c_types import c_name
-from clhist.planning.feature import LONG, UINT, ULONG, Parameter
 
 BLOCK = 1024
 """Elements that a work-group takes at once."""
@@ -128,71 +127,3 @@ class KeySpec:
     def _literal(self, bits: int) -> str:
         """Return C of the integer that has these bits."""
         return f"({c_name(self.bits)})0x{bits:x}{'ul' if self.bits.itemsize == 8 else 'u'}"
-
-
-def _buffers(*names: str) -> tuple[Parameter, ...]:
-    return tuple(Parameter("__global", name, None) for name in names)
-
-
-def _uints(*names: str) -> tuple[Parameter, ...]:
-    return tuple(Parameter("const uint", name, UINT) for name in names)
-
-
-_LEAST = Parameter("const ulong", "least", ULONG)
-_KEYS = (*_buffers("keys"), Parameter("const ulong", "offset", ULONG), Parameter("const long", "size", LONG))
-_SLOTS = (*_buffers("table"), *_uints("num_slots", "share"), _LEAST)
-_OF_TABLES: dict[str, tuple[Parameter, ...]] = {
-    "insert": (
-        *(*_KEYS, Parameter("const long", "stride", LONG), *_buffers("table"), *_uints("mask", "most", "told")),
-        *(Parameter("const ulong", "seed", ULONG), *_buffers("state", "slots", "first")),
-    ),
-    "number": (*_buffers("slots"), Parameter("const long", "size", LONG), *_buffers("ranks")),
-}
-_OF_KNOWN: dict[str, tuple[Parameter, ...]] = {
-    "find": (
-        *(*_KEYS, *_buffers("words", "places"), *_uints("known", "ones", "missing"), *_buffers("table")),
-        *(*_uints("mask", "most", "told"), Parameter("const ulong", "seed", ULONG)),
-        *_buffers("state", "numbers", "first"),
-    ),
-    "renumber": (*_buffers("numbers"), Parameter("const long", "size", LONG), *_buffers("places", "ranks")),
-}
-_OF_MARKS: dict[str, tuple[Parameter, ...]] = {
-    "mark": (*_KEYS, _LEAST, *_buffers("table", "first")),
-    "look_up": (*_KEYS, _LEAST, *_buffers("ranks", "numbers")),
-}
-_OF_BOTH: dict[str, tuple[Parameter, ...]] = {
-    "tally": (*_SLOTS, *_buffers("state", "tallies")),
-    "list": (
-        *_SLOTS,
-        *_buffers("state", "tallies", "first"),
-        *_uints("by_first"),
-        *_buffers("sorts", "places", "extents"),
-    ),
-    "rank": (
-        *(*_buffers("table"), _LEAST, *_buffers("sorts"), *_uints("by_words"), *_buffers("places"), *_uints("size")),
-        *_buffers("first", "ranks", "labels", "positions"),
-    ),
-}
-
-
-_OF_WIDE: dict[str, tuple[Parameter, ...]] = {
-    "narrow": (
-        *_buffers("sorts"),
-        *_uints("size"),
-        *_buffers("extents"),
-        *_uints("shares"),
-        *_buffers("keys", "order"),
-    ),
-    "settle": (
-        *(*_buffers("keys", "order"), *_uints("size")),
-        *_buffers("sorts", "places", "to_sorts", "to_places", "state"),
-    ),
-}
-
-
-def key_parameters(spec: KeySpec, *, several: bool) -> dict[str, tuple[Parameter, ...]]:
-    """Return the parameters of each kernel of ``keys.mako`` in order."""
-    of = (_OF_MARKS if spec.marked else _OF_TABLES) | _OF_BOTH
-    if several:
-        of |= ({} if spec.marked else _OF_KNOWN) | (_OF_WIDE if spec.word.itemsize == 8 else {})
-    return of

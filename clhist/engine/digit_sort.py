@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.digit_sort import EACH, PARAMETERS, VALUES, lanes_of
+from clhist.codegen.digit_sort import EACH, VALUES, lanes_of
 from clhist.codegen.render import render_digits
 from clhist.engine.chain import Chain
 from clhist.opencl.device import device_kind
-from clhist.opencl.program import Kernel, build, kept_by_context
+from clhist.opencl.program import Kernel, kept_by_context, kernels_of
 
 _DIGIT = 8  # bits
 _FEWEST_LANES = 16  # of the kernel of a single tile, which PoCL 3.0 cannot compile for one or two
@@ -76,5 +76,4 @@ def sorted_by_digits(
 
 @kept_by_context
 def _kernels(context: cl.Context, word: np.dtype, lanes: int) -> dict[str, Kernel]:
-    program = build(context, render_digits(word, lanes))
-    return {name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in PARAMETERS.items()}
+    return kernels_of(context, render_digits(word, lanes))

@@ -18,7 +18,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.digit_sort import EACH as TILE
-from clhist.codegen.key_table import BLOCK, EACH, LANES, MOST_KNOWN, NEW, NONE, KeySpec, key_parameters
+from clhist.codegen.key_table import BLOCK, EACH, LANES, MOST_KNOWN, NEW, NONE, KeySpec
 from clhist.codegen.render import render_keys
 from clhist.engine.chain import chain_on
 from clhist.engine.digit_sort import sorted_by_digits
@@ -26,7 +26,7 @@ from clhist.engine.extremes import extremes
 from clhist.opencl.arrays import Array, empty, is_device_array
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import device_kind
-from clhist.opencl.program import Kernel, build, kept_by_context
+from clhist.opencl.program import Kernel, kept_by_context, kernels_of
 
 MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
@@ -377,8 +377,4 @@ def _bits_of(keys: float) -> int:
 
 @kept_by_context
 def _kernels(context: cl.Context, spec: KeySpec, several: bool) -> dict[str, Kernel]:
-    program = build(context, render_keys(spec, several=several))
-    return {
-        name: Kernel(program, f"clhist_{name}", parameters)
-        for name, parameters in key_parameters(spec, several=several).items()
-    }
+    return kernels_of(context, render_keys(spec, several=several))

@@ -16,6 +16,7 @@ import pyopencl as cl
 
 from clhist.codegen.kernel_code import KernelCode
 from clhist.codegen.maps import Parameter
+from clhist.codegen.signatures import signatures
 from clhist.errors import BuildError
 from clhist.opencl.compiler_log import explain
 from clhist.opencl.quiet import silence_own_builds, silent
@@ -133,6 +134,12 @@ class Kernel:
 def kernel_of(context: cl.Context, code: KernelCode) -> Kernel:
     """Return the kernel of `code`, built; raises BuildError if the compiler refuses it."""
     return Kernel(build(context, code.source, code.options), code.name, code.parameters)
+
+
+def kernels_of(context: cl.Context, source: str) -> dict[str, Kernel]:
+    """Return all kernels of a program, built, by their names without ``clhist_``; raises BuildError."""
+    program = build(context, source)
+    return {name: Kernel(program, f"clhist_{name}", each) for name, each in signatures(source).items()}
 
 
 new_token = count(1).__next__

@@ -22,7 +22,7 @@ from clhist.opencl.program import kept_by_context
 
 _PART = 4 << 20  # bytes: with fewer the threads wait for Python's lock (docs/notebook/performance.md)
 _THREADS = max(1, min(8, (os.cpu_count() or 1) // 2))
-FEWEST_BYTES = 2 * _PART  # of an array that goes to the device faster in this way
+FEWEST_BYTES = 3 * _PART  # of an array that goes to the device faster in this way (docs/notebook/performance.md)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from clhist.boosting.binned_rows import bits_of, unit_of
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
+from clhist.engine import small
 
 ROWS, FEATURES = 4001, 6
 OPTIONS = {
@@ -154,13 +155,13 @@ def test_histograms(features, on_device, order, any_profile, queue, rng):
 
 def test_refusals(queue):
     binned = np.zeros((10, 3), np.uint8)
-    of, good = BinnedFeatures(binned, queue=queue), np.ones(10, np.float32)
+    of, good, zeros = BinnedFeatures(binned, queue=queue), np.ones(10, np.float32), cl_array.zeros
     for match, error, make in (
         ("X_binned: expected uint8", TypeError, lambda: BinnedFeatures(binned.astype(int), queue=queue)),
         ("X_binned: expected uint8, got int64", TypeError, lambda: BinnedFeatures([[1, 2]], queue=queue)),
         ("gradients: expected an array of float32, got one of float64", TypeError, lambda: of.histograms([1.0] * 10)),
-        ("gradients: expected a contiguous", ValueError, lambda: of.histograms(cl_array.zeros(queue, 20, "f")[::2])),
-        ("rows: expected a contiguous", ValueError, lambda: of.histograms(good, rows=cl_array.zeros(queue, 8, "I")[::2])),
+        ("gradients: expected a contiguous", ValueError, lambda: of.histograms(zeros(queue, 20, "f")[::2])),
+        ("rows: expected a contiguous", ValueError, lambda: of.histograms(good, rows=zeros(queue, 8, "I")[::2])),
         ("X_binned: expected rows", ValueError, lambda: BinnedFeatures(binned[0], queue=queue)),
         ("X_binned: expected bins below n_bins=5, got 7", ValueError, lambda: BinnedFeatures(binned + np.uint8(7), 5)),
         ("n_bins: expected 1 to 256, got 257", ValueError, lambda: BinnedFeatures(binned, 257)),
@@ -198,7 +199,7 @@ def test_models_are_the_same_wherever_trees_grow(estimator, options, queue, rng,
     options = {"max_iter": 5, "random_state": 0, **options}
     host = estimator(**options).fit(x, y, weights)
     named = estimator(**options, device="any").fit(x, y, weights)
-    monkeypatch.setattr(estimators, "FEWEST_BINS", 0)
+    monkeypatch.setitem(small.LEAST, "gradient boosting", 0)
     chosen = estimator(**options).fit(x, y, weights)
     for model in (named, chosen):
         for one, other in zip(host._predictors, model._predictors, strict=True):
@@ -256,7 +257,7 @@ def test_without_a_device(error, rng, monkeypatch):
     def refuse(*_):
         raise error
 
-    monkeypatch.setattr(estimators, "FEWEST_BINS", 0)
+    monkeypatch.setitem(small.LEAST, "gradient boosting", 0)
     monkeypatch.setattr(estimators, "DeviceRows", refuse)
     x = rng.normal(size=(300, 2))
     found, expected = (

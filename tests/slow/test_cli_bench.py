@@ -265,6 +265,13 @@ def test_groups_beside_numpy(measured):
     assert "five statistics" in output
 
 
+def test_engines_beside_those_that_are_installed(measured):
+    _, record = measured("--suite", "engines", "-n", "30000", "-H", "9")
+    rows = {(row["function"], row["implementation"]): row for row in record["rows"]}
+    assert {function for function, _ in rows} == {"boosting", "zones", "pairs", "frames"}
+    assert_samples(rows["boosting", "scikit-learn"]["call"])
+
+
 def test_a_wrong_result_of_ours_is_not_timed(measured, monkeypatch):
     broken = replace(OPERATORS["count"], value="(i == 7 ? 2 : 1)")  # one element of 5000 counts twice
     monkeypatch.setitem(OPERATORS, "count", broken)

@@ -14,6 +14,7 @@ from processes import run_python
 from clhist import Operator, operators
 from clhist.codegen.arguments import parse_arguments
 from clhist.codegen.render import _template, render_combine, render_sweep
+from clhist.codegen.signatures import signatures
 from clhist.codegen.specs import CombineSpec, SweepSpec
 from clhist.hardware.vendors import MEMORIES
 from clhist.planning.plan import Output
@@ -237,3 +238,17 @@ def test_what_a_lock_guards_is_read_and_written_word_by_word(dtype, words, memor
         assert f", words + {k}, held.words[{k}]);" in source
     assert source.count("CLHIST_RELAXED_STORE(a") == len(words)
     assert ("bin->value = clhist_combine0(bin->value, value)" in source) == (not words)
+
+
+def test_parameters_are_read_from_the_source():
+    found = signatures("""
+        void clhist_add(__global uint *x);
+        __kernel __attribute__((reqd_work_group_size(2, 1, 1))) void clhist_one(
+            volatile __global const float *x, const long size)
+        {}
+        __kernel void clhist_two(__global void *b, double d) {}""")
+    assert {name: [each.dtype for each in of] for name, of in found.items()} == {
+        "one": [None, np.int64], "two": [None, np.float64],
+    }  # fmt: skip
+    with pytest.raises(KeyError, match="float4"):
+        signatures("__kernel void clhist_one(float4 x)")
