@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from clhist.race_factor import RaceFactor
     from clhist.spec import Spec
 
-_SUBMODULES = ("dask", "errors", "flox", "hist", "ndimage", "operators", "stats", "torch", "typing")
+_SUBMODULES = ("dask", "errors", "flox", "hist", "jax", "ndimage", "operators", "stats", "torch", "typing")
 # Public names are imported when first used: all of them take 0.2 s, what one function needs half of it.
 _HOMES = {
     "Accumulator": "accumulator",

@@ -24,7 +24,7 @@ ogp_image_alt = "clhist: histograms, group-by and scatter-add on any OpenCL devi
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
-autodoc_mock_imports = ["torch"]  # gigabytes
+autodoc_mock_imports = ["torch", "jax"]  # gigabytes
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # docstrings name types in words
 napoleon_use_rtype = False

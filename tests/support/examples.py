@@ -12,7 +12,7 @@ PACKAGE = Path(clhist.__file__).parent
 
 
 # Modules that need packages which other tests do not: each is run where that is installed.
-OF_TENSORS, OF_ENGINES = (".torch",), (".boosting.", ".pyfai", ".trajectories")
+OF_TENSORS, OF_ENGINES = (".torch", ".jax"), (".boosting.", ".pyfai", ".trajectories")
 
 
 def modules_with_examples(*of):

@@ -1,4 +1,4 @@
-"""The examples of clhist.torch run as they stand."""
+"""The examples of clhist.torch and clhist.jax run as they stand."""
 
 import pytest
 from examples import OF_TENSORS, modules_with_examples, run_examples

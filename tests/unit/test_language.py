@@ -77,6 +77,7 @@ EXTRAS = {  # which CI's stages have
     "clhist.dask": "dask",
     "clhist.flox": "flox",
     "clhist.torch": "torch",
+    "clhist.jax": "jax",
 }
 
 

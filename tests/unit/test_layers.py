@@ -89,7 +89,7 @@ def test_the_table_of_public_names_is_what_type_checkers_see():
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     homes = {each.name: node.module for node in block.body for each in node.names}
     modules = {name for name, module in homes.items() if module == "clhist"}
-    assert modules | {"dask", "flox", "hist", "torch"} == set(clhist._SUBMODULES)  # which need extras
+    assert modules | {"dask", "flox", "hist", "jax", "torch"} == set(clhist._SUBMODULES)  # which need extras
     # Of functions they see signatures; tests/unit/test_function_types.py compares these with the functions.
     typed = {name for name, module in homes.items() if module == "clhist.function_types"}
     assert typed <= set(clhist._HOMES)

@@ -1,0 +1,327 @@
+"""Reductions by index and histograms of JAX's arrays, with gradients, under `jax.jit` and `jax.vmap` as well.
+
+`segment_sum` and its like are those of `jax.ops`, `bincount` and `histogram` those of `jax.numpy`. JAX calls clhist
+back on the host (`jax.pure_callback`): arrays of the CPU are read in place, and those of a GPU are copied to the host
+and back. Outside of `jax.jit`, the functions of `clhist` take arrays of a GPU as they are, without gradients. JAX must
+be installed: ``pip install clhist[jax]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import clhist
+
+__all__ = ["bincount", "histogram", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
+
+
+def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, *, reproducible: bool = False) -> Any:
+    """Return the sum of the values of each segment: `jax.ops.segment_sum`.
+
+    Parameters
+    ----------
+    data : array of shape (N, ...)
+        Values: floats, of half precision as well, or integers.
+    segment_ids : array of shape (N,) of integers
+        Where each value goes. What is outside of [0, `num_segments`) is ignored, and its values have a gradient of 0.
+    num_segments : int, optional
+        Number of segments. Defaults to the largest of `segment_ids` and one; under `jax.jit` it must be given.
+    reproducible : bool
+        Whether sums and means of floats are bitwise the same in any order and on any device, as of
+        `clhist.reduce_by_index`.
+
+    Returns
+    -------
+    array of shape (num_segments, ...)
+        Of the dtype of `data`; 0 for a segment without values.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+
+    Notes
+    -----
+    The gradient of a sum is that of its segment, of a mean that divided by the number of values; of a minimum or
+    maximum it goes in equal parts to the values that are equal to it; of a product it is right with zeros, too, where
+    `jax.ops.segment_prod` has none. There is no forward mode.
+
+    Examples
+    --------
+    >>> import jax, clhist.jax
+    >>> data, ids = jax.numpy.array([1.0, 2.0, 5.0]), jax.numpy.array([0, 2, 0])
+    >>> clhist.jax.segment_sum(data, ids, 3)
+    Array([6., 0., 2.], dtype=float32)
+    """
+    return _segments("sum", data, segment_ids, num_segments, reproducible)
+
+
+def segment_mean(data: Any, segment_ids: Any, num_segments: int | None = None, *, reproducible: bool = False) -> Any:
+    """Return the mean of the floats of each segment, NaN for one without; see `segment_sum`."""
+    return _segments("mean", data, segment_ids, num_segments, reproducible)
+
+
+def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+    """Return the least value of each segment, the largest there is for one without; see `segment_sum`."""
+    return _segments("min", data, segment_ids, num_segments, False)
+
+
+def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+    """Return the largest value of each segment, the least there is for one without; see `segment_sum`."""
+    return _segments("max", data, segment_ids, num_segments, False)
+
+
+def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+    """Return the product of the values of each segment, 1 for one without; see `segment_sum`."""
+    return _segments("prod", data, segment_ids, num_segments, False)
+
+
+def bincount(
+    x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None, reproducible: bool = False
+) -> Any:
+    """Count the occurrences of each value, or sum their weights: `jax.numpy.bincount`, whose weights have a gradient.
+
+    Parameters
+    ----------
+    x : array of shape (N,) of integers
+        What is counted.
+    weights : array of shape (N,), optional
+        What each counts.
+    minlength : int
+        The least number of bins.
+    length : int, optional
+        The number of bins; what is outside of [0, `length`) is ignored, where `jax.numpy.bincount` counts negative
+        numbers as 0. Under `jax.jit` it must be given.
+    reproducible : bool
+        As of `segment_sum`.
+
+    Returns
+    -------
+    array of shape (length or max(minlength, max(x) + 1),)
+        Counts of JAX's default integer; sums of the dtype of `weights`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong, and without `length` if an entry is negative.
+    """
+    x = _integers("x", x)
+    if length is None:
+        if _is_traced(x):
+            raise TypeError(
+                "length: expected a number under jax.jit, since the shape of the result depends on it, got None"
+            )
+        if x.size and int(x.min()) < 0:
+            raise ValueError(f"x: expected non-negative integers, got {int(x.min())}")
+        length = max(minlength, int(x.max()) + 1 if x.size else 0)
+    _check_size("length", length)
+    if length < minlength:
+        raise ValueError(f"length: expected at least minlength, which is {minlength}, got {length}")
+    if weights is not None:
+        return _segments("sum", weights, x, length, reproducible, ("weights", "x"))
+    return _counted(x, length)
+
+
+def histogram(
+    a: Any,
+    bins: Any = 10,
+    range: tuple[float, float] | None = None,
+    weights: Any = None,
+    density: bool = False,
+    *,
+    reproducible: bool = False,
+) -> tuple[Any, Any]:
+    """Count data by bins: `jax.numpy.histogram`, whose weights have a gradient.
+
+    Parameters
+    ----------
+    a : array of any shape
+        Data. Its gradient is zero.
+    bins : int or array of shape (H + 1,)
+        Number of bins of one width, or the edges of all.
+    range : (float, float), optional
+        Ends of the bins. Defaults to the least and the greatest element.
+    weights : array of the shape of `a`, optional
+        What each element contributes.
+    density : bool
+        Whether to return the density at each bin instead.
+    reproducible : bool
+        As of `segment_sum`.
+
+    Returns
+    -------
+    hist : array of shape (H,)
+        Counts of JAX's default integer, sums of the dtype of `weights`, or densities.
+    bin_edges : array of shape (H + 1,)
+        Of JAX's default float. Bins are those of the edges in float64.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; as `clhist.histogram`.
+    """
+    a = jax.lax.stop_gradient(jnp.asarray(a))
+    edges = () if isinstance(bins, int) else (jax.lax.stop_gradient(jnp.asarray(bins)),)
+    if edges and (edges[0].ndim != 1 or edges[0].size < 2):
+        raise ValueError(f"bins: expected edges of one dimension, two or more, got shape {edges[0].shape}")
+    if not edges:
+        _check_size("bins", bins, 1)
+    size = edges[0].size - 1 if edges else bins
+    floats = jax.ShapeDtypeStruct((size + 1,), jnp.result_type(float))
+    by = partial(_edges, None if edges else bins, range)
+    if weights is None:
+        counts = jax.ShapeDtypeStruct((size,), jnp.result_type(int))
+        hist, found = _called(partial(_counted_by_edges, by), (counts, floats), a, *edges)
+    else:
+        weights = jnp.asarray(weights)
+        if weights.shape != a.shape:
+            raise ValueError(f"weights: expected shape {a.shape} as of a, got {weights.shape}")
+        numbers = jax.ShapeDtypeStruct((a.size,), jnp.int32)
+        number, found = _called(partial(_numbers_by_edges, by), (numbers, floats), a, *edges)
+        hist = _segments("sum", weights.reshape(-1), number, size, reproducible, ("weights", "a"))
+    if density:
+        hist = hist / (hist.sum() * jnp.diff(found))
+    return hist, found
+
+
+def _edges(bins: int | None, ends: Any, a: np.ndarray, *given: np.ndarray) -> np.ndarray:
+    return np.asarray(clhist.histogram_bin_edges(a, bins if bins is not None else given[0], ends))
+
+
+def _counted_by_edges(by: Callable[..., np.ndarray], a: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray, ...]:
+    edges = by(a, *given)
+    return clhist.histogram(a, edges)[0], edges
+
+
+def _numbers_by_edges(by: Callable[..., np.ndarray], a: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the bin of each element, -1 for those in none, and the edges; the last bin has its upper edge."""
+    edges, a = by(a, *given), a.reshape(-1)
+    size = len(edges) - 1
+    found = np.asarray(clhist.digitize(a, edges)).astype(np.int32) - 1
+    found[a == edges[-1]] = size - 1
+    return np.where((found < size) & (a == a), found, -1), edges  # not NaN
+
+
+def _segments(
+    reduce: str,
+    data: Any,
+    segment_ids: Any,
+    size: int | None,
+    reproducible: bool,
+    names: tuple[str, str] = ("data", "segment_ids"),
+) -> Any:
+    data, ids = jnp.asarray(data), _integers(names[1], segment_ids)
+    if (
+        data.dtype.kind == "c"
+        or data.dtype == bool
+        or (reduce == "mean" and not jnp.issubdtype(data.dtype, jnp.floating))
+    ):
+        kinds = "floats" if reduce == "mean" else "floats or integers"
+        raise TypeError(f"{names[0]}: expected {kinds}, got {data.dtype}")
+    if data.ndim == 0 or data.shape[0] != ids.size:
+        raise ValueError(f"{names[0]}: expected shape ({ids.size}, ...) as of {names[1]}, got {data.shape}")
+    if size is None:
+        if _is_traced(ids):
+            raise TypeError(
+                "num_segments: expected a number under jax.jit, since it is the shape of the result, got None"
+            )
+        size = int(ids.max()) + 1 if ids.size else 0
+    _check_size("num_segments", size)
+    return _reduced(data, ids, size, reduce, bool(reproducible))
+
+
+def _integers(name: str, value: Any) -> Any:
+    array = jnp.asarray(value)
+    if not jnp.issubdtype(array.dtype, jnp.integer) or array.ndim != 1:
+        raise TypeError(f"{name}: expected integers of one dimension, got {array.dtype} of shape {array.shape}")
+    return array
+
+
+def _check_size(name: str, size: Any, least: int = 0) -> None:
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
+        raise ValueError(f"{name}: expected an int of {least} or more, got {size!r}")
+
+
+def _is_traced(array: Any) -> bool:
+    return isinstance(array, jax.core.Tracer)
+
+
+def _called(function: Callable[..., Any], results: Any, *arrays: Any) -> Any:
+    """Return what a function of NumPy's arrays returns, as arrays of these shapes and dtypes."""
+
+    def call(*given: Any) -> Any:
+        found = function(*map(np.asarray, given))
+        return jax.tree.map(lambda array, of: np.asarray(array, of.dtype), found, results)
+
+    return jax.pure_callback(call, results, *arrays, vmap_method="sequential")
+
+
+def _counted(ids: Any, size: int) -> Any:
+    shape = jax.ShapeDtypeStruct((size,), jnp.result_type(int))
+    return (
+        _called(lambda ids: clhist.reduce_by_index(size, "count", ids, 1), shape, ids)
+        if size
+        else jnp.zeros(0, shape.dtype)
+    )
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _reduced(data: Any, ids: Any, size: int, reduce: str, reproducible: bool) -> Any:
+    shape = (size, *data.shape[1:])
+    if 0 in shape:
+        return jnp.zeros(shape, data.dtype)
+    if reproducible and reduce == "mean":  # exact sums, each divided once
+        wide = jnp.promote_types(data.dtype, jnp.float32)
+        total = _reduced(data.astype(wide), ids, size, "sum", True)
+        return (total / _by_rows(_counted(ids, size), total)).astype(data.dtype)
+    dest: Any = shape if len(shape) > 1 else size
+    operator: Any = reduce
+
+    def reduced(data: np.ndarray, ids: np.ndarray) -> Any:
+        return clhist.reduce_by_index(dest, operator, ids, data, reproducible=reproducible)
+
+    return _called(reduced, jax.ShapeDtypeStruct(shape, data.dtype), data, ids)
+
+
+def _forward(data: Any, ids: Any, size: int, reduce: str, reproducible: bool) -> tuple[Any, Any]:
+    found = _reduced(data, ids, size, reduce, reproducible)
+    return found, (data, ids, found)
+
+
+def _backward(size: int, reduce: str, reproducible: bool, saved: Any, gradient: Any) -> tuple[Any, None]:
+    data, ids, found = saved
+    if reduce == "mean":
+        gradient = gradient / _by_rows(jnp.maximum(_counted(ids, size), 1), gradient).astype(gradient.dtype)
+    if reduce in ("sum", "mean"):
+        return _gathered(gradient, ids), None
+    if reduce == "prod":
+        is_zero = data == 0
+        zeros = _reduced(is_zero.astype(jnp.int32), ids, size, "sum", False)
+        nonzero = jnp.where(is_zero, 1, data)
+        others = _gathered(gradient * _reduced(nonzero, ids, size, "prod", False), ids) / nonzero
+        return jnp.where(_gathered(zeros, ids) == is_zero, others, 0), None
+    best = _gathered(found, ids)
+    won = (data == best) | (jnp.isnan(data) & jnp.isnan(best))
+    winners = jnp.maximum(_reduced(won.astype(jnp.int32), ids, size, "sum", False), 1)
+    return jnp.where(won, _gathered(gradient / winners.astype(gradient.dtype), ids), 0), None
+
+
+_reduced.defvjp(_forward, _backward)
+
+
+def _gathered(of_bins: Any, ids: Any) -> Any:
+    """Return for each index the row of its bin, zeros for those outside."""
+    inside = (ids >= 0) & (ids < of_bins.shape[0])
+    rows = jnp.asarray(of_bins).at[jnp.where(inside, ids, 0)].get(mode="fill", fill_value=0)
+    return jnp.where(_by_rows(inside, rows), rows, 0)
+
+
+def _by_rows(of_rows: Any, like: Any) -> Any:
+    """Return one number for each row of `like` in a shape that broadcasts to it."""
+    return of_rows.reshape(-1, *[1] * (like.ndim - 1))
