@@ -21,9 +21,11 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
-from clhist.engine.small import pays_off
 from clhist.errors import NoDeviceError
 from clhist.opencl.device import default_queue, devices
+
+FEWEST_BINS = 1 << 18
+"""Of all rows and features: no device is asked about less, if none is named; about more the first trees decide."""
 
 
 class _HostTreeGrower(TreeGrower):
@@ -119,7 +121,7 @@ class _Growing:
     def _grows_on_device(self, bins: int) -> bool:
         if self._device is not None:
             return True
-        if not self._has_device or not pays_off("gradient boosting", bins):
+        if bins < FEWEST_BINS or not self._has_device:
             return False
         number = len(self._growers)
         if number < _TRIALS:

@@ -21,7 +21,6 @@ LEAST = {
     "2 dimensions": 2**13,
     "unique": 2**16,
     "boost-histogram": 2**13,
-    "gradient boosting": 2**18,  # rows times features
 }
 """From how many elements on kernels are faster, by call, on two cores; `clhist calibrate` measures it for a device."""
 

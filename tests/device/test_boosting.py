@@ -18,7 +18,6 @@ from clhist.boosting.binned_rows import bits_of, unit_of
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
-from clhist.engine import small
 
 ROWS, FEATURES = 4001, 6
 OPTIONS = {
@@ -199,7 +198,7 @@ def test_models_are_the_same_wherever_trees_grow(estimator, options, queue, rng,
     options = {"max_iter": 5, "random_state": 0, **options}
     host = estimator(**options).fit(x, y, weights)
     named = estimator(**options, device="any").fit(x, y, weights)
-    monkeypatch.setitem(small.LEAST, "gradient boosting", 0)
+    monkeypatch.setattr(estimators, "FEWEST_BINS", 0)
     chosen = estimator(**options).fit(x, y, weights)
     for model in (named, chosen):
         for one, other in zip(host._predictors, model._predictors, strict=True):
@@ -257,7 +256,7 @@ def test_without_a_device(error, rng, monkeypatch):
     def refuse(*_):
         raise error
 
-    monkeypatch.setitem(small.LEAST, "gradient boosting", 0)
+    monkeypatch.setattr(estimators, "FEWEST_BINS", 0)
     monkeypatch.setattr(estimators, "DeviceRows", refuse)
     x = rng.normal(size=(300, 2))
     found, expected = (

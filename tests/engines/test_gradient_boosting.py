@@ -28,7 +28,7 @@ modules = [sklearn.ensemble, sklearn.ensemble._hist_gradient_boosting.gradient_b
 for module in modules:
     for name in ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor"):
         setattr(module, name, getattr(clhist.boosting, name))
-clhist.engine.small.LEAST["gradient boosting"] = 0
+clhist.boosting.estimators.FEWEST_BINS = 0
 
 
 def grow(X_binned, gradients, hessians, **options):
