@@ -7,20 +7,24 @@ sorted by group, by counting, and a quickselect finds the result in each. Both r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.elementwise import ElementwiseKernel
 
 from clhist import operators
 from clhist.codegen.render import render_selection
+from clhist.engine.call import Call
+from clhist.engine.chain import chain_on
+from clhist.engine.each import Elementwise
 from clhist.engine.engine import Engine
 from clhist.opencl.arrays import Array, empty, is_device_array, zeros
-from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
-from clhist.opencl.device import device_kind
+from clhist.opencl.cuda_arrays import is_cuda
+from clhist.opencl.device import default_queue, device_kind
 from clhist.opencl.program import build, building, kept_by_context
+from clhist.operators.c_types import c_name
 from clhist.statistics.selection_texts import CPU, GPU, Order, Recipe, texts
 
 _MOST_BINS = 1 << 20  # of one digit of all groups
@@ -57,12 +61,10 @@ def select(
     weights : pyopencl.array.Array, optional
         Weights of the values, not negative, of the dtype of `order`.
     """
-    if is_cuda(values):
-        raise NotDirectError("medians and quantiles, which are of sorted values")
     device = queue.device
     is_cpu = device_kind(device) == "cpu"
     is_many = num_groups >= _MANY_GROUPS * device.max_compute_units
-    if is_cpu and weights is None and is_many and values.size < _MOST_SORTED:
+    if is_cpu and weights is None and is_many and values.size < _MOST_SORTED and not is_cuda(values):
         return _sorted_by_group(order, keys, values, num_groups, q, queue)
     return _digit_by_digit(order, CPU if is_cpu else GPU, keys, values, num_groups, q, weights, queue)
 
@@ -82,8 +84,14 @@ def check_weights(weights: Array, queue: cl.CommandQueue | None = None) -> None:
         raise TypeError(f"weights: expected real numbers, got {weights.dtype}")
     if weights.dtype.kind not in "if" or not weights.size:
         return
-    negative = weights < 0
-    if bool(negative.any().get(queue) if is_device_array(negative) else negative.any()):
+    if is_device_array(weights):
+        queue = queue or default_queue(weights)
+        engine = _negatives(queue.context, np.dtype(weights.dtype))
+        (found,) = engine.run([weights], Call(1, queue=queue)).results
+        has_negative = bool(found.get()[0])
+    else:
+        has_negative = bool((weights < 0).any())
+    if has_negative:
         raise ValueError("weights: expected no negative weights, got some")
 
 
@@ -103,24 +111,31 @@ def _digit_by_digit(
     digit = min(most, max(least, (_MOST_BINS // num_groups).bit_length() - 1))
     digit = -(-width // -(-width // digit))  # no larger than as many sweeps need
     total = np.dtype(np.int64) if weights is None else order.real
-    found, rank, size, equal = (
+    found, rank, members, equal = (
         zeros(queue, (num_groups,), dtype) for dtype in (order.key, total, total, np.dtype(np.uint32))
     )
     shift = width
     groups = (num_groups,) if recipe.takes_groups else ()
     data = (keys, values) if weights is None else (keys, values, weights)
+
+    def run(kernel: Elementwise, arguments: Sequence[Any], *written: Array) -> None:
+        chain = chain_on(queue, "for medians and quantiles")
+        kernel(chain, num_groups, arguments)
+        chain.finish(*written)
+
     while shift:
         bits, whole = min(digit, shift), int(shift == width)
         shift -= bits
         args = (*data, found, num_groups, shift, bits, whole)
         counts = kernels.digits(*args, num_bins=num_groups << bits, queue=queue)
-        kernels.choose(counts, found, rank, size, equal, q, bits, whole, *groups, queue=queue, range=slice(num_groups))
+        chosen = found, rank, members, equal
+        run(kernels.choose, [counts, *chosen, q, bits, whole, *groups], *chosen)
     above: Any = (found,)
     if kernels.above is not None:
         above = kernels.above(*data, found, num_groups, num_bins=num_groups, queue=queue)
         above = above if isinstance(above, tuple) else (above,)
     result = empty(queue, (num_groups,), order.result, True)
-    kernels.finish(found, above[0], above[-1], rank, size, equal, q, result, queue=queue)
+    run(kernels.finish, [found, above[0], above[-1], rank, members, equal, q, result], result)
     return result
 
 
@@ -160,9 +175,9 @@ class _Kernels:
     """The kernels of a selection digit by digit; `above` is None where nothing is looked for above the result."""
 
     digits: Engine
-    choose: ElementwiseKernel
+    choose: Elementwise
     above: Engine | None
-    finish: ElementwiseKernel
+    finish: Elementwise
 
 
 @kept_by_context
@@ -176,11 +191,12 @@ def _kernels(context: cl.Context, order: Order, recipe: Recipe) -> _Kernels:
     if following:
         operator = following if not weighted else following[0]
         above = Engine.of(context, operator, text.following_arguments, text.following, emits=1)
-    with building():
-        choose = ElementwiseKernel(
-            context, text.choose_arguments, text.choose, "clhist_choose", preamble=text.functions
-        )
-        finish = ElementwiseKernel(
-            context, text.finish_arguments, text.finish, "clhist_finish", preamble=text.functions
-        )
+    choose = Elementwise(context, text.choose_arguments, text.choose, "clhist_choose", text.functions)
+    finish = Elementwise(context, text.finish_arguments, text.finish, "clhist_finish", text.functions)
     return _Kernels(digits, choose, above, finish)
+
+
+@kept_by_context
+def _negatives(context: cl.Context, dtype: np.dtype) -> Engine:
+    text = "EMIT(0, x[i] < 0)"
+    return Engine.of(context, operators.maximum(np.uint8), f"const {c_name(dtype)} *x", text, emits=1)

@@ -179,8 +179,8 @@ class Texts:
 def texts(order: Order, recipe: Recipe) -> Texts:
     """Return the C of a selection digit by digit.
 
-    Of weighted values `digits` adds up weights, and `rank` and `size` are the weight below the digits that were found
-    and that of the whole group.
+    Of weighted values `digits` adds up weights, and `rank` and `members` are the weight below the digits that were
+    found and that of the whole group.
     """
     unsigned, real = c_name(order.key), c_name(order.real)
     weighted = order.weights is not None
@@ -190,7 +190,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
     count, total = (real, real) if weighted else ("uint", "long")
     finish = f"const {unsigned} *found, const {unsigned} *above, const {unsigned} *top, const {total} *rank, "
     missing = f" || top[i] == {order.ones}" if order.propagates else ""
-    choose = f"const {count} *counts, {unsigned} *found, {total} *rank, {total} *size, uint *equal, const {real} q, "
+    choose = f"const {count} *counts, {unsigned} *found, {total} *rank, {total} *members, uint *equal, const {real} q, "
     above = f"{recipe.emit}{'EMIT1(g, k); ' if order.propagates else ''}"
     return Texts(
         functions=order.functions(),
@@ -201,19 +201,20 @@ def texts(order: Order, recipe: Recipe) -> Texts:
         choose_arguments=f"{choose}const uint bits, const int whole"
         f"{', const long groups' if recipe.takes_groups else ''}",
         choose=(_CHOOSE_BY_WEIGHT if weighted else _CHOOSE).format(first=recipe.first, at=recipe.at, real=real),
-        finish_arguments=f"{finish}const {total} *size, const uint *equal, const {real} q, {c_name(order.result)} *out",
+        finish_arguments=f"{finish}const {total} *members, const uint *equal, const {real} q, "
+        f"{c_name(order.result)} *out",
         finish=f"""
             const {unsigned} low = found[i];
-            const int missing = !(size[i] > 0 && size[i] < INFINITY){missing};
+            const int missing = !(members[i] > 0 && members[i] < INFINITY){missing};
             out[i] = missing ? NAN : clhist_between(low, low, 0);
             """
         if weighted
         else f"""
-            const {real} share = size[i] ? clhist_share(size[i], q) : 0;
+            const {real} fraction = members[i] ? clhist_share(members[i], q) : 0;
             const {unsigned} low = found[i];
-            const {unsigned} high = !(share > 0) ? low : rank[i] + 1 < equal[i] ? low : {recipe.above};
-            const int missing = size[i] == 0{missing};
-            out[i] = missing ? NAN : clhist_between(low, high, share);
+            const {unsigned} high = !(fraction > 0) ? low : rank[i] + 1 < equal[i] ? low : {recipe.above};
+            const int missing = members[i] == 0{missing};
+            out[i] = missing ? NAN : clhist_between(low, high, fraction);
             """,
     )
 
@@ -221,8 +222,8 @@ def texts(order: Order, recipe: Recipe) -> Texts:
 _CHOOSE = """
             const long {first}last = (1l << bits) - 1;
             if (whole) {{
-                for (long d = 0; d <= last; ++d) size[i] += counts[{at}];
-                rank[i] = size[i] ? clhist_rank(size[i], q) : 0;
+                for (long d = 0; d <= last; ++d) members[i] += counts[{at}];
+                rank[i] = members[i] ? clhist_rank(members[i], q) : 0;
             }}
             long left = rank[i], d = 0;
             for (; d < last && left >= counts[{at}]; ++d) left -= counts[{at}];
@@ -236,7 +237,7 @@ _CHOOSE = """
 _CHOOSE_BY_WEIGHT = """
             const long {first}last = (1l << bits) - 1;
             if (whole)
-                for (long d = 0; d <= last; ++d) size[i] += counts[{at}];
+                for (long d = 0; d <= last; ++d) members[i] += counts[{at}];
             {real} below = rank[i], sum = rank[i];
             long chosen = 0;
             for (long d = 0; d <= last; ++d) {{
@@ -245,7 +246,7 @@ _CHOOSE_BY_WEIGHT = """
                 chosen = d;
                 below = sum;
                 sum += w;
-                if (sum / size[i] >= q) break;
+                if (sum / members[i] >= q) break;
             }}
             rank[i] = below;
             found[i] = (whole ? 0 : found[i] << bits) | chosen;

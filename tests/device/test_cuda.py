@@ -318,19 +318,21 @@ def test_a_device_that_is_not_nvidias_says_nothing_of_cuda():
     )
 
 
-def test_medians_of_groups_go_through_the_host(fake, monkeypatch):
-    """With one warning for each function; an array of the host beside keys of CUDA is refused."""
+def test_medians_of_groups(fake, recwarn):
+    """An array of the host beside keys of CUDA is refused."""
     cuda, cupy = fake
-    monkeypatch.setattr(cuda_calls, "_warned", set())
     x, groups = BINS.reshape(50, 100) % 13, clhist.group_by(cupy.asarray(BINS.reshape(50, 100)), 80)
     expected = clhist.group_by(BINS.reshape(50, 100), 80)
-    with pytest.warns(UserWarning, match="GroupBy.agg: .* medians and quantiles, which are of sorted values"):
-        found = groups.agg(x=(cupy.asarray(x), "median", "sum"))["x"]
+    found = groups.agg(x=(cupy.asarray(x), "median", "sum"))["x"]
     for name, values in expected.agg(x=(x, "median", "sum"))["x"].items():
         np.testing.assert_array_equal(found[name].get(), values)
-    with pytest.warns(UserWarning, match="GroupBy.quantile: "):
-        got = groups.quantile(cupy.asarray(x), cupy.asarray(np.float64(0.3)), weights=cupy.asarray(x))
-    np.testing.assert_array_equal(got.get(), expected.quantile(x, 0.3, weights=x))
+    for weights in (None, x):
+        given = {} if weights is None else {"weights": cupy.asarray(weights)}
+        got = groups.quantile(cupy.asarray(x), cupy.asarray(np.float64(0.3)), **given)
+        np.testing.assert_array_equal(got.get(), expected.quantile(x, 0.3, weights=weights))
+    with pytest.raises(ValueError, match="weights: expected no negative"):
+        groups.quantile(cupy.asarray(x), 0.3, weights=cupy.asarray(x - 1))
+    assert not recwarn.list
     cuda.launched.clear()
     with pytest.raises(TypeError, match="x: expected a"):
         groups.sum(BINS)
@@ -338,13 +340,14 @@ def test_medians_of_groups_go_through_the_host(fake, monkeypatch):
     np.testing.assert_array_equal(groups.size().get(), expected.size())
 
 
-def test_medians_by_bins_go_through_the_host(fake, monkeypatch):
+def test_medians_by_bins(fake, recwarn):
     _, cupy = fake
-    monkeypatch.setattr(cuda_calls, "_warned", set())
-    expected = stats.binned_statistic(BINS, BINS, "median", 7).statistic
-    with pytest.warns(UserWarning, match="binned_statistic.*: .* medians and quantiles"):
-        found = stats.binned_statistic(cupy.asarray(BINS), cupy.asarray(BINS), "median", 7).statistic
-    np.testing.assert_array_equal(found.get(), expected)
+    for name, more in (("median", {}), ("quantile", {"q": 0.3}), ("quantile", {"q": 0.3, "weights": BINS})):
+        expected = stats.binned_statistic(BINS, BINS, name, 7, **more).statistic
+        given = {key: cupy.asarray(each) if key == "weights" else each for key, each in more.items()}
+        found = stats.binned_statistic(cupy.asarray(BINS), cupy.asarray(BINS), name, 7, **given).statistic
+        np.testing.assert_array_equal(found.get(), expected)
+    assert not recwarn.list
 
 
 def test_edges_and_ends_on_the_device_are_read(fake):
