@@ -22,14 +22,14 @@ const int *keys, const float *values, const uint *found, const long groups
 const int g = keys[i]; const float v = values[i]; if (g >= 0 && g < groups && v == v) { const uint k = (v != v ? (uint)-1 : (as_uint(v) ^ ((uint)(as_int(v) >> 31) | 0x80000000u))); if (k > found[g]) EMIT0(g, k);  }
 
 // choose_arguments
-const uint *counts, uint *found, long *rank, long *size, uint *equal, const double q, const uint bits, const int whole
+const uint *counts, uint *found, long *rank, long *members, uint *equal, const double q, const uint bits, const int whole
 
 // choose
 
             const long first = (long)i << bits, last = (1l << bits) - 1;
             if (whole) {
-                for (long d = 0; d <= last; ++d) size[i] += counts[first + d];
-                rank[i] = size[i] ? clhist_rank(size[i], q) : 0;
+                for (long d = 0; d <= last; ++d) members[i] += counts[first + d];
+                rank[i] = members[i] ? clhist_rank(members[i], q) : 0;
             }
             long left = rank[i], d = 0;
             for (; d < last && left >= counts[first + d]; ++d) left -= counts[first + d];
@@ -39,13 +39,13 @@ const uint *counts, uint *found, long *rank, long *size, uint *equal, const doub
             
 
 // finish_arguments
-const uint *found, const uint *above, const uint *top, const long *rank, const long *size, const uint *equal, const double q, float *out
+const uint *found, const uint *above, const uint *top, const long *rank, const long *members, const uint *equal, const double q, float *out
 
 // finish
 
-            const double share = size[i] ? clhist_share(size[i], q) : 0;
+            const double fraction = members[i] ? clhist_share(members[i], q) : 0;
             const uint low = found[i];
-            const uint high = !(share > 0) ? low : rank[i] + 1 < equal[i] ? low : above[i];
-            const int missing = size[i] == 0;
-            out[i] = missing ? NAN : clhist_between(low, high, share);
+            const uint high = !(fraction > 0) ? low : rank[i] + 1 < equal[i] ? low : above[i];
+            const int missing = members[i] == 0;
+            out[i] = missing ? NAN : clhist_between(low, high, fraction);
             
