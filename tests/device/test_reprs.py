@@ -100,5 +100,5 @@ def test_what_is_on_a_device_says_what_can_be_pickled_instead(make, hint):
 
 def test_the_package_lists_public_names_alone():
     names = {name for name in dir(clhist) if not name.startswith("__")}
-    assert names - set(clhist.__all__) == {"dask", "errors", "flox", "hist", "torch", "typing"}
+    assert names - set(clhist.__all__) == {"dask", "errors", "flox", "hist", "jax", "torch", "typing"}
     assert set(clhist.__all__) <= set(dir(clhist))
