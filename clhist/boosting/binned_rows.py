@@ -97,6 +97,8 @@ class BinnedRows:
         How many bins a feature has.
     hessians : bool
         Whether rows have hessians, or all have 1.
+    like : BinnedRows, optional
+        The same rows on the device already, in the place of `binned`.
 
     Raises
     ------
@@ -104,7 +106,9 @@ class BinnedRows:
         If the device has no room.
     """
 
-    def __init__(self, queue: cl.CommandQueue, binned: Any, n_bins: int, hessians: bool) -> None:
+    def __init__(
+        self, queue: cl.CommandQueue, binned: Any, n_bins: int, hessians: bool, like: BinnedRows | None = None
+    ) -> None:
         self.rows, self.features = binned.shape
         self.n_bins, self.has_hessians = n_bins, hessians
         self.bits = bits_of(self.rows)
@@ -120,17 +124,25 @@ class BinnedRows:
         self.size = self.spec.sums * self.features * n_bins
         self.chain = Chain(queue, "to grow trees")
         self._sending: list[cl.Event] = []  # PyOpenCL waits for one that is let go of
+        self._by_row: Any
+        self._by_feature: Any
+        if like is None:
+            self._take_bins(binned, words)
+        else:
+            self._by_row, self._by_feature = like._by_row, like._by_feature  # noqa: SLF001
+        self._names = ("gradients", "hessians")[: self.spec.sums - 1]
+        self._values = self.chain.new(self.rows * len(self._names), np.int32)
+        self.given = [self.chain.new(self.rows, np.float32) for _ in self._names]
+        self._largest = self.chain.new(len(self._names), np.uint32)
+        self.units: list[int] = []
+
+    def _take_bins(self, binned: Any, words: int) -> None:
         self._by_row = self.chain.new(self.rows * words, np.uint32)
         is_host = isinstance(binned, np.ndarray)
         given = np.asfortranarray(binned) if is_host else binned
         memory, offset = (self.sent(given.T.reshape(-1)), 0) if is_host else self.chain.place(given)
         self.run("by_row", memory, offset, *given.strides, self._by_row, self.rows, self.features)
         self._by_feature = memory
-        self._names = ("gradients", "hessians")[: self.spec.sums - 1]
-        self._values = self.chain.new(self.rows * len(self._names), np.int32)
-        self.given = [self.chain.new(self.rows, np.float32) for _ in self._names]
-        self._largest = self.chain.new(len(self._names), np.uint32)
-        self.units: list[int] = []
 
     def take(self, gradients: Any, hessians: Any) -> None:
         """Take the gradients of all rows, float32, as integers of a unit; without, those that are in `given`."""

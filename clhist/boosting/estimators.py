@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, wraps
 from inspect import Parameter, signature
 from time import perf_counter
 from types import FunctionType
@@ -23,6 +23,7 @@ from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
 from clhist.errors import NoDeviceError
 from clhist.opencl.device import default_queue, devices
+from clhist.opencl.lost import is_forked
 
 FEWEST_BINS = 1 << 18
 """Of all rows and features: no device is asked about less, if none is named; about more the first trees decide."""
@@ -33,8 +34,9 @@ class _HostTreeGrower(TreeGrower):
 
     def __init__(self, X_binned: np.ndarray, gradients: np.ndarray, hessians: np.ndarray, **options: Any) -> None:
         self._start, self.seconds = perf_counter(), 0.0
+        gradients = in_units(gradients)
         hessians = hessians if len(hessians) == 1 else in_units(hessians, "hessians")
-        super().__init__(X_binned, in_units(gradients), hessians, **options)
+        super().__init__(X_binned, gradients, hessians, **options)
 
     def grow(self) -> None:
         super().grow()
@@ -62,21 +64,23 @@ class _Growing:
     def watch(self, loss: Any) -> Any:
         """Let gradients of a loss be computed by the device, until this is closed, where it grows trees."""
         self._watched = loss
-        for name in ("gradient", "gradient_hessian"):
-            setattr(loss, name, partial(self._compute, getattr(loss, name)))
+        of: Any = type(loss)
+        loss.__class__ = _watched(of)
         return loss
 
-    def _compute(self, by_host: Callable[..., Any], **given: Any) -> None:
+    def compute(self, by_host: Callable[..., Any], given: dict[str, Any]) -> None:
+        """Compute the gradients of the next tree where it will grow."""
         predictions, arrays = given["raw_prediction"].reshape(-1), (given["y_true"], given["sample_weight"])
         rows = self._rows
         self._is_computed = False
         if (
             rows is not None
             and self._grows_on_device(self._binned.size)
-            and DeviceLoss.is_known(self._watched, rows, predictions, *arrays)
+            and DeviceLoss.is_known(type(self._watched).__base__, rows, predictions, *arrays)
         ):
             with suppress(MemoryError):
-                self._loss = self._loss or DeviceLoss(rows, self._watched, by_host, *arrays)
+                kind = type(self._watched).__base__
+                self._loss = self._loss or DeviceLoss(rows, kind, by_host, *arrays)
                 self._is_computed = self._loss.compute(predictions)
         if self._is_computed:
             return
@@ -104,7 +108,7 @@ class _Growing:
 
     def close(self) -> None:
         if self._watched is not None:
-            del self._watched.gradient, self._watched.gradient_hessian
+            self._watched.__class__ = type(self._watched).__base__
 
     def grower(self, X_binned: np.ndarray, gradients: np.ndarray, hessians: np.ndarray, **options: Any) -> TreeGrower:
         given = {"gradients": gradients, "hessians": hessians, **options}
@@ -121,7 +125,7 @@ class _Growing:
     def _grows_on_device(self, bins: int) -> bool:
         if self._device is not None:
             return True
-        if bins < FEWEST_BINS or not self._has_device:
+        if bins < FEWEST_BINS or not self._has_device or is_forked():
             return False
         number = len(self._growers)
         if number < _TRIALS:
@@ -145,6 +149,25 @@ class _Growing:
                 return None
             self._binned = X_binned
         return self._rows
+
+
+@lru_cache
+def _watched(of: Any) -> Any:
+    """Return a class of losses whose gradients are computed as `_Growing` says; copies and pickles are of the other."""
+
+    def method(name: str) -> Callable[..., Any]:
+        def compute(self: Any, **given: Any) -> Any:
+            growing, by_host = _growing.get(None), getattr(super(watched, self), name)
+            return by_host(**given) if growing is None else growing.compute(by_host, given)
+
+        return compute
+
+    def __reduce_ex__(self: Any, protocol: Any) -> tuple[Any, ...]:
+        return object.__new__, (of,), self.__dict__
+
+    methods = {name: method(name) for name in ("gradient", "gradient_hessian")}
+    watched: Any = type(of.__name__, (of,), {**methods, "__reduce_ex__": __reduce_ex__})
+    return watched
 
 
 _TRIALS = 3
@@ -195,13 +218,6 @@ class _OnDevice:
 
     device: str | None
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        of = cls.__mro__[2]
-        cls.__init__ = _with_device(of)  # type: ignore[method-assign]
-        before = of._parameter_constraints  # type: ignore[attr-defined]  # noqa: SLF001  # as its subclasses do
-        cls._parameter_constraints = {**before, "device": [str, None]}  # type: ignore[attr-defined]
-        super().__init_subclass__(**options)
-
     def _get_loss(self, *args: Any, **options: Any) -> Any:
         loss = super()._get_loss(*args, **options)  # type: ignore[misc]
         growing = _growing.get(None)
@@ -209,6 +225,8 @@ class _OnDevice:
 
     @wraps(_fit)
     def fit(self, *args: Any, **options: Any) -> Any:
+        if isinstance(self.device, str):
+            _queue_of(self.device)  # or an error, before anything of the estimator changes
         growing = _Growing(self)
         token = _growing.set(growing)
         try:
@@ -218,19 +236,23 @@ class _OnDevice:
             growing.close()
 
 
-def _with_device(of: type) -> Callable[..., None]:
-    """Return the ``__init__`` of an estimator with one argument more."""
-    before = signature(of.__init__)  # type: ignore[misc]
+def _with_device(cls: Any) -> Any:
+    """Give an estimator's ``__init__`` one argument more than that of the class of scikit-learn has."""
+    of = cls.__mro__[2]
+    before = signature(of.__init__)
 
     def __init__(self: Any, *args: Any, device: str | None = None, **options: Any) -> None:
-        of.__init__(self, *args, **options)  # type: ignore[misc]
+        of.__init__(self, *args, **options)
         self.device = device
 
     more = Parameter("device", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
     __init__.__signature__ = before.replace(parameters=[*before.parameters.values(), more])  # type: ignore[attr-defined]
-    return __init__
+    cls.__init__ = __init__
+    cls._parameter_constraints = {**of._parameter_constraints, "device": [str, None]}  # noqa: SLF001  # as subclasses do
+    return cls
 
 
+@_with_device
 class HistGradientBoostingRegressor(_OnDevice, sklearn.ensemble.HistGradientBoostingRegressor):
     """``sklearn.ensemble.HistGradientBoostingRegressor`` whose trees grow on an OpenCL device.
 
@@ -270,6 +292,7 @@ class HistGradientBoostingRegressor(_OnDevice, sklearn.ensemble.HistGradientBoos
     """
 
 
+@_with_device
 class HistGradientBoostingClassifier(_OnDevice, sklearn.ensemble.HistGradientBoostingClassifier):
     """``sklearn.ensemble.HistGradientBoostingClassifier`` whose trees grow on an OpenCL device.
 

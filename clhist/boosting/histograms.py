@@ -75,6 +75,9 @@ class BinnedFeatures:
             raise TypeError(f"X_binned: expected uint8, got {X_binned.dtype}")
         if X_binned.ndim != 2 or not X_binned.size:
             raise ValueError(f"X_binned: expected rows and features, got an array of shape {X_binned.shape}")
+        if isinstance(n_bins, bool | np.bool_) or not isinstance(n_bins, int | np.integer):
+            raise TypeError(f"n_bins: expected an int, got {n_bins!r}")
+        n_bins = int(n_bins)
         if not 1 <= n_bins <= _MOST_BINS:
             raise ValueError(f"n_bins: expected 1 to {_MOST_BINS}, got {n_bins}")
         self.queue = queue or default_queue(X_binned)
@@ -84,8 +87,9 @@ class BinnedFeatures:
             most, _ = extremes(X_binned, self.queue)
             if most >= n_bins:
                 raise ValueError(f"X_binned: expected bins below n_bins={n_bins}, got {most}")
-        self._binned, self.n_bins, self.shape = X_binned, n_bins, X_binned.shape
-        self._rows: dict[bool, BinnedRows] = {}
+        self.n_bins, self.shape = n_bins, X_binned.shape
+        self._rows = {True: BinnedRows(self.queue, X_binned, n_bins, True)}
+        cl.wait_for_events(self._rows[True].chain.events)  # the caller may change the array
         self._lock = Lock()  # of the memory that calls share
 
     def histograms(
@@ -150,15 +154,17 @@ class BinnedFeatures:
 
     def _of(self, has_hessians: bool) -> BinnedRows:
         if has_hessians not in self._rows:
-            self._rows[has_hessians] = BinnedRows(self.queue, self._binned, self.n_bins, has_hessians)
+            self._rows[has_hessians] = BinnedRows(self.queue, self, self.n_bins, has_hessians, self._rows[True])
         return self._rows[has_hessians]
 
     def _checked_rows(self, rows: Array) -> Array:
         if not is_device_array(rows):
             rows = np.asarray(rows)
+        if not rows.size and rows.ndim == 1 and not is_device_array(rows):
+            return np.empty(0, np.uint32)
         if rows.dtype.kind not in "iu" or rows.ndim != 1:
             raise TypeError(f"rows: expected integers of one dimension, got {rows.dtype} of shape {rows.shape}")
-        rows = check_array("rows", rows, rows.dtype, written=False)
+        rows = check_array("rows", rows, rows.dtype.newbyteorder("="), written=False)
         if rows.size:
             most, least = extremes(rows, self.queue)
             if least < 0 or most >= self.shape[0]:

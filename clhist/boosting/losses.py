@@ -25,8 +25,8 @@ class DeviceLoss:
     ----------
     rows : DeviceRows
         For which gradients are.
-    loss : object
-        scikit-learn's, one that `is_known`.
+    loss : type
+        scikit-learn's class, one that `is_known`.
     by_host : callable
         Its own method that computes gradients.
     targets, weights : float64 array of shape (rows,)
@@ -41,7 +41,7 @@ class DeviceLoss:
     def __init__(
         self, rows: DeviceRows, loss: Any, by_host: Callable[..., Any], targets: np.ndarray, weights: np.ndarray | None
     ) -> None:
-        self._rows, self._name, self._by_host = rows, _NAMES[type(loss)], by_host
+        self._rows, self._name, self._by_host = rows, _NAMES[loss], by_host
         self._host = targets, weights
         self._given = [None if array is None else rows.sent(array) for array in self._host]
         self.predictions = rows.chain.new(rows.rows, np.float64)
@@ -51,7 +51,7 @@ class DeviceLoss:
     def is_known(loss: Any, rows: DeviceRows, *arrays: np.ndarray | None) -> bool:
         """Whether a device computes the gradients of a loss, from arrays of these types."""
         are_alike = all(array is None or array.dtype == np.float64 for array in arrays)
-        return type(loss) in _NAMES and rows.spec.doubles and are_alike
+        return loss in _NAMES and rows.spec.doubles and are_alike
 
     def compute(self, predictions: np.ndarray) -> bool:
         """Write the gradients of float64 predictions of all rows; return whether the device could."""

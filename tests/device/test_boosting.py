@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from itertools import pairwise
 
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+import sklearn.base
 import sklearn.ensemble
 from sklearn._loss.loss import HalfBinomialLoss, HalfSquaredError
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
@@ -164,6 +167,7 @@ def test_refusals(queue):
         ("X_binned: expected rows", ValueError, lambda: BinnedFeatures(binned[0], queue=queue)),
         ("X_binned: expected bins below n_bins=5, got 7", ValueError, lambda: BinnedFeatures(binned + np.uint8(7), 5)),
         ("n_bins: expected 1 to 256, got 257", ValueError, lambda: BinnedFeatures(binned, 257)),
+        ("n_bins: expected an int, got 16.0", TypeError, lambda: BinnedFeatures(binned, 16.0)),
         (r"hessians: expected shape \(10,\)", ValueError, lambda: of.histograms(good, good[:9])),
         ("gradients: expected finite", ValueError, lambda: of.histograms(good * np.float32(np.nan))),
         ("hessians: expected finite", ValueError, lambda: of.histograms(good, good / np.float32(0))),
@@ -221,21 +225,21 @@ def test_gradients_are_those_of_scikit_learn(loss, weighted, any_profile, queue,
     of = loss(weights)
     rows = DeviceRows(queue, np.zeros((len(targets), 1), np.uint8), 2, not of.constant_hessian)
     if not rows.spec.doubles:
-        assert not DeviceLoss.is_known(of, rows, predictions)
+        assert not DeviceLoss.is_known(loss, rows, predictions)
         return
-    assert DeviceLoss.is_known(of, rows, predictions, weights)
+    assert DeviceLoss.is_known(loss, rows, predictions, weights)
     given = {"y_true": targets, "raw_prediction": predictions, "sample_weight": weights}
     expected = [np.empty(len(targets), np.float32) for _ in rows.given]
     with np.errstate(over="ignore"):
         of.gradient_hessian(
             **given, gradient_out=expected[0], **({} if of.constant_hessian else {"hessian_out": expected[1]})
         )
-        device = DeviceLoss(rows, of, of.gradient if of.constant_hessian else of.gradient_hessian, targets, weights)
+        device = DeviceLoss(rows, loss, of.gradient if of.constant_hessian else of.gradient_hessian, targets, weights)
         assert device.compute(predictions)
     for memory, values in zip(rows.given, expected, strict=True):
         found = rows.fetched(memory, rows.rows, np.uint32)
         np.testing.assert_array_equal(found, values.view(np.uint32))
-    device = DeviceLoss(rows, of, None, targets, weights)
+    device = DeviceLoss(rows, loss, None, targets, weights)
     assert device.compute(np.full(len(targets), 100.0)) == (loss is HalfSquaredError)  # else too many are subnormal
 
 
@@ -267,3 +271,53 @@ def test_without_a_device(error, rng, monkeypatch):
     monkeypatch.setattr(estimators, "_queue_of", lambda name: None)
     with pytest.raises(type(error)):
         HistGradientBoostingRegressor(device="any").fit(x, x[:, 0])
+
+
+class _Mixin:
+    """What users derive from beside an estimator."""
+
+
+class _Derived(_Mixin, HistGradientBoostingRegressor):
+    def __init__(self, *, more=1, max_iter=3, device=None):
+        super().__init__(max_iter=max_iter, device=device)
+        self.more = more
+
+
+def test_classes_of_users(rng):
+    x = rng.normal(size=(300, 2))
+    model = sklearn.base.clone(_Derived(more=2)).fit(x, x[:, 0])
+    assert (model.more, model.n_iter_, model.get_params()["device"]) == (2, 3, None)
+
+
+def test_copies_while_a_fit_goes_on(queue, monkeypatch, rng):
+    """Are plain: of scikit-learn's loss."""
+    monkeypatch.setattr(estimators, "_queue_of", lambda name: queue)
+    x, kinds = rng.normal(size=(300, 2)), []
+
+    def score(model, *data):
+        kinds.extend(map(type, (copy.deepcopy(model)._loss, pickle.loads(pickle.dumps(model._loss)))))
+        return 0.0
+
+    model = HistGradientBoostingRegressor(max_iter=3, early_stopping=True, scoring=score, device="any").fit(x, x[:, 0])
+    assert set(kinds) == {HalfSquaredError}
+    assert type(model._loss) is HalfSquaredError
+
+
+def test_a_wrong_device_changes_nothing(rng):
+    x = rng.normal(size=(300, 2))
+    model = HistGradientBoostingRegressor(max_iter=3, warm_start=True).fit(x, x[:, 0])
+    expected = model.predict(x)
+    with pytest.raises(clhist.NoDeviceError):
+        model.set_params(max_iter=6, device="no such device at all").fit(x, x[:, 0])
+    np.testing.assert_array_equal(model.predict(x), expected)
+
+
+def test_bins_are_copied(queue, rng):
+    """Also where the first histograms with hessians come later; numbers of bins may be of NumPy."""
+    binned = np.array([[0, 2], [1, 2], [1, 0]], np.uint8)
+    of, gradients = BinnedFeatures(binned, binned.max() + 1, queue=queue), np.ones(3, np.float32)
+    binned[:] = 200
+    for more in ((), (gradients,)):
+        np.testing.assert_array_equal(of.histograms(gradients, *more).counts, [[1, 2, 0], [1, 0, 2]])
+    assert not of.histograms(gradients, rows=[]).counts.any()
+    np.testing.assert_array_equal(of.histograms(gradients, rows=np.array([2], ">i4")).counts, [[0, 1, 0], [1, 0, 0]])
