@@ -4,6 +4,11 @@
 back on the host (`jax.pure_callback`): arrays of the CPU are read in place, and those of a GPU are copied to the host
 and back. Outside of `jax.jit`, the functions of `clhist` take arrays of a GPU as they are, without gradients. JAX must
 be installed: ``pip install clhist[jax]``.
+
+What only values show, such as edges that descend, raises JAX's error with clhist's in it. On CPUs, JAX's callbacks wait
+for ever if compiled functions are called by several threads at once with large arrays, whatever they call, unless
+``jax.config.update("jax_cpu_enable_async_dispatch", False)`` was called before; in `shard_map` over several CPU devices
+they do so anyway.
 """
 
 from __future__ import annotations
@@ -17,6 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import clhist
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 __all__ = ["bincount", "histogram", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
 
@@ -50,7 +58,7 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, *,
     -----
     The gradient of a sum is that of its segment, of a mean that divided by the number of values; of a minimum or
     maximum it goes in equal parts to the values that are equal to it; of a product it is right with zeros, too, where
-    `jax.ops.segment_prod` has none. There is no forward mode.
+    `jax.ops.segment_prod` has none, and it has no second one. There is no forward mode.
 
     Examples
     --------
@@ -112,6 +120,7 @@ def bincount(
         If an argument is wrong, and without `length` if an entry is negative.
     """
     x = _integers("x", x)
+    _check_size("minlength", minlength)
     if length is None:
         if _is_traced(x):
             raise TypeError(
@@ -159,7 +168,7 @@ def histogram(
     hist : array of shape (H,)
         Counts of JAX's default integer, sums of the dtype of `weights`, or densities.
     bin_edges : array of shape (H + 1,)
-        Of JAX's default float. Bins are those of the edges in float64.
+        Of JAX's default float. Bins are those of NumPy's edges: of float64, or of half precision as the data is.
 
     Raises
     ------
@@ -167,31 +176,61 @@ def histogram(
         If an argument is wrong; as `clhist.histogram`.
     """
     a = jax.lax.stop_gradient(jnp.asarray(a))
-    edges = () if isinstance(bins, int) else (jax.lax.stop_gradient(jnp.asarray(bins)),)
-    if edges and (edges[0].ndim != 1 or edges[0].size < 2):
-        raise ValueError(f"bins: expected edges of one dimension, two or more, got shape {edges[0].shape}")
-    if not edges:
-        _check_size("bins", bins, 1)
-    size = edges[0].size - 1 if edges else bins
-    floats = jax.ShapeDtypeStruct((size + 1,), jnp.result_type(float))
-    by = partial(_edges, None if edges else bins, range)
+    size, edges = _number_or_edges(bins)
+    ends = _ends(range)
     if weights is None:
-        counts = jax.ShapeDtypeStruct((size,), jnp.result_type(int))
-        hist, found = _called(partial(_counted_by_edges, by), (counts, floats), a, *edges)
+        hist, found = _counts(a, edges, size, ends)
     else:
         weights = jnp.asarray(weights)
         if weights.shape != a.shape:
             raise ValueError(f"weights: expected shape {a.shape} as of a, got {weights.shape}")
-        numbers = jax.ShapeDtypeStruct((a.size,), jnp.int32)
-        number, found = _called(partial(_numbers_by_edges, by), (numbers, floats), a, *edges)
+        number, found = _numbers(a, edges, size, ends)
         hist = _segments("sum", weights.reshape(-1), number, size, reproducible, ("weights", "a"))
     if density:
         hist = hist / (hist.sum() * jnp.diff(found))
     return hist, found
 
 
-def _edges(bins: int | None, ends: Any, a: np.ndarray, *given: np.ndarray) -> np.ndarray:
-    return np.asarray(clhist.histogram_bin_edges(a, bins if bins is not None else given[0], ends))
+def _number_or_edges(bins: Any) -> tuple[int, tuple[Any, ...]]:
+    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
+        _check_size("bins", bins, 1)
+        return int(bins), ()
+    edges = jax.lax.stop_gradient(jnp.asarray(bins))
+    if edges.ndim == 0 and jnp.issubdtype(edges.dtype, jnp.integer) and not _is_traced(edges):
+        return _number_or_edges(int(edges))
+    if edges.ndim != 1 or edges.size < 2:
+        raise ValueError(f"bins: expected edges of one dimension, two or more, got shape {edges.shape}")
+    return edges.size - 1, (edges,)
+
+
+def _ends(ends: Any) -> tuple[float, float] | None:
+    if ends is None:
+        return None
+    if any(map(_is_traced, jax.tree.leaves(ends))):
+        raise TypeError("range: expected numbers that are known when it is compiled, got traced ones")
+    found = tuple(map(float, ends))
+    if len(found) != 2 or not np.isfinite(found).all() or found[0] > found[1]:
+        raise ValueError(f"range: expected two finite numbers that do not descend, got {ends}")
+    return found[0], found[1]
+
+
+# Compiled once for each shape: JAX compiles a callback anew for each function that it calls back.
+@partial(jax.jit, static_argnums=(2, 3))
+def _counts(a: Any, edges: tuple[Any, ...], size: int, ends: Any) -> Any:
+    counts = jax.ShapeDtypeStruct((size,), jnp.result_type(int))
+    floats = jax.ShapeDtypeStruct((size + 1,), jnp.result_type(float))
+    return _called(partial(_counted_by_edges, partial(_edges, size, ends)), (counts, floats), a, *edges)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _numbers(a: Any, edges: tuple[Any, ...], size: int, ends: Any) -> Any:
+    numbers = jax.ShapeDtypeStruct((a.size,), jnp.int32)
+    floats = jax.ShapeDtypeStruct((size + 1,), jnp.result_type(float))
+    return _called(partial(_numbers_by_edges, partial(_edges, size, ends)), (numbers, floats), a, *edges)
+
+
+def _edges(bins: int, ends: Any, a: np.ndarray, *given: np.ndarray) -> np.ndarray:
+    return np.asarray(clhist.histogram_bin_edges(a, given[0] if given else bins, ends))
 
 
 def _counted_by_edges(by: Callable[..., np.ndarray], a: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -217,11 +256,7 @@ def _segments(
     names: tuple[str, str] = ("data", "segment_ids"),
 ) -> Any:
     data, ids = jnp.asarray(data), _integers(names[1], segment_ids)
-    if (
-        data.dtype.kind == "c"
-        or data.dtype == bool
-        or (reduce == "mean" and not jnp.issubdtype(data.dtype, jnp.floating))
-    ):
+    if data.dtype.name not in (_FLOATS if reduce == "mean" else _FLOATS + _INTEGERS):
         kinds = "floats" if reduce == "mean" else "floats or integers"
         raise TypeError(f"{names[0]}: expected {kinds}, got {data.dtype}")
     if data.ndim == 0 or data.shape[0] != ids.size:
@@ -238,7 +273,7 @@ def _segments(
 
 def _integers(name: str, value: Any) -> Any:
     array = jnp.asarray(value)
-    if not jnp.issubdtype(array.dtype, jnp.integer) or array.ndim != 1:
+    if array.dtype.name not in _INTEGERS or array.ndim != 1:
         raise TypeError(f"{name}: expected integers of one dimension, got {array.dtype} of shape {array.shape}")
     return array
 
@@ -262,6 +297,7 @@ def _called(function: Callable[..., Any], results: Any, *arrays: Any) -> Any:
     return jax.pure_callback(call, results, *arrays, vmap_method="sequential")
 
 
+@partial(jax.jit, static_argnums=1)
 def _counted(ids: Any, size: int) -> Any:
     shape = jax.ShapeDtypeStruct((size,), jnp.result_type(int))
     return (
@@ -271,6 +307,7 @@ def _counted(ids: Any, size: int) -> Any:
     )
 
 
+@partial(jax.jit, static_argnums=(2, 3, 4))
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
 def _reduced(data: Any, ids: Any, size: int, reduce: str, reproducible: bool) -> Any:
     shape = (size, *data.shape[1:])
@@ -305,14 +342,26 @@ def _backward(size: int, reduce: str, reproducible: bool, saved: Any, gradient: 
         zeros = _reduced(is_zero.astype(jnp.int32), ids, size, "sum", False)
         nonzero = jnp.where(is_zero, 1, data)
         others = _gathered(gradient * _reduced(nonzero, ids, size, "prod", False), ids) / nonzero
-        return jnp.where(_gathered(zeros, ids) == is_zero, others, 0), None
+        return _without_gradient(jnp.where(_gathered(zeros, ids) == is_zero, others, 0)), None
     best = _gathered(found, ids)
     won = (data == best) | (jnp.isnan(data) & jnp.isnan(best))
     winners = jnp.maximum(_reduced(won.astype(jnp.int32), ids, size, "sum", False), 1)
     return jnp.where(won, _gathered(gradient / winners.astype(gradient.dtype), ids), 0), None
 
 
-_reduced.defvjp(_forward, _backward)
+_reduced.__wrapped__.defvjp(_forward, _backward)
+
+
+@jax.custom_vjp
+def _without_gradient(gradients: Any) -> Any:
+    return gradients
+
+
+def _refuse(saved: Any, gradient: Any) -> Any:
+    raise TypeError("data: segment_prod has no second gradient")
+
+
+_without_gradient.defvjp(lambda gradients: (gradients, None), _refuse)
 
 
 def _gathered(of_bins: Any, ids: Any) -> Any:

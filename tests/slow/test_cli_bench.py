@@ -10,6 +10,7 @@ from commands import refused, runner
 
 from benchmarks import lab as bench_lab
 from benchmarks.command import SUITES
+from benchmarks.engines import PROBLEMS as ENGINES
 from benchmarks.operators import OPERATORS
 from benchmarks.peer import Peer
 from benchmarks.peer_problems import PROBLEMS
@@ -388,7 +389,7 @@ def test_an_input_that_does_not_fit_the_device(monkeypatch):
 
 def test_every_suite_has_its_defaults():
     for suite in SUITES.values():
-        assert set(suite.default_operations) <= set(suite.operations) <= {*OPERATORS, *PROBLEMS}
+        assert set(suite.default_operations) <= set(suite.operations) <= {*OPERATORS, *PROBLEMS, *ENGINES}
         assert suite.bins
 
 

@@ -119,6 +119,21 @@ def test_histogram(options, is_weighted):
         np.testing.assert_array_equal(gradient, np.where(inside, number, 0))
 
 
+def test_repeated_calls_are_not_compiled_again(caplog):
+    x, ids = jnp.ones(10), jnp.zeros(10, int)
+    gradient = jax.grad(lambda x: cj.segment_max(x, ids, 3).sum())
+    calls = (
+        lambda: cj.segment_sum(x, ids, 3), lambda: cj.bincount(ids, length=2), lambda: cj.histogram(x, np.int64(4)),
+        lambda: cj.histogram(x, jnp.array(4), weights=x), lambda: gradient(x),
+    )  # fmt: skip
+    for call in calls:
+        call()
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        for call in calls:
+            call()
+    assert "ompiling" not in caplog.text
+
+
 def test_nan_is_in_no_bin():
     x, w = jnp.array([0.5, jnp.nan, 1.0]), jnp.array([1.0, 10.0, 100.0])
     assert cj.histogram(x, 2, (0, 1), w)[0].tolist() == [0, 101]
@@ -126,6 +141,7 @@ def test_nan_is_in_no_bin():
 
 def test_refusals():
     x, ids = jnp.ones(3), jnp.array([0, 1, -1])
+    gradient, traced = jax.grad(lambda x: cj.segment_prod(x, ids, 2).sum()), lambda a: cj.histogram(x, 5, (a, 2.0))
     for match, error, call in (
         ("segment_ids: expected integers", TypeError, lambda: cj.segment_sum(x, x, 2)),
         ("num_segments: expected an int", ValueError, lambda: cj.segment_sum(x, ids, -1)),
@@ -136,6 +152,11 @@ def test_refusals():
         ("x: expected non-negative integers, got -1", ValueError, lambda: cj.bincount(ids)),
         ("length: expected a number under jax.jit", TypeError, lambda: jax.jit(cj.bincount)(ids)),
         ("length: expected at least minlength", ValueError, lambda: cj.bincount(ids, None, 5, length=4)),
+        ("minlength: expected an int", ValueError, lambda: cj.bincount(x.astype(int), None, 9.5, length=12)),
+        ("range: expected numbers that are known", TypeError, lambda: jax.jit(traced)(0.0)),
+        ("range: expected two finite", ValueError, lambda: cj.histogram(x, 5, (2, 1))),
+        ("data: expected floats or integers, got int4", TypeError, lambda: cj.segment_sum(ids.astype("int4"), ids, 2)),
+        ("segment_prod has no second", TypeError, lambda: jax.jacrev(gradient)(x)),
         ("bins: expected an int of 1 or more", ValueError, lambda: cj.histogram(x, 0)),
         ("bins: expected edges", ValueError, lambda: cj.histogram(x, jnp.ones(1))),
         ("weights: expected shape", ValueError, lambda: cj.histogram(x, weights=x[:2])),
