@@ -23,7 +23,7 @@ from emulated.targets import EXTENSIONS, TARGETS, Target
 
 _DRIVER = "3635.0"
 # What needs more packages, or no device.
-_LEFT_ALONE = re.compile(r"__main__|\.dask|\.hist\b|flox|zonal|pyfai|trajectories|\.torch\b|\.cli")
+_LEFT_ALONE = re.compile(r"__main__|\.dask|\.hist\b|flox|zonal|pyfai|trajectories|\.torch\b|\.jax\b|\.cli")
 
 
 class Program:
