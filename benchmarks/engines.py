@@ -167,9 +167,7 @@ def _rows(calls: dict[str, Call], tolerance: float) -> list[Row]:
             start = time.perf_counter()
             try:
                 found = call()
-            except (
-                Exception
-            ) as error:  # of somebody else's code as well, which is left out: not installed, no such device
+            except Exception as error:  # of somebody else's code as well: not installed, no such device
                 if name == _CLHIST:
                     rows[name] |= {"failed": True, "note": f"{type(error).__name__}: {str(error)[:80]}"}
                 else:

@@ -219,28 +219,23 @@ def _ends(ends: Any) -> tuple[float, float] | None:
 def _counts(a: Any, edges: tuple[Any, ...], size: int, ends: Any) -> Any:
     counts = jax.ShapeDtypeStruct((size,), jnp.result_type(int))
     floats = jax.ShapeDtypeStruct((size + 1,), jnp.result_type(float))
-    return _called(partial(_counted_by_edges, partial(_edges, size, ends)), (counts, floats), a, *edges)
+    return _called(partial(_counted_by_edges, size, ends), (counts, floats), a, *edges)
 
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _numbers(a: Any, edges: tuple[Any, ...], size: int, ends: Any) -> Any:
     numbers = jax.ShapeDtypeStruct((a.size,), jnp.int32)
     floats = jax.ShapeDtypeStruct((size + 1,), jnp.result_type(float))
-    return _called(partial(_numbers_by_edges, partial(_edges, size, ends)), (numbers, floats), a, *edges)
+    return _called(partial(_numbers_by_edges, size, ends), (numbers, floats), a, *edges)
 
 
-def _edges(bins: int, ends: Any, a: np.ndarray, *given: np.ndarray) -> np.ndarray:
-    return np.asarray(clhist.histogram_bin_edges(a, given[0] if given else bins, ends))
+def _counted_by_edges(bins: int, ends: Any, a: np.ndarray, *given: np.ndarray) -> Any:
+    return clhist.histogram(a, given[0] if given else bins, ends)
 
 
-def _counted_by_edges(by: Callable[..., np.ndarray], a: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray, ...]:
-    edges = by(a, *given)
-    return clhist.histogram(a, edges)[0], edges
-
-
-def _numbers_by_edges(by: Callable[..., np.ndarray], a: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray, ...]:
+def _numbers_by_edges(bins: int, ends: Any, a: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the bin of each element, -1 for those in none, and the edges; the last bin has its upper edge."""
-    edges, a = by(a, *given), a.reshape(-1)
+    edges, a = np.asarray(clhist.histogram_bin_edges(a, given[0] if given else bins, ends)), a.reshape(-1)
     size = len(edges) - 1
     found = np.asarray(clhist.digitize(a, edges)).astype(np.int32) - 1
     found[a == edges[-1]] = size - 1

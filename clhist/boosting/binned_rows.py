@@ -27,7 +27,7 @@ _EXACT_BITS = 52  # of a sum: float64 has it exactly
 _OWN_LOCAL_MEMORY = 64  # bytes, of what splits rows
 _FEWEST_ROWS = {"cpu": 1 << 15, "gpu": 1 << 13}  # that are worth a work-group's adding to what others have
 _ROWS_OF_LANE = 16
-_SWEEPS, GROUPS = 2, 8  # work-groups for each compute unit
+_SWEEPS, _GROUPS = 2, 8  # work-groups for each compute unit
 
 
 def bits_of(rows: int) -> int:
@@ -249,14 +249,14 @@ class BinnedRows:
     def run(self, name: str, *arguments: Any) -> None:
         """Run a kernel whose work-items share what there is."""
         lanes = min(self._lanes, 256)
-        groups = self._units * GROUPS * (1 if lanes == 1 else 4)
+        groups = self._units * _GROUPS * (1 if lanes == 1 else 4)
         self.chain.run(self._kernels[name], groups, lanes, arguments)
 
     def _of_nodes(
         self, name: str, nodes: Sequence[Node], before: Sequence[Any], *arguments: Any, slots: np.ndarray | None = None
     ) -> None:
         """Run a kernel whose work-groups share the rows of nodes."""
-        table = self._table(nodes, max(_ROWS_OF_LANE * self._lanes, ceil(rows_of(nodes) / (self._units * GROUPS))))
+        table = self._table(nodes, max(_ROWS_OF_LANE * self._lanes, ceil(rows_of(nodes) / (self._units * _GROUPS))))
         if slots is not None:
             table["slot"] = slots
         given = [*before, self.sent(table), len(table), *arguments]

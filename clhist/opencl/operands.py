@@ -98,14 +98,8 @@ class HostBuffer(cl.Buffer):
 def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
     """Return a contiguous NumPy array as a device array to read on `queue`.
 
-    It is of the same memory where the device shares it, which is kept until what is enqueued has read it; else it may
-    still be on its way, and PyOpenCL waits for that when the array is let go of.
+    It is of the same memory where the device shares it, which is kept until what is enqueued has read it.
     """
-    if not shares_memory(queue.device) and 0 < array.nbytes < FEWEST_BYTES:
-        found = operand(array, queue, written=False, read=False)
-        sent = cl_array.Array(queue, array.shape, array.dtype, data=found.buffer)
-        sent.add_event(cl.enqueue_copy(queue, found.buffer, array, is_blocking=False))
-        return sent
     found = operand(array, queue, written=False, make=partial(HostBuffer, queue))
     return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)
 

@@ -273,8 +273,7 @@ def test_without_a_device(error, rng, monkeypatch):
         HistGradientBoostingRegressor(device="any").fit(x, x[:, 0])
 
 
-class _Mixin:
-    """What users derive from beside an estimator."""
+class _Mixin: ...  # what users derive from beside an estimator
 
 
 class _Derived(_Mixin, HistGradientBoostingRegressor):
