@@ -14,8 +14,10 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
+from clhist.cuda.driver import unheard
 from clhist.engine.call import Call, queue_for
 from clhist.engine.caller import at_caller
+from clhist.engine.cuda_repeats import ends_with
 from clhist.engine.extremes import extremes
 from clhist.engine.peek import evenly_spread, found_words
 from clhist.engine.prepare import LargestBin
@@ -23,7 +25,7 @@ from clhist.engine.scatter import ScatterSpec, as_array, checked_values, countin
 from clhist.engine.signature import Remembered
 from clhist.engine.small import is_small
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, beginning, check_array, check_context, common_kind, is_device_array, zeros
+from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array, zeros
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import default_queue, device_kind
 from clhist.opencl.masks import mask_of, without_masked
@@ -230,7 +232,9 @@ def _count(
     largest entry is computed first.
     """
     if used:
-        guessed, known = _guess(x, queue)
+        with unheard():
+            guessed, known = _guess(x, queue)
+        known = 0 if is_cuda(x) else known  # which is not so of arrays that repeat the call
         room = max(minlength, 1, guessed + 1 + guessed // _SAMPLE_MARGIN)
         # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
         on_cpu, every = device_kind(queue.device) == "cpu", _every(x)
@@ -242,18 +246,27 @@ def _count(
             engine = scatter_engine(queue.context, spec(guarded=guard))
             known = max(known, minlength - 1)
             call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
+            size = x.size
+
+            def counted(result: Any, largest: int, number: int) -> tuple[Any, bool]:
+                """Return the counts, None if an entry was beyond them, and whether the guess is as good for others."""
+                last = max(known, largest)
+                found = result[: last + 1] if last < room and (not is_summed or number == size) else None
+                return found, found is not None and 2 * last + 2 >= room
+
             if isinstance(x, np.ndarray):
                 found = np.zeros(2, np.uint32)
                 (result,) = engine.run((x, values, room, found), call).results
-                largest_found, summed = found.tolist()
+                result, _ = counted(result, *found.tolist())
             else:
                 with found_words(queue) as words:
                     (result,) = engine.run((x, values, room, words.array), call).results
-                    largest_found, summed = words.read()
-            last = max(known, largest_found)
-            if last < room and (not is_summed or summed == x.size):
-                _note(x, last)
-                return beginning(result, last + 1)
+                    if is_cuda(x):
+                        ends_with(words.array, result, counted)
+                    result, _ = counted(result, *words.read())
+            if result is not None:
+                _note(x, result.size - 1)
+                return result
     largest, smallest = extremes(x, queue)
     if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyopencl.array as cl_array
 
-from clhist.cuda.libraries import may_be_cuda
+from clhist.cuda.recognised import may_be_cuda
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.labelled import unlabelled
 from clhist.engine.small import check_refused

@@ -15,6 +15,7 @@ from clhist.engine.cuda_calls import takes_cuda, takes_cuda_only
 from clhist.engine.engine import Engine
 from clhist.engine.reproducible import reproducible as reproducible_engine
 from clhist.engine.scatter import arguments_of_call
+from clhist.engine.signature import itself, recognise
 from clhist.hardware.profile import Profile
 from clhist.kernel_types import KernelCalls
 from clhist.opencl.lost import check_process
@@ -377,3 +378,6 @@ class HistogramKernel(KernelCalls[K]):
         check_process()
         engine, checked = reproducible_engine(self.engine, self.engine.check(args, call), max_abs)
         return engine.run_checked(checked, with_race_factor(engine, checked, call))
+
+
+recognise(HistogramKernel, lambda kernel: itself(kernel.engine))

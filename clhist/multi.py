@@ -9,7 +9,7 @@ from typing import Any, Self
 import pyopencl as cl
 
 from clhist.accumulator import CHUNK_BYTES, Accumulator
-from clhist.cuda.libraries import may_be_cuda
+from clhist.cuda.recognised import may_be_cuda
 from clhist.engine.chunks import Piece
 from clhist.engine.cuda_calls import first_of_cuda, takes_cuda
 from clhist.engine.pool import Pool

@@ -58,6 +58,29 @@ class _Copy2D(ctypes.Structure):
     ] + [("WidthInBytes", _size), ("Height", _size)]
 
 
+class _Heard(threading.local):
+    calls: list[Any] | None = None
+
+
+heard = _Heard()
+"""What this thread asks of the driver, by name, while `calls` is a list; who asks may note there what it is for."""
+
+
+class unheard:  # as a function; a generator would take three times as long
+    """Lets nothing of what a ``with`` block asks be noted."""
+
+    __slots__ = ("_calls",)
+
+    def __enter__(self) -> None:
+        self._calls, heard.calls = heard.calls, None
+
+    def __exit__(self, *error: object) -> None:
+        heard.calls = self._calls
+
+
+_OF_CONTEXTS = {"cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"}
+
+
 class _On:
     """Lets calls go to a context; a generator would take four times as long."""
 
@@ -90,6 +113,8 @@ class Driver:
         self._launch = library.cuLaunchKernel
 
     def _call(self, name: str, *arguments: Any) -> None:
+        if heard.calls is not None and name not in _OF_CONTEXTS:
+            heard.calls.append(name)
         result = getattr(self._library, name)(*arguments)
         if result:
             self._raise(result, name)
@@ -191,6 +216,8 @@ class Driver:
         parameters : ctypes array of pointers
             To the value of each parameter, which are copied.
         """
+        if heard.calls is not None:
+            heard.calls.append("cuLaunchKernel")
         result = self._launch(*prepared, stream, parameters, None)
         if result:
             self._raise(result, "cuLaunchKernel")

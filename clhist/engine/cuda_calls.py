@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from clhist.cuda.libraries import Recognised, may_be_cuda, recognised
+from clhist.cuda.recognised import Recognised, may_be_cuda, recognised
 from clhist.engine.caller import warn_caller
 from clhist.engine.cuda_check import prove
+from clhist.engine.cuda_repeats import Call, noted, recognised_call, repeated
 from clhist.errors import UnsupportedError
 from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, is_inside, of_caller, results_like
 from clhist.opencl.cuda_queues import cuda_array
@@ -62,13 +63,11 @@ def direct_only() -> Iterator[None]:
 def _taking(function: F, otherwise: Callable[..., Any]) -> F:
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        for value in args:
-            if may_be_cuda(value):
-                return _call(function, args, options, otherwise)
-        for value in options.values():
-            if may_be_cuda(value):
-                return _call(function, args, options, otherwise)
-        return function(*args, **options)
+        if not any(map(may_be_cuda, args)) and not any(map(may_be_cuda, options.values())):
+            return function(*args, **options)
+        seen = recognised_call(function, args, options)
+        found = None if seen is None else repeated(seen)
+        return _call(function, args, options, otherwise, seen=seen) if found is None else found
 
     return cast(F, call)
 
@@ -108,6 +107,7 @@ def _call(
     options: dict[str, Any],
     otherwise: Callable[..., Any],
     like: CudaArray | None = None,
+    seen: Call | None = None,
 ) -> Any:
     for name in _OF_OPENCL:
         if options.get(name):
@@ -122,7 +122,7 @@ def _call(
         first = taken.arrays[0] if like is None else like
         with results_like(first.memory):
             prove(first)
-            return returned(function(*given, **named))
+            return returned(noted(seen, lambda: function(*given, **named)))
     except NotDirectError as error:
         reason = str(error)
     return (_refused if _strict.on else otherwise)(function, names, args, options, reason)

@@ -12,7 +12,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.kernel_code import KernelCode
-from clhist.cuda.driver import Allocation, CudaError, CudaMemoryError, driver, stream_of
+from clhist.cuda.driver import Allocation, CudaError, CudaMemoryError, driver, heard, stream_of, unheard
+from clhist.cuda.libraries import Library
 from clhist.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
 from clhist.engine.call import Outcome
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
@@ -83,14 +84,16 @@ def put(value: Any, dtype: np.dtype | None, room: Any) -> None:
 
 
 class _Command:
-    """A launch with its kernel; `memory` and `numbers` are arguments that change, each with its place in a call."""
+    """A launch with its kernel."""
 
     def __init__(self, launch: Launch, module: _Module, places: dict[Any, int], same: dict[Any, Any]) -> None:
         name, dynamic = launch.kernel.name, module.dynamic[launch.kernel.name]
         groups = [n // m for n, m in zip(launch.global_size, launch.local_size, strict=True)]
         ones = [1] * (3 - len(groups))
         self._prepared = (ctypes.c_void_p(module.functions[name]), *groups, *ones, *launch.local_size, *ones, dynamic)
-        self.changes: list[tuple[int, int]] = []  # number of the parameter, place in a call
+        # Parameters that change, each with its place in a call: addresses, and the numbers of others.
+        self._words: list[tuple[Any, int]] = []
+        self._others: list[tuple[int, int]] = []
         self._dtypes = [parameter.dtype for parameter in launch.kernel.parameters]
         self._values: list[Any] = []
         for n, (value, dtype) in enumerate(zip(launch.arguments, self._dtypes, strict=True)):
@@ -100,7 +103,11 @@ class _Command:
             elif isinstance(value, Slot) and value.what == MEMORY:
                 pass  # address 0: the offset is the address
             elif isinstance(value, Slot | Scratch):
-                self.changes.append((n, places[value]))
+                is_address = isinstance(value, Scratch) or value.what == OFFSET
+                if is_address and isinstance(self._values[n], ctypes.c_uint64):
+                    self._words.append((self._values[n], places[value]))
+                else:
+                    self._others.append((n, places[value]))
             elif value is not None:
                 self.set(n, value)
         pointers = [ctypes.addressof(value) for value in self._values]
@@ -112,7 +119,9 @@ class _Command:
         put(value, self._dtypes[n], self._values[n])
 
     def run(self, stream: Any, call: Sequence[Any]) -> None:
-        for n, k in self.changes:
+        for word, k in self._words:
+            word.value = call[k]
+        for n, k in self._others:
             value = call[k]
             if value is not self._known[n]:
                 self.set(n, value)
@@ -127,6 +136,16 @@ class _Part(NamedTuple):
     commands: list[_Command]
     begins: tuple[int, ...]
     size: int
+
+
+class CudaRun(NamedTuple):
+    """What `CudaLoaded.run` did: the arrays, which of them it made in what memory, and scalars."""
+
+    loaded: CudaLoaded
+    memory: CudaMemory
+    made: list[bool]
+    arrays: list[CudaArray]
+    scalars: list[Any]
 
 
 class CudaLoaded:
@@ -224,18 +243,26 @@ class CudaLoaded:
         if wait_for or allocator is not None:
             raise TypeError("wait_for, allocator: expected none with arrays of CUDA, whose stream orders what is done")
         memory = self._memory(arrays)
-        stream = memory.stream
-        with driver().on(self._device), self._lock:
+        with driver().on(self._device):
+            found = [self._new(n, memory) if array is None else array for n, array in enumerate(arrays)]
+            with unheard():
+                self.launch([*(array.offset for array in found), *scalars], memory.library, memory.stream)
+        if heard.calls is not None:
+            heard.calls.append(CudaRun(self, memory, [array is None for array in arrays], found, list(scalars)))
+        none: Any = None  # of OpenCL's events
+        return Outcome(self._collected(found), {"combine": [none]}, {})
+
+    def launch(self, numbers: list[Any], library: Library, stream: int) -> None:
+        """Enqueue all on a stream of the device that calls go to: `numbers` are the arrays' addresses, and scalars."""
+        with self._lock:
             if self._parts is None:
                 self._parts = self._load(stream)
-            found = [self._new(n, memory) if array is None else array for n, array in enumerate(arrays)]
-            numbers = [*(array.offset for array in found), *scalars]
             waiting: list[tuple[_Part, int | None]] = [(each, None) for each in self._parts]
             has_begun = False
             while waiting:
                 part, budget = waiting.pop(0)
                 try:
-                    self._run_part(part, memory, stream, numbers)
+                    self._run_part(part, library, stream, numbers)
                     has_begun = True
                 except CudaMemoryError as error:
                     least, before = part.part.least_bytes, part.size if budget is None else min(part.size, budget)
@@ -247,8 +274,6 @@ class CudaLoaded:
                             raise
                         # Another way would do again what is enqueued.
                         raise _out_of_memory(part.part, f"{error}; with less, {refused}") from error
-        none: Any = None  # of OpenCL's events
-        return Outcome(self._collected(found), {"combine": [none]}, {})
 
     def _new(self, n: int, memory: CudaMemory) -> CudaArray:
         """Return a new array for the slot of this number."""
@@ -267,9 +292,9 @@ class CudaLoaded:
                 )
         return every[0]
 
-    def _run_part(self, part: _Part, memory: CudaMemory, stream: int, numbers: list[Any]) -> None:
-        scratch = memory.library.new((part.size,), _BYTE, self._device) if part.size else None
-        begin = 0 if scratch is None else memory.library.address(scratch)
+    def _run_part(self, part: _Part, library: Library, stream: int, numbers: list[Any]) -> None:
+        scratch = library.new((part.size,), _BYTE, self._device) if part.size else None
+        begin = 0 if scratch is None else library.address(scratch)
         call, where = [*numbers, *(begin + n for n in part.begins)], stream_of(stream)
         for command in part.commands:
             command.run(where, call)

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import numpy as np
 import pyopencl as cl
 
+from clhist.cuda.driver import unheard
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, is_device_array, zeros
-from clhist.opencl.cuda_arrays import cuda_device_of, is_cuda
+from clhist.opencl.cuda_arrays import cuda_device_of, is_cuda, kept_on_cuda
 from clhist.opencl.program import kept_by_context
 
 _MOST = 2048
@@ -46,13 +47,15 @@ class Words:
     """A device array of two uint32, 0 at first; they are read when the queue has come to the end."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
-        self.array: Array = zeros(queue, (2,), _ZEROS.dtype)
+        is_of_cuda = cuda_device_of(queue) is not None
+        self.array: Array = kept_on_cuda(queue, _ZEROS) if is_of_cuda else zeros(queue, (2,), _ZEROS.dtype)
         self._queue, self._are_zero = queue, True
 
     def read(self) -> tuple[int, int]:
         """Return both, once all is done that writes them."""
         try:
-            first, second = self.array.get(self._queue).tolist()
+            with unheard():
+                first, second = self.array.get(self._queue).tolist()
         except cl.Error as error:
             lost.settle(self._queue, error)
             raise
@@ -61,7 +64,9 @@ class Words:
 
     def clear(self, queue: cl.CommandQueue) -> None:
         """Set them to 0 again, for use on `queue`."""
-        if not self._are_zero:
+        if not self._are_zero and is_cuda(self.array):
+            self.array.clear()
+        elif not self._are_zero:
             self.array.events[:] = [cl.enqueue_copy(queue, self.array.base_data, _ZEROS, is_blocking=False)]
         self._queue, self._are_zero = queue, True
 
@@ -69,14 +74,12 @@ class Words:
 @contextmanager
 def found_words(queue: cl.CommandQueue) -> Iterator[Words]:
     """Give words for `clhist.engine.prepare.LargestBin`; they are kept, since to make them takes 150 us."""
-    if cuda_device_of(queue) is not None:  # memory of the library whose stream is used, which has some at hand
-        yield Words(queue)
-        return
-    kept = _kept(queue.context)
-    words = kept.__dict__.pop("words", None) or Words(queue)
-    words.clear(queue)
+    kept, name = _kept(queue.context).__dict__, "by_opencl" if cuda_device_of(queue) is None else "by_cuda"
+    with unheard():
+        words = kept.pop(name, None) or Words(queue)
+        words.clear(queue)
     yield words
-    kept.words = words  # and not if anything was raised: they may still be written then
+    kept[name] = words  # and not if anything was raised: they may still be written then
 
 
 @kept_by_context

@@ -29,7 +29,7 @@ _MOST_ITEMS = 64  # of a sequence, which takes longer
 T = TypeVar("T")
 
 
-class _UnknownError(Exception):
+class UnknownError(Exception):
     """Raised for a value that calls are not recognised by."""
 
 
@@ -94,7 +94,7 @@ def signature_of_call(
         bins = call.num_bins if type(call.num_bins) is int else _numbers(call.num_bins)
         histograms = None if call.num_histograms is None else _numbers(call.num_histograms)
         budget = None if call.memory_budget is None else _numbers(call.memory_budget)
-    except _UnknownError:
+    except UnknownError:
         return None
     choices = None if call.choices is FREE else call.choices
     asked = None if largest is None else largest[:2]
@@ -110,7 +110,7 @@ def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequenc
             continue
         if isinstance(value, cl_array.Array):
             if not argument.is_const and not may_be_written(value):
-                raise _UnknownError
+                raise UnknownError
             on_device, where = True, value.queue or value.context
             parts.append((value.dtype, value.shape, value.strides, where, value.offset % _LOAD_BYTES == 0))
         elif type(value) is np.ndarray:
@@ -118,7 +118,7 @@ def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequenc
             written = argument.is_const or flags.writeable
             parts.append((np.ndarray, value.dtype, value.shape, value.strides, aligned, flags.aligned, written))
         else:
-            raise _UnknownError
+            raise UnknownError
     return on_device
 
 
@@ -150,8 +150,8 @@ def signature_of(*values: Any) -> Hashable:
     parts: list[Any] = []
     try:
         for value in values:
-            parts.append(value if value is None or type(value) is int else _alike(value))
-    except _UnknownError:
+            parts.append(value if value is None or type(value) is int else alike(value))
+    except UnknownError:
         return None
     return (*parts, *profile_names())
 
@@ -194,8 +194,8 @@ def signature_of_arguments(values: Sequence[Any]) -> Hashable:
             if value is None or kind is int:
                 parts.append(value)
             else:
-                parts.append((_like if kind is np.ndarray or kind is cl_array.Array else _alike)(value))
-    except _UnknownError:
+                parts.append((_like if kind is np.ndarray or kind is cl_array.Array else alike)(value))
+    except UnknownError:
         return None
     return tuple(parts)
 
@@ -220,7 +220,8 @@ def itself(value: Any) -> Hashable:
     return (value.dtype, value.tobytes()) if isinstance(value, np.generic) else _Itself(value)
 
 
-def _alike(value: Any) -> Hashable:
+def alike(value: Any) -> Hashable:
+    """Return what one value is recognised by, as of `signature_of`; raises UnknownError of one of another kind."""
     if value is None:
         return None
     part = _PARTS.get(type(value))
@@ -230,18 +231,18 @@ def _alike(value: Any) -> Hashable:
         return _like(value)
     if isinstance(value, np.generic):
         return value.dtype, value.tobytes()
-    raise _UnknownError
+    raise UnknownError
 
 
 def _sequence(value: Any) -> Hashable:
     if len(value) > _MOST_ITEMS:
-        raise _UnknownError
-    return (type(value), *map(_alike, value))
+        raise UnknownError
+    return (type(value), *map(alike, value))
 
 
 def _content(value: np.ndarray) -> Hashable:
     if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
-        raise _UnknownError
+        raise UnknownError
     return np.ndarray, value.dtype, value.shape, value.tobytes()
 
 
@@ -269,6 +270,11 @@ _PARTS: dict[type, Callable[[Any], Hashable]] = {
 }
 
 
+def recognise(kind: type, part: Callable[[Any], Hashable]) -> None:
+    """Let objects of a class be recognised by what `part` returns of one."""
+    _PARTS[kind] = part
+
+
 def _target(value: Any, targets: list[Array]) -> Hashable:
     """Return what `dest` or `out` is known by, and add its arrays to `targets`."""
     kind = type(value)
@@ -280,7 +286,7 @@ def _target(value: Any, targets: list[Array]) -> Hashable:
         return (dict, *value, *(_target(each, targets) for each in value.values()))
     if kind is tuple or kind is list:
         return (kind, *(_target(each, targets) for each in value))
-    raise _UnknownError
+    raise UnknownError
 
 
 def _number_of(array: Array, targets: list[Array]) -> int:
@@ -314,7 +320,7 @@ def _numbers(value: Any) -> Hashable:
         return (dict, *value, *map(_numbers, value.values()))
     if kind is tuple or kind is list:
         return (kind, *map(_numbers, value))
-    raise _UnknownError
+    raise UnknownError
 
 
 def _each(given: Any) -> list[Array]:

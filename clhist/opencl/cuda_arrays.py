@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.cuda.driver import Allocation, Event, driver
+from clhist.cuda.driver import Allocation, Event, driver, heard, unheard
 from clhist.cuda.libraries import Described, Library
 
 
@@ -65,8 +65,8 @@ class CudaMemory:
 
     @property
     def stream(self) -> int:
-        """The library's current stream."""
-        return self.library.stream(self.device)
+        """The library's current stream; of what no caller has, that of the call that goes on."""
+        return (self.library or memory_of_call().library).stream(self.device)
 
 
 class CudaArray(cl_array.Array):
@@ -159,7 +159,11 @@ class CudaArray(cl_array.Array):
         memory, dtype = self.memory, np.dtype(dtype)
         if not memory.library.has(dtype) or self.dtype.names is not None:
             raise NotDirectError(f"to convert to {dtype}")
-        return self.computed(lambda own, _: memory.library.converted(own, dtype))
+        with unheard():
+            found = self.computed(lambda own, _: memory.library.converted(own, dtype))
+        if heard.calls is not None:
+            heard.calls.append(CudaConverted(self, found))
+        return found
 
     def of_library(self) -> Any:
         """Return it, which is contiguous, as an array of its library, of the same memory."""
@@ -168,6 +172,8 @@ class CudaArray(cl_array.Array):
     def computed(self, function: Callable[[Any, Any], Any]) -> CudaArray:
         """Return what a function of the library's array, and of the library's module, makes: a new array."""
         memory = self.memory
+        if heard.calls is not None:
+            heard.calls.append(memory.library.name)
         owner = function(_part(self), memory.library.module)
         found = memory.library.described("result", owner)
         return CudaArray.made(
@@ -189,6 +195,13 @@ class CudaArray(cl_array.Array):
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __neg__ = __abs__ = any = all = map_to_host = _refused
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refused
     __hash__ = cl_array.Array.__hash__
+
+
+class CudaConverted(NamedTuple):
+    """What `CudaArray.astype` did."""
+
+    array: CudaArray
+    result: CudaArray
 
 
 class StreamOrder:

@@ -8,7 +8,7 @@ from typing import Any
 import pyopencl as cl
 
 from clhist.cuda.driver import CudaError, driver
-from clhist.cuda.libraries import Recognised
+from clhist.cuda.recognised import Recognised
 from clhist.opencl.cuda_arrays import CudaArray, CudaMemory, NotDirectError, stands_for
 from clhist.opencl.device import default_queue, platforms
 

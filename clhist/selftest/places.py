@@ -11,7 +11,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.cuda.driver import CudaError
-from clhist.cuda.libraries import Library, library, recognised
+from clhist.cuda.libraries import Library, library
+from clhist.cuda.recognised import recognised
 from clhist.engine.cuda_calls import direct_only
 from clhist.errors import NoDeviceError
 from clhist.opencl.cuda_arrays import NotDirectError

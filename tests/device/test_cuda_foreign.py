@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist.cuda import libraries
+from clhist.cuda import recognised
 from clhist.cuda.driver import CaptureError
 from clhist.engine import cuda_calls
 from clhist.engine.cuda_launcher import CudaLoaded
@@ -120,13 +120,13 @@ def test_torch_sees_an_array_on_its_device_and_waits_for_its_stream(fake, monkey
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "cupy", None)
     x = Foreign(cupy.asarray(BINS), stream=given)
-    found = libraries.recognised("x", x)
+    found = recognised.recognised("x", x)
     assert found.library.name == "torch"
     assert (torch.asked, cuda.ordered) == ([("cuda", 0)], ordered)
     if ordered:
         cuda.is_captured = True
         with pytest.raises(CaptureError):
-            libraries.recognised("x", x)
+            recognised.recognised("x", x)
 
 
 def test_what_is_read_only_is_read_and_not_written(fake, cupy):
@@ -174,9 +174,9 @@ def test_arrays_are_found_in_structures(fake, cupy):
     expected = clhist.histogramdd(tuple(values), 5)[0]
     np.testing.assert_array_equal(clhist.histogramdd(Named(*map(cupy.asarray, values)), 5)[0].get(), expected)
     pair = Named(cupy.asarray(BINS), cupy.asarray(BINS))
-    assert libraries.may_be_cuda([0.0] * 100 + [pair])
-    assert libraries.may_be_cuda([pair.x] * 100)
-    assert not libraries.may_be_cuda([[1.0, 2], ["a", None]] * 1000)
+    assert recognised.may_be_cuda([0.0] * 100 + [pair])
+    assert recognised.may_be_cuda([pair.x] * 100)
+    assert not recognised.may_be_cuda([[1.0, 2], ["a", None]] * 1000)
 
 
 def test_pinned_memory_is_read_before_a_call_goes_on(fake, cupy):

@@ -16,9 +16,10 @@ import pyopencl as cl
 import pytest
 
 from clhist.cuda import driver as driver_module
-from clhist.cuda import libraries
+from clhist.cuda import libraries, recognised
 from clhist.cuda.ptx import CudaProgram
-from clhist.engine import chain, cuda_check, cuda_launcher
+from clhist.engine import chain, cuda_check, cuda_launcher, cuda_repeats
+from clhist.engine.signature import Remembered
 from clhist.opencl import cuda_queues
 from clhist.opencl.device import default_queue
 
@@ -226,6 +227,7 @@ class FakeArray:
         self.cuda, self.array, self.device = cuda, array, FakeDevice()
         self.data = SimpleNamespace(ptr=array.ctypes.data)
         self.dtype, self.shape, self.strides = array.dtype, array.shape, array.strides
+        self.flags, self.nbytes = SimpleNamespace(c_contiguous=array.flags.c_contiguous), array.nbytes
 
     def get(self, out: np.ndarray | None = None) -> np.ndarray:
         if out is None:
@@ -318,13 +320,16 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupyx", cupyx)
     monkeypatch.setattr(libraries, "_loaded", {})
+    monkeypatch.setattr(cuda_repeats, "_repeats", Remembered(256))
     fake = driver_module.Driver(cuda)
     cuda.calls.clear()
     for module in (
         driver_module,
         libraries,
+        recognised,
         cuda_launcher,
         chain,
+        cuda_repeats,
         cuda_queues,
         sys.modules["clhist.opencl.cuda_arrays"],
     ):

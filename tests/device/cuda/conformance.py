@@ -74,7 +74,7 @@ def functions(make: Callable[[np.ndarray], Any], on_host: Callable[[Any], np.nda
         before = len(wrong)
         try:
             expected = plain(call(lambda array: array))
-            for _ in range(2):
+            for _ in range(4):
                 check_same(plain(call(make)), expected)
             done += 1
         except Exception:

@@ -1,0 +1,236 @@
+"""Calls on arrays of CUDA that repeat others only launch, with their own arrays, and give what they would give anew."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+
+import cuda_fake
+import numpy as np
+import pytest
+
+import clhist
+from clhist.cuda.driver import CaptureError, CudaMemoryError
+from clhist.engine import cuda_calls
+from clhist.opencl.device import profile_context
+
+N, BINS = 7000, 77
+RNG = np.random.default_rng(5)
+ONLY_LAUNCHED = {"cuCtxGetCurrent", "cuLaunchKernel", "empty"}
+KERNEL = clhist.HistogramKernel(
+    None, clhist.operators.add(np.int64), arguments="const int *x, int step", map="EMIT(x[i], step)"
+)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    return cuda_fake.install(monkeypatch)
+
+
+def _bins(most=BINS, size=N):
+    return RNG.integers(0, most, size, np.int32)
+
+
+def _values():
+    return RNG.integers(-9, 9, N)
+
+
+# Each makes the arguments of a call anew, and calls with them.
+CALLS = {
+    "sums": (lambda: (_bins(), _values()), lambda x, v: clhist.reduce_by_index(BINS, "sum", x, v)),
+    "ones": (lambda: (_bins(),), lambda x: clhist.reduce_by_index(BINS, "sum", x, 1)),
+    "minima by a ufunc": (lambda: (_bins(), _values()), lambda x, v: clhist.reduce_by_index(BINS, np.minimum, x, v)),
+    "onto others": (
+        lambda: (_values()[:BINS], _bins(), _values()),
+        lambda dest, x, v: clhist.reduce_by_index(dest, "sum", x, v),
+    ),
+    "in place": (
+        lambda: (_values()[:BINS], _bins(), _values()),
+        lambda dest, x, v: clhist.reduce_by_index(dest, "sum", x, v, out=dest),
+    ),
+    "into another": (
+        lambda: (_values()[:BINS], _bins(), _values()),
+        lambda out, x, v: clhist.reduce_by_index(BINS, "sum", x, v, out=out),
+    ),
+    "an array twice": (lambda: (_bins(),), lambda x: clhist.reduce_by_index(BINS, "sum", x, x)),
+    "rows": (
+        lambda: (_bins(size=N // 7), _values().reshape(-1, 7)),
+        lambda x, v: clhist.reduce_by_index((BINS, 7), "sum", x, v),
+    ),
+    "a batch": (
+        lambda: (_bins().reshape(7, -1), _values().reshape(7, -1)),
+        lambda x, v: clhist.reduce_by_index((7, BINS), "max", x, v, batched=True),
+    ),
+    "exact sums": (
+        lambda: (_bins(), RNG.normal(size=N) * 10.0 ** RNG.integers(-20, 20, N)),
+        lambda x, v: clhist.reduce_by_index(BINS, "sum", x, v, reproducible=True),
+    ),
+    "counts": (lambda: (_bins(),), clhist.bincount),
+    "counts, minlength": (lambda: (_bins(),), lambda x: clhist.bincount(x, minlength=200)),
+    "histogram": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, 20, (-2, 2))),
+    "histogram by edges": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, [-1.0, 0.0, 0.5])),
+    "two axes": (
+        lambda: (RNG.normal(size=N), RNG.normal(size=N)),
+        lambda x, y: clhist.histogram2d(x, y, 5, [[-2, 2], [-3, 3]]),
+    ),
+    "a kernel": (lambda: (_bins(),), lambda x: KERNEL(x, 3, num_bins=BINS)),
+}
+
+
+def _on_host(value):
+    if isinstance(value, tuple | list):
+        return [_on_host(each) for each in value]
+    return value.get() if isinstance(value, cuda_fake.FakeArray) else value
+
+
+def _check(got, expected):
+    got, expected = _on_host(got), _on_host(expected)
+    for one, other in zip(*((each if isinstance(each, list) else [each]) for each in (got, expected)), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_with_other_arrays_only_launch(name, fake, monkeypatch):
+    cuda, cupy = fake
+    arguments, call = CALLS[name]
+    for _ in range(2):
+        call(*map(cupy.asarray, arguments()))
+    monkeypatch.setattr(cuda_calls, "_call", Mock(side_effect=AssertionError("not repeated")))
+    for _ in range(3):
+        given = arguments()
+        on_device = [cupy.asarray(each) for each in given]
+        cuda.calls.clear()
+        got = call(*on_device)
+        reads = {"cuStreamIsCapturing", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"}
+        assert {each.split()[0] for each in cuda.calls} <= ONLY_LAUNCHED | (
+            reads if name.startswith("counts") else set()
+        )
+        _check(got, call(*given))
+        if name.startswith("in"):
+            assert got is on_device[0]
+        if name in ("onto others", "an array twice"):
+            _check(on_device[0], given[0])
+
+
+def test_scalars_and_options_are_part_of_what_is_repeated(fake):
+    _, cupy = fake
+    x, v = _bins(), _values().astype(np.float32)
+    on_device = cupy.asarray(x), cupy.asarray(v)
+    for _ in range(3):
+        for step in (2, -3):
+            _check(KERNEL(on_device[0], step, num_bins=BINS), step * np.bincount(x, minlength=BINS))
+        for bins in (BINS, 99):
+            for reproducible in (False, True):
+                got = clhist.reduce_by_index(bins, "sum", *on_device, reproducible=reproducible)
+                _check(got, clhist.reduce_by_index(bins, "sum", x, v, reproducible=reproducible))
+        for zero in (0.0, -0.0):
+            got, edges = clhist.histogram(on_device[1], [zero, 1.0])
+            assert np.signbit(edges[0]) == np.signbit(zero)
+            _check(got, np.histogram(v, [zero, 1.0])[0])
+
+
+@pytest.mark.parametrize("most", [BINS + 5, 5000, 40, 3, 100_000])
+def test_counts_of_other_numbers(most, fake):
+    """More bins than were guessed, and far fewer."""
+    _, cupy = fake
+    for x in (
+        [_bins()] * 3 + [_bins(most)] * 3 + [_bins()] * 2 + [np.append(_bins(size=N - 1), most).astype(np.int32)] * 3
+    ):
+        _check(clhist.bincount(cupy.asarray(x)), np.bincount(x))
+        weights = RNG.integers(0, 9, N).astype(np.float64)
+        _check(clhist.bincount(cupy.asarray(x), cupy.asarray(weights)), np.bincount(x, weights))
+
+
+def test_a_negative_number_is_refused_as_by_numpy(fake):
+    _, cupy = fake
+    for _ in range(3):
+        clhist.bincount(cupy.asarray(_bins()))
+    with pytest.raises(ValueError, match="must have no negative elements"):
+        clhist.bincount(cupy.asarray(np.append(_bins(size=N - 1), -1).astype(np.int32)))
+
+
+def test_arrays_that_overlap_are_taken_as_before(fake):
+    _, cupy = fake
+    x = cupy.asarray(_bins())
+    for _ in range(4):
+        both = np.arange(100)
+        on_device = cupy.asarray(both)
+        got = clhist.reduce_by_index(on_device[:BINS], "sum", x, 1, out=on_device[23:])
+        _check(got, np.bincount(x.get(), minlength=BINS) + both[:BINS])
+
+
+def test_another_alignment_dtype_or_layout_is_another_call(fake):
+    _, cupy = fake
+    wide = np.stack([_bins(), _bins()], 1)
+    for _ in range(3):
+        for x in (
+            wide[:, 0].copy(),
+            wide.ravel()[1:],
+            wide.ravel()[3:],
+            _bins().astype(np.uint8),
+            _bins().astype(np.int64),
+        ):
+            _check(
+                clhist.reduce_by_index(BINS, "sum", cupy.asarray(np.append(x[:1], x))[1:], 1),
+                np.bincount(x, minlength=BINS),
+            )
+        with pytest.raises(ValueError, match="indices"):
+            clhist.reduce_by_index(BINS, "sum", cupy.asarray(wide)[:, 0], 1)
+
+
+def test_what_opencl_alone_takes_is_refused(fake):
+    _, cupy = fake
+    x = cupy.asarray(_bins())
+    for _ in range(3):
+        clhist.reduce_by_index(BINS, "sum", x, 1, queue=None)
+    with pytest.raises(TypeError, match="queue: expected none with arrays of CUDA"):
+        clhist.reduce_by_index(BINS, "sum", x, 1, queue=clhist.default_queue())
+
+
+def test_edges_are_the_callers_own(fake):
+    _, cupy = fake
+    x = RNG.normal(size=N)
+    for _ in range(4):
+        _, edges = clhist.histogram(cupy.asarray(x), 3, (0, 3))
+        np.testing.assert_array_equal(edges, [0, 1, 2, 3])
+        edges[:] = 7
+
+
+def test_a_profile_that_is_changed_is_heeded(fake):
+    cuda, cupy = fake
+    x = cupy.asarray(_bins())
+    for _ in range(3):
+        clhist.reduce_by_index(BINS, "sum", x, 1)
+    number, profile = len(cuda.launched), KERNEL.engine.profile_of(clhist.default_queue().device)
+    with profile_context(profile):
+        _check(clhist.reduce_by_index(BINS, "sum", x, 1), np.bincount(x.get(), minlength=BINS))
+    assert len(cuda.launched) > number
+
+
+def test_a_capture_takes_what_reads_nothing(fake):
+    cuda, cupy = fake
+    x = cupy.asarray(_bins())
+    for _ in range(3):
+        clhist.reduce_by_index(BINS, "sum", x, 1)
+        clhist.bincount(x)
+    before, cuda.is_captured = len(cuda.launched), True
+    clhist.reduce_by_index(BINS, "sum", x, 1)
+    launched = len(cuda.launched)
+    assert launched > before
+    cuda.calls.clear()
+    with pytest.raises(CaptureError, match="cannot be captured"):
+        clhist.bincount(x)
+    assert len(cuda.launched) == launched
+    assert "cuMemsetD8Async" not in cuda.calls
+
+
+def test_no_memory_for_a_result(fake):
+    cuda, cupy = fake
+    x = cupy.asarray(_bins())
+    for _ in range(3):
+        clhist.reduce_by_index(BINS, "sum", x, 1)
+    cuda.fails["empty"] = 100
+    with pytest.raises(CudaMemoryError, match=r"cupy has no \d+ bytes"):
+        clhist.reduce_by_index(BINS, "sum", x, 1)
+    cuda.fails.clear()
+    _check(clhist.reduce_by_index(BINS, "sum", x, 1), np.bincount(x.get(), minlength=BINS))
