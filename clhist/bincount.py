@@ -18,6 +18,7 @@ from clhist.cuda.driver import unheard
 from clhist.engine.call import Call, queue_for
 from clhist.engine.caller import at_caller
 from clhist.engine.cuda_repeats import ends_with
+from clhist.engine.engine import Engine
 from clhist.engine.extremes import extremes
 from clhist.engine.peek import evenly_spread, found_words
 from clhist.engine.prepare import LargestBin
@@ -246,27 +247,10 @@ def _count(
             engine = scatter_engine(queue.context, spec(guarded=guard))
             known = max(known, minlength - 1)
             call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
-            size = x.size
-
-            def counted(result: Any, largest: int, number: int) -> tuple[Any, bool]:
-                """Return the counts, None if an entry was beyond them, and whether the guess is as good for others."""
-                last = max(known, largest)
-                found = result[: last + 1] if last < room and (not is_summed or number == size) else None
-                return found, found is not None and 2 * last + 2 >= room
-
-            if isinstance(x, np.ndarray):
-                found = np.zeros(2, np.uint32)
-                (result,) = engine.run((x, values, room, found), call).results
-                result, _ = counted(result, *found.tolist())
-            else:
-                with found_words(queue) as words:
-                    (result,) = engine.run((x, values, room, words.array), call).results
-                    if is_cuda(x):
-                        ends_with(words.array, result, counted)
-                    result, _ = counted(result, *words.read())
-            if result is not None:
-                _note(x, result.size - 1)
-                return result
+            found = _found(engine, (x, values), call, queue, known, is_summed=is_summed)
+            if found is not None:
+                _note(x, found.size - 1)
+                return found
     largest, smallest = extremes(x, queue)
     if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")
@@ -275,3 +259,26 @@ def _count(
     _note(x, largest)
     engine = scatter_engine(queue.context, spec())
     return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]
+
+
+def _found(
+    engine: Engine, data: tuple[Array, Any], call: Call, queue: cl.CommandQueue, known: int, *, is_summed: bool
+) -> Array | None:
+    """Return the counts of as many bins as a call has; None if an entry was beyond them."""
+    room, size = call.num_bins, data[0].size
+
+    def of_words(counts: Any, largest: int, summed: int) -> tuple[Any, bool]:
+        """Return the counts, or None, and whether the guess of their number is as good for other arrays."""
+        last = max(known, largest)
+        found = counts[: last + 1] if last < room and (not is_summed or summed == size) else None
+        return found, found is not None and 2 * last + 2 >= room
+
+    if isinstance(data[0], np.ndarray):
+        host = np.zeros(2, np.uint32)
+        (counts,) = engine.run((*data, room, host), call).results
+        return of_words(counts, *host.tolist())[0]
+    with found_words(queue) as words:
+        (counts,) = engine.run((*data, room, words.array), call).results
+        if is_cuda(words.array):
+            ends_with(words.array, counts, of_words)
+        return of_words(counts, *words.read())[0]

@@ -10,7 +10,8 @@ import ctypes
 import sys
 import threading
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -64,6 +65,16 @@ class _Heard(threading.local):
 
 heard = _Heard()
 """What this thread asks of the driver, by name, while `calls` is a list; who asks may note there what it is for."""
+
+
+@contextmanager
+def listening() -> Iterator[list[Any]]:
+    """Give what a ``with`` block asks, as it is asked."""
+    heard.calls = calls = list[Any]()
+    try:
+        yield calls
+    finally:
+        heard.calls = None
 
 
 class unheard:  # as a function; a generator would take three times as long

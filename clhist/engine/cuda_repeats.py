@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist.cuda.driver import driver, heard
+from clhist.cuda.driver import driver, heard, listening
 from clhist.cuda.libraries import Library
 from clhist.cuda.recognised import library_of
 from clhist.engine.cuda_launcher import CudaLoaded, CudaRun
@@ -209,11 +209,8 @@ def noted(call: Call | None, compute: Callable[[], Any]) -> Any:
     tries = 0 if call is None else _repeats.get(call.key) or 0
     if call is None or isinstance(tries, Repeat) or tries >= _TRIES or heard.calls is not None:
         return compute()
-    heard.calls = calls = list[Any]()
-    try:
+    with listening() as calls:
         result = compute()
-    finally:
-        heard.calls = None
     try:
         _repeats.put(call.key, _repeat(calls, call.given, result))
     except _Unrepeatable:
