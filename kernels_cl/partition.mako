@@ -257,7 +257,7 @@ ${types.arrays(sweep)}\
     for (uint k = 0; k < clhist_partitions; ++k)
         clhist_counts[k] = 0;
     const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * ${room};
-    const uint clhist_length = min((uint)${room}, (uint)(clhist_size - clhist_start));
+    const uint clhist_length = clhist_start < clhist_size ? min((uint)${room}, (uint)(clhist_size - clhist_start)) : 0;
     for (uint clhist_k = 0; clhist_k < clhist_length; ++clhist_k) {
         clhist_bin_t clhist_bin = ~(clhist_bin_t)0;
 ${mapped_alone()}

@@ -24,6 +24,7 @@ _PCI = (33, 34)  # CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, _DEVICE_ID
 _LOG, _LOG_SIZE, _LOG_BYTES = 5, 6, 8192  # CU_JIT_ERROR_LOG_BUFFER, its size in bytes
 _HOST, _DEVICE = 1, 2  # CUmemorytype
 _ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _UNTIMED = 2  # CU_EVENT_DISABLE_TIMING
 
 _number, _size, _handle = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
@@ -119,6 +120,7 @@ class Driver:
 
     def __init__(self, library: Any) -> None:
         self._library, self._contexts, self._lock = library, dict[int, int](), threading.Lock()
+        self._streams: dict[int, int] = {}
         self._call("cuInit", 0)
         # What each call of a kernel needs, found once.
         self._launch = library.cuLaunchKernel
@@ -278,6 +280,15 @@ class Driver:
     def fill(self, address: int, byte: int, size: int, stream: int) -> None:
         """Set all bytes to one."""
         self._call("cuMemsetD8Async", _number(address), ctypes.c_ubyte(byte), _size(size), stream_of(stream))
+
+    def own_stream(self, device: int) -> int:
+        """Return a stream of the device that calls go to, of nobody else: what is waited for there is nothing more."""
+        with self._lock:
+            if device not in self._streams:
+                found = _handle()
+                self._call("cuStreamCreate", ctypes.byref(found), _NON_BLOCKING)
+                self._streams[device] = found.value or 0
+            return self._streams[device]
 
     def wait(self, stream: int) -> None:
         """Wait for all that was enqueued on a stream."""

@@ -105,7 +105,7 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
 
     def __init__(self, engine: Engine, args: Sequence[Any], call: Call, checked: CheckedCall) -> None:
         self._engine, self._args, self._call, self._queue = engine, tuple(args), call, checked.queue
-        self._ready, operands = engine.prepare(checked, call)
+        self._ready, operands = engine.prepare(checked, call, exact=True)
         self._ready.loaded.load_all(operands[0])
         pairs = [(a, value) for a, value in zip(engine.arguments, args, strict=True) if a.is_array]
         self._held = [_Held(a.name, value, written=not a.is_const) for a, value in pairs]

@@ -162,6 +162,11 @@ class Builder:
         proven = self.profile_of(device)
         return planned if proven == profile else plan_sweeps(problem, proven, indices)
 
+    def rows(self, size: int) -> int:
+        """Return how many rows so many elements are; as many where they are none."""
+        text = self._source.rows
+        return size if text is None else text.rows.elements(size)
+
     def problem(
         self,
         size: int,

@@ -216,7 +216,7 @@ class CudaLoaded:
                     driver().check_not_captured(stream)  # which need not be the one that copies
                     block = Allocation(self._device, value.array.nbytes)
                     self._blocks.append(block)
-                    driver().upload(block.address, np.ascontiguousarray(value.array), 0)
+                    driver().upload(block.address, np.ascontiguousarray(value.array), driver().own_stream(self._device))
                     self._same[value] = block.address
             module = module_of(self._kernel(command.kernel).program, self._device, stream)
             commands.append(_Command(command, module, places, self._same))

@@ -16,24 +16,18 @@ from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, check_batch
 from clhist.engine.build import Builder
 from clhist.engine.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for
-from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.distinct_bins import Sampler
 from clhist.engine.known import KnownCall
-from clhist.engine.launcher import Loaded
+from clhist.engine.loads import Loads
 from clhist.engine.offsets import batch_of
 from clhist.engine.outputs import Outputs
-from clhist.engine.prepare import Preparation
-from clhist.engine.prepared import Part
-from clhist.engine.ready import Operands, Ready, loaded_call
-from clhist.engine.results import forms_of, numbered
-from clhist.engine.signature import Remembered, itself, signature_of_call, signature_of_targets
-from clhist.engine.stages import Limits
-from clhist.errors import BuildError
+from clhist.engine.ready import Operands, Ready
+from clhist.engine.results import numbered
+from clhist.engine.signature import Remembered, signature_of_call, signature_of_targets
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, is_taken, survey
-from clhist.opencl.cuda_arrays import cuda_device_of
-from clhist.opencl.device import default_queue, profile_names
+from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.program import kept_by_context
 from clhist.operators.operator import Operator
@@ -43,7 +37,6 @@ from clhist.planning.problem import FREE, Choices
 _LOAD_BYTES = 16
 _MOST_OTHERS = 64
 _MOST_CALLS = 64
-_MOST_LOADED = 256  # by what plans depend on, which more calls have in common than their signatures
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
 
@@ -93,7 +86,7 @@ class Engine:
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
         self._calls: Remembered[Ready] = Remembered(_MOST_CALLS)
-        self._loaded: Remembered[Loaded | CudaLoaded] = Remembered(_MOST_LOADED)
+        self._loads = Loads(self._preparation, self.arguments)
         self._others: dict[tuple[Operator, ...], Engine] = {}
         self._preparation.check_fp64()
 
@@ -306,63 +299,18 @@ class Engine:
             ready.scalars = given, taken
         return taken
 
-    def prepare(self, checked: CheckedCall, call: Call, fixed: Sequence[int] = ()) -> tuple[Ready, Operands]:
+    def prepare(
+        self, checked: CheckedCall, call: Call, fixed: Sequence[int] = (), *, exact: bool = False
+    ) -> tuple[Ready, Operands]:
         """Return a call that was `checked`, planned, built and prepared, and its arrays and scalars.
 
-        `fixed` are the places of the map's arguments that are the same in all its calls, which these are without.
+        `fixed` are the places of the map's arguments that are the same in all its calls, which these are without. One
+        that is `exact` is planned for its own size, whatever others there are.
         """
-        batch, largest = checked.batch, None if call.largest is None else call.largest[:2]
         numbers, targets = numbered(checked.targets)
-        key: Hashable = None
-        if batch is None or batch.begins is None:
-            same = tuple([(n, itself(checked.values[n])) for n in fixed])
-            asked = call.race_factor, call.choices, call.memory_budget, call.partial, largest
-            shape = (
-                checked.queue.device,
-                cuda_device_of(checked.queue),
-                checked.size,
-                checked.shapes,
-                batch,
-                checked.is_aligned,
-            )
-            key = (numbers, asked, shape, same, *profile_names())
-        loaded = self._loaded.get(key)
-        if loaded is None:
-            loaded = self._load(checked, call, fixed)
-            self._loaded.put(key, loaded)
-        return Ready(loaded, checked.queue, checked.on_device), self._operands(checked, call, targets, fixed)
-
-    def _load(self, checked: CheckedCall, call: Call, fixed: Sequence[int]) -> Loaded | CudaLoaded:
-        """Plan, build and prepare a call."""
-        batch, device = checked.batch, checked.queue.device
-        try:
-            problem = self._preparation.problem(
-                checked.size,
-                checked.shapes,
-                None if batch is None else batch.num_histograms,
-                call.race_factor,
-                call.choices,
-                call.memory_budget,
-                device,
-                even=batch is None or batch.kind != "ragged",
-                one_launch=not call.partial and not any(target.fields for target in checked.targets),
-            )
-            used = "" if call.largest is None else call.largest.used
-            built = self._preparation.built_for(device, problem, aligned=checked.is_aligned, used=used)
-            limits = Limits(device.max_work_group_size, device.max_compute_units)
-            forms = forms_of(checked.targets, len(self._arrays))
-            preparation = Preparation(self.arguments, forms, built.profile, limits, batch, call.largest)
-
-            def smaller(part: Part, budget: int) -> list[Part]:
-                assert part.plan is not None
-                return [preparation.part(sweep) for sweep in built.smaller(part.plan, budget)]
-
-            same = {self.arguments[n].name: checked.values[n] for n in fixed}
-            prepared = preparation.prepared(built.sweeps, built.operators)
-            return loaded_call(checked.queue, prepared, smaller, same)
-        except (cl.Error, BuildError) as error:  # what a lost device answers as well
-            lost.settle(checked.queue, error)
-            raise
+        loaded, sizes = self._loads.of(checked, call, fixed, numbers, exact=exact)
+        ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes)
+        return ready, self._operands(checked, call, targets, fixed)
 
     def operands(self, checked: CheckedCall, call: Call) -> Operands:
         """Return the arrays and scalars of a call as a prepared one has slots for them; None of new arrays."""

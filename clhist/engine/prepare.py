@@ -20,6 +20,8 @@ from clhist.planning.narrow import CALL_WORDS
 from clhist.planning.plan import Plan
 
 KNOWN = "clhist_known"  # the scalar that says which bin is known to have a value
+SIZES = "clhist_size", "clhist_elements"  # those that say how many elements and rows there are, if a call does
+_SIZE_SLOTS = {name: Slot(name, VALUE) for name in SIZES}
 
 
 class LargestBin(NamedTuple):
@@ -68,6 +70,8 @@ class Preparation:
         If there is more than one histogram of each kind.
     largest : LargestBin, optional
         Where the largest bin with a value goes.
+    tells_size : bool
+        Whether each call says how many elements it has, at most as many as are planned for.
     """
 
     arguments: tuple[Argument, ...]
@@ -76,6 +80,7 @@ class Preparation:
     limits: Limits
     batch: Batch | None = None
     largest: LargestBin | None = None
+    tells_size: bool = False
 
     def prepared(self, sweeps: Sequence[Sweep], operators: str = "") -> Prepared:
         """Return the call that consists of these sweeps."""
@@ -83,7 +88,7 @@ class Preparation:
         scalars = tuple(a.name for a in self.arguments if not a.is_array)
         return Prepared(
             (*(ArraySlot(a.name, True, not a.is_const) for a in arrays), *self.targets.slots),
-            scalars if self.largest is None else (*scalars, KNOWN),
+            (*scalars, *([] if self.largest is None else [KNOWN]), *(SIZES if self.tells_size else ())),
             tuple(self.part(sweep) for sweep in sweeps),
             self.targets.results,
             not self.targets.is_partial,
@@ -206,6 +211,7 @@ class Preparation:
             **values,
             **places,
             **sweep.kernel_numbers(),
+            **(_SIZE_SLOTS if self.tells_size else {"clhist_size": sweep.plan.num_elements}),
             "clhist_scratch": scratch,
             "clhist_tasks": tasks.tasks,
             "clhist_chunks": tasks.chunks,

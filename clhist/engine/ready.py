@@ -45,6 +45,8 @@ class Ready:
         For each array after those of the map its number among those of `dest` and `out`; None of a new one.
     scalars : tuple of two lists
         The scalars of the call before as they were given, and as kernels take them.
+    sizes : tuple of int
+        How many elements and rows there are, if kernels are given that.
     """
 
     loaded: Loaded | CudaLoaded
@@ -52,7 +54,10 @@ class Ready:
     on_device: bool
     targets: tuple[int | None, ...] = ()
     scalars: tuple[list[Any], list[Any]] = ([], [])
+    sizes: tuple[int, ...] = ()
 
     def run(self, arrays: Sequence[Array | None], scalars: Sequence[Any], call: Call) -> Outcome:
         """Run it on these; see `Loaded.run`."""
+        if self.sizes:
+            scalars = [*scalars, *self.sizes]
         return self.loaded.run(self.queue, arrays, scalars, self.on_device, call.wait_for, call.allocator)

@@ -48,7 +48,7 @@ class RowsSweep(Sweep):
     def add_to(self, commands: Commands, tasks: Tasks, values: Mapping[str, Any]) -> None:
         """Add all that there is to do; results are complete after the last command."""
         plan = self.plan
-        given = {**values, "clhist_elements": plan.elements, "clhist_row_bins": plan.row_bins, "clhist_held": None}
+        given = {"clhist_elements": plan.elements, **values, "clhist_row_bins": plan.row_bins, "clhist_held": None}
         if plan.parts:
             self._add(commands, given)
         else:

@@ -156,13 +156,12 @@ class Sweep:
         return one * self.plan.num_histograms
 
     def kernel_numbers(self) -> dict[str, object]:
-        """Return the arguments of the kernel that depend on the plan alone."""
+        """Return the arguments of the kernel that depend on the plan alone, and not on the number of elements."""
 
         def make() -> dict[str, object]:
             plan = self.plan
             mask = plan.locks - 1 if plan.locks is not None else 2**32 - 1 if plan.memory == "local" else 2**64 - 1
-            found: dict[str, object] = {"clhist_size": plan.num_elements, "clhist_copies": plan.copies}
-            found["clhist_lock_mask"] = mask
+            found: dict[str, object] = {"clhist_copies": plan.copies, "clhist_lock_mask": mask}
             for feature in self.spec.features:
                 found |= feature.arguments(plan, self.spec)
             for output, bins, stride, chunk in zip(

@@ -372,6 +372,6 @@ def kept_on_cuda(queue: cl.CommandQueue, array: np.ndarray) -> CudaArray:
     with driver().on(device):
         driver().check_not_captured(_ambient.memory.stream)
         block = Allocation(device, array.nbytes)
-        driver().upload(block.address, array, 0)
+        driver().upload(block.address, array, driver().own_stream(device))
     memory = CudaMemory(None, device, block)  # type: ignore[arg-type]
     return CudaArray.made(memory, Described(block.address, array.dtype, array.shape, array.strides, device), queue)

@@ -20,6 +20,7 @@ class GlobalPlan(Plan):
     """Copies in global memory."""
 
     strategy: ClassVar[str] = "global"
+    takes_fewer: ClassVar[bool] = True
     rate: ClassVar[str | None] = EVERYWHERE
 
 

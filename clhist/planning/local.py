@@ -16,6 +16,7 @@ class LocalPlan(Plan):
     """Copies in local memory."""
 
     strategy: ClassVar[str] = "local"
+    takes_fewer: ClassVar[bool] = True
     rate: ClassVar[str | None] = ONE_PASS
     kernels: ClassVar[int] = 2
 

@@ -144,6 +144,7 @@ class PackedPlan(Plan):
     """
 
     strategy: ClassVar[str] = "packed"
+    takes_fewer: ClassVar[bool] = True
     fills_local_memory: ClassVar[bool] = True
 
     counter_bits: int

@@ -90,6 +90,7 @@ class PartitionedPlan(Plan):
     """
 
     strategy: ClassVar[str] = "partitioned"
+    takes_fewer: ClassVar[bool] = True
     is_joinable: ClassVar[bool] = False
     rate: ClassVar[str | None] = PARTITIONED
     kernels: ClassVar[int] = 4

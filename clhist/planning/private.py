@@ -51,6 +51,7 @@ class PrivatePlan(Plan):
     """Copies in global memory for each work-item: `turns` of them, to which neighbouring elements go in turn."""
 
     strategy: ClassVar[str] = "private"
+    takes_fewer: ClassVar[bool] = True
 
     turns: int = 1
     may_take_turns: bool = False  # whatever their number is, which is not part of a kernel's text

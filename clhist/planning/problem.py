@@ -80,6 +80,12 @@ class Rows(NamedTuple):
         return size if self.is_element else size // self.components
 
 
+def planned_size(size: int) -> int:
+    """Return the number of elements, at most an eighth more, that calls of close sizes are planned for together."""
+    step = 1 << max(0, size.bit_length() - 4)
+    return -(-size // step) * step
+
+
 FREE = Choices()
 CHOICES = tuple(each.name for each in fields(Choices))
 NUMBERS = tuple(each.name for each in fields(Choices) if "letter" in each.metadata)

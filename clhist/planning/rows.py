@@ -62,6 +62,7 @@ class RowsPlan(Plan):
     """
 
     strategy: ClassVar[str] = "rows"
+    takes_fewer: ClassVar[bool] = True
     is_joinable: ClassVar[bool] = False
 
     rows: Rows

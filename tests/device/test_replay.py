@@ -30,7 +30,7 @@ def kernel_of(profile=None, operator=None):
 def long_ways(monkeypatch):
     """Return how often a call was prepared."""
     found, original = [], Engine.prepare
-    monkeypatch.setattr(Engine, "prepare", lambda *args: found.append(1) or original(*args))
+    monkeypatch.setattr(Engine, "prepare", lambda *args, **more: found.append(1) or original(*args, **more))
     return found
 
 

@@ -165,6 +165,10 @@ class FakeCuda:
         found._obj.value = 0
         return 0 if any(0 <= address.value - begin < memory.size for begin, memory in self.memory.items()) else 1
 
+    def do_cuStreamCreate(self, found: Any, flags: int) -> None:
+        assert flags == 1
+        found._obj.value = 0x0511
+
     def do_cuEventCreate(self, found: Any, flags: int) -> None:
         found._obj.value = 0xE1
 
