@@ -13,7 +13,7 @@ from clhist.codegen.render import render_scan
 from clhist.codegen.scan import ScanSpec, each_of, lanes_of
 from clhist.engine.chain import Chain
 from clhist.opencl.device import device_kind
-from clhist.opencl.program import kernels_of
+from clhist.opencl.program import Kernel, kernels_of
 
 _SHARES = 8  # for each compute unit
 
@@ -39,16 +39,20 @@ class Scan:
     """
 
     def __init__(self, context: cl.Context, spec: ScanSpec, lanes: int | None = None) -> None:
+        self._context, self._spec, self._lanes = context, spec, lanes
+        self._kernels: dict[int, dict[str, Kernel]] = {}  # by the work-items of a work-group
+        for device in context.devices:
+            self._on(device)
+
+    def _on(self, device: cl.Device) -> tuple[int, dict[str, Kernel]]:
+        """Return the work-items of a work-group on a device, and the kernels."""
+        lanes, item = self._lanes, self._spec.item_bytes
         if lanes is None:
-            lanes = min(
-                1
-                if device_kind(each) == "cpu"
-                else lanes_of(spec.item_bytes, each.max_work_group_size, each.local_mem_size)
-                for each in context.devices
-            )
-        self._spec, self._lanes = spec, lanes
-        self._tile = 1 if lanes == 1 else lanes * each_of(spec.item_bytes)
-        self._kernels = kernels_of(context, render_scan(spec, lanes))
+            is_cpu = device_kind(device) == "cpu"
+            lanes = 1 if is_cpu else lanes_of(item, device.max_work_group_size, device.local_mem_size)
+        if lanes not in self._kernels:
+            self._kernels[lanes] = kernels_of(self._context, render_scan(self._spec, lanes))
+        return lanes, self._kernels[lanes]
 
     def __call__(self, chain: Chain, size: int, arguments: Sequence[Any]) -> None:
         """Enqueue it for so many elements; arguments are arrays, memory and numbers."""
@@ -57,14 +61,13 @@ class Scan:
         given: list[Any] = []
         for each in arguments:
             given += [each] if isinstance(each, int | float | np.generic) else chain.place(each)
-        share = self._tile * ceil(size / (self._tile * chain.queue.device.max_compute_units * _SHARES))
-        groups, name = ceil(size / share), self._spec.name
-        totals = None
+        device, name, item = chain.queue.device, self._spec.name, self._spec.item_bytes
+        lanes, kernels = self._on(device)
+        tile = 1 if lanes == 1 else lanes * each_of(item)
+        share = tile * ceil(size / (tile * device.max_compute_units * _SHARES))
+        groups, totals = ceil(size / share), None
         if groups > 1:
-            totals = chain.new((groups - 1) * self._spec.item_bytes, np.uint8)
-            begins = chain.new(groups - 1, np.uint8)
-            chain.run(
-                self._kernels[f"{name}_totals"], groups - 1, self._lanes, [*given, size, share, totals, begins]
-            )
-            chain.run(self._kernels[f"{name}_carries"], 1, self._lanes, [totals, begins, groups - 1])
-        chain.run(self._kernels[name], groups, self._lanes, [*given, size, share, totals])
+            totals, begins = chain.new((groups - 1) * item, np.uint8), chain.new(groups - 1, np.uint8)
+            chain.run(kernels[f"{name}_totals"], groups - 1, lanes, [*given, size, share, totals, begins])
+            chain.run(kernels[f"{name}_carries"], 1, lanes, [totals, begins, groups - 1])
+        chain.run(kernels[name], groups, lanes, [*given, size, share, totals])

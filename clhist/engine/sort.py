@@ -17,6 +17,7 @@ from clhist.codegen.parameters import accumulator_words, pairs_parameters
 from clhist.codegen.render import render_sort_pairs
 from clhist.codegen.specs import SweepSpec
 from clhist.engine.prepared import SortPairs
+from clhist.engine.sort_pairs import purpose_of
 from clhist.engine.stages import Commands, Sweep, Tasks
 from clhist.planning.plan import Plan
 
@@ -39,9 +40,8 @@ class SortedSweep(Sweep):
         """Add all three as parts of the stage "sweep"; the cells in the scratch memory have been cleared."""
         plan, operator = self.plan, self.spec.outputs[0].operator
         pairs, size = plan.num_elements * self.pairs_per_element, plan.work_group_size
-        purpose = f"more to sort {pairs} (bin, value) pairs; another update= than 'sort' needs less"
         words = (1, 1, accumulator_words(operator))
-        keys, positions, accumulators = (commands.room(_WORD_BYTES * n * pairs, purpose) for n in words)
+        keys, positions, accumulators = (commands.room(_WORD_BYTES * n * pairs, purpose_of(pairs)) for n in words)
         no_bin = plan.num_bins * plan.num_histograms
         arguments = {
             **values,
