@@ -26,7 +26,6 @@ from clhist.codegen.digit_sort import lanes_of
 from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
 from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import RowText
-from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
     render_digits,
@@ -203,9 +202,9 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
     source = Source.of(X, "EMIT(x[i], ((value_t){x[i], i}))", [LARGER])
     spec = replace(sweep_spec(planned(source, profile, 500), source, profile, aligned=False), work_group_size=256)
     yield Program("pairs to sort", render_sort_pairs(spec, 1))
-    words = 4 * accumulator_words(LARGER)
-    for lanes in (1, lanes_to_scan(words, 256, profile.local_memory)):
-        yield Program(f"scan of sorted pairs of {words} bytes, {lanes}", render_scan(pairs_scan(LARGER), lanes))
+    scan = pairs_scan(LARGER)
+    lanes = lanes_to_scan(scan.item_bytes, 256, profile.local_memory)
+    yield Program(f"scan of sorted pairs, {lanes} work-items", render_scan(scan, lanes))
     for name in ("local_memory", "local_argument", "read", "scatter", "stride", "residents", "nothing"):
         yield Program(f"measure {name}", render_measure(name, words=4096))
     for dtype in map(np.dtype, ("int32", "float32", *["int64", "datetime64[ns]"] * ("int64_base_atomics" in features))):

@@ -27,11 +27,11 @@ item_t clhist_combined(const item_t a, const item_t b)
 <%def name="kernel(name, more)">\
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
 void clhist_${name}(
-${wrapped([*spec.declared, "const ulong size", "const ulong share", *more])})
+${wrapped([*declared, "const ulong size", "const ulong share", *more])})
 </%def>\
 <%def name="arrays()">\
-% for each in spec.pointers:
-    ${each};
+% for each in pointers:
+    ${each}
 % endfor
     const uint group = get_group_id(0);
     const long begin = group * share, end = min(size, begin + share);

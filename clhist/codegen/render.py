@@ -40,6 +40,7 @@ from clhist.codegen.parameters import (
 from clhist.codegen.partitions import PartitionSpec
 from clhist.codegen.rows import RowsSpec, rows_parameters
 from clhist.codegen.scan import ScanSpec, each_of
+from clhist.codegen.signatures import with_arrays
 from clhist.codegen.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
@@ -215,7 +216,9 @@ def render_sort_scan(operator: Operator) -> str:
 
 def render_scan(spec: ScanSpec, lanes: int) -> str:
     """Return the OpenCL C program of a segmented scan, with so many work-items in a work-group."""
-    return _render("segmented_scan.mako", spec=spec, lanes=lanes, each=each_of(spec.item_bytes))
+    declared, arrays = with_arrays(spec.arguments)
+    each = each_of(spec.item_bytes)
+    return _render("segmented_scan.mako", spec=spec, lanes=lanes, each=each, declared=declared, pointers=arrays)
 
 
 def render_check(operator: Operator) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-_POINTER = re.compile(r"\s*(.*?)\s*\*\s*(\w+)\s*")
 _MOST_LANES = 256
 
 
@@ -23,10 +21,8 @@ class ScanSpec:
         The type of what is combined, in C, and its size.
     input : str
         C of the item of an element.
-    combine : str
-        C that combines `a`, of the elements before, and `b`; it need not be commutative.
-    neutral : str
-        C of what changes nothing.
+    combine, neutral : str
+        C that combines `a`, of the elements before, and `b`, commutative or not; and C of what changes nothing.
     output : str
         Statements in C with `item`, which all elements of the segment up to `i` are combined to. They may write what
         `input` reads of this element.
@@ -46,26 +42,6 @@ class ScanSpec:
     output: str
     begins: str = ""
     preamble: str = ""
-
-    @property
-    def declared(self) -> list[str]:
-        """The kernels' parameters: of an array its memory, and the bytes before it."""
-        found = []
-        for each in self.arguments.split(","):
-            pointer = _POINTER.fullmatch(each)
-            memory = pointer and [f"__global char *{pointer[2]}_memory", f"const ulong {pointer[2]}_offset"]
-            found += memory or [each.strip()]
-        return found
-
-    @property
-    def pointers(self) -> list[str]:
-        """Declarations of the arrays."""
-        found = map(_POINTER.fullmatch, self.arguments.split(","))
-        return [
-            f"__global {each[1]} *{each[2]} = (__global {each[1]} *)({each[2]}_memory + {each[2]}_offset)"
-            for each in found
-            if each
-        ]
 
 
 def each_of(item_bytes: int) -> int:

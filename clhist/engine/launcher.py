@@ -15,7 +15,8 @@ from clhist.codegen.arguments import same_scalar
 from clhist.engine.call import Events, Outcome
 from clhist.engine.chain import Chain
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Block, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
-from clhist.engine.sort_pairs import enqueue_sort, purpose_of
+from clhist.engine.sort import purpose_of
+from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, empty, note_event, read_only_buffer, without_memory
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator

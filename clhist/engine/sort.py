@@ -17,7 +17,6 @@ from clhist.codegen.parameters import accumulator_words, pairs_parameters
 from clhist.codegen.render import render_sort_pairs
 from clhist.codegen.specs import SweepSpec
 from clhist.engine.prepared import SortPairs
-from clhist.engine.sort_pairs import purpose_of
 from clhist.engine.stages import Commands, Sweep, Tasks
 from clhist.planning.plan import Plan
 
@@ -57,6 +56,11 @@ class SortedSweep(Sweep):
         commands.commands.append(
             SortPairs("sweep", operator, pairs, no_bin, keys, positions, accumulators, cells, places)
         )
+
+
+def purpose_of(pairs: int) -> str:
+    """Return what memory is for, in the words of an error."""
+    return f"more to sort {pairs} (bin, value) pairs; another update= than 'sort' needs less"
 
 
 def sorted_sweep(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:

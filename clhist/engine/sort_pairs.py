@@ -24,11 +24,6 @@ def build_sort(context: cl.Context, operator: Operator) -> None:
     _scan(context, operator)
 
 
-def purpose_of(pairs: int) -> str:
-    """Return what memory is for, in the words of an error."""
-    return f"more to sort {pairs} (bin, value) pairs; another update= than 'sort' needs less"
-
-
 def enqueue_sort(command: SortPairs, chain: Chain, blocks: Sequence[Any]) -> Iterator[None]:
     """Enqueue a sort and the scan after it, in scratch memory of these blocks; yield behind each of the two."""
     pairs, bits, scan = command.pairs, command.no_bin.bit_length(), _scan(chain.queue.context, command.operator)
@@ -42,14 +37,14 @@ def enqueue_sort(command: SortPairs, chain: Chain, blocks: Sequence[Any]) -> Ite
 
 def pairs_scan(operator: Operator) -> ScanSpec:
     """Return the scan of sorted pairs; what has no bin takes no part, its accumulator may be anything."""
+    arrays = "const uint *clhist_keys, const uint *clhist_positions, const uint *clhist_held, uchar *clhist_scratch"
     places = [f"clhist_place{n}" for n in range(len(operator.parts))]
     return ScanSpec(
         "pairs",
-        "const uint *clhist_keys, const uint *clhist_positions, const uint *clhist_accumulators, uchar *clhist_scratch, "
-        + ", ".join(["const uint clhist_no_bin", *(f"const ulong {each}" for each in places)]),
+        ", ".join([arrays, "const uint clhist_no_bin", *(f"const ulong {each}" for each in places)]),
         "clhist_held_t",
         4 * accumulator_words(operator),
-        "clhist_read(clhist_keys[i] < clhist_no_bin, clhist_accumulators, clhist_positions[i])",
+        "clhist_read(clhist_keys[i] < clhist_no_bin, clhist_held, clhist_positions[i])",
         "clhist_joined(a, b)",
         "clhist_no_words()",
         "if (clhist_keys[i] < clhist_no_bin && (i + 1 == size || clhist_keys[i + 1] != clhist_keys[i]))\n"

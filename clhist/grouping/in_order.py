@@ -186,7 +186,7 @@ def _placing(context: cl.Context) -> Elementwise:
 
 @kept_by_context
 def _runs(context: cl.Context) -> Scan:
-    """Return what numbers runs of elements that are alike, each of which begins at a mark in the place of the number."""
+    """Return the scan that numbers runs of equal elements; a mark says where each begins, and becomes the number."""
     output = "if (runs[i]) firsts[item - 1] = i; if (i + 1 == size) firsts[item] = size; runs[i] = item - 1;"
     return Scan(context, ScanSpec("runs", "uint *runs, uint *firsts", "uint", 4, "runs[i]", "a + b", "0", output))
 

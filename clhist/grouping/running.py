@@ -6,7 +6,6 @@ Elements are sorted by group and scanned; on CPUs each core takes a share of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -104,19 +103,18 @@ def _running_by_shares(
 def _running(context: cl.Context, of: Running) -> Scan:
     accumulator, value = c_name(of.accumulator), "values[positions[i]]"
     missing, neutral = of.missing.format(v=value) or "0", f"({accumulator})({of.neutral})"
-    result = c_name(of.result)
     return Scan(
         context,
         ScanSpec(
             "running",
-            f"const uint *groups, const uint *positions, const {c_name(of.dtype)} *values, {result} *found, "
-            "const uint none",
+            f"const uint *groups, const uint *positions, const {c_name(of.dtype)} *values, "
+            f"{c_name(of.result)} *found, const uint none",
             accumulator,
             of.accumulator.itemsize,
             f"({missing}) ? {neutral} : ({accumulator}){value}",
             of.combine,
             neutral,
-            f"found[positions[i]] = groups[i] == none || ({missing}) ? {of.none} : ({result})item;",
+            f"found[positions[i]] = groups[i] == none || ({missing}) ? {of.none} : ({c_name(of.result)})item;",
             "groups[i] != groups[i - 1]",
         ),
     )

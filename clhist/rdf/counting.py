@@ -173,7 +173,9 @@ class PairCounter:
         return _Placed(x, y, z, of, sums, tuple(labels))
 
 
-def _run(kernel: Elementwise | Scan, queue: cl.CommandQueue, size: int, given: list[Any], made: list[cl_array.Array]) -> None:
+def _run(
+    kernel: Elementwise | Scan, queue: cl.CommandQueue, size: int, given: list[Any], made: list[cl_array.Array]
+) -> None:
     chain = chain_on(queue, "to place particles")
     kernel(chain, size, given)
     chain.finish(*made)

@@ -14,7 +14,7 @@ import numpy as np
 from clhist import Operator, Profile, operators
 from clhist.codegen.from_plan import programs_of
 from clhist.codegen.maps import RowText
-from clhist.codegen.render import render_combine, render_programs, render_scan
+from clhist.codegen.render import render_combine, render_programs, render_scan, render_sort_scan
 from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec
 from clhist.engine.batch import Batch
@@ -97,8 +97,9 @@ def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
         for name, text, options in render_programs(programs):
             yield " ".join((name, *options)), text
         if programs.sorted_pairs:
-            lanes = 1 if profile.kind == "cpu" else 256
-            yield "scan of sorted pairs", render_scan(pairs_scan(plan.outputs[0].operator), lanes)
+            lanes, operator = 1 if profile.kind == "cpu" else 256, plan.outputs[0].operator
+            yield "scan of sorted pairs", render_sort_scan(operator)
+            yield f"scan of sorted pairs in full, {lanes} work-items", render_scan(pairs_scan(operator), lanes)
 
 
 def prepared_call(
