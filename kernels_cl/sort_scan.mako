@@ -6,7 +6,8 @@
 ${types.values(operator, "", declare, {})}
 ## Accumulators pass between work-items as words, which need not be aligned for more.
 typedef struct { uint words[${words}]; } clhist_held_t;
-typedef union { accumulator_t value; uint words[${words}]; } clhist_union_t;
+## The union has a word more than these, an odd number, so that no byte of it is padding.
+typedef union { accumulator_t value; uint words[${words + 1}]; } clhist_union_t;
 <%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
 ${types.part(part, n, c_name)}
@@ -14,7 +15,7 @@ ${types.part(part, n, c_name)}
 </%types:functions>
 clhist_union_t clhist_of_words(const clhist_held_t item)
 {
-    clhist_union_t found;
+    clhist_union_t found = {.words = {0}};
 % for k in range(words):
     found.words[${k}] = item.words[${k}];
 % endfor

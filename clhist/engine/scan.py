@@ -15,7 +15,7 @@ from clhist.engine.chain import Chain
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import Kernel, kernels_of
 
-_SHARES = 8  # for each compute unit
+_SHARES = 16  # for each compute unit
 
 
 class Scan:

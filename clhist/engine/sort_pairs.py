@@ -40,7 +40,7 @@ def pairs_scan(operator: Operator) -> ScanSpec:
     arrays = "const uint *clhist_keys, const uint *clhist_positions, const uint *clhist_held, uchar *clhist_scratch"
     places = [f"clhist_place{n}" for n in range(len(operator.parts))]
     return ScanSpec(
-        "pairs",
+        "sorted_pairs",
         ", ".join([arrays, "const uint clhist_no_bin", *(f"const ulong {each}" for each in places)]),
         "clhist_held_t",
         4 * accumulator_words(operator),

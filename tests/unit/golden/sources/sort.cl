@@ -117,7 +117,7 @@ typedef float value_t;
 typedef float accumulator_t;
 
 typedef struct { uint words[1]; } clhist_held_t;
-typedef union { accumulator_t value; uint words[1]; } clhist_union_t;
+typedef union { accumulator_t value; uint words[2]; } clhist_union_t;
 
 
 
@@ -146,7 +146,7 @@ part0_t clhist_combine0(const part0_t a, const part0_t b)
 
 clhist_union_t clhist_of_words(const clhist_held_t item)
 {
-    clhist_union_t found;
+    clhist_union_t found = {.words = {0}};
     found.words[0] = item.words[0];
     return found;
 }
