@@ -70,8 +70,10 @@ ${wrapped([*declared, "const ulong size", "const ulong share", *more])})
 for (uint k = lane; k < TILE; k += LANES) {
             const long i = from + k;
             starts[k] = i < end && ${begins};
-            if (i < end) tile[SPREAD(k)] = ${input};
-            else tile[SPREAD(k)] = ${spec.neutral};
+            if (i < end)
+                tile[SPREAD(k)] = ${input};
+            else
+                tile[SPREAD(k)] = ${spec.neutral};
         }
         barrier(CLK_LOCAL_MEM_FENCE);  // the tile is complete
 </%def>\
@@ -135,7 +137,10 @@ ${arrays()}\
 % endif
     begins[group] = ${begins};
     item_t item = ${spec.input};
-    for (++i; i < end; ++i) item = clhist_combined(item, ${spec.input});
+    for (++i; i < end; ++i) {
+        const item_t next = ${spec.input};
+        item = clhist_combined(item, next);
+    }
     totals[group] = item;
 % else:
 ${local_arrays()}\

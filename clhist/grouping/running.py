@@ -101,21 +101,25 @@ def _running_by_shares(
 
 @kept_by_context
 def _running(context: cl.Context, of: Running) -> Scan:
-    accumulator, value = c_name(of.accumulator), "values[positions[i]]"
-    missing, neutral = of.missing.format(v=value) or "0", f"({accumulator})({of.neutral})"
+    accumulator, value, result = map(c_name, (of.accumulator, of.dtype, of.result))
+    neutral, missing = f"({accumulator})({of.neutral})", of.missing.format(v="v") or "false"
     return Scan(
         context,
         ScanSpec(
             "running",
-            f"const uint *groups, const uint *positions, const {c_name(of.dtype)} *values, "
-            f"{c_name(of.result)} *found, const uint none",
+            f"const uint *groups, const uint *positions, const {value} *values, {result} *found, const uint none",
             accumulator,
             of.accumulator.itemsize,
-            f"({missing}) ? {neutral} : ({accumulator}){value}",
+            "clhist_item(values[positions[i]])",
             of.combine,
             neutral,
-            f"found[positions[i]] = groups[i] == none || ({missing}) ? {of.none} : ({c_name(of.result)})item;",
+            "found[positions[i]] = clhist_result(groups[i] != none, values[positions[i]], item);",
             "groups[i] != groups[i - 1]",
+            f"""{accumulator} clhist_item(const {value} v) {{ return {missing} ? {neutral} : ({accumulator})v; }}
+{result} clhist_result(const bool in_group, const {value} v, const {accumulator} item)
+{{
+    return in_group && !({missing}) ? ({result})item : ({result}){of.none};
+}}""",
         ),
     )
 
