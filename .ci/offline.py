@@ -26,7 +26,6 @@ from clhist.codegen.digit_sort import lanes_of
 from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
 from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import RowText
-from clhist.codegen.parameters import accumulator_words
 from clhist.codegen.render import (
     render_combine,
     render_digits,
@@ -35,13 +34,15 @@ from clhist.codegen.render import (
     render_partition,
     render_probe,
     render_rows,
+    render_scan,
     render_sort_pairs,
-    render_sort_scan,
     render_strategy,
     render_sweep,
 )
+from clhist.codegen.scan import lanes_of as lanes_to_scan
 from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec, SweepPart
+from clhist.engine.sort_pairs import pairs_scan
 from clhist.hardware.atomics import to_prove
 from clhist.hardware.profile import Profile, Report, merge
 from clhist.hardware.profile_files import load_profiles
@@ -201,9 +202,9 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
     source = Source.of(X, "EMIT(x[i], ((value_t){x[i], i}))", [LARGER])
     spec = replace(sweep_spec(planned(source, profile, 500), source, profile, aligned=False), work_group_size=256)
     yield Program("pairs to sort", render_sort_pairs(spec, 1))
-    scan = "__kernel void scan(__global held_t *a, __global uchar *to) { clhist_publish("
-    scan += "clhist_joined(clhist_neutral(), clhist_joined(a[0], a[1], 0), 0), 3, to, 0); }"
-    yield Program(f"sorted pairs of {accumulator_words(LARGER)} words", f"{render_sort_scan(LARGER, 'held_t')}\n{scan}")
+    scan = pairs_scan(LARGER)
+    lanes = lanes_to_scan(scan.item_bytes, 256, profile.local_memory)
+    yield Program(f"scan of sorted pairs, {lanes} work-items", render_scan(scan, lanes))
     for name in ("local_memory", "local_argument", "read", "scatter", "stride", "residents", "nothing"):
         yield Program(f"measure {name}", render_measure(name, words=4096))
     for dtype in map(np.dtype, ("int32", "float32", *["int64", "datetime64[ns]"] * ("int64_base_atomics" in features))):

@@ -28,7 +28,7 @@ import pyopencl.array as cl_array
 import clhist
 from clhist import operators
 from clhist.codegen.render import render_measure
-from clhist.engine import sort as sorting
+from clhist.engine import scan
 from clhist.engine.packed import PackedSweep
 from clhist.opencl import memory as scratch
 from clhist.opencl.device import profile_context
@@ -216,7 +216,7 @@ def run_check(label: str) -> None:
 
 
 def others() -> dict[str, Callable[[], None]]:
-    """Return what the self-test leaves out here: PyOpenCL's scan takes minutes, and measuring is no histogram."""
+    """Return what the self-test leaves out here: of two kinds of devices, and measuring, which is no histogram."""
     sorts = {f"{kind}, pairs to sort": partial(pairs_to_sort, kind) for kind in ("gpu", "cpu")}
     alone = {f"{kind}, one launch": partial(one_launch, kind) for kind in ("gpu", "cpu")}
     published = {name: partial(run_published, name) for name in STRATEGIES if name.startswith(PUBLISHED)}
@@ -244,16 +244,8 @@ def run_published(name: str) -> None:
 
 
 def pairs_to_sort(kind: str) -> None:
-    """The kernels that write and sort them, with NumPy in the place of PyOpenCL's scan."""
-
-    def sum_of_each(*arrays: Any, queue: cl.CommandQueue, **_: Any) -> cl.Event:
-        keys, positions, held = (array.get() for array in arrays[:3])
-        scratch, no_bin, place = arrays[3].base_data, arrays[4], int(arrays[5])
-        cells = np.zeros(no_bin, np.int32)
-        np.add.at(cells, keys[keys < no_bin], held.view(np.int32)[positions[keys < no_bin]])
-        return cl.enqueue_copy(queue, scratch, cells, dst_offset=place)
-
-    sorting._scan = lambda *_: sum_of_each
+    """The kernels that write, sort and scan them."""
+    scan.device_kind = lambda _: kind
     kernel = clhist.HistogramKernel(
         None,
         operators.add(np.int32),
@@ -262,7 +254,8 @@ def pairs_to_sort(kind: str) -> None:
         profile=profile_of(kind),
     )
     rng = np.random.default_rng(3)
-    for how, bins in (("half in one", 37), ("all in one", 1500)):
+    # In shares of a tile, and all tiles in one.
+    for how, bins, scan._SHARES in (("half in one", 37, 16), ("all in one", 1500, 1e-3)):
         x, weights = drawn(how, rng, 1501, bins), rng.integers(-9, 9, 1501, dtype=np.int32)
         expected = folded(np.add, x, weights, np.zeros(bins, np.int32))
         np.testing.assert_array_equal(kernel(x, weights, num_bins=bins, update="sort"), expected)

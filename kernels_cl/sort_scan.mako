@@ -1,37 +1,37 @@
-## Functions for PyOpenCL's segmented scan of the sorted pairs (SC'20, Listing 4): read, combine and write accumulators.
+## Functions for the segmented scan of the sorted pairs (SC'20, Listing 4): read, combine and write accumulators.
 <%namespace name="types" file="types.mako"/>
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 ${types.values(operator, "", declare, {})}
-## Accumulators pass between work-items as words: PyOpenCL's scan aligns them for no more, and PoCL's compiler loses
-## larger structs that live across a barrier.
-typedef struct { uint words[${words}]; } ${held};
-typedef union { accumulator_t value; uint words[${words}]; } clhist_union_t;
+## Accumulators pass between work-items as words, which need not be aligned for more.
+typedef struct { uint words[${words}]; } clhist_held_t;
+## The union has a word more than these, an odd number, so that no byte of it is padding.
+typedef union { accumulator_t value; uint words[${words + 1}]; } clhist_union_t;
 <%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
 % for n, part in enumerate(operator.parts):
 ${types.part(part, n, c_name)}
 % endfor
 </%types:functions>
-clhist_union_t clhist_of_words(const ${held} item)
+clhist_union_t clhist_of_words(const clhist_held_t item)
 {
-    clhist_union_t found;
+    clhist_union_t found = {.words = {0}};
 % for k in range(words):
     found.words[${k}] = item.words[${k}];
 % endfor
     return found;
 }
 
-${held} clhist_as_words(const clhist_union_t found)
+clhist_held_t clhist_as_words(const clhist_union_t found)
 {
-    ${held} item;
+    clhist_held_t item;
 % for k in range(words):
     item.words[${k}] = found.words[${k}];
 % endfor
     return item;
 }
 
-${held} clhist_neutral(void)
+clhist_held_t clhist_no_words(void)
 {
     clhist_union_t neutral = {.words = {0}};
 % for n, part in enumerate(operator.parts):
@@ -40,10 +40,14 @@ ${held} clhist_neutral(void)
     return clhist_as_words(neutral);
 }
 
-${held} clhist_joined(const ${held} a, const ${held} b, const bool across_segments)
+clhist_held_t clhist_read(const bool has_bin, __global const uint *accumulators, const uint position)
 {
-    if (across_segments)
-        return b;
+    if (!has_bin) return clhist_no_words();
+    return ((__global const clhist_held_t *)accumulators)[position];
+}
+
+clhist_held_t clhist_joined(const clhist_held_t a, const clhist_held_t b)
+{
     const clhist_union_t first = clhist_of_words(a);
     clhist_union_t both = clhist_of_words(b);
 % for n, part in enumerate(operator.parts):
@@ -52,7 +56,7 @@ ${held} clhist_joined(const ${held} a, const ${held} b, const bool across_segmen
     return clhist_as_words(both);
 }
 
-void clhist_publish(const ${held} item, const uint bin, __global uchar *scratch${"".join(f", const ulong place{n}" for n in range(len(operator.parts)))})
+void clhist_publish(const clhist_held_t item, const uint bin, __global uchar *scratch${"".join(f", const ulong place{n}" for n in range(len(operator.parts)))})
 {
     const clhist_union_t found = clhist_of_words(item);
 % for n, part in enumerate(operator.parts):

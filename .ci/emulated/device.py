@@ -257,15 +257,9 @@ def _replace_in_clhist(hosts: list[cl.Platform]) -> None:
     proxy = _Module(
         cl, get_platforms=lambda: hosts, Program=Program, Kernel=kernel, enqueue_nd_range_kernel=enqueue_any
     )
-    from pyopencl.scan import GenericDebugScanKernel
-
     for name, loaded in list(sys.modules.items()):
         if name.startswith("clhist") and getattr(loaded, "cl", None) is cl:
             loaded.cl = proxy  # type: ignore[attr-defined]
-        # Scans are PyOpenCL's and run on the host. Their form for GPUs makes Intel's compiler use memory that it has
-        # freed: with MALLOC_PERTURB_=165 it crashes each time in the pass sycl-kernel-reduce-cross-barrier-values.
-        if name.startswith("clhist") and hasattr(loaded, "scan_class"):
-            loaded.scan_class = lambda _: GenericDebugScanKernel  # type: ignore[attr-defined]
 
 
 def _record_plans() -> None:

@@ -166,12 +166,7 @@ def result_parameters(spec: CombineSpec, prefix: str = "") -> list[Parameter]:
 
 
 def accumulator_words(operator: Operator) -> int:
-    """Return the 32-bit words of an accumulator while pairs are sorted: an odd number.
-
-    On GPUs, PyOpenCL's scan packs items of a multiple of 8 bytes into structs, to spread them over banks, and still
-    reads its local array of them by words. Compilers need not align such an array: NVIDIA's aligned it for the first
-    field, and the device faulted if that was narrower than a word.
-    """
+    """Return the 32-bit words of an accumulator while pairs are sorted: an odd number, which spreads over banks."""
     return -(-operator.accumulator.itemsize // 4) | 1
 
 

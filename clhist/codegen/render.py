@@ -39,6 +39,8 @@ from clhist.codegen.parameters import (
 )
 from clhist.codegen.partitions import PartitionSpec
 from clhist.codegen.rows import RowsSpec, rows_parameters
+from clhist.codegen.scan import ScanSpec, each_of
+from clhist.codegen.signatures import with_arrays
 from clhist.codegen.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
@@ -207,9 +209,16 @@ def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:
     )
 
 
-def render_sort_scan(operator: Operator, held: str) -> str:
-    """Return the preamble in C of PyOpenCL's scan of sorted pairs; `held` is its type of an accumulator."""
-    return _text("sort_scan.mako", operator=operator, held=held, words=accumulator_words(operator))
+def render_sort_scan(operator: Operator) -> str:
+    """Return the preamble in C of the scan of sorted pairs."""
+    return _text("sort_scan.mako", operator=operator, words=accumulator_words(operator))
+
+
+def render_scan(spec: ScanSpec, lanes: int) -> str:
+    """Return the OpenCL C program of a segmented scan, with so many work-items in a work-group."""
+    declared, arrays = with_arrays(spec.arguments)
+    each = each_of(spec.item_bytes)
+    return _render("segmented_scan.mako", spec=spec, lanes=lanes, each=each, declared=declared, pointers=arrays)
 
 
 def render_check(operator: Operator) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
+from clhist.operators.c_types import dtype_of
 from clhist.planning.feature import Parameter
 
+_POINTER = re.compile(r"\s*(.*?)\s*\*\s*(\w+)\s*")
 _KERNEL = re.compile(r"__kernel\b[^{;]*?\bvoid\s+clhist_(\w+)\s*\(([^)]*)\)")
-_SCALARS = {"int": np.int32, "uint": np.uint32, "long": np.int64, "ulong": np.uint64, "double": np.float64}
 
 
 def signatures(source: str) -> dict[str, tuple[Parameter, ...]]:
@@ -18,12 +17,12 @@ def signatures(source: str) -> dict[str, tuple[Parameter, ...]]:
     Parameters
     ----------
     source : str
-        OpenCL C, whose kernels take memory and numbers of the types above.
+        OpenCL C, whose kernels take memory and numbers.
 
     Raises
     ------
     KeyError
-        If a number is of another type.
+        If a number is of another type than a dtype of NumPy's.
     """
     return {name: tuple(map(_parameter, given.split(","))) for name, given in _KERNEL.findall(source)}
 
@@ -32,4 +31,21 @@ def _parameter(declaration: str) -> Parameter:
     c_type, name = re.fullmatch(r"\s*(.*?)\s*(\w+)\s*", declaration, re.DOTALL).groups()  # type: ignore[union-attr]
     if "*" in c_type:
         return Parameter(c_type, name, None)
-    return Parameter(c_type, name, np.dtype(_SCALARS[c_type.removeprefix("const ")]))
+    dtype = dtype_of(c_type.removeprefix("const "))
+    if dtype is None:
+        raise KeyError(c_type)
+    return Parameter(c_type, name, dtype)
+
+
+def with_arrays(arguments: str) -> tuple[list[str], list[str]]:
+    """Return the parameters of a kernel, an array as its memory and the bytes before it; and what declares arrays."""
+    declared, arrays = [], []
+    for each in arguments.split(","):
+        found = _POINTER.fullmatch(each)
+        if found is None:
+            declared.append(each.strip())
+        else:
+            kind, name = found.groups()
+            declared += [f"__global char *{name}_memory", f"const ulong {name}_offset"]
+            arrays.append(f"__global {kind} *{name} = (__global {kind} *)({name}_memory + {name}_offset);")
+    return declared, arrays

@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.tools import VectorArg, dtype_to_ctype, parse_arg_list
 
+from clhist.codegen.signatures import with_arrays
 from clhist.engine.chain import Chain
 from clhist.opencl.device import device_kind
-from clhist.opencl.program import Kernel, build
-from clhist.planning.feature import Parameter
+from clhist.opencl.program import kernels_of
 
 _LANES, _GROUPS, _SHARES = 256, 16, 8  # work-items of a work-group; work-groups, and shares, for each compute unit
-_ULONG = np.dtype(np.uint64)
 
 
 class Elementwise:
@@ -30,34 +28,18 @@ class Elementwise:
     context : pyopencl.Context
         Where it runs.
     arguments : str
-        Its parameters in C, as of PyOpenCL's ElementwiseKernel. There is also ``size``, the number of elements.
+        Its parameters in C, pointers to arrays and numbers. There is also ``size``, the number of elements.
     code : str
         C, in which `i`, a long, is the element.
     name : str
-        The kernel's.
+        The kernel's, which begins with ``clhist_``.
     preamble : str
         C in front of the kernel.
     """
 
     def __init__(self, context: cl.Context, arguments: str, code: str, name: str, preamble: str = "") -> None:
-        declared, parameters, pointers = [], [], []
-        for each in parse_arg_list(arguments):
-            kind = dtype_to_ctype(each.dtype)
-            if isinstance(each, VectorArg):
-                declared += [f"__global char *{each.name}_memory", f"const ulong {each.name}_offset"]
-                parameters += [
-                    Parameter("__global", f"{each.name}_memory", None),
-                    Parameter("const ulong", f"{each.name}_offset", _ULONG),
-                ]
-                pointers.append(
-                    f"__global {kind} *{each.name} = (__global {kind} *)({each.name}_memory + {each.name}_offset);"
-                )
-            else:
-                declared.append(f"const {kind} {each.name}")
-                parameters.append(Parameter(f"const {kind}", each.name, np.dtype(each.dtype)))
-        ends = ("size", "share", "step")
-        declared += [f"const ulong {each}" for each in ends]
-        parameters += [Parameter("const ulong", each, _ULONG) for each in ends]
+        declared, pointers = with_arrays(arguments)
+        declared += [f"const ulong {each}" for each in ("size", "share", "step")]
         source = f"""{preamble}
 __kernel void {name}({", ".join(declared)})
 {{
@@ -67,7 +49,7 @@ __kernel void {name}({", ".join(declared)})
     for (long i = begin; i < (long)end; i += step) {{ {code}; }}
 }}
 """
-        self._kernel = Kernel(build(context, source), name, parameters)
+        self._kernel = kernels_of(context, source)[name.removeprefix("clhist_")]
 
     def __call__(self, chain: Chain, size: int, arguments: Sequence[Any]) -> None:
         """Enqueue it for so many elements; arguments are arrays, memory and numbers."""

@@ -13,7 +13,9 @@ import pyopencl as cl
 
 from clhist.codegen.arguments import same_scalar
 from clhist.engine.call import Events, Outcome
+from clhist.engine.chain import Chain
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Block, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
+from clhist.engine.sort import purpose_of
 from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, empty, note_event, read_only_buffer, without_memory
@@ -363,14 +365,10 @@ class Loaded:
                 else:
                     events[command.stage] = [event]
                 continue
-            stage = events[command.stage]
-
-            def then(event: cl.Event, stage: list[cl.Event] = stage) -> Sequence[cl.Event]:
-                after[event] = stage[-1]
-                stage.append(event)
-                return () if is_in_order else (event,)
-
-            enqueue_sort(command, queue, blocks, allocate, wait_for or (), then)
+            stage, chain = events[command.stage], Chain(queue, purpose_of(command.pairs), wait_for or (), allocate)
+            for _ in enqueue_sort(command, chain, blocks):
+                after[chain.events[0]] = stage[-1]
+                stage.append(chain.events[0])
             wait_for = None if is_in_order else (stage[-1],)
         return wait_for
 

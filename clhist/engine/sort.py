@@ -39,9 +39,8 @@ class SortedSweep(Sweep):
         """Add all three as parts of the stage "sweep"; the cells in the scratch memory have been cleared."""
         plan, operator = self.plan, self.spec.outputs[0].operator
         pairs, size = plan.num_elements * self.pairs_per_element, plan.work_group_size
-        purpose = f"more to sort {pairs} (bin, value) pairs; another update= than 'sort' needs less"
         words = (1, 1, accumulator_words(operator))
-        keys, positions, accumulators = (commands.room(_WORD_BYTES * n * pairs, purpose) for n in words)
+        keys, positions, accumulators = (commands.room(_WORD_BYTES * n * pairs, purpose_of(pairs)) for n in words)
         no_bin = plan.num_bins * plan.num_histograms
         arguments = {
             **values,
@@ -57,6 +56,11 @@ class SortedSweep(Sweep):
         commands.commands.append(
             SortPairs("sweep", operator, pairs, no_bin, keys, positions, accumulators, cells, places)
         )
+
+
+def purpose_of(pairs: int) -> str:
+    """Return what memory is for, in the words of an error."""
+    return f"more to sort {pairs} (bin, value) pairs; another update= than 'sort' needs less"
 
 
 def sorted_sweep(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:

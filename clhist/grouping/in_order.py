@@ -10,16 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
-from pyopencl.tools import parse_arg_list
 
+from clhist.codegen.scan import ScanSpec
 from clhist.engine.chain import Chain, chain_on
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.each import Elementwise
-from clhist.engine.sort_pairs import check_scanned_by_opencl, enqueuing, scan_class
+from clhist.engine.scan import Scan
 from clhist.opencl.arrays import Array, empty, to_device
-from clhist.opencl.program import building, kept_by_context
-from clhist.opencl.quiet import silent
+from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, literal
 from clhist.operators.equivalents import encoded
 
@@ -108,13 +106,12 @@ def rank_of_each(
     found = empty(queue, (size,), real, True)
     if not size:
         return found
-    check_scanned_by_opencl(queue)
     chain = chain_on(queue, PURPOSE)
     order = in_order(keys, num_groups, chain, values, not ascending, is_date)
     runs, firsts = chain.new(size, _UINT), chain.new(size + 1, _UINT)
-    scan, rank = _ranking(queue.context, values.dtype, method, pct, real)
-    uints = (as_array(chain, each, size, _UINT) for each in order[:2])
-    scanned(chain, scan, [*uints, values, *(as_array(chain, each, size, _UINT) for each in (runs, firsts))])
+    mark, rank = _ranking(queue.context, values.dtype, method, pct, real)
+    mark(chain, size, [*order[:2], values, runs])
+    _runs(queue.context)(chain, size, [runs, firsts])
     rank(chain, size, [*order, runs, firsts, found, num_groups])
     chain.finish(found)
     return found
@@ -134,21 +131,6 @@ def nth_of_groups(keys: Array, num_groups: int, values: Array, n: int, none: Any
 
 
 PURPOSE = "to sort elements by group"
-
-
-def as_array(chain: Chain, memory: Any, size: int, dtype: np.dtype) -> Array:
-    """Return memory as an array of PyOpenCL's, for its scans."""
-    return cl_array.Array(chain.queue, (size,), dtype, data=memory)
-
-
-def scanned(chain: Chain, scan: Any, arguments: list[Any]) -> None:
-    """Enqueue a scan of PyOpenCL's."""
-    for each in arguments:
-        if isinstance(each, cl_array.Array):
-            chain.place(each)  # which is waited for
-    with enqueuing:
-        event = scan(*arguments, queue=chain.queue, wait_for=chain.events, allocator=lambda n: chain.new(n, np.uint8))
-    chain.events = [event]
 
 
 def _word(dtype: np.dtype) -> np.dtype:
@@ -203,24 +185,22 @@ def _placing(context: cl.Context) -> Elementwise:
 
 
 @kept_by_context
-def _ranking(context: cl.Context, values: np.dtype, method: str, pct: bool, real: np.dtype) -> tuple[Any, Elementwise]:
-    starts = "(i == 0 || groups[i] != groups[i - 1] || values[positions[i]] != values[positions[i - 1]])"
-    with building():
-        scan = scan_class(context)(
-            context,
-            _UINT,
-            parse_arg_list(
-                f"const uint *groups, const uint *positions, const {c_name(values)} *values, uint *runs, uint *firsts",
-                with_offset=True,
-            ),
-            input_expr=f"({starts} ? 1u : 0u)",
-            scan_expr="a + b",
-            neutral="0u",
-            output_statement=f"runs[i] = item - 1; if ({starts}) firsts[item - 1] = i; "
-            "if (i + 1 == N) firsts[item] = N;",
-            name_prefix="clhist_runs",
-            options=list(silent(context)),
-        )
+def _runs(context: cl.Context) -> Scan:
+    """Return the scan that numbers runs of equal elements; a mark says where each begins, and becomes the number."""
+    output = "if (runs[i]) firsts[item - 1] = i; if (i + 1 == size) firsts[item] = size; runs[i] = item - 1;"
+    return Scan(context, ScanSpec("runs", "uint *runs, uint *firsts", "uint", 4, "runs[i]", "a + b", "0", output))
+
+
+@kept_by_context
+def _ranking(
+    context: cl.Context, values: np.dtype, method: str, pct: bool, real: np.dtype
+) -> tuple[Elementwise, Elementwise]:
+    mark = Elementwise(
+        context,
+        f"const uint *groups, const uint *positions, const {c_name(values)} *values, uint *runs",
+        "runs[i] = i == 0 || groups[i] != groups[i - 1] || values[positions[i]] != values[positions[i - 1]]",
+        "clhist_begins_of_runs",
+    )
     number, kind = c_name(real), RANKS[method].format(real=c_name(real))
     of_all = "runs[end - 1] - runs[begin] + 1" if method == "dense" else "end - begin"
     rank = Elementwise(
@@ -233,7 +213,7 @@ def _ranking(context: cl.Context, values: np.dtype, method: str, pct: bool, real
         found[positions[i]] = g == none ? NAN : ({number})({kind}){f" / ({of_all})" if pct else ""}""",
         "clhist_rank_in_groups",
     )
-    return scan, rank
+    return mark, rank
 
 
 @kept_by_context

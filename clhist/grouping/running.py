@@ -6,20 +6,18 @@ Elements are sorted by group and scanned; on CPUs each core takes a share of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.tools import parse_arg_list
 
+from clhist.codegen.scan import ScanSpec
 from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
-from clhist.engine.sort_pairs import check_scanned_by_opencl, scan_class
-from clhist.grouping.in_order import PURPOSE, as_array, in_order, scanned
+from clhist.engine.scan import Scan
+from clhist.grouping.in_order import PURPOSE, in_order
 from clhist.opencl.arrays import Array, empty
 from clhist.opencl.device import device_kind
-from clhist.opencl.program import building, kept_by_context
-from clhist.opencl.quiet import silent
+from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, literal
 
 RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummin": "min", "cummax": "max"}
@@ -67,13 +65,11 @@ def running(name: str, dtype: np.dtype, result: np.dtype, real: np.dtype, missin
     if limit is None:
         limit = getattr(np.iinfo(dtype), "max" if name == "cummin" else "min")
     combine = f"a != a || a {sign} b ? a : b" if is_float else f"a {sign} b ? a : b"  # NaN stays
-    accumulator = dtype if dtype.itemsize >= 4 else np.dtype(f"{dtype.kind}4")  # PyOpenCL scans no less
-    return Running(dtype, accumulator, dtype, combine, literal(limit, dtype), missing, none)
+    return Running(dtype, dtype, dtype, combine, literal(limit, dtype), missing, none)
 
 
 def running_of_each(keys: Array, num_groups: int, values: Array, of: Running, queue: cl.CommandQueue) -> Array:
     """Return what the elements of its group up to each element are combined to."""
-    check_scanned_by_opencl(queue)
     found = empty(queue, (keys.size,), of.result, True)
     if not keys.size:
         return found
@@ -81,8 +77,7 @@ def running_of_each(keys: Array, num_groups: int, values: Array, of: Running, qu
         return _running_by_shares(keys, num_groups, values, of, found, queue)
     chain = chain_on(queue, PURPOSE)
     order = in_order(keys, num_groups, chain)
-    uints = (as_array(chain, each, keys.size, np.dtype(np.uint32)) for each in order[:2])
-    scanned(chain, _running(queue.context, of), [*uints, values, found, num_groups])
+    _running(queue.context, of)(chain, keys.size, [*order[:2], values, found, num_groups])
     chain.finish(found)
     return found
 
@@ -105,27 +100,28 @@ def _running_by_shares(
 
 
 @kept_by_context
-def _running(context: cl.Context, of: Running) -> Any:
-    accumulator, value = c_name(of.accumulator), f"({c_name(of.accumulator)})values[positions[i]]"
-    missing = of.missing.format(v="values[positions[i]]") or "0"
-    with building():
-        return scan_class(context)(
-            context,
-            of.accumulator,
-            parse_arg_list(
-                f"const uint *groups, const uint *positions, const {c_name(of.dtype)} *values, "
-                f"{c_name(of.result)} *found, const uint none",
-                with_offset=True,
-            ),
-            input_expr=f"(({missing}) ? ({accumulator})({of.neutral}) : {value})",
-            scan_expr=f"(across_seg_boundary ? b : ({of.combine}))",
-            neutral=f"({accumulator})({of.neutral})",
-            is_segment_start_expr="i == 0 || groups[i] != groups[i - 1]",
-            output_statement=f"found[positions[i]] = groups[i] == none || ({missing}) ? {of.none} : "
-            f"({c_name(of.result)})item;",
-            name_prefix="clhist_running",
-            options=list(silent(context)),
-        )
+def _running(context: cl.Context, of: Running) -> Scan:
+    accumulator, value, result = map(c_name, (of.accumulator, of.dtype, of.result))
+    neutral, missing = f"({accumulator})({of.neutral})", of.missing.format(v="v") or "false"
+    return Scan(
+        context,
+        ScanSpec(
+            "running",
+            f"const uint *groups, const uint *positions, const {value} *values, {result} *found, const uint none",
+            accumulator,
+            of.accumulator.itemsize,
+            "clhist_item(values[positions[i]])",
+            of.combine,
+            neutral,
+            "found[positions[i]] = clhist_result(groups[i] != none, values[positions[i]], item);",
+            "groups[i] != groups[i - 1]",
+            f"""{accumulator} clhist_item(const {value} v) {{ return {missing} ? {neutral} : ({accumulator})v; }}
+{result} clhist_result(const bool in_group, const {value} v, const {accumulator} item)
+{{
+    return in_group && !({missing}) ? ({result})item : ({result}){of.none};
+}}""",
+        ),
+    )
 
 
 @kept_by_context

@@ -21,8 +21,8 @@ SORT_LAUNCH_NANOSECONDS = 35e3
 LOCK_NANOSECONDS = 4000.0
 SORT_ADVANTAGE = 2
 SORT_BITS = 2  # sorted at a time by PyOpenCL
-MOST_SCANNED_BYTES = 64  # on a GPU; of 276 PyOpenCL's scan makes more intervals than it can scan (H200)
-MOST_SORTED_PAIRS = 2**30 - 1  # PyOpenCL's scans count in 32 bits, and beyond the last pair by as many at most
+MOST_SORTED_BYTES = 64  # of an accumulator for which sorting is chosen; larger ones have not been measured
+MOST_SORTED_PAIRS = 2**30 - 1
 MOST_SORTED_BINS = 2**31 - 1
 
 
@@ -49,7 +49,7 @@ class SortedPlan(Plan):
 def global_or_sorted(load: Workload, update: str) -> Plan:
     """In global memory; by sorting where no copy with its locks fits the budget, or where many wait for few locks."""
     left_to_us = update == "lock" and not load.choices.forced and not load.on_cpu
-    may_sort = left_to_us and cannot_sort(load) is None
+    may_sort = left_to_us and load.bin_bytes[0] <= MOST_SORTED_BYTES and cannot_sort(load) is None
     trace = Trace()
     try:
         found = global_copies(load, update)
@@ -87,11 +87,6 @@ def cannot_sort(load: Workload) -> Exception | None:
         )
     if len(load.bins) > 1:
         return ValueError(f"update: 'sort' makes one histogram at a time, got {len(load.bins)}")
-    if load.bin_bytes[0] > MOST_SCANNED_BYTES and not load.on_cpu:
-        return ValueError(
-            f"update: 'sort' is not available on a GPU for accumulators of more than {MOST_SCANNED_BYTES} bytes, which "
-            f"PyOpenCL's scan does not take; got {load.bin_bytes[0]} bytes"
-        )
     if load.pairs > MOST_SORTED_PAIRS:
         return ValueError(f"update: 'sort' takes at most {MOST_SORTED_PAIRS} (bin, value) pairs, got {load.pairs}")
     if load.all_bins > MOST_SORTED_BINS:
@@ -108,12 +103,10 @@ def cannot_sort(load: Workload) -> Exception | None:
 def sort_bytes(pairs: int, bins: int, bin_bytes: int) -> int:
     """Return the bytes of global memory that sorting takes at its peak, about.
 
-    For a pair its accumulator, of an odd number of words, and, while it is sorted, bin and position three times and 16
-    bytes of PyOpenCL's scan; or, while it is scanned, bin and position twice and another accumulator. And one copy of
-    the bins.
+    For a pair its accumulator, of an odd number of words, and its bin and position twice. And one copy of the bins.
     """
     held = 4 * (ceil(bin_bytes / 4) | 1)
-    return pairs * (held + max(40, 16 + held)) + bins * bin_bytes
+    return pairs * (held + 16) + bins * bin_bytes
 
 
 def sorted_pairs(load: Workload) -> Plan:

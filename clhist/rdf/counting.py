@@ -8,18 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from pyopencl.tools import parse_arg_list
 
 from clhist import operators
 from clhist.bincount import bincount
+from clhist.codegen.scan import ScanSpec
 from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
-from clhist.engine.sort_pairs import enqueuing, scan_class
+from clhist.engine.scan import Scan
 from clhist.kernel import HistogramKernel
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import default_queue, device_kind
-from clhist.opencl.program import building, kept_by_context
-from clhist.opencl.quiet import silent
+from clhist.opencl.program import kept_by_context
 from clhist.rdf import texts
 from clhist.rdf.box import Box, box_of
 
@@ -159,9 +158,7 @@ class PairCounter:
         _run(kernels.wrap, queue, number, [given, inside, cell, frame, grid], [inside, cell])
         sums = cl_array.zeros(queue, cells + 1, np.uint32)
         numbers = bincount(cell, minlength=cells, queue=queue)
-        with enqueuing:
-            event = kernels.sums(numbers, sums, queue=queue, wait_for=[*numbers.events, *sums.events])
-        sums.add_event(event)
+        _run(kernels.sums, queue, cells, [numbers, sums], [sums])
         filled = cl_array.zeros(queue, cells, np.int32)
         x, y, z = (cl_array.zeros(queue, number + _PAD, self._dtype) for _ in range(3))
         of, order = (cl_array.empty(queue, number, np.uint32) for _ in range(2))
@@ -176,7 +173,9 @@ class PairCounter:
         return _Placed(x, y, z, of, sums, tuple(labels))
 
 
-def _run(kernel: Elementwise, queue: cl.CommandQueue, size: int, given: list[Any], made: list[cl_array.Array]) -> None:
+def _run(
+    kernel: Elementwise | Scan, queue: cl.CommandQueue, size: int, given: list[Any], made: list[cl_array.Array]
+) -> None:
     chain = chain_on(queue, "to place particles")
     kernel(chain, size, given)
     chain.finish(*made)
@@ -227,7 +226,7 @@ class _Placing(NamedTuple):
     """The kernels that put particles into cells."""
 
     wrap: Elementwise
-    sums: Any
+    sums: Scan
     place: Elementwise
     label: Elementwise
 
@@ -240,21 +239,10 @@ def _placing(context: cl.Context, dtype: np.dtype) -> _Placing:
     cells = f"const {real} *inside, const uint *cell, const uint *first, int *filled"
     made = f"{real} *x, {real} *y, {real} *z, uint *cells, uint *order"
     labels = "const int *given, const uint *order, int *placed"
-    with building():
-        sums = scan_class(context)(
-            context,
-            np.dtype(np.uint32),
-            parse_arg_list("const long *numbers, uint *first", with_offset=True),
-            input_expr="(uint)numbers[i]",
-            scan_expr="a + b",
-            neutral="0u",
-            output_statement="first[i + 1] = item;",
-            name_prefix="clhist_first_of_cells",
-            options=list(silent(context)),
-        )
+    numbers, output = "const long *numbers, uint *first", "first[i + 1] = item;"
     return _Placing(
         Elementwise(context, given, texts.WRAPPED, "clhist_wrap_particles", types),
-        sums,
+        Scan(context, ScanSpec("first_of_cells", numbers, "uint", 4, "(uint)numbers[i]", "a + b", "0", output)),
         Elementwise(context, f"{cells}, {made}", texts.PLACED, "clhist_place_particles"),
         Elementwise(context, labels, "placed[i] = given[order[i]]", "clhist_labels"),
     )

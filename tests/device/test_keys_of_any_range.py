@@ -12,8 +12,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.engine import cuda_calls
-from clhist.grouping import numbering
+from clhist.grouping import numbering, running
 from clhist.grouping.numbering import number_keys
 
 DTYPES = ["bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "M8[ns]", "m8[s]"]
@@ -225,7 +224,11 @@ def test_what_groups_of_cuda_have_for_each_element(dtype, queue, monkeypatch):
             "nunique": ours.nunique(given),
             "mode": ours.agg(x=(given, "mode"))["x"]["mode"],
             "transform": ours.transform(given, "mean"),
+            "rank": ours.rank(given, "min"),
+            "cumsum": ours.cumsum(given),
         }
+        monkeypatch.setattr(running, "device_kind", lambda device: "gpu")
+        found["cummax"] = ours.cummax(given)
     theirs = pandas.DataFrame({"k": keys, "x": x}).groupby("k", sort=False)
     expected = {
         "cumcount": theirs.cumcount(),
@@ -233,17 +236,15 @@ def test_what_groups_of_cuda_have_for_each_element(dtype, queue, monkeypatch):
         "nunique": theirs.x.nunique(),
         "mode": theirs.x.agg(lambda each: each.mode().iloc[0]),
         "transform": theirs.x.transform("mean"),
+        "rank": theirs.x.rank("min"),
+        "cumsum": theirs.x.cumsum(),
+        "cummax": theirs.x.cummax(),
     }
     for one, other in zip((codes, labels), pandas.factorize(keys), strict=True):
         np.testing.assert_array_equal(one.get(), other)
     for name, each in expected.items():
         assert isinstance(found[name], cupy.ndarray), name
         np.testing.assert_allclose(found[name].get(), each, rtol=1e-6, err_msg=name)
-    # What PyOpenCL scans goes through the host, with a warning, and comes back.
-    monkeypatch.setattr(cuda_calls, "_warned", set())
-    with pytest.warns(UserWarning, match="through the host.*scan"):
-        ranks = ours.rank(given, "min")
-    np.testing.assert_array_equal(ranks.get(), theirs.x.rank("min"))
 
 
 def colliding(number, seed, rng):

@@ -9,7 +9,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.engine import digit_sort, each
+from clhist.engine import digit_sort, each, scan
 from clhist.grouping import running
 
 GROUPS = 20
@@ -96,7 +96,7 @@ def test_with_the_work_groups_of_gpus(queue, monkeypatch):
         "descending": lambda: groups.rank(x, ascending=False),
     }
     expected = {name: call() for name, call in calls.items()}
-    for module in (running, each, digit_sort):
+    for module in (running, each, digit_sort, scan):
         monkeypatch.setattr(module, "device_kind", lambda device: "gpu")
     for name, call in calls.items():
         np.testing.assert_allclose(call(), expected[name], rtol=1e-12, err_msg=name)

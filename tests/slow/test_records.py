@@ -5,19 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import pyopencl as cl
 import pytest
 from records import RECORDS, largest, largest_of, random_records
 
 from clhist import operators
-from clhist.codegen.parameters import accumulator_words
-from clhist.engine import sort_pairs as sorting
+from clhist.engine import scan
 from clhist.selftest.cases import pair_kernel
 
 SIZES = (1, 20_011)
 BINS = 500
 SORTED = ["u1", "i2 i4", "f4 i4", "i4 i4 i4 i4 i4", "i4 i4 i8 u1", "u1 i8 i8 i8 i8"]
-SCANNED = ["u1 u1 u1", "i2 i4", "f4 i4", "u1 i8"]
 
 
 def problem(rng, size, dtype):
@@ -26,9 +23,11 @@ def problem(rng, size, dtype):
     return bins, values, largest_of(bins, values, BINS)
 
 
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
 @pytest.mark.parametrize("name", SORTED)
-def test_sorted(name, gpu_like, rng):
-    """PoCL 3.0 used to lose structs of more than 16 bytes in PyOpenCL's scan."""
+def test_sorted(name, kind, gpu_like, rng, monkeypatch):
+    """PoCL 3.0 used to lose structs of more than 16 bytes in PyOpenCL's scan, which was taken then."""
+    monkeypatch.setattr(scan, "device_kind", lambda device: kind)
     kernel = pair_kernel(largest(RECORDS[name]), gpu_like)
     for size in SIZES:
         bins, values, expected = problem(rng, size, RECORDS[name])
@@ -58,28 +57,3 @@ def test_narrow_pairs_of_separate_arrays_are_sorted(gpu_like, rng):
     for k in range(30):
         of_bin = np.flatnonzero(bins == k)
         assert tuple(found[k]) == (values[of_bin].min(), of_bin[values[of_bin].argmin()])
-
-
-@pytest.mark.parametrize("name", SCANNED)
-def test_words_of_a_scan_are_aligned_on_gpus(name, queue, monkeypatch, rng):
-    """PyOpenCL's scan as of a GPU: NVIDIA's device faulted on items packed by it whose first field was narrow."""
-    import pyopencl.scan  # noqa: F401  before there is no cache, without which it could not be used later
-
-    sources = []
-
-    def kept(self, *arguments, **options):
-        sources.append(self.get_info(cl.program_info.SOURCE))
-        raise InterruptedError  # some compilers of CPUs take minutes for a GPU's text
-
-    monkeypatch.setattr(cl.Program, "build", kept)
-    monkeypatch.setattr(cl, "_PYOPENCL_NO_CACHE", True)  # what is built of a binary has no source
-    monkeypatch.setattr(cl.device_type, "GPU", cl.device_type.CPU | cl.device_type.GPU)
-    monkeypatch.setattr(sorting, "_FEW_UNITS", 0)  # of a CPU whose scan is another
-    operator = largest(RECORDS[name])
-    with pytest.raises(InterruptedError), pytest.warns(UserWarning, match="Pre-build"):
-        sorting._scan(cl.Context([queue.device]), operator)
-    (source,) = sources
-    assert "__local int *" in source  # how a GPU writes items of whole words to global memory
-    assert "__packed__" not in source
-    words = accumulator_words(operator)
-    assert f"typedef struct {{ uint words[{words}]; }} clhist_accumulators{words}_t;" in source

@@ -14,12 +14,13 @@ import numpy as np
 from clhist import Operator, Profile, operators
 from clhist.codegen.from_plan import programs_of
 from clhist.codegen.maps import RowText
-from clhist.codegen.render import render_combine, render_programs, render_sort_scan
+from clhist.codegen.render import render_combine, render_programs, render_scan, render_sort_scan
 from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec
 from clhist.engine.batch import Batch
 from clhist.engine.prepare import LargestBin, Preparation, ResultForms
 from clhist.engine.prepared import ArraySlot, Prepared, ResultSlots
+from clhist.engine.sort_pairs import pairs_scan
 from clhist.engine.stages import Limits, Result
 from clhist.engine.sweeps import sweep_of
 from clhist.hardware.atomics import to_prove
@@ -96,7 +97,9 @@ def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
         for name, text, options in render_programs(programs):
             yield " ".join((name, *options)), text
         if programs.sorted_pairs:
-            yield "scan of sorted pairs", render_sort_scan(plan.outputs[0].operator, "held_t")
+            lanes, operator = 1 if profile.kind == "cpu" else 256, plan.outputs[0].operator
+            yield "scan of sorted pairs", render_sort_scan(operator)
+            yield f"scan of sorted pairs in full, {lanes} work-items", render_scan(pairs_scan(operator), lanes)
 
 
 def prepared_call(

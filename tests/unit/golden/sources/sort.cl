@@ -116,8 +116,8 @@ void clhist_pairs(
 typedef float value_t;
 typedef float accumulator_t;
 
-typedef struct { uint words[1]; } held_t;
-typedef union { accumulator_t value; uint words[1]; } clhist_union_t;
+typedef struct { uint words[1]; } clhist_held_t;
+typedef union { accumulator_t value; uint words[2]; } clhist_union_t;
 
 
 
@@ -144,38 +144,42 @@ part0_t clhist_combine0(const part0_t a, const part0_t b)
 
 
 
-clhist_union_t clhist_of_words(const held_t item)
+clhist_union_t clhist_of_words(const clhist_held_t item)
 {
-    clhist_union_t found;
+    clhist_union_t found = {.words = {0}};
     found.words[0] = item.words[0];
     return found;
 }
 
-held_t clhist_as_words(const clhist_union_t found)
+clhist_held_t clhist_as_words(const clhist_union_t found)
 {
-    held_t item;
+    clhist_held_t item;
     item.words[0] = found.words[0];
     return item;
 }
 
-held_t clhist_neutral(void)
+clhist_held_t clhist_no_words(void)
 {
     clhist_union_t neutral = {.words = {0}};
     neutral.value = clhist_neutral0();
     return clhist_as_words(neutral);
 }
 
-held_t clhist_joined(const held_t a, const held_t b, const bool across_segments)
+clhist_held_t clhist_read(const bool has_bin, __global const uint *accumulators, const uint position)
 {
-    if (across_segments)
-        return b;
+    if (!has_bin) return clhist_no_words();
+    return ((__global const clhist_held_t *)accumulators)[position];
+}
+
+clhist_held_t clhist_joined(const clhist_held_t a, const clhist_held_t b)
+{
     const clhist_union_t first = clhist_of_words(a);
     clhist_union_t both = clhist_of_words(b);
     both.value = clhist_combine0(first.value, both.value);
     return clhist_as_words(both);
 }
 
-void clhist_publish(const held_t item, const uint bin, __global uchar *scratch, const ulong place0)
+void clhist_publish(const clhist_held_t item, const uint bin, __global uchar *scratch, const ulong place0)
 {
     const clhist_union_t found = clhist_of_words(item);
     ((__global cell0_t *)(scratch + place0))[bin].value = found.value;
