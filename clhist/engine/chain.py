@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.cuda.driver import driver, stream_of
-from clhist.engine.cuda_launcher import module_of, put, room_of
+from clhist.engine.cuda_modules import module_of, put, room_of
 from clhist.opencl.arrays import Array, empty, is_device_array
 from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of, empty_cuda, memory_of_call
 from clhist.opencl.memory import Allocator, allocated, in_order, scratch_allocator

@@ -12,81 +12,31 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.kernel_code import KernelCode
-from clhist.cuda.driver import Allocation, CudaError, CudaMemoryError, driver, heard, stream_of, unheard
-from clhist.cuda.libraries import Library
-from clhist.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
+from clhist.cuda.driver import Allocation, CudaMemoryError, driver, heard, stream_of, unheard
+from clhist.cuda.libraries import Described, Library
 from clhist.engine.call import Outcome
+from clhist.engine.chain import CudaChain
+from clhist.engine.cuda_modules import Module, module_of, put, room_of
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
-from clhist.engine.signature import Remembered
-from clhist.opencl.cuda_arrays import CudaArray, CudaMemory, NotDirectError, cuda_device_of, new_array
+from clhist.engine.sort_pairs import enqueue_sort
+from clhist.opencl.cuda_arrays import (
+    CudaArray,
+    CudaMemory,
+    NotDirectError,
+    cuda_device_of,
+    new_array,
+    results_like,
+)
 from clhist.opencl.memory import Allocator, OutOfMemoryError
-from clhist.opencl.program import Kernel, kept_by_context, kernel_of
+from clhist.opencl.program import Kernel, kernel_of
 
 _ALIGNMENT = 256  # of blocks of scratch memory
-_MOST_MODULES = 1024
-
-
-class _Module(NamedTuple):
-    """A program that CUDA has loaded on a device: its kernels, and the dynamic shared memory that each needs."""
-
-    functions: dict[str, int]
-    dynamic: dict[str, int]
-
-
-@kept_by_context
-def _modules(context: cl.Context, device: int) -> Remembered[_Module]:
-    return Remembered(_MOST_MODULES)
-
-
-def module_of(program: cl.Program, device: int, stream: int) -> _Module:
-    """Return a program, loaded by CUDA on the device that calls go to.
-
-    Raises
-    ------
-    NotDirectError
-        If its PTX is not what is known.
-    CaptureError
-        If it is not loaded yet and the stream is being captured.
-    """
-    known = _modules(program.context, device)
-    found = known.get(program)
-    if found is None:
-        driver().check_not_captured(stream)
-        try:
-            changed = cuda_program(program)
-            module = driver().load_module(changed.text)
-            functions = {name: driver().function(module, name, size) for name, size in changed.dynamic.items()}
-        except (UnknownPtxError, CudaError) as error:
-            raise NotDirectError(f"a program of this driver: {error}") from error
-        found = _Module(functions, changed.dynamic)
-        known.put(program, found)
-    return found
-
-
-def cuda_program(program: cl.Program) -> CudaProgram:
-    """Return what CUDA loads in the place of a program of one device."""
-    binaries: Any = program.get_info(cl.program_info.BINARIES)
-    return for_cuda(binaries[0])
-
-
-def room_of(dtype: np.dtype | None) -> Any:
-    """Return where an argument of this type lies for CUDA; None is the type of addresses."""
-    return ctypes.c_uint64() if dtype is None or dtype == np.uint64 else (ctypes.c_ubyte * max(8, dtype.itemsize))()
-
-
-def put(value: Any, dtype: np.dtype | None, room: Any) -> None:
-    """Let an argument have a value: an address, or a number as its type takes it."""
-    if isinstance(room, ctypes.c_uint64):
-        room.value = int(value)
-    else:
-        content = np.asarray(value, dtype).tobytes()
-        room[: len(content)] = content
 
 
 class _Command:
     """A launch with its kernel."""
 
-    def __init__(self, launch: Launch, module: _Module, places: dict[Any, int], same: dict[Any, Any]) -> None:
+    def __init__(self, launch: Launch, module: Module, places: dict[Any, int], same: dict[Any, Any]) -> None:
         name, dynamic = launch.kernel.name, module.dynamic[launch.kernel.name]
         groups = [n // m for n, m in zip(launch.global_size, launch.local_size, strict=True)]
         ones = [1] * (3 - len(groups))
@@ -133,7 +83,7 @@ class _Part(NamedTuple):
     """A part with its commands, and where in one block of scratch memory each of its blocks begins."""
 
     part: Part
-    commands: list[_Command]
+    commands: list[_Command | SortPairs]
     begins: tuple[int, ...]
     size: int
 
@@ -178,9 +128,8 @@ class CudaLoaded:
         self._numbers = len(self._places)
         self._given, self._lock = dict(same), threading.Lock()
         for command in prepared.commands:
-            if isinstance(command, SortPairs):
-                raise NotDirectError("to sort pairs")
-            self._kernel(command.kernel)  # what the compiler refuses is said now
+            if isinstance(command, Launch):
+                self._kernel(command.kernel)  # what the compiler refuses is said now
         self._same: dict[Any, int] = {}
         self._blocks: list[Allocation] = []  # of tables
         self._parts: list[_Part] | None = None
@@ -208,9 +157,11 @@ class CudaLoaded:
             begins.append(size)
             size += -(-room.size // _ALIGNMENT) * _ALIGNMENT
         places = {Scratch(n): self._numbers + n for n in range(len(part.scratch))} | self._places
-        commands = []
+        commands: list[_Command | SortPairs] = []
         for command in part.commands:
-            assert isinstance(command, Launch)
+            if isinstance(command, SortPairs):
+                commands.append(command)
+                continue
             for value in command.arguments:
                 if isinstance(value, Table) and value not in self._same:
                     driver().check_not_captured(stream)  # which need not be the one that copies
@@ -297,7 +248,18 @@ class CudaLoaded:
         begin = 0 if scratch is None else library.address(scratch)
         call, where = [*numbers, *(begin + n for n in part.begins)], stream_of(stream)
         for command in part.commands:
-            command.run(where, call)
+            if isinstance(command, SortPairs):
+                self._sort(command, library, call[len(numbers) :])
+            else:
+                command.run(where, call)
+
+    def _sort(self, command: SortPairs, library: Library, blocks: Sequence[int]) -> None:
+        memory = CudaMemory(library, self._device, None)
+        with results_like(memory):
+            described = (Described(begin, _BYTE, (1,), (1,), self._device) for begin in blocks)
+            arrays = [CudaArray.made(memory, each, self._queue) for each in described]
+            for _ in enqueue_sort(command, CudaChain(self._queue, "to sort pairs"), arrays):
+                pass
 
     def _with_less(self, part: Part, budget: int, stream: int, failed: CudaMemoryError) -> list[_Part]:
         """Return what takes the place of a part for which there was no memory: the same in `budget` bytes."""

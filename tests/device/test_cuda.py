@@ -230,11 +230,11 @@ def test_what_only_opencl_does_goes_through_the_host(fake, kernel, monkeypatch):
     _, cupy = fake
     x, out = cupy.asarray(BINS), cupy.asarray(np.zeros(77, np.int64))
     monkeypatch.setattr(cuda_calls, "_warned", set())
-    with pytest.warns(UserWarning, match=r"HistogramKernel.__call__: .* goes through the host.* to sort pairs"):
-        got = kernel(x, 2, num_bins=77, update="sort", out=out)
+    with pytest.warns(UserWarning, match=r"HistogramKernel.__call__: .* goes through the host.* a kernel that only OpenCL launches"):
+        got = kernel(x, 2, num_bins=77, race_factor="sample", out=out)
     assert got is out
     np.testing.assert_array_equal(out.get(), 2 * EXPECTED)
-    assert type(kernel(x, 2, num_bins=77, update="sort")) is cupy.ndarray
+    assert type(kernel(x, 2, num_bins=77, race_factor="sample")) is cupy.ndarray
 
 
 def test_ptx_that_is_not_known_goes_through_the_host(fake, monkeypatch):

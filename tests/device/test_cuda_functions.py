@@ -48,6 +48,7 @@ CASES = {
         (4, 77), "max", a(BINS.reshape(4, -1)), a(COUNTS.reshape(4, -1)), batched=True
     ),
     "ragged": lambda a: clhist.reduce_by_index((3, 77), "sum", a(BINS), a(COUNTS), offsets=[0, 10, 10, N]),
+    "sorted pairs": lambda a: clhist.reduce_by_index(77, "sum", a(BINS), a(COUNTS), update="sort"),
     "argmax": lambda a: _fields(clhist.reduce_by_index(77, "argmax", a(BINS), a(X))),
     "an operator": lambda a: clhist.reduce_by_index(77, clhist.Operator(np.int64, "a | b", 0), a(BINS), a(COUNTS)),
     "histogram": lambda a: clhist.histogram(a(X), 100, (-3, 3)),

@@ -18,7 +18,7 @@ import pytest
 from clhist.cuda import driver as driver_module
 from clhist.cuda import libraries, recognised
 from clhist.cuda.ptx import CudaProgram
-from clhist.engine import chain, cuda_check, cuda_launcher, cuda_repeats
+from clhist.engine import chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats
 from clhist.engine.signature import Remembered
 from clhist.opencl import cuda_queues
 from clhist.opencl.device import default_queue
@@ -332,6 +332,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         libraries,
         recognised,
         cuda_launcher,
+        cuda_modules,
         chain,
         cuda_repeats,
         cuda_queues,
@@ -361,5 +362,5 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
 
     monkeypatch.setattr(cuda_launcher, "kernel_of", noted)
     monkeypatch.setattr(chain.CudaChain, "run", noted_run)
-    monkeypatch.setattr(cuda_launcher, "cuda_program", program_of)
+    monkeypatch.setattr(cuda_modules, "cuda_program", program_of)
     return cuda, cupy

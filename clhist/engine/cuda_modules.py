@@ -1,0 +1,74 @@
+"""Programs that OpenCL compiled, loaded by CUDA, and arguments of their kernels."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.cuda.driver import CudaError, driver
+from clhist.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
+from clhist.engine.signature import Remembered
+from clhist.opencl.cuda_arrays import NotDirectError
+from clhist.opencl.program import kept_by_context
+
+_MOST_MODULES = 1024
+
+
+class Module(NamedTuple):
+    """A program that CUDA has loaded on a device: its kernels, and the dynamic shared memory that each needs."""
+
+    functions: dict[str, int]
+    dynamic: dict[str, int]
+
+
+@kept_by_context
+def _modules(context: cl.Context, device: int) -> Remembered[Module]:
+    return Remembered(_MOST_MODULES)
+
+
+def module_of(program: cl.Program, device: int, stream: int) -> Module:
+    """Return a program, loaded by CUDA on the device that calls go to.
+
+    Raises
+    ------
+    NotDirectError
+        If its PTX is not what is known.
+    CaptureError
+        If it is not loaded yet and the stream is being captured.
+    """
+    known = _modules(program.context, device)
+    found = known.get(program)
+    if found is None:
+        driver().check_not_captured(stream)
+        try:
+            changed = cuda_program(program)
+            module = driver().load_module(changed.text)
+            functions = {name: driver().function(module, name, size) for name, size in changed.dynamic.items()}
+        except (UnknownPtxError, CudaError) as error:
+            raise NotDirectError(f"a program of this driver: {error}") from error
+        found = Module(functions, changed.dynamic)
+        known.put(program, found)
+    return found
+
+
+def cuda_program(program: cl.Program) -> CudaProgram:
+    """Return what CUDA loads in the place of a program of one device."""
+    binaries: Any = program.get_info(cl.program_info.BINARIES)
+    return for_cuda(binaries[0])
+
+
+def room_of(dtype: np.dtype | None) -> Any:
+    """Return where an argument of this type lies for CUDA; None is the type of addresses."""
+    return ctypes.c_uint64() if dtype is None or dtype == np.uint64 else (ctypes.c_ubyte * max(8, dtype.itemsize))()
+
+
+def put(value: Any, dtype: np.dtype | None, room: Any) -> None:
+    """Let an argument have a value: an address, or a number as its type takes it."""
+    if isinstance(room, ctypes.c_uint64):
+        room.value = int(value)
+    else:
+        content = np.asarray(value, dtype).tobytes()
+        room[: len(content)] = content
