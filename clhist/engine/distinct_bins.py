@@ -13,14 +13,15 @@ from clhist.codegen.render import render_sample
 from clhist.codegen.source import Source
 from clhist.codegen.specs import SampleSpec
 from clhist.engine.call import CheckedCall
+from clhist.engine.chain import chain_on
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.memory import allocated, in_order, scratch_allocator
+from clhist.opencl.arrays import is_device_array
 from clhist.opencl.operands import operand
 from clhist.opencl.program import Kernel, build, kept_by_context
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS
 
-_WORD_BYTES, _WORD_BITS = 4, 32
+_WORD_BITS = 32
 _TOTALS = 2  # words before the bits
 _GROUPS = 16  # work-groups for each compute unit
 
@@ -88,25 +89,26 @@ def _count_distinct(
 ) -> tuple[int, int]:
     queue, bins = checked.queue, [prod(shape) for shape in checked.shapes]
     words = -(-sum(bins) // _WORD_BITS)
-    size = _WORD_BYTES * (_TOTALS + words * windows)
-    scratch = allocated(scratch_allocator(queue), size, "to measure the race factor; give it as a number instead")
+    chain = chain_on(queue, "to measure the race factor; give it as a number instead")
+    chain.events += checked.wait_for
+    scratch = chain.filled(_TOTALS + words * windows, np.uint32, 0)
     values: dict[str, object] = {"clhist_size": checked.size, "clhist_scratch": scratch}
     values |= {"clhist_length": length, "clhist_words": words}
     values |= {f"clhist_num_bins{suffix}": n for suffix, n in zip(source.suffixes, bins, strict=True)}
-    operands = []
+    written = []
     for argument, value in zip(source.arguments, checked.values, strict=True):
-        if argument.is_array:
-            operands.append(found := operand(value, queue, written=not argument.is_const))
-            values |= {f"{argument.name}__base": found.buffer, f"{argument.name}__offset": found.offset}
-        else:
+        if not argument.is_array:
             values[argument.name] = value
+            continue
+        if argument.is_const or is_device_array(value):
+            memory, offset = chain.place(value)
+        else:
+            written.append(found := operand(value, queue, written=True))
+            memory, offset = found.buffer, found.offset
+        values |= {f"{argument.name}__base": memory, f"{argument.name}__offset": offset}
     groups = max(1, min(-(-length // group), _GROUPS * queue.device.max_compute_units // windows))
-    filled = cl.enqueue_fill_buffer(queue, scratch, np.zeros(1, np.uint32), 0, size, wait_for=checked.wait_for)
-    wait_for = None if in_order(queue) else [filled]
-    event = kernel.enqueue(queue, (groups * group, windows), (group, 1), kernel.ordered(values), wait_for)
-    totals = np.empty(_TOTALS, np.uint32)
-    cl.enqueue_copy(queue, totals, scratch, wait_for=None if in_order(queue) else [event])
-    for each in operands:
+    chain.run(kernel, groups, group, kernel.ordered(values), windows)
+    pairs, distinct = chain.fetched(scratch, _TOTALS, np.uint32).tolist()
+    for each in written:
         each.retrieve()
-    pairs, distinct = totals.tolist()
     return pairs, distinct

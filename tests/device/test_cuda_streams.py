@@ -160,17 +160,19 @@ def test_streams_take_turns(fake, monkeypatch):
 
 def test_what_cuda_cannot_do_goes_through_the_host(fake):
     """With one warning, and results in the caller's library all the same."""
-    _, cupy = fake
-    sums = clhist.Accumulator("sum", 77, dtype=np.int64, race_factor="sample")
+    cuda, cupy = fake
+    own = clhist.Operator(np.int64, "max(a, b)", np.iinfo(np.int64).min, name="own maximum")
+    largest = clhist.Accumulator(own, 77)
+    cuda.fails["cuModuleLoadDataEx"] = 218
     with pytest.warns(UserWarning, match=r"Accumulator.add: the data of CUDA goes through the host"):
-        sums.add(cupy.asarray(BINS), cupy.asarray(COUNTS))
+        largest.add(cupy.asarray(BINS), cupy.asarray(COUNTS))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sums.add(cupy.asarray(BINS), cupy.asarray(COUNTS))
-    found = sums.result()
+        largest.add(cupy.asarray(BINS), cupy.asarray(COUNTS + 1))
+    found = largest.result()
     assert isinstance(found, cuda_fake.FakeArray)
-    np.testing.assert_array_equal(found.get(), 2 * np.bincount(BINS, COUNTS, 77))
-    assert type(sums.add(BINS, COUNTS).result()) is np.ndarray
+    np.testing.assert_array_equal(found.get(), [1 + COUNTS[BINS == b].max() for b in range(77)])
+    assert type(largest.add(BINS, COUNTS).result()) is np.ndarray
 
 
 def test_wrong_chunks_add_nothing(fake):
