@@ -161,7 +161,7 @@ def test_streams_take_turns(fake, monkeypatch):
 def test_what_cuda_cannot_do_goes_through_the_host(fake):
     """With one warning, and results in the caller's library all the same."""
     cuda, cupy = fake
-    own = clhist.Operator(np.int64, "max(a, b)", np.iinfo(np.int64).min, name="own maximum")
+    own = clhist.Operator(np.int64, "(a < b ? b : a) + 0", np.iinfo(np.int64).min, name="own maximum")
     largest = clhist.Accumulator(own, 77)
     cuda.fails["cuModuleLoadDataEx"] = 218
     with pytest.warns(UserWarning, match=r"Accumulator.add: the data of CUDA goes through the host"):
