@@ -56,7 +56,7 @@ ${indent(share, "    ")}
 % if feature.writes_results:
     if (clhist_is_whole && !clhist_is_left) {
         const ulong clhist_begin = (ulong)clhist_part * clhist_bins_per_pass;
-        const ulong clhist_own_bins = min((ulong)clhist_bins_per_pass, (ulong)clhist_all_bins - clhist_begin);
+        const ulong clhist_own_bins = min((ulong)clhist_bins_per_pass, clhist_all_bins - min(clhist_begin, (ulong)clhist_all_bins));
 ${seen()}\
         for (uint k = clhist_lane; k < clhist_own_bins; k += ${spec.work_group_size}) {
             accumulator_t held;
@@ -119,7 +119,7 @@ ${state.wrapped([parameter.declaration for parameter in join_parameters])})
         const uint part = clhist_tasks[task].x;
         const ulong first = clhist_whose[2 * part], pieces = clhist_whose[2 * part + 1] - first;
         const ulong begin = (ulong)part * clhist_bins_per_pass;
-        const ulong bins = min((ulong)clhist_bins_per_pass, (ulong)clhist_all_bins - begin);
+        const ulong bins = min((ulong)clhist_bins_per_pass, clhist_all_bins - min(begin, (ulong)clhist_all_bins));
         const ulong end = bins * (task - first + 1) / pieces;
 ${seen()}\
         const ulong from = bins * (task - first) / pieces;

@@ -63,9 +63,7 @@ class CombineState:
     @property
     def cell(self) -> str:
         """Index of the cell of that copy."""
-        is_padded = self.spec.order == "blocked" and self.spec.bins_per_word == 1
-        own_length = self.spec.batch or self.spec.feature(CyclicPasses) or is_padded
-        return f"at + copy * {'clhist_bins' if own_length else 'clhist_num_bins'}"
+        return "at + copy * clhist_bins"
 
     def dest(self, index: str) -> str:
         """Return the accumulator that `dest` has for a bin."""

@@ -34,6 +34,7 @@ from clhist.opencl.program import kernel_of
 from clhist.operators.merged import merged
 from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import NUMBERS, Choices, Problem
+from clhist.planning.rows import CURSORS
 from clhist.planning.sweeps import plan_sweeps
 from clhist.planning.updates import REPLACEABLE
 
@@ -162,10 +163,13 @@ class Builder:
         proven = self.profile_of(device)
         return planned if proven == profile else plan_sweeps(problem, proven, indices)
 
-    def rows(self, size: int) -> int:
-        """Return how many rows so many elements are; as many where they are none."""
+    def sizes(self, size: int, bins: int) -> tuple[int, ...]:
+        """Return the numbers that `clhist.engine.prepare.SIZES` has names for."""
         text = self._source.rows
-        return size if text is None else text.rows.elements(size)
+        if text is None:
+            return size, size, bins, bins, bins
+        row_bins = bins // text.rows.components
+        return size, text.rows.elements(size), bins, row_bins, row_bins + CURSORS
 
     def problem(
         self,

@@ -17,7 +17,7 @@ from clhist.cuda.libraries import Described, Library
 from clhist.engine.call import Outcome
 from clhist.engine.chain import CudaChain
 from clhist.engine.cuda_modules import Module, module_of, put, room_of
-from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
+from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Launch, New, Part, Prepared, Scratch, Slot, SortPairs, Table
 from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl.cuda_arrays import (
     CudaArray,
@@ -195,11 +195,12 @@ class CudaLoaded:
             raise TypeError("wait_for, allocator: expected none with arrays of CUDA, whose stream orders what is done")
         memory = self._memory(arrays)
         with driver().on(self._device):
-            found = [self._new(n, memory) if array is None else array for n, array in enumerate(arrays)]
+            made = [array is None or type(array) is New for array in arrays]
+            found = [self._new(n, memory, arrays[n]) if made[n] else arrays[n] for n in range(len(arrays))]
             with unheard():
                 self.launch([*(array.offset for array in found), *scalars], memory.library, memory.stream)
         if heard.calls is not None:
-            heard.calls.append(CudaRun(self, memory, [array is None for array in arrays], found, list(scalars)))
+            heard.calls.append(CudaRun(self, memory, made, found, list(scalars)))
         none: Any = None  # of OpenCL's events
         return Outcome(self._collected(found), {"combine": [none]}, {})
 
@@ -226,11 +227,11 @@ class CudaLoaded:
                         # Another way would do again what is enqueued.
                         raise _out_of_memory(part.part, f"{error}; with less, {refused}") from error
 
-    def _new(self, n: int, memory: CudaMemory) -> CudaArray:
+    def _new(self, n: int, memory: CudaMemory, asked: New | None) -> CudaArray:
         """Return a new array for the slot of this number."""
         new = self._slots[n].new
         assert new is not None
-        return new_array(memory, *new, self._queue)
+        return new_array(memory, new[0] if asked is None else asked.shape, new[1], self._queue)
 
     def _memory(self, arrays: Sequence[Any]) -> CudaMemory:
         """Return the memory of the first array; all are of one library."""

@@ -309,7 +309,7 @@ class Engine:
         """
         numbers, targets = numbered(checked.targets)
         loaded, sizes = self._loads.of(checked, call, fixed, numbers, exact=exact)
-        ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes)
+        ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes, shape=checked.targets[0].shape)
         return ready, self._operands(checked, call, targets, fixed)
 
     def operands(self, checked: CheckedCall, call: Call) -> Operands:

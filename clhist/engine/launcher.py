@@ -14,7 +14,20 @@ import pyopencl as cl
 from clhist.codegen.arguments import same_scalar
 from clhist.engine.call import Events, Outcome
 from clhist.engine.chain import Chain
-from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Block, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
+from clhist.engine.prepared import (
+    MEMORY,
+    OFFSET,
+    VALUE,
+    Block,
+    Launch,
+    New,
+    Part,
+    Prepared,
+    Scratch,
+    Slot,
+    SortPairs,
+    Table,
+)
 from clhist.engine.sort import purpose_of
 from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl import lost
@@ -173,7 +186,7 @@ class Loaded:
     def run(
         self,
         queue: cl.CommandQueue,
-        arrays: Sequence[Array | None],
+        arrays: Sequence[Any],
         scalars: Sequence[np.generic],
         on_device: bool,
         wait_for: Sequence[cl.Event] = (),
@@ -186,7 +199,7 @@ class Loaded:
         queue : pyopencl.CommandQueue
             Where, in the context.
         arrays : sequence of array
-            As the prepared call has slots for them, PyOpenCL's or NumPy's; None for new ones.
+            As the prepared call has slots for them, PyOpenCL's or NumPy's; None or `New` for new ones.
         scalars : sequence of NumPy scalar
             As kernels take them.
         on_device : bool
@@ -215,7 +228,7 @@ class Loaded:
     def _on_device(
         self,
         queue: cl.CommandQueue,
-        arrays: Sequence[Array | None],
+        arrays: Sequence[Any],
         scalars: Sequence[np.generic],
         wait_for: Sequence[cl.Event],
         allocator: Allocator | None,
@@ -229,8 +242,8 @@ class Loaded:
             waiting: list[cl.Event] = list(wait_for)
             found: list[Any] = list(arrays)
             for n, array in enumerate(arrays):
-                if array is None:
-                    found[n] = array = self._new(n, queue, allocator)
+                if array is None or type(array) is New:
+                    found[n] = array = self._new(n, queue, allocator, array)
                 else:
                     for event in array.events:
                         if event is not last:
@@ -253,7 +266,7 @@ class Loaded:
     def _on_host(
         self,
         queue: cl.CommandQueue,
-        arrays: Sequence[Array | None],
+        arrays: Sequence[Any],
         scalars: Sequence[np.generic],
         wait_for: Sequence[cl.Event],
         allocator: Allocator | None,
@@ -263,7 +276,8 @@ class Loaded:
         offsets: list[int] = []
         for n, slot in enumerate(slots):
             if slot.new is not None:
-                found[n] = empty(queue, *slot.new, False)
+                shape, dtype = slot.new
+                found[n] = empty(queue, shape if found[n] is None else found[n].shape, dtype, False)
             taken = operand(found[n], queue, written=slot.is_written, read=slot.is_read)
             operands.append(taken)
             memory.append(taken.buffer)
@@ -287,10 +301,12 @@ class Loaded:
                     check_range(label, operator, result)
         return Outcome(results, events, after)
 
-    def _new(self, n: int, queue: cl.CommandQueue, allocator: Allocator | None) -> Array:
+    def _new(self, n: int, queue: cl.CommandQueue, allocator: Allocator | None, asked: New | None) -> Array:
         """Return a new array for the slot of this number."""
         new = self._slots[n].new
         assert new is not None
+        if asked is not None:
+            return empty(queue, asked.shape, new[1], True, allocator)
         like = self._likes.get(n)
         array = empty(queue, *new, True, allocator, like)
         if like is None and array.base_data is not None:

@@ -6,6 +6,7 @@ Calls of close sizes are planned together, for the largest of them: to plan each
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from math import prod
 
 import pyopencl as cl
 
@@ -19,7 +20,7 @@ from clhist.engine.prepared import Part
 from clhist.engine.ready import loaded_call
 from clhist.engine.results import forms_of
 from clhist.engine.signature import Remembered, itself
-from clhist.engine.stages import Limits
+from clhist.engine.stages import Limits, Sweep
 from clhist.errors import BuildError
 from clhist.opencl import lost
 from clhist.opencl.cuda_arrays import cuda_device_of
@@ -27,7 +28,7 @@ from clhist.opencl.device import profile_names
 from clhist.planning.problem import planned_size
 
 _MOST = 256
-_ONE, _EACH = "one", "each"  # size was seen of those that are close; or each is planned for itself
+_ONE, _EACH = "one", "each"  # was seen of those that are close; or each is planned for itself
 
 
 class Loads:
@@ -49,9 +50,9 @@ class Loads:
     def of(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
     ) -> tuple[Loaded | CudaLoaded, tuple[int, ...]]:
-        """Return what runs a call, and the sizes that kernels are given if others have others.
+        """Return what runs a call, and the numbers that kernels are given if others have others.
 
-        The first size among close ones is planned for itself, the others together.
+        The first among calls of close numbers of elements, or also of bins, is planned for itself, the others together.
 
         Parameters
         ----------
@@ -62,48 +63,78 @@ class Loads:
         results : hashable
             What results are combined with and where they go.
         exact : bool
-            Whether it is planned for its own size in any case.
+            Whether it is planned for its own numbers in any case.
         """
         batch, largest, size = checked.batch, None if call.largest is None else call.largest[:2], checked.size
         if batch is not None and batch.begins is not None:
-            return self._loaded(checked, call, fixed, size), ()
+            return self._loaded(checked, call, fixed), ()
         same = tuple([(n, itself(checked.values[n])) for n in fixed])
         asked = call.race_factor, call.choices, call.memory_budget, call.partial, largest
-        shape = checked.queue.device, cuda_device_of(checked.queue), checked.shapes, batch, checked.is_aligned
-        key = (results, asked, shape, same, *profile_names())
-        loaded = self._of_one.get((size, key))
+        where = checked.queue.device, cuda_device_of(checked.queue), batch, checked.is_aligned
+        key = (results, asked, where, same, *profile_names())
+        own = (size, checked.shapes), key
+        loaded = self._of_one.get(own)
         if loaded is not None:
             return loaded, ()
-        if not exact and size and batch is None:
-            together = planned_size(size), key
-            close = self._of_close.get(together)
-            if close is None or close is _ONE:
-                close = _ONE if close is None else self._loaded_for_close(checked, call, fixed, together[0]) or _EACH
-                self._of_close.put(together, close)
-            if not isinstance(close, str):
-                return close, (size, self._builder.rows(size))
-        loaded = self._loaded(checked, call, fixed, size)
-        self._of_one.put((size, key), loaded)
+        if not exact and size and batch is None and len({*checked.shapes}) == 1:
+            close = self._of_close_sizes(checked, call, fixed, key)
+            if close is not None:
+                return close, self._builder.sizes(size, prod(checked.shapes[0]))
+        loaded = self._loaded(checked, call, fixed)
+        self._of_one.put(own, loaded)
         return loaded, ()
 
-    def _loaded_for_close(
-        self, checked: CheckedCall, call: Call, fixed: Sequence[int], size: int
+    def _of_close_sizes(
+        self, checked: CheckedCall, call: Call, fixed: Sequence[int], key: Hashable
     ) -> Loaded | CudaLoaded | None:
-        """Return what runs a call of up to `size` elements; None if what is launched depends on their number."""
+        """Return what runs calls of close numbers of elements, or also of bins; None of the first of them."""
+        shape, size = checked.shapes[0], planned_size(checked.size)
+        more = (planned_size(shape[0]), *shape[1:]) if shape and shape[0] else shape
+        ways = [(each, size, key) for each in dict.fromkeys((shape, more))]  # for more bins only if need be
+        for way in ways:
+            found = self._of_close.get(way)
+            if found is not None and not isinstance(found, str):
+                return found
+        for way in ways:
+            if self._of_close.get(way) == _ONE:
+                loaded = self._loaded_for_close(checked, call, fixed, size, way[0])
+                self._of_close.put(way, loaded or _EACH)
+                if loaded is not None:
+                    return loaded
+        for way in ways:
+            self._of_close.put(way, self._of_close.get(way) or _ONE)
+        return None
+
+    def _loaded_for_close(
+        self, checked: CheckedCall, call: Call, fixed: Sequence[int], size: int, shape: tuple[int, ...]
+    ) -> Loaded | CudaLoaded | None:
+        """Return what runs a call of up to so many elements and bins; None if what is launched depends on them."""
         try:
-            return self._loaded(checked, call, fixed, size, tells_size=True)
+            return self._loaded(checked, call, fixed, (size, shape))
         except _DependsOnSizeError:
             return None
 
     def _loaded(
-        self, checked: CheckedCall, call: Call, fixed: Sequence[int], size: int, *, tells_size: bool = False
+        self,
+        checked: CheckedCall,
+        call: Call,
+        fixed: Sequence[int],
+        most: tuple[int, tuple[int, ...]] | None = None,
     ) -> Loaded | CudaLoaded:
-        """Plan, build and prepare a call for so many elements."""
+        """Plan, build and prepare a call, for at `most` so many elements and bins of a shape if that is given."""
         batch, device = checked.batch, checked.queue.device
+        size, shapes = checked.size, checked.shapes
+        if most is not None:
+            size, shapes = most[0], (most[1],) * len(shapes)
+
+        def check(sweeps: Sequence[Sweep]) -> None:
+            if most is not None and not all(sweep.plan.is_for_fewer for sweep in sweeps):
+                raise _DependsOnSizeError
+
         try:
             problem = self._builder.problem(
                 size,
-                checked.shapes,
+                shapes,
                 None if batch is None else batch.num_histograms,
                 call.race_factor,
                 call.choices,
@@ -114,8 +145,7 @@ class Loads:
             )
             used = "" if call.largest is None else call.largest.used
             built = self._builder.built_for(device, problem, aligned=checked.is_aligned, used=used)
-            if tells_size and not all(sweep.plan.is_for_fewer for sweep in built.sweeps):
-                raise _DependsOnSizeError
+            check(built.sweeps)
             limits = Limits(device.max_work_group_size, device.max_compute_units)
             arrays = sum(argument.is_array for argument in self._arguments)
             preparation = Preparation(
@@ -125,14 +155,13 @@ class Loads:
                 limits,
                 batch,
                 call.largest,
-                tells_size,
+                most is not None,
             )
 
             def smaller(part: Part, budget: int) -> list[Part]:
                 assert part.plan is not None
                 sweeps = built.smaller(part.plan, budget)
-                if tells_size and not all(sweep.plan.is_for_fewer for sweep in sweeps):
-                    raise ValueError("size: expected the planned one")
+                check(sweeps)
                 return [preparation.part(sweep) for sweep in sweeps]
 
             same = {self._arguments[n].name: checked.values[n] for n in fixed}
@@ -143,5 +172,5 @@ class Loads:
             raise
 
 
-class _DependsOnSizeError(Exception):
-    """Raised for what is launched in another way for other numbers of elements."""
+class _DependsOnSizeError(ValueError):
+    """Raised for what is launched in another way for other numbers of elements or bins."""

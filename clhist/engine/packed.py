@@ -30,6 +30,10 @@ class PackedSweep(Sweep):
         return (self.kernel, *self.robust.kernels)
 
     @property
+    def writes_bins(self) -> bool:
+        return True
+
+    @property
     def copies(self) -> int:
         return self.plan.work_groups
 

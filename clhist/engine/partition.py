@@ -99,7 +99,7 @@ class PartitionedSweep(Sweep):
             f"{PAIR_VALUES}__offset": bins_bytes,
             "clhist_region": spec.tile,
             "clhist_rounds": ROUNDS,
-            "clhist_all_bins": plan.num_bins,
+            "clhist_all_bins": values.get("clhist_asked_bins", plan.num_bins),
         }
         group, stage = plan.work_group_size, "combine" if plan.writes_results else "sweep"
         commands.add(stage, self.kernel, (plan.work_groups * group, 1), (group, 1), given)

@@ -20,7 +20,9 @@ from clhist.planning.narrow import CALL_WORDS
 from clhist.planning.plan import Plan
 
 KNOWN = "clhist_known"  # the scalar that says which bin is known to have a value
-SIZES = "clhist_size", "clhist_elements"  # those that say how many elements and rows there are, if a call does
+# Those that say how many elements, rows, bins, bins of rows, and words of these there are, if a call does.
+SIZES = "clhist_size", "clhist_elements", "clhist_asked_bins", "clhist_row_bins", "clhist_words"
+ASKED = SIZES[2]
 _SIZE_SLOTS = {name: Slot(name, VALUE) for name in SIZES}
 
 
@@ -71,7 +73,7 @@ class Preparation:
     largest : LargestBin, optional
         Where the largest bin with a value goes.
     tells_size : bool
-        Whether each call says how many elements it has, at most as many as are planned for.
+        Whether each call says how many elements and bins it has, at most as many as are planned for.
     """
 
     arguments: tuple[Argument, ...]
@@ -155,7 +157,8 @@ class Preparation:
             values |= sweep.combine_numbers(places)
             values |= self._largest()
             combine = sweep.combine(k, results, self.profile, self.limits, tasks.kind, self._used)
-            combine.add_to(commands, results[k], plan.bins[k] * plan.num_histograms, values)
+            bins = plan.bins[k] * plan.num_histograms
+            combine.add_to(commands, results[k], bins, values, _SIZE_SLOTS[ASKED] if self.tells_size else bins)
             n += parts
 
     def _clear(
@@ -211,7 +214,7 @@ class Preparation:
             **values,
             **places,
             **sweep.kernel_numbers(),
-            **(_SIZE_SLOTS if self.tells_size else {"clhist_size": sweep.plan.num_elements}),
+            **(self._sizes(sweep) if self.tells_size else {"clhist_size": sweep.plan.num_elements}),
             "clhist_scratch": scratch,
             "clhist_tasks": tasks.tasks,
             "clhist_chunks": tasks.chunks,
@@ -219,6 +222,12 @@ class Preparation:
             "clhist_table": tasks.table,
             "clhist_whose": tasks.first,
         }
+
+    def _sizes(self, sweep: Sweep) -> dict[str, Any]:
+        """Return what kernels are given of each call's numbers."""
+        if not sweep.writes_bins:
+            return _SIZE_SLOTS
+        return _SIZE_SLOTS | {f"clhist_num_bins{output.suffix}": _SIZE_SLOTS[ASKED] for output in sweep.spec.outputs}
 
 
 MORE = "clhist_more"  # the array of `prepared_combination` that is combined with

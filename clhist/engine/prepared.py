@@ -35,6 +35,12 @@ class Slot(NamedTuple):
     what: str
 
 
+class New(NamedTuple):
+    """In the place of an array of a call: a new one, of another shape than its slot has."""
+
+    shape: tuple[int, ...]
+
+
 class Scratch(NamedTuple):
     """An argument of a kernel that is scratch memory: the block of this number of its part."""
 

@@ -12,7 +12,7 @@ import pyopencl as cl
 from clhist.engine.call import Call, Outcome
 from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
-from clhist.engine.prepared import Part, Prepared
+from clhist.engine.prepared import New, Part, Prepared
 from clhist.opencl.arrays import Array
 from clhist.opencl.cuda_arrays import cuda_device_of
 
@@ -46,7 +46,9 @@ class Ready:
     scalars : tuple of two lists
         The scalars of the call before as they were given, and as kernels take them.
     sizes : tuple of int
-        How many elements and rows there are, if kernels are given that.
+        How many elements and bins there are, as of `clhist.engine.prepare.SIZES`, if kernels are given that.
+    shape : tuple of int
+        Of new results then.
     """
 
     loaded: Loaded | CudaLoaded
@@ -55,9 +57,11 @@ class Ready:
     targets: tuple[int | None, ...] = ()
     scalars: tuple[list[Any], list[Any]] = ([], [])
     sizes: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
 
-    def run(self, arrays: Sequence[Array | None], scalars: Sequence[Any], call: Call) -> Outcome:
+    def run(self, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
         """Run it on these; see `Loaded.run`."""
         if self.sizes:
             scalars = [*scalars, *self.sizes]
+            arrays = [New(self.shape) if array is None else array for array in arrays]
         return self.loaded.run(self.queue, arrays, scalars, self.on_device, call.wait_for, call.allocator)

@@ -14,9 +14,7 @@ from clhist.codegen.render import render_rows
 from clhist.codegen.rows import RowsSpec, rows_parameters
 from clhist.engine.stages import Commands, Sweep, Tasks
 from clhist.planning.plan import Plan
-from clhist.planning.rows import COUNTED_TILE, SCANNED_BINS, RowsPlan
-
-_CURSORS = 4  # words: where the next bins begin, and how many pieces and shared bins there are
+from clhist.planning.rows import COUNTED_TILE, CURSORS, SCANNED_BINS, RowsPlan
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,7 +46,8 @@ class RowsSweep(Sweep):
     def add_to(self, commands: Commands, tasks: Tasks, values: Mapping[str, Any]) -> None:
         """Add all that there is to do; results are complete after the last command."""
         plan = self.plan
-        given = {"clhist_elements": plan.elements, **values, "clhist_row_bins": plan.row_bins, "clhist_held": None}
+        numbers = {"clhist_elements": plan.elements, "clhist_row_bins": plan.row_bins}
+        given = {**numbers, "clhist_words": plan.row_bins + CURSORS, **values, "clhist_held": None}
         if plan.parts:
             self._add(commands, given)
         else:
@@ -70,10 +69,9 @@ class RowsSweep(Sweep):
         """Count and place the numbers of rows, then gather them by bin."""
         plan, spec, group = self.plan, self.rows, self.plan.work_group_size
         elements, bins, purpose = plan.elements, plan.row_bins, self.purpose
-        counts = commands.room(4 * (bins + _CURSORS), purpose)
+        counts = commands.room(4 * (bins + CURSORS), purpose)
         given |= {"clhist_piece": plan.piece, "clhist_slots": plan.pieces, "clhist_counts": counts}
-        # Behind the counts, so that one kernel clears both.
-        given |= {"clhist_words": bins + _CURSORS, "clhist_cursors": counts}
+        given["clhist_cursors"] = counts  # behind them, so that one kernel clears both
         shared = elements // plan.piece  # bins, at most
         given["clhist_pieces"] = commands.room(16 * (plan.pieces + shared + 1), purpose)
         names = ("begins", "ids") if plan.is_few else ("begins", "ids", "ranks")
@@ -90,7 +88,7 @@ class RowsSweep(Sweep):
         if plan.is_few:
             commands.add("sweep", self.codes["few"], (spec.few_group,), (spec.few_group,), given)
         else:
-            add("clear", given["clhist_words"])
+            add("clear", bins + CURSORS)
             add("count", ceil(elements / COUNTED_TILE))
             add("begin", ceil(bins / SCANNED_BINS))
             add("place", elements)

@@ -140,6 +140,11 @@ class Sweep:
         return (self.kernel,)
 
     @property
+    def writes_bins(self) -> bool:
+        """Whether its own kernel writes as many bins as the second stage reads, or results have."""
+        return self.plan.is_one_launch
+
+    @property
     def copies(self) -> int:
         """Copies of each bin that are combined."""
         return self.plan.global_copies
@@ -273,8 +278,10 @@ class Combine(NamedTuple):
         kernel = KernelCode(source, options, f"clhist_combine_copies{suffix}", combine_parameters(spec))
         return cls(spec, clear, kernel, 4 * limits.compute_units)
 
-    def add_to(self, commands: Commands, result: Result, bins: int, values: Mapping[str, Any]) -> None:
-        """Add it for so many bins of all histograms; `values` are of the copies."""
+    def add_to(
+        self, commands: Commands, result: Result, bins: int, values: Mapping[str, Any], asked: Any = None
+    ) -> None:
+        """Add it for so many bins of all histograms; `values` are of the copies, and kernels get the number `asked`."""
         if self.spec.order == "blocked":
             group, groups = 1, min(bins, self.most_groups)
         else:
@@ -285,7 +292,7 @@ class Combine(NamedTuple):
             self.kernel,
             (groups * group,),
             (group,),
-            {**values, "clhist_num_bins": bins, **result.arguments()},
+            {**values, "clhist_num_bins": bins if asked is None else asked, **result.arguments()},
         )
 
 

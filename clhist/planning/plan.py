@@ -128,7 +128,7 @@ class Plan:
     more_local_bytes: ClassVar[int] = 0  # of local memory besides the copies
     sorts_pairs: ClassVar[bool] = False  # and scans them, instead of updating bins
     is_joinable: ClassVar[bool] = True  # whether one sweep may fill several histograms
-    takes_fewer: ClassVar[bool] = False  # elements than planned, whose number kernels are given
+    takes_fewer: ClassVar[bool] = False  # elements and bins than planned, whose number kernels are given
 
     memory: str
     update: str
@@ -184,7 +184,7 @@ class Plan:
 
     @property
     def is_for_fewer(self) -> bool:
-        """Whether what is launched for N elements is right for fewer, once kernels are given their number."""
+        """Whether what is launched is right for fewer elements and bins, once kernels are given their number."""
         behind = self.behind
         return self.takes_fewer and not self.is_batch and (behind is None or behind.is_for_fewer)
 

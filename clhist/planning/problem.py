@@ -81,7 +81,7 @@ class Rows(NamedTuple):
 
 
 def planned_size(size: int) -> int:
-    """Return the number of elements, at most an eighth more, that calls of close sizes are planned for together."""
+    """Return the number of elements, or bins, at most an eighth more, that calls of close ones are planned for."""
     step = 1 << max(0, size.bit_length() - 4)
     return -(-size // step) * step
 

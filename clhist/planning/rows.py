@@ -37,6 +37,7 @@ LEAST_PIECE = 64  # rows of a bin that are never shared out
 _MOST_PIECES, _PIECE_LANES = 2**14, 2**16
 _LEAST_COMPONENTS = 2
 _LINE_BYTES = 64  # of memory that are read together, at least
+CURSORS = 4  # words: where the next bins begin, and how many pieces and shared bins there are
 _WIDE_BYTES = 64  # of a row, that is gathered where nothing is known of updates
 _GAIN = 0.9  # of the predicted time of another plan, that it takes at most where it is chosen
 

@@ -171,7 +171,7 @@ def test_what_cuda_cannot_do_goes_through_the_host(fake):
         largest.add(cupy.asarray(BINS), cupy.asarray(COUNTS + 1))
     found = largest.result()
     assert isinstance(found, cuda_fake.FakeArray)
-    np.testing.assert_array_equal(found.get(), [1 + COUNTS[BINS == b].max() for b in range(77)])
+    np.testing.assert_array_equal(found.get(), [1 + COUNTS[b == BINS].max() for b in range(77)])
     assert type(largest.add(BINS, COUNTS).result()) is np.ndarray
 
 

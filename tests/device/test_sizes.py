@@ -32,24 +32,37 @@ WAYS = {
 def loaded(monkeypatch):
     """Return for how many elements each call was planned."""
     found, original = [], Loads._loaded
-    monkeypatch.setattr(Loads, "_loaded", lambda *args, **more: found.append(args[4]) or original(*args, **more))
+
+    def noted(self, checked, call, fixed, most=None):
+        found.append(checked.size if most is None else most[0])
+        return original(self, checked, call, fixed, most)
+
+    monkeypatch.setattr(Loads, "_loaded", noted)
     return found
 
 
+@pytest.mark.parametrize("bins", [(BINS,) * 8, (301, 300, 320, 289, 319, 290, 301, 302)], ids=["same", "close"])
 @pytest.mark.parametrize("on_device", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_counts(way, on_device, profile, loaded, queue, rng):
+def test_counts(way, on_device, bins, profile, loaded, queue, rng):
     kernel = clhist.HistogramKernel(
         queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)", profile=profile
     )
-    for size in CLOSE:
-        x = rng.integers(-2, BINS + 2, size, np.int32)
-        got = kernel(cl_array.to_device(queue, x) if on_device else x, num_bins=BINS, **WAYS[way])
-        np.testing.assert_array_equal(got.get() if on_device else got, counts_of(x, BINS))
-    if way == "sorted":  # what is launched depends on the number of pairs
-        assert set(loaded) == {*CLOSE, 5120}
-    else:
-        assert loaded == [5000, 5120]
+    for size, number in zip(CLOSE, bins, strict=True):
+        x = rng.integers(-2, number + 40, size, np.int32)
+        given, dest = x, np.full(number, 7, np.int32)
+        if on_device:
+            given, dest = cl_array.to_device(queue, x), cl_array.to_device(queue, dest)
+        got = kernel(given, num_bins=number, **WAYS[way])
+        np.testing.assert_array_equal(got.get() if on_device else got, counts_of(x, number))
+        guarded = np.full(number + 64, -5, np.int32)  # what is behind the result is not touched
+        out = cl_array.to_device(queue, guarded) if on_device else guarded
+        kernel(given, num_bins=number, dest=dest, out=out[:number], **WAYS[way])
+        guarded = out.get() if on_device else guarded
+        np.testing.assert_array_equal(guarded[:number], counts_of(x, number) + 7)
+        assert (guarded[number:] == -5).all()
+    if way != "sorted":  # where what is launched depends on the number of pairs
+        assert len(loaded) == 4
 
 
 @pytest.mark.parametrize("bits", [4, 8, 16])
@@ -59,10 +72,10 @@ def test_packed_counters(bits, name, gpu_like, loaded, queue, rng):
     kernel = clhist.HistogramKernel(
         queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)", profile=gpu_like
     )
-    for size in (300_001, 327_680, 294_913, 299_999):
-        x = rng.integers(0, BINS, size, np.int32) if name == "uniform" else np.full(size, 7, np.int32)
-        np.testing.assert_array_equal(kernel(x, num_bins=BINS, counter_bits=bits), counts_of(x, BINS))
-    assert loaded == [300_001, planned_size(300_001)]
+    for size, bins in ((300_001, 301), (327_680, 301), (294_913, 301), (299_999, 300), (299_999, 289), (327_000, 320)):
+        x = rng.integers(0, bins + 9, size, np.int32) if name == "uniform" else np.full(size, 7, np.int32)
+        np.testing.assert_array_equal(kernel(x, num_bins=bins, counter_bits=bits), counts_of(x, bins))
+    assert loaded == [300_001, *[planned_size(300_001)] * 2]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 15, 16, 17, 31, 33, 100, 4608, 4609])
@@ -90,34 +103,37 @@ def test_few_elements_of_all_sizes(profile, queue, rng):
 @pytest.mark.parametrize("op", ["sum", "exact", "max", "mean"])
 def test_rows_and_values(op, shape, any_profile, queue, rng):
     options = {"reproducible": True} if op == "exact" else {}
-    for size in (2000, 1999, 2048, 1921, 1950):
-        x = rng.integers(-1, 50, size)
+    for size, bins in ((2000, 50), (1999, 50), (2048, 50), (1921, 49), (1950, 51), (1950, 52), (2040, 49)):
+        x = rng.integers(-1, bins, size)
         v = rng.integers(-9, 9, (size, *shape)).astype(np.float32)
         x_on_device, v_on_device = cl_array.to_device(queue, x), cl_array.to_device(queue, v)
-        got = clhist.reduce_by_index((50, *shape), "sum" if op == "exact" else op, x_on_device, v_on_device, **options)
+        got = clhist.reduce_by_index(
+            (bins, *shape), "sum" if op == "exact" else op, x_on_device, v_on_device, **options
+        )
         inside = x >= 0
         if op == "max":
-            expected = np.full((50, *shape), -np.inf, np.float32)
+            expected = np.full((bins, *shape), -np.inf, np.float32)
             np.maximum.at(expected, x[inside], v[inside])
         else:
-            expected = np.zeros((50, *shape), np.float32)
+            expected = np.zeros((bins, *shape), np.float32)
             np.add.at(expected, x[inside], v[inside])
             if op == "mean":
-                expected /= np.bincount(x[inside], minlength=50).reshape(50, *(1 for _ in shape))
+                expected /= np.bincount(x[inside], minlength=bins).reshape(bins, *(1 for _ in shape))
         np.testing.assert_allclose(got.get(), expected, rtol=1e-6)
 
 
 def test_functions(any_profile, queue, rng):
     for size in (50_000, 49_999, 53_248, 49_153, 50_001, 300, 299):
         x, v = rng.integers(0, 99, size), rng.normal(size=size)
+        bins = 30 + size % 3
         for make in (np.asarray, lambda array: cl_array.to_device(queue, array)):
             counts = clhist.bincount(make(x), minlength=120)
             np.testing.assert_array_equal(
                 counts if isinstance(counts, np.ndarray) else counts.get(), np.bincount(x, minlength=120)
             )
             for ends in (None, (-2, 2), (-2, 2 + size / 1e6)):
-                got, edges = clhist.histogram(make(v), 30, ends)
-                expected, expected_edges = np.histogram(v, 30, ends)
+                got, edges = clhist.histogram(make(v), bins, ends)
+                expected, expected_edges = np.histogram(v, bins, ends)
                 np.testing.assert_array_equal(got if isinstance(got, np.ndarray) else got.get(), expected)
                 np.testing.assert_array_equal(edges, expected_edges)
 

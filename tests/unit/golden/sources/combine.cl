@@ -79,7 +79,7 @@ __kernel void clhist_combine_copies(
         if (copies == 0)
             total = clhist_combine(total, clhist_neutral());
         for (ulong copy = row; copy < copies; copy += 16)
-            total = clhist_combine(total, clhist_cell_of(cells0, at + copy * clhist_num_bins));
+            total = clhist_combine(total, clhist_cell_of(cells0, at + copy * clhist_bins));
     }
     __local accumulator_t totals[512];
     totals[get_local_id(0)] = total;
