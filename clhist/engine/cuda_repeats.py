@@ -22,7 +22,7 @@ from clhist.opencl.device import profile_names
 from clhist.opencl.lost import check_process
 
 _MOST_ITEMS = 64  # of a sequence, which takes longer
-_TRIES = 2  # calls that may still build, upload tables or check an operator
+_TRIES = 5  # calls that may still build, upload tables, check an operator, or be planned with others
 
 
 class Given(NamedTuple):

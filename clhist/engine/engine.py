@@ -274,7 +274,7 @@ class Engine:
         checked = self.check(args, call)
         ready, operands = self.prepare(checked, call, fixed)
         outcome = ready.run(*operands, call)
-        if key is not None and all(map(is_taken, args, checked.values)):
+        if key is not None and not ready.sizes and all(map(is_taken, args, checked.values)):
             numbers: list[int | None] = []
             for array in numbered(checked.targets)[1]:
                 number = None if array is None else next((n for n, each in enumerate(targets) if each is array), -1)

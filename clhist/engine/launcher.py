@@ -276,8 +276,7 @@ class Loaded:
         offsets: list[int] = []
         for n, slot in enumerate(slots):
             if slot.new is not None:
-                shape, dtype = slot.new
-                found[n] = empty(queue, shape if found[n] is None else found[n].shape, dtype, False)
+                found[n] = empty(queue, (found[n] or New(slot.new[0])).shape, slot.new[1], False)
             taken = operand(found[n], queue, written=slot.is_written, read=slot.is_read)
             operands.append(taken)
             memory.append(taken.buffer)

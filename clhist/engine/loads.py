@@ -1,6 +1,6 @@
 """What an engine planned, built and loaded, by what plans depend on, which more calls have in common than signatures.
 
-Calls of close sizes are planned together, for the largest of them: to plan each takes longer than most of them run.
+Calls of close numbers are planned together, for the largest of them: to plan each takes longer than most of them run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from clhist.opencl.device import profile_names
 from clhist.planning.problem import planned_size
 
 _MOST = 256
-_ONE, _EACH = "one", "each"  # was seen of those that are close; or each is planned for itself
+_MOST_LATELY = 64
+_EACH = "each"  # is planned for itself
 
 
 class Loads:
@@ -46,13 +47,16 @@ class Loads:
         self._builder, self._arguments = builder, tuple(arguments)
         self._of_one: Remembered[Loaded | CudaLoaded] = Remembered(_MOST)
         self._of_close: Remembered[Loaded | CudaLoaded | str] = Remembered(_MOST)
+        self._first: Remembered[tuple[int, tuple[tuple[int, ...], ...]]] = Remembered(_MOST)
+        self._lately: Remembered[bool] = Remembered(_MOST_LATELY)
 
     def of(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
     ) -> tuple[Loaded | CudaLoaded, tuple[int, ...]]:
         """Return what runs a call, and the numbers that kernels are given if others have others.
 
-        The first among calls of close numbers of elements, or also of bins, is planned for itself, the others together.
+        The first call is planned for itself, and so is one that comes again. Others of close numbers of elements, or
+        also of bins, are planned together.
 
         Parameters
         ----------
@@ -76,43 +80,34 @@ class Loads:
         loaded = self._of_one.get(own)
         if loaded is not None:
             return loaded, ()
-        if not exact and size and batch is None and len({*checked.shapes}) == 1:
-            close = self._of_close_sizes(checked, call, fixed, key)
+        first = self._first.get(key)
+        if first is None:
+            self._first.put(key, own[0])
+        elif not (exact or first == own[0] or self._lately.get(own)) and self._are_planned_together(checked):
+            self._lately.put(own, True)
+            shape = checked.shapes[0] if first[1] == checked.shapes else _planned(checked.shapes[0])
+            close = self._for_close(checked, call, fixed, (planned_size(size), shape), key)
             if close is not None:
                 return close, self._builder.sizes(size, prod(checked.shapes[0]))
         loaded = self._loaded(checked, call, fixed)
         self._of_one.put(own, loaded)
         return loaded, ()
 
-    def _of_close_sizes(
-        self, checked: CheckedCall, call: Call, fixed: Sequence[int], key: Hashable
-    ) -> Loaded | CudaLoaded | None:
-        """Return what runs calls of close numbers of elements, or also of bins; None of the first of them."""
-        shape, size = checked.shapes[0], planned_size(checked.size)
-        more = (planned_size(shape[0]), *shape[1:]) if shape and shape[0] else shape
-        ways = [(each, size, key) for each in dict.fromkeys((shape, more))]  # for more bins only if need be
-        for way in ways:
-            found = self._of_close.get(way)
-            if found is not None and not isinstance(found, str):
-                return found
-        for way in ways:
-            if self._of_close.get(way) == _ONE:
-                loaded = self._loaded_for_close(checked, call, fixed, size, way[0])
-                self._of_close.put(way, loaded or _EACH)
-                if loaded is not None:
-                    return loaded
-        for way in ways:
-            self._of_close.put(way, self._of_close.get(way) or _ONE)
-        return None
+    def _are_planned_together(self, checked: CheckedCall) -> bool:
+        return checked.size > 0 and checked.batch is None and len({*checked.shapes}) == 1
 
-    def _loaded_for_close(
-        self, checked: CheckedCall, call: Call, fixed: Sequence[int], size: int, shape: tuple[int, ...]
+    def _for_close(
+        self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: tuple[int, tuple[int, ...]], key: Hashable
     ) -> Loaded | CudaLoaded | None:
-        """Return what runs a call of up to so many elements and bins; None if what is launched depends on them."""
-        try:
-            return self._loaded(checked, call, fixed, (size, shape))
-        except _DependsOnSizeError:
-            return None
+        """Return what runs a call of `most` so many elements and bins; None if what is launched depends on them."""
+        found = self._of_close.get((most, key))
+        if found is None:
+            try:
+                found = self._loaded(checked, call, fixed, most)
+            except _DependsOnSizeError:
+                found = _EACH
+            self._of_close.put((most, key), found)
+        return None if isinstance(found, str) else found
 
     def _loaded(
         self,
@@ -170,6 +165,10 @@ class Loads:
         except (cl.Error, BuildError) as error:  # what a lost device answers as well
             lost.settle(checked.queue, error)
             raise
+
+
+def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (planned_size(shape[0]), *shape[1:]) if shape and shape[0] else shape
 
 
 class _DependsOnSizeError(ValueError):

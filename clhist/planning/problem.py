@@ -81,8 +81,8 @@ class Rows(NamedTuple):
 
 
 def planned_size(size: int) -> int:
-    """Return the number of elements, or bins, at most an eighth more, that calls of close ones are planned for."""
-    step = 1 << max(0, size.bit_length() - 4)
+    """Return the number of elements, or bins, at most a quarter more, that calls of close ones are planned for."""
+    step = 1 << max(0, size.bit_length() - 3)
     return -(-size // step) * step
 
 
