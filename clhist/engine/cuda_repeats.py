@@ -16,6 +16,7 @@ from clhist.cuda.libraries import Library
 from clhist.cuda.recognised import library_of
 from clhist.engine.cuda_launcher import CudaLoaded, CudaRun
 from clhist.engine.peek import found_words
+from clhist.engine.ready import Uses
 from clhist.engine.signature import Remembered, UnknownError, alike
 from clhist.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory, results_like
 from clhist.opencl.device import profile_names
@@ -95,6 +96,8 @@ class Repeat:
         Returns the result of a list of the arrays given and made.
     ending : Ending, optional
         What then makes the result of words, which are an array behind those that are given.
+    uses : sequence of Uses
+        Of what is planned for others as well.
     """
 
     def __init__(
@@ -102,10 +105,11 @@ class Repeat:
         memory: CudaMemory,
         steps: list[_Launch | _Conversion],
         result: Callable[[list[Any]], Any],
-        ending: Ending | None = None,
+        ending: Ending | None,
+        uses: Sequence[Uses],
     ) -> None:
         self._memory = CudaMemory(memory.library, memory.device, None)
-        self._steps, self._result = steps, result
+        self._steps, self._result, self._uses = steps, result, uses
         self._ending = None if ending is None else (ending.words.stands_for, ending.of_words)
 
     def __call__(self, given: Sequence[Given]) -> tuple[Any, bool]:
@@ -123,6 +127,12 @@ class Repeat:
         with results_like(self._memory), found_words(queue) as words:
             result = self._launched([*arrays, None], [*addresses, words.array.offset])
             return of_words(result, *words.read())
+
+    def is_worth_it(self) -> bool:
+        """Whether it is not used so often that it should be planned for itself; it is used once more."""
+        for each in self._uses:
+            each.number += 1
+        return not any(each.are_many for each in self._uses)
 
     def _launched(self, arrays: list[Any], addresses: list[int]) -> Any:
         library, device = self._memory.library, self._memory.device
@@ -192,6 +202,9 @@ def repeated(call: Call) -> Any:
     repeat = _repeats.get(call.key)
     if not isinstance(repeat, Repeat):
         return None
+    if not repeat.is_worth_it():
+        _repeats.put(call.key, 0)
+        return None
     result, is_good = repeat(call.given)
     if not is_good:
         _repeats.put(call.key, 0)
@@ -220,6 +233,8 @@ def noted(call: Call | None, compute: Callable[[], Any]) -> Any:
 
 def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat:
     known = [(each.address, each.size) for each in given]  # with the arrays that are made
+    uses = [each for each in calls if isinstance(each, Uses)]
+    calls = [each for each in calls if not isinstance(each, Uses)]
     ending = calls[-1] if calls and isinstance(calls[-1], Ending) else None
     if ending is not None:
         calls = calls[:-1]
@@ -243,7 +258,7 @@ def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat
             known.append((array.offset, array.nbytes))
         steps.append(_Launch(call.loaded, new, [_place(array, known) for array in call.arrays], call.scalars))
     memory = next(call.memory for call in calls if isinstance(call, CudaRun))
-    return Repeat(memory, steps, _maker(result, known, made), ending)
+    return Repeat(memory, steps, _maker(result, known, made), ending, uses)
 
 
 def _place(array: CudaArray, known: Sequence[tuple[int, int]]) -> tuple[int, int]:

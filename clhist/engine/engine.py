@@ -235,7 +235,7 @@ class Engine:
         targets: list[Array] = []
         key = signature_of_call(self.arguments, args, call, self.context, targets)
         ready = self._calls.get(key)
-        if ready is None:
+        if ready is None or (ready.uses is not None and ready.uses.are_many):
             return self._first(key, args, call, targets)
         arrays: list[Any] = []
         for n in self._arrays:
@@ -257,7 +257,7 @@ class Engine:
         targets: list[Array] = []
         key = signature_of_targets(known, call, targets)
         ready = self._calls.get(key)
-        if ready is None:
+        if ready is None or (ready.uses is not None and ready.uses.are_many):
             return self._first(key, known.with_arrays(arrays), call, targets, known.fixed)
         every = list(arrays)
         for k in ready.targets:
@@ -274,7 +274,7 @@ class Engine:
         checked = self.check(args, call)
         ready, operands = self.prepare(checked, call, fixed)
         outcome = ready.run(*operands, call)
-        if key is not None and not ready.sizes and all(map(is_taken, args, checked.values)):
+        if key is not None and all(map(is_taken, args, checked.values)):
             numbers: list[int | None] = []
             for array in numbered(checked.targets)[1]:
                 number = None if array is None else next((n for n, each in enumerate(targets) if each is array), -1)
@@ -308,8 +308,9 @@ class Engine:
         that is `exact` is planned for its own size, whatever others there are.
         """
         numbers, targets = numbered(checked.targets)
-        loaded, sizes = self._loads.of(checked, call, fixed, numbers, exact=exact)
-        ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes, shape=checked.targets[0].shape)
+        loaded, sizes, uses = self._loads.of(checked, call, fixed, numbers, exact=exact)
+        shape = checked.targets[0].shape
+        ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
         return ready, self._operands(checked, call, targets, fixed)
 
     def operands(self, checked: CheckedCall, call: Call) -> Operands:

@@ -17,7 +17,7 @@ from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
 from clhist.engine.prepare import Preparation
 from clhist.engine.prepared import Part
-from clhist.engine.ready import loaded_call
+from clhist.engine.ready import Uses, loaded_call
 from clhist.engine.results import forms_of
 from clhist.engine.signature import Remembered, itself
 from clhist.engine.stages import Limits, Sweep
@@ -48,14 +48,14 @@ class Loads:
         self._of_one: Remembered[Loaded | CudaLoaded] = Remembered(_MOST)
         self._of_close: Remembered[Loaded | CudaLoaded | str] = Remembered(_MOST)
         self._first: Remembered[tuple[int, tuple[tuple[int, ...], ...]]] = Remembered(_MOST)
-        self._lately: Remembered[bool] = Remembered(_MOST_LATELY)
+        self._lately: Remembered[Uses] = Remembered(_MOST_LATELY)
 
     def of(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
-    ) -> tuple[Loaded | CudaLoaded, tuple[int, ...]]:
-        """Return what runs a call, and the numbers that kernels are given if others have others.
+    ) -> tuple[Loaded | CudaLoaded, tuple[int, ...], Uses | None]:
+        """Return what runs a call, and the numbers that kernels are given if others have others, with its uses.
 
-        The first call is planned for itself, and so is one that comes again. Others of close numbers of elements, or
+        The first call is planned for itself, and so is one that comes often. Others of close numbers of elements, or
         also of bins, are planned together.
 
         Parameters
@@ -71,7 +71,7 @@ class Loads:
         """
         batch, largest, size = checked.batch, None if call.largest is None else call.largest[:2], checked.size
         if batch is not None and batch.begins is not None:
-            return self._loaded(checked, call, fixed), ()
+            return self._loaded(checked, call, fixed), (), None
         same = tuple([(n, itself(checked.values[n])) for n in fixed])
         asked = call.race_factor, call.choices, call.memory_budget, call.partial, largest
         where = checked.queue.device, cuda_device_of(checked.queue), batch, checked.is_aligned
@@ -79,19 +79,21 @@ class Loads:
         own = (size, checked.shapes), key
         loaded = self._of_one.get(own)
         if loaded is not None:
-            return loaded, ()
+            return loaded, (), None
         first = self._first.get(key)
         if first is None:
             self._first.put(key, own[0])
-        elif not (exact or first == own[0] or self._lately.get(own)) and self._are_planned_together(checked):
-            self._lately.put(own, True)
+        uses = self._lately.get(own) or Uses()
+        is_own = exact or first in (None, own[0]) or uses.are_many or not self._are_planned_together(checked)
+        if first is not None and not is_own:
+            self._lately.put(own, uses)
             shape = checked.shapes[0] if first[1] == checked.shapes else _planned(checked.shapes[0])
             close = self._for_close(checked, call, fixed, (planned_size(size), shape), key)
             if close is not None:
-                return close, self._builder.sizes(size, prod(checked.shapes[0]))
+                return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
         loaded = self._loaded(checked, call, fixed)
         self._of_one.put(own, loaded)
-        return loaded, ()
+        return loaded, (), None
 
     def _are_planned_together(self, checked: CheckedCall) -> bool:
         return checked.size > 0 and checked.batch is None and len({*checked.shapes}) == 1

@@ -17,6 +17,8 @@ from clhist.engine.prepared import New, Part, Prepared
 from clhist.opencl.arrays import Array
 from clhist.opencl.cuda_arrays import cuda_device_of
 
+_MANY = 32
+
 Operands = tuple[list[Array | None], list[Any]]  # arrays and scalars of a call, as `Loaded.run` takes them
 
 
@@ -28,6 +30,17 @@ def loaded_call(
 ) -> Loaded | CudaLoaded:
     """Return what runs a prepared call on a queue: by OpenCL, or by CUDA if the queue stands for a device of that."""
     return (Loaded if cuda_device_of(queue) is None else CudaLoaded)(queue, prepared, smaller, same)
+
+
+@dataclass(slots=True)
+class Uses:
+    """How often a call was made as it was planned for others as well; if often, to plan it for itself is worth it."""
+
+    number: int = 0
+
+    @property
+    def are_many(self) -> bool:
+        return self.number >= _MANY
 
 
 @dataclass(slots=True)
@@ -50,6 +63,8 @@ class Ready:
         How many elements and bins there are, as of `clhist.engine.prepare.SIZES`, if kernels are given that.
     shape : tuple of int
         Of new results then.
+    uses : Uses, optional
+        How often it was run then.
     """
 
     loaded: Loaded | CudaLoaded
@@ -59,12 +74,14 @@ class Ready:
     scalars: tuple[list[Any], list[Any]] = ([], [])
     sizes: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
+    uses: Uses | None = None
 
     def run(self, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
         """Run it on these; see `Loaded.run`."""
-        if self.sizes:
+        if self.uses is not None:
+            self.uses.number += 1
             if heard.calls is not None:
-                heard.calls.append("for close numbers")  # a call that comes again is planned for its own
+                heard.calls.append(self.uses)
             scalars = [*scalars, *self.sizes]
             arrays = [New(self.shape) if array is None else array for array in arrays]
         return self.loaded.run(self.queue, arrays, scalars, self.on_device, call.wait_for, call.allocator)

@@ -11,6 +11,7 @@ import pytest
 import clhist
 from clhist.cuda.driver import CaptureError, CudaMemoryError
 from clhist.engine import cuda_calls
+from clhist.engine.loads import Loads
 from clhist.opencl.device import profile_context
 
 N, BINS = 7000, 77
@@ -234,3 +235,18 @@ def test_no_memory_for_a_result(fake):
         clhist.reduce_by_index(BINS, "sum", x, 1)
     cuda.fails.clear()
     _check(clhist.reduce_by_index(BINS, "sum", x, 1), np.bincount(x.get(), minlength=BINS))
+
+
+def test_close_numbers(fake, monkeypatch):
+    """Other numbers of elements and bins in each call; one that comes often is planned for itself, and still right."""
+    _, cupy = fake
+    planned, original = [], Loads._loaded
+    monkeypatch.setattr(Loads, "_loaded", lambda *args: planned.append(args[4:]) or original(*args))
+    op = clhist.Operator(np.int64, "a + b + 0", 0)  # of which there are no plans yet
+    for size, bins in [(N, BINS), (N - 5, BINS - 1), (N - 77, BINS - 7), *[(N - 9, BINS - 3)] * 40]:
+        x, v = _bins(bins + 5, size), RNG.integers(-9, 9, size)
+        got = clhist.reduce_by_index(bins, op, cupy.asarray(x), cupy.asarray(v))
+        _check(got, np.bincount(x, v, bins)[:bins].astype(np.int64))
+    assert planned[:2] == [(), ((7168, (80,)),)]
+    assert planned[-1] == ()
+    assert len(planned) <= 5
