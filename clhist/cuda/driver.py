@@ -294,6 +294,10 @@ class Driver:
         """Wait for all that was enqueued on a stream."""
         self._call("cuStreamSynchronize", stream_of(stream))
 
+    def wait_for_all(self) -> None:
+        """Wait for all that was enqueued on the device that calls go to."""
+        self._call("cuCtxSynchronize")
+
     def device_of(self, address: int) -> int:
         """Return the number of the device whose memory is at an address."""
         found = ctypes.c_int()
@@ -346,20 +350,6 @@ class Event:
 def _destroyed(own: Driver, event: Any) -> None:
     with suppress(CudaError):
         own.event("cuEventDestroy_v2", event)
-
-
-class Allocation:
-    """Memory of the driver's own on a device, at least one byte; freed with this object."""
-
-    def __init__(self, device: int, size: int) -> None:
-        with driver().on(device):
-            self.address = driver().allocate(max(1, size))
-        weakref.finalize(self, _freed, device, self.address)
-
-
-def _freed(device: int, address: int) -> None:
-    with suppress(CudaError), driver().on(device):  # at the end of the process it may be gone
-        driver().free(address)
 
 
 def stream_of(handle: int) -> Any:

@@ -12,8 +12,9 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.kernel_code import KernelCode
-from clhist.cuda.driver import Allocation, CudaMemoryError, driver, heard, stream_of, unheard
+from clhist.cuda.driver import CudaMemoryError, driver, heard, stream_of, unheard
 from clhist.cuda.libraries import Described, Library
+from clhist.cuda.memory import Allocation
 from clhist.engine.call import Outcome
 from clhist.engine.chain import CudaChain
 from clhist.engine.cuda_modules import Module, module_of, put, room_of

@@ -15,8 +15,9 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.cuda.driver import Allocation, Event, driver, heard, unheard
+from clhist.cuda.driver import Event, driver, heard, unheard
 from clhist.cuda.libraries import Described, Library
+from clhist.cuda.memory import Allocation
 
 
 class NotDirectError(Exception):

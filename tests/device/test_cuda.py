@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -252,20 +251,6 @@ def test_an_error_of_a_launch_is_raised(fake):
     cuda.fails["cuLaunchKernel"] = 700
     with pytest.raises(CudaError, match=r"cuLaunchKernel of CUDA's driver: FAKE_ERROR \(700\)"):
         clhist.bincount(x)
-
-
-def test_memory_of_tables_is_freed(fake, kernel):
-    """With the kernel that they belong to."""
-    cuda, cupy = fake
-    own = clhist.HistogramKernel(
-        None, clhist.operators.add(np.int64), arguments="const int *x, long step", map="EMIT(x[i], step)"
-    )
-    own(cupy.asarray(BINS), 1, num_bins=77, offsets=[0, 10, 5000])
-    allocated = cuda.calls.count("cuMemAlloc_v2")
-    assert allocated
-    del own
-    gc.collect()
-    assert cuda.calls.count("cuMemFree_v2") == allocated
 
 
 def test_a_device_is_proven_once(fake, monkeypatch):

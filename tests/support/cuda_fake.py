@@ -17,6 +17,7 @@ import pytest
 
 from clhist.cuda import driver as driver_module
 from clhist.cuda import libraries, recognised
+from clhist.cuda import memory as cuda_memory
 from clhist.cuda.ptx import CudaProgram
 from clhist.engine import chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats
 from clhist.engine.signature import Remembered
@@ -135,6 +136,9 @@ class FakeCuda:
         address = -(-room.ctypes.data // 4096) * 4096
         self.memory[address] = room[address - room.ctypes.data :][:size]
         return address
+
+    def do_cuCtxSynchronize(self) -> None:
+        assert not self.is_captured
 
     def do_cuMemFree(self, address: Any) -> None:
         del self.memory[address.value]
@@ -330,6 +334,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
     for module in (
         driver_module,
         libraries,
+        cuda_memory,
         recognised,
         cuda_launcher,
         cuda_modules,

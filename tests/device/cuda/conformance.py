@@ -22,6 +22,7 @@ import clhist
 
 SECONDS = 120
 N = 50_000_000
+ROW = 20
 TESTS = Path(__file__).resolve().parents[2]
 wrong: list[str] = []
 
@@ -38,18 +39,24 @@ def case(label: str, call: Callable[[], Any]) -> None:
 
 
 def median(call: Callable[[], Any], synchronize: Callable[[], None], runs: int = 21) -> str:
-    """Return the median of whole calls, and of what the host does before it may go on, in us."""
+    """Return the median of whole calls, of calls in a row, and of what the host does before it may go on, in us."""
     for _ in range(3):
         call()
     synchronize()
-    whole, host = [], []
+    whole, host, row = [], [], []
     for _ in range(runs):
+        start = time.perf_counter()
+        for _ in range(ROW):
+            call()
+        synchronize()
+        row.append((time.perf_counter() - start) / ROW)
         start = time.perf_counter()
         call()
         host.append(time.perf_counter() - start)
         synchronize()
         whole.append(time.perf_counter() - start)
-    return f"{sorted(whole)[runs // 2] * 1e6:.0f} us (host {sorted(host)[runs // 2] * 1e6:.0f})"
+    whole_us, row_us, host_us = (sorted(each)[runs // 2] * 1e6 for each in (whole, row, host))
+    return f"{whole_us:.0f} us, in a row {row_us:.0f} (host {host_us:.0f})"
 
 
 def functions(make: Callable[[np.ndarray], Any], on_host: Callable[[Any], np.ndarray], kind: type) -> None:
@@ -206,10 +213,71 @@ def times() -> None:
         }.items():
             case(f"{bins}: {label}", lambda call=call: median(call, sync))
     case("histogram, 100 even bins", lambda: median(lambda: clhist.histogram(v, 100, (-5, 5)), sync))
+    case("histogram, a range to be found", lambda: median(lambda: clhist.histogram(v, 100), sync))
     case("torch.histc", lambda: median(lambda: torch.histc(v, 100, -5, 5), sync))
+    x, half = torch.randint(0, 2041, (N,), dtype=torch.int32, device="cuda"), v.bfloat16()
+    case("sums of bfloat16", lambda: median(lambda: clhist.reduce_by_index(2041, "sum", x, half), sync))
+    torch.use_deterministic_algorithms(True)
+    zeros = torch.zeros(2041, device="cuda")
+    case("index_add_, deterministic", lambda: median(lambda: zeros.index_add_(0, x, v), sync, 5))
+    torch.use_deterministic_algorithms(False)
 
 
-PARTS = {part.__name__: part for part in (on_torch, on_cupy, on_others, times)}
+def sizes() -> None:
+    """Calls whose numbers of elements and bins are others each time, as those of mini-batches, beside PyTorch's."""
+    import torch
+
+    rng, sync = np.random.default_rng(0), torch.cuda.synchronize
+
+    def batch(elements: int, bins: int) -> tuple[Any, ...]:
+        n, h = (int(most * rng.uniform(0.8, 1.2)) for most in (elements, bins))
+        x, v = torch.randint(0, h, (n,), device="cuda"), torch.randn(n, 64, device="cuda")
+        return h, x, v, v[:, 0].contiguous()
+
+    calls: dict[str, Callable[..., Any]] = {
+        "rows of 64": lambda h, x, v, w: clhist.reduce_by_index((h, 64), "sum", x, v),
+        "index_add_ of rows": lambda h, x, v, w: torch.zeros(h, 64, device="cuda").index_add_(0, x, v),
+        "sums": lambda h, x, v, w: clhist.reduce_by_index(h, "sum", x, w),
+        "index_add_": lambda h, x, v, w: torch.zeros(h, device="cuda").index_add_(0, x, w),
+        "bincount": lambda h, x, v, w: clhist.bincount(x),
+        "torch.bincount": lambda h, x, v, w: torch.bincount(x),
+        "histogram, a range to be found": lambda h, x, v, w: clhist.histogram(w, 100),
+        "torch.histc": lambda h, x, v, w: torch.histc(w, 100),
+    }
+    for elements, bins in ((50_000, 4_000), (500_000, 40_000)):
+        batches = [batch(elements, bins) for _ in range(120)]
+        for label, call in calls.items():
+
+            def timed(first: int, last: int, call: Any = call, batches: Any = batches) -> float:
+                sync()
+                start = time.perf_counter()
+                for each in batches[first:last]:
+                    call(*each)
+                sync()
+                return (time.perf_counter() - start) / (last - first) * 1e6
+
+            call(*batches[0])
+            found = timed(1, 40), timed(40, 120), timed(40, 120)
+            print(
+                f"{elements} into {bins}: {label}: {found[0]:.0f}, then {found[1]:.0f}, again {found[2]:.0f} us a call"
+            )
+        h, x, v, _ = batches[-1]
+        case(
+            "rows",
+            lambda h=h, x=x, v=v: check(
+                clhist.reduce_by_index((h, 64), "sum", x, v), calls["index_add_ of rows"](h, x, v, None)
+            ),
+        )
+        case("bincount", lambda x=x: check(clhist.bincount(x), torch.bincount(x)))
+
+
+def check(got: Any, expected: Any) -> None:
+    """Compare two tensors."""
+    assert got.dtype == expected.dtype
+    np.testing.assert_allclose(got.cpu().numpy(), expected.cpu().numpy(), rtol=1e-4, atol=1e-3)
+
+
+PARTS = {part.__name__: part for part in (on_torch, on_cupy, on_others, times, sizes)}
 
 
 def main(arguments: list[str]) -> int:

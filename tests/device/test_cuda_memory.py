@@ -1,0 +1,59 @@
+"""Memory of CUDA of clhist's own: what is freed, and what is used again."""
+
+from __future__ import annotations
+
+import gc
+
+import cuda_fake
+import numpy as np
+import pytest
+
+import clhist
+from clhist.cuda import memory
+
+BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    return cuda_fake.install(monkeypatch)
+
+
+def test_memory_of_tables_is_freed(fake, monkeypatch):
+    """With the kernel that they belong to."""
+    cuda, cupy = fake
+    monkeypatch.setattr(memory, "_MOST_BYTES", 0)
+    own = clhist.HistogramKernel(
+        None, clhist.operators.add(np.int64), arguments="const int *x, long step", map="EMIT(x[i], step)"
+    )
+    own(cupy.asarray(BINS), 1, num_bins=77, offsets=[0, 10, 5000])
+    allocated = cuda.calls.count("cuMemAlloc_v2")
+    assert allocated
+    del own
+    gc.collect()
+    assert cuda.calls.count("cuMemFree_v2") == allocated
+
+
+def test_small_memory_is_used_again_when_nothing_runs(fake, monkeypatch):
+    """A block whose parts are all gone, once the device has done all; never one that has a part."""
+    cuda, _ = fake
+    monkeypatch.setattr(memory, "_blocks", {})
+    monkeypatch.setattr(memory, "_BLOCK_BYTES", 1024)
+    first = [memory.Allocation(0, size) for size in (1, 256, 257)]
+    assert [each.address - first[0].address for each in first] == [0, 256, 512]
+    second = memory.Allocation(0, 900)  # of another block
+    assert not 0 <= second.address - first[0].address < 1024
+    address = first[0].address
+    del first[:2]
+    third = memory.Allocation(0, 900)
+    assert not 0 <= third.address - address < 1024
+    assert cuda.calls.count("cuMemAlloc_v2") == 3
+    assert "cuCtxSynchronize" not in cuda.calls
+    del first[:]
+    fourth = memory.Allocation(0, 500)
+    assert (fourth.address, cuda.calls.count("cuCtxSynchronize")) == (address, 1)
+    assert cuda.calls.count("cuMemAlloc_v2") == 3
+    large = memory.Allocation(0, 100_000)
+    assert cuda.calls.count("cuMemAlloc_v2") == 4
+    del large
+    assert cuda.calls.count("cuMemFree_v2") == 1
