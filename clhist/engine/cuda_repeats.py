@@ -86,15 +86,13 @@ class Repeat:
 
     Parameters
     ----------
-    device : int
-        The number of the CUDA device.
-    library : Library
-        Whose arrays there are.
+    memory : CudaMemory
+        Of an array of the device and library that there are.
     steps : list of _Launch and _Conversion
         What is enqueued; numbers of addresses are of the arrays that are given, then of those that are made.
     result : callable
         Returns the result of a list of the arrays given and made.
-    ending : Ending, optional
+    ending : Ending or None
         What then makes the result of words, which are an array behind those that are given.
     uses : sequence of Uses
         Of what is planned for others as well.

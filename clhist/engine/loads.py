@@ -106,7 +106,7 @@ class Loads:
         if found is None:
             try:
                 found = self._loaded(checked, call, fixed, most)
-            except _DependsOnSizeError:
+            except (MemoryError, ValueError, BuildError):  # of so many, perhaps, and not of those asked for
                 found = _EACH
             self._of_close.put((most, key), found)
         return None if isinstance(found, str) else found

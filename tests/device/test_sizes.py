@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
@@ -82,6 +84,17 @@ def test_packed_counters(bits, name, gpu_like, loaded, queue, rng):
 def test_each_size_is_planned_for_as_many_or_a_quarter_more(size):
     assert size <= planned_size(size) <= max(size, size * 5 // 4)
     assert planned_size(planned_size(size)) == planned_size(size)
+
+
+@pytest.mark.parametrize("forced", [{"memory": "local", "passes": 1}, {"memory": "global", "memory_budget": 16_000}])
+def test_where_only_the_bins_asked_for_fit(forced, gpu_like, queue, rng):
+    kernel = clhist.HistogramKernel(
+        queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)",
+        profile=dataclasses.replace(gpu_like, local_memory=16_384),
+    )  # fmt: skip
+    for bins in (3700, 3990, 3650, 3600, 3999):  # planned for 4096, and so 16,384 bytes
+        x = rng.integers(0, bins, 5000 - bins, np.int32)
+        np.testing.assert_array_equal(kernel(x, num_bins=bins, **forced), counts_of(x, bins))
 
 
 def test_few_elements_of_all_sizes(profile, queue, rng):
