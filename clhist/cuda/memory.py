@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from clhist.cuda.driver import CudaError, driver
 
-_BLOCK_BYTES, _MOST_BYTES, _ALIGNMENT = 1 << 20, 1 << 16, 256
+_BLOCK_BYTES, _MOST_BYTES, _ALIGNMENT = 1 << 16, 1 << 14, 256
 
 
 class _Block:

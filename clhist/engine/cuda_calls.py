@@ -17,7 +17,7 @@ import numpy as np
 from clhist.cuda.recognised import Recognised, may_be_cuda, recognised
 from clhist.engine.caller import warn_caller
 from clhist.engine.cuda_check import prove
-from clhist.engine.cuda_repeats import Call, noted, recognised_call, repeated
+from clhist.engine.cuda_repeats import ANEW, Call, noted, recognised_call, repeated
 from clhist.errors import UnsupportedError
 from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, is_inside, of_caller, results_like
 from clhist.opencl.cuda_queues import cuda_array
@@ -66,8 +66,8 @@ def _taking(function: F, otherwise: Callable[..., Any]) -> F:
         if not any(map(may_be_cuda, args)) and not any(map(may_be_cuda, options.values())):
             return function(*args, **options)
         seen = recognised_call(function, args, options)
-        found = None if seen is None else repeated(seen)
-        return _call(function, args, options, otherwise, seen=seen) if found is None else found
+        found = ANEW if seen is None else repeated(seen)
+        return _call(function, args, options, otherwise, seen=seen) if found is ANEW else found
 
     return cast(F, call)
 
@@ -113,7 +113,8 @@ def _call(
         if options.get(name):
             raise TypeError(f"{name}: expected none with arrays of CUDA, whose stream orders what is done")
     names = _names(function, len(args))
-    try:
+
+    def compute() -> Any:
         taken = _Taken(_numbers_of(function))
         given = [taken.value(name, value) for name, value in zip(names, args, strict=True)]
         named = {name: taken.value(name, value) for name, value in options.items()}
@@ -122,7 +123,10 @@ def _call(
         first = taken.arrays[0] if like is None else like
         with results_like(first.memory):
             prove(first)
-            return returned(noted(seen, lambda: function(*given, **named)))
+            return function(*given, **named)
+
+    try:
+        return returned(noted(seen, compute))
     except NotDirectError as error:
         reason = str(error)
     return (_refused if _strict.on else otherwise)(function, names, args, options, reason)

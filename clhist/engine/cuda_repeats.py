@@ -18,12 +18,17 @@ from clhist.engine.cuda_launcher import CudaLoaded, CudaRun
 from clhist.engine.peek import found_words
 from clhist.engine.ready import Uses
 from clhist.engine.signature import Remembered, UnknownError, alike
-from clhist.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory, results_like
+from clhist.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory, NotDirectError, results_like
 from clhist.opencl.device import profile_names
 from clhist.opencl.lost import check_process
+from clhist.opencl.memory import OutOfMemoryError
 
 _MOST_ITEMS = 64  # of a sequence, which takes longer
 _TRIES = 5  # calls that may still build, upload tables, check an operator, or be planned with others
+
+
+ANEW = object()
+"""In the place of a result: the call has to be made anew."""
 
 
 class Given(NamedTuple):
@@ -108,12 +113,13 @@ class Repeat:
     ) -> None:
         self._memory = CudaMemory(memory.library, memory.device, None)
         self._steps, self._result, self._uses = steps, result, uses
+        self._launches = [each for each in steps if isinstance(each, _Launch)]
         self._ending = None if ending is None else (ending.words.stands_for, ending.of_words)
 
     def __call__(self, given: Sequence[Given]) -> tuple[Any, bool]:
-        """Enqueue it with these arrays on the library's current stream, and return the result.
+        """Enqueue it with these arrays on the library's current stream, and return the result, or `ANEW`.
 
-        It is None if the call has to be made anew. The second is whether other calls may repeat it as well.
+        The second is whether other calls may repeat it as well.
         """
         check_process()
         arrays, addresses = [each.array for each in given], [each.address for each in given]
@@ -124,7 +130,13 @@ class Repeat:
         queue, of_words = self._ending
         with results_like(self._memory), found_words(queue) as words:
             result = self._launched([*arrays, None], [*addresses, words.array.offset])
-            return of_words(result, *words.read())
+            found, is_good = of_words(result, *words.read())
+            return ANEW if found is None else found, is_good
+
+    @property
+    def is_one_launch(self) -> bool:
+        """Whether nothing is enqueued if memory is refused."""
+        return len(self._steps) == 1 and all(len(each.loaded.prepared.parts) == 1 for each in self._launches)
 
     def is_worth_it(self) -> bool:
         """Whether it is not used so often that it should be planned for itself; it is used once more."""
@@ -196,14 +208,20 @@ def _part(value: Any, given: list[Given]) -> Hashable:
 
 
 def repeated(call: Call) -> Any:
-    """Return the result of a call that repeats an earlier one; None of one that has to be made anew."""
+    """Return the result of a call that repeats an earlier one; `ANEW` of one that has to be made anew."""
     repeat = _repeats.get(call.key)
     if not isinstance(repeat, Repeat):
-        return None
+        return ANEW
     if not repeat.is_worth_it():
         _repeats.put(call.key, 0)
-        return None
-    result, is_good = repeat(call.given)
+        return ANEW
+    try:
+        result, is_good = repeat(call.given)
+    except (NotDirectError, OutOfMemoryError):
+        if not repeat.is_one_launch:  # else nothing was enqueued
+            raise
+        _repeats.put(call.key, 0)
+        return ANEW
     if not is_good:
         _repeats.put(call.key, 0)
     return result

@@ -29,6 +29,7 @@ from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, is_taken, survey
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
+from clhist.opencl.memory import OutOfMemoryError
 from clhist.opencl.program import kept_by_context
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
@@ -245,7 +246,12 @@ class Engine:
         scalars: Sequence[Any] = self._taken(ready, args) if self._scalars else ()
         if call.largest is not None:
             scalars = [*scalars, call.largest.known]
-        return ready.run(arrays, scalars, call)
+        try:
+            return ready.run(arrays, scalars, call)
+        except OutOfMemoryError:
+            if not ready.may_need_less:
+                raise
+        return self._first(key, args, call, targets)
 
     def run_known(self, known: KnownCall, arrays: Sequence[Array], call: Call) -> Outcome:
         """Enqueue a call that its caller recognised, on these arrays in the places that change.
@@ -262,7 +268,12 @@ class Engine:
         every = list(arrays)
         for k in ready.targets:
             every.append(None if k is None else targets[k])
-        return ready.run(every, (), call)
+        try:
+            return ready.run(every, (), call)
+        except OutOfMemoryError:
+            if not ready.may_need_less:
+                raise
+        return self._first(key, known.with_arrays(arrays), call, targets, known.fixed)
 
     def _first(
         self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array], fixed: Sequence[int] = ()
@@ -273,7 +284,13 @@ class Engine:
         """
         checked = self.check(args, call)
         ready, operands = self.prepare(checked, call, fixed)
-        outcome = ready.run(*operands, call)
+        try:
+            outcome = ready.run(*operands, call)
+        except OutOfMemoryError:
+            if not ready.may_need_less:
+                raise
+            ready, operands = self.prepare(checked, call, fixed)
+            outcome = ready.run(*operands, call)
         if key is not None and all(map(is_taken, args, checked.values)):
             numbers: list[int | None] = []
             for array in numbered(checked.targets)[1]:

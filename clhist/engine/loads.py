@@ -84,7 +84,7 @@ class Loads:
         if first is None:
             self._first.put(key, own[0])
         uses = self._lately.get(own) or Uses()
-        is_own = exact or first in (None, own[0]) or uses.are_many or not self._are_planned_together(checked)
+        is_own = exact or first in (None, own[0]) or uses.are_many or not self._are_planned_together(checked, call)
         if first is not None and not is_own:
             self._lately.put(own, uses)
             shape = checked.shapes[0] if first[1] == checked.shapes else _planned(checked.shapes[0])
@@ -95,8 +95,9 @@ class Loads:
         self._of_one.put(own, loaded)
         return loaded, (), None
 
-    def _are_planned_together(self, checked: CheckedCall) -> bool:
-        return checked.size > 0 and checked.batch is None and len({*checked.shapes}) == 1
+    def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:
+        is_free = call.choices.copies is None and call.memory_budget is None  # which more bins may not leave room for
+        return is_free and checked.size > 0 and checked.batch is None and len({*checked.shapes}) == 1
 
     def _for_close(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: tuple[int, tuple[int, ...]], key: Hashable

@@ -42,6 +42,10 @@ class Uses:
     def are_many(self) -> bool:
         return self.number >= _MANY
 
+    def end(self) -> None:
+        """Have the call planned for itself from now on."""
+        self.number = _MANY
+
 
 @dataclass(slots=True)
 class Ready:
@@ -75,6 +79,14 @@ class Ready:
     sizes: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
     uses: Uses | None = None
+
+    @property
+    def may_need_less(self) -> bool:
+        """Whether the device, which had too little memory for others' bins, may have enough for the call's own."""
+        if self.uses is None or len(self.loaded.prepared.parts) > 1:  # of which the first may have been enqueued
+            return False
+        self.uses.end()
+        return True
 
     def run(self, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
         """Run it on these; see `Loaded.run`."""

@@ -250,3 +250,24 @@ def test_close_numbers(fake, monkeypatch):
     assert planned[:2] == [(), ((7168, (80,)),)]
     assert planned[-1] == ()
     assert len(planned) <= 5
+
+
+NUMBERS = {
+    "edges": lambda a, x, k: clhist.histogram(x, a(np.linspace(-2 + k, 2, 11))),
+    "a range": lambda a, x, k: clhist.histogram(x, 10, a(np.array([-2.0 + k, 3]))),
+    "ends": lambda a, x, k: clhist.histogram(x, 10, (a(np.array(-2.0 + k)), a(np.array(3.0)))),
+    "edges of two axes": lambda a, x, k: clhist.histogram2d(x, x, [a(np.linspace(-2 + k, 2, 5)), a(np.arange(4.0))]),
+    "points": lambda a, x, k: clhist.histogramdd([x, x], [a(np.linspace(-2 + k, 2, 5)), a(np.arange(4.0))])[0],
+    "a bound": lambda a, x, k: clhist.reduce_by_index(
+        5, "sum", a(np.arange(N, dtype=np.int32) % 5), x, reproducible=True, max_abs=a(np.array(99.0 + 1000 * k))
+    ),
+    "a least number": lambda a, x, k: clhist.bincount(a(np.arange(N) % 5), minlength=a(np.array(9 + int(10 * k)))),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_are_arrays_of_cuda_are_read_each_time(name, fake):
+    _, cupy = fake
+    for n in range(16):
+        x, k = RNG.normal(size=N), 0.1 * (n // 7)
+        _check(NUMBERS[name](cupy.asarray, cupy.asarray(x), k), NUMBERS[name](lambda array: array, x, k))

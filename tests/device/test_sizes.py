@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from allocators import Limited
 
 import clhist
 from clhist import operators
@@ -19,7 +21,8 @@ BINS = 301
 WAYS = {
     "chosen": {},
     "local": {"memory": "local"},
-    "global": {"memory": "global", "copies": 2},
+    "global": {"memory": "global"},
+    "copies": {"memory": "global", "copies": 2},
     "partitioned": {"memory": "partitioned"},
     "cas": {"update": "cas"},
     "locks": {"update": "lock", "locks": 8},
@@ -63,7 +66,7 @@ def test_counts(way, on_device, bins, profile, loaded, queue, rng):
         guarded = out.get() if on_device else guarded
         np.testing.assert_array_equal(guarded[:number], counts_of(x, number) + 7)
         assert (guarded[number:] == -5).all()
-    if way != "sorted":  # where what is launched depends on the number of pairs
+    if way not in ("sorted", "copies"):  # what is launched depends on the number of pairs; more bins leave less room
         assert loaded == [5000, 5000, 5120, 5120]  # without and with dest
 
 
@@ -95,6 +98,33 @@ def test_where_only_the_bins_asked_for_fit(forced, gpu_like, queue, rng):
     for bins in (3700, 3990, 3650, 3600, 3999):  # planned for 4096, and so 16,384 bytes
         x = rng.integers(0, bins, 5000 - bins, np.int32)
         np.testing.assert_array_equal(kernel(x, num_bins=bins, **forced), counts_of(x, bins))
+
+
+def test_copies_that_are_forced_are_had_whatever_came_before(gpu_like, queue, rng):
+    kernel = clhist.HistogramKernel(
+        queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)", profile=gpu_like
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for bins in (250, 257, 270):
+            x = rng.integers(0, bins, 5000, np.int32)
+            got = kernel(x, num_bins=bins, memory="global", copies=4, memory_budget=16 * bins)
+            np.testing.assert_array_equal(got, counts_of(x, bins))
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_memory_for_the_bins_asked_for_is_enough(repeats, any_profile, queue, rng):
+    """Whatever came before: 2560 bins are planned for, and have no room."""
+    kernel = clhist.HistogramKernel(queue.context, "count", arguments="const int *x", map="EMIT(x[i], 1)")
+    x = rng.integers(0, 2049, 300_000, np.int32)
+    on_device = cl_array.to_device(queue, x)
+    kernel(on_device[:-5], num_bins=2040)
+    for n in range(repeats):
+        if n < repeats - 1:
+            kernel(on_device, num_bins=2049)
+        else:
+            got = kernel(on_device, num_bins=2049, allocator=Limited(queue, 16_400))
+    np.testing.assert_array_equal(got.get(), counts_of(x, 2049))
 
 
 def test_few_elements_of_all_sizes(profile, queue, rng):
