@@ -224,12 +224,6 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     return largest, largest
 
 
-def _rounded(room: int) -> int:
-    """Return a number of bins, at most one in 32 more, that samples of arrays alike agree on: each other has a plan."""
-    step = 1 << max(0, room.bit_length() - 6)
-    return -(-room // step) * step
-
-
 def _count(
     spec: Callable[..., ScatterSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
 ) -> Array:
@@ -239,10 +233,15 @@ def _count(
     largest entry is computed first.
     """
     if used:
-        with unheard():
+        if isinstance(x, np.ndarray):
             guessed, known = _guess(x, queue)
-        known = 0 if is_cuda(x) else known  # which is not so of arrays that repeat the call
-        room = max(minlength, 1, _rounded(guessed + 1 + guessed // _SAMPLE_MARGIN))
+        else:
+            with unheard():
+                guessed, known = _guess(x, queue)
+            known = 0 if is_cuda(x) else known  # which is not so of arrays that repeat the call
+        room = guessed + 1 + guessed // _SAMPLE_MARGIN
+        step = 1 << max(0, room.bit_length() - 6)  # rounded, as samples of arrays alike agree: others have other plans
+        room = max(minlength, 1, -(-room // step) * step)
         # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
         on_cpu, every = device_kind(queue.device) == "cpu", _every(x)
         is_summed = on_cpu and used == _HAS_COUNTS
