@@ -109,7 +109,7 @@ _ONE_BY_ONE = """
         for (; j < end; ++j) {
             const real dx = px[j] - x, dy = py[j] - y, dz = pz[j] - z;
             const real squared = fma(dz, dz, fma(dy, dy, dx * dx));
-            if (squared < least || squared >= beyond) continue;
+            if (!(squared >= least && squared < beyond)) continue;  // NaN is not
             const real place = (sqrt(squared) - lowest) * scale;
             int k = (int)place;
             if (place - k < SLACK || place - k > 1 - SLACK) k = clhist_exact_bin(squares, squared, k);
