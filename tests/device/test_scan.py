@@ -61,7 +61,9 @@ def scanned(queue, dtype, lanes, keys, values):
 
 
 @pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize("dtype", ["u1", "u4", "i8", "f4", "f8"])
+@pytest.mark.parametrize(
+    "dtype", ["u4", "f4", *(pytest.param(each, marks=pytest.mark.slow) for each in ("u1", "i8", "f8"))]
+)
 def test_segments_across_what_a_scan_is_divided_into(dtype, lanes, queue, rng):
     """Sums of numbers so small that those of floats are exact; and maps, whose order matters, as words of a struct."""
     for size in (0, 1, 2, 47, 1000, 30_011):
