@@ -111,6 +111,13 @@ class Chain:
         found = operand(array, self.queue, written=True)
         return found.buffer, found.offset
 
+    def placed(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return arguments of a kernel with the memory and offset of each that is no number, as `place` has them."""
+        found: list[Any] = []
+        for each in arguments:
+            found += [each] if isinstance(each, int | float | np.generic) else self.place(each)
+        return found
+
     def result(self, size: int, dtype: Any, on_device: bool = True) -> tuple[Array, Any]:
         """Return an array for the caller, which a kernel writes whole, and its memory."""
         array = empty(self.queue, (size,), np.dtype(dtype), on_device)

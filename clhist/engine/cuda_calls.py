@@ -17,7 +17,7 @@ import numpy as np
 from clhist.cuda.recognised import Recognised, may_be_cuda, recognised
 from clhist.engine.caller import warn_caller
 from clhist.engine.cuda_check import prove
-from clhist.engine.cuda_repeats import ANEW, Call, noted, recognised_call, repeated
+from clhist.engine.cuda_repeats import ANEW, RecognisedCall, noted, recognised_call, repeated
 from clhist.errors import UnsupportedError
 from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, is_inside, of_caller, results_like
 from clhist.opencl.cuda_queues import cuda_array
@@ -107,7 +107,7 @@ def _call(
     options: dict[str, Any],
     otherwise: Callable[..., Any],
     like: CudaArray | None = None,
-    seen: Call | None = None,
+    seen: RecognisedCall | None = None,
 ) -> Any:
     for name in _OF_OPENCL:
         if options.get(name):

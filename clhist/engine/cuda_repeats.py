@@ -136,7 +136,7 @@ class Repeat:
     @property
     def is_one_launch(self) -> bool:
         """Whether nothing is enqueued if memory is refused."""
-        return len(self._steps) == 1 and all(len(each.loaded.prepared.parts) == 1 for each in self._launches)
+        return len(self._steps) == 1 and all(each.loaded.prepared.is_of_one for each in self._launches)
 
     def is_worth_it(self) -> bool:
         """Whether it is not used so often that it should be planned for itself; it is used once more."""
@@ -157,7 +157,7 @@ class _Unrepeatable(Exception):
     """Raised for a call that has to be made anew each time."""
 
 
-class Call(NamedTuple):
+class RecognisedCall(NamedTuple):
     """A call by its signature, with the arrays that it was given."""
 
     key: Hashable
@@ -167,7 +167,9 @@ class Call(NamedTuple):
 _repeats: Remembered[Repeat | int] = Remembered(256)  # or how often it was tried
 
 
-def recognised_call(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Call | None:
+def recognised_call(
+    function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
+) -> RecognisedCall | None:
     """Return by what a call is recognised, or None of one that is not: with other values, or arrays that overlap."""
     given: list[Given] = []
     parts: list[Hashable] = [function]
@@ -183,7 +185,7 @@ def recognised_call(function: Callable[..., Any], args: Sequence[Any], options: 
         for other in given[:n]:
             if one.address < other.address + other.size and other.address < one.address + one.size:
                 return None
-    return Call((*parts, *profile_names()), given)
+    return RecognisedCall((*parts, *profile_names()), given)
 
 
 def _part(value: Any, given: list[Given]) -> Hashable:
@@ -207,7 +209,7 @@ def _part(value: Any, given: list[Given]) -> Hashable:
     return alike(value)
 
 
-def repeated(call: Call) -> Any:
+def repeated(call: RecognisedCall) -> Any:
     """Return the result of a call that repeats an earlier one; `ANEW` of one that has to be made anew."""
     repeat = _repeats.get(call.key)
     if not isinstance(repeat, Repeat):
@@ -233,7 +235,7 @@ def ends_with(words: CudaArray, result: CudaArray, of_words: Callable[[Any, int,
         heard.calls.append(Ending(words, result, of_words))
 
 
-def noted(call: Call | None, compute: Callable[[], Any]) -> Any:
+def noted(call: RecognisedCall | None, compute: Callable[[], Any]) -> Any:
     """Return what `compute` does, and keep by the signature of a call what it launches, if that can be repeated."""
     tries = 0 if call is None else _repeats.get(call.key) or 0
     if call is None or isinstance(tries, Repeat) or tries >= _TRIES or heard.calls is not None:

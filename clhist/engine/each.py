@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.signatures import with_arrays
@@ -55,9 +54,7 @@ __kernel void {name}({", ".join(declared)})
         """Enqueue it for so many elements; arguments are arrays, memory and numbers."""
         if not size:
             return
-        given: list[Any] = []
-        for each in arguments:
-            given += [each] if isinstance(each, int | float | np.generic) else chain.place(each)
+        given = chain.placed(arguments)
         device = chain.queue.device
         units = device.max_compute_units
         if device_kind(device) == "cpu":

@@ -249,7 +249,7 @@ class Engine:
         try:
             return ready.run(arrays, scalars, call)
         except OutOfMemoryError:
-            if not ready.may_need_less:
+            if not ready.ends_for_less():
                 raise
         return self._first(key, args, call, targets)
 
@@ -271,7 +271,7 @@ class Engine:
         try:
             return ready.run(every, (), call)
         except OutOfMemoryError:
-            if not ready.may_need_less:
+            if not ready.ends_for_less():
                 raise
         return self._first(key, known.with_arrays(arrays), call, targets, known.fixed)
 
@@ -287,7 +287,7 @@ class Engine:
         try:
             outcome = ready.run(*operands, call)
         except OutOfMemoryError:
-            if not ready.may_need_less:
+            if not ready.ends_for_less():
                 raise
             ready, operands = self.prepare(checked, call, fixed)
             outcome = ready.run(*operands, call)

@@ -214,6 +214,11 @@ class Prepared:
             raise ValueError(f"arrays: expected slots with names of their own, got {names}")
 
     @property
+    def is_of_one(self) -> bool:
+        """Whether it makes one result in one part: where memory for that is refused, nothing of it was enqueued."""
+        return len(self.parts) == len(self.results) == 1
+
+    @property
     def commands(self) -> Iterator[Command]:
         """All commands, in order."""
         return (command for part in self.parts for command in part.commands)

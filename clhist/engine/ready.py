@@ -80,10 +80,12 @@ class Ready:
     shape: tuple[int, ...] = ()
     uses: Uses | None = None
 
-    @property
-    def may_need_less(self) -> bool:
-        """Whether the device, which had too little memory for others' bins, may have enough for the call's own."""
-        if self.uses is None or len(self.loaded.prepared.parts) > 1:  # of which the first may have been enqueued
+    def ends_for_less(self) -> bool:
+        """Return whether the device, which lacked memory for others' bins, may have enough for the call's own.
+
+        Then the call is planned for itself from now on.
+        """
+        if self.uses is None or not self.loaded.prepared.is_of_one:
             return False
         self.uses.end()
         return True

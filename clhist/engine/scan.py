@@ -58,9 +58,7 @@ class Scan:
         """Enqueue it for so many elements; arguments are arrays, memory and numbers."""
         if not size:
             return
-        given: list[Any] = []
-        for each in arguments:
-            given += [each] if isinstance(each, int | float | np.generic) else chain.place(each)
+        given = chain.placed(arguments)
         device, name, item = chain.queue.device, self._spec.name, self._spec.item_bytes
         lanes, kernels = self._on(device)
         tile = 1 if lanes == 1 else lanes * each_of(item)
