@@ -236,14 +236,16 @@ ${place()}
 </%def>
 
 ## The same by one work-item of a CPU, whose tile stays in its second-level cache: it writes each pair to its region.
+## Few partitions have several counters each, in turn: a processor waits for a counter that it has just changed.
 <%def name="alone()">
+<% counter = part("clhist_bin") if counters == 1 else f'{part("clhist_bin")} * {counters} + clhist_k % {counters}' %>\
 // Counts the pairs of each partition in a tile, then puts each pair in its place.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void clhist_split(
 ${wrapped([parameter.declaration for parameter in split_parameters])})
 {
 ${types.arrays(sweep)}\
-    __local uint clhist_counts[${most}];
+    __local uint clhist_counts[${most * counters}];
 % if spec.keeps:
     __local uint clhist_kept_bins[${room}];
 % if spec.has_values:
@@ -254,7 +256,7 @@ ${types.arrays(sweep)}\
     if (clhist_tile == 0)
         for (uint k = 0; k < ${CURSORS}; ++k)
             clhist_cursors[k] = 0;
-    for (uint k = 0; k < clhist_partitions; ++k)
+    for (uint k = 0; k < clhist_partitions * ${counters}; ++k)
         clhist_counts[k] = 0;
     const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * ${room};
     const uint clhist_length = clhist_start < clhist_size ? min((uint)${room}, (uint)(clhist_size - clhist_start)) : 0;
@@ -268,14 +270,22 @@ ${mapped_alone()}
 % endif
 % endif
         if (clhist_bin < clhist_num_bins)
-            ++clhist_counts[${part("clhist_bin")}];
+            ++clhist_counts[${counter}];
     }
     uint clhist_all = 0;
     for (uint p = 0; p < clhist_partitions; ++p) {
+        clhist_starts[(ulong)p * clhist_tiles + clhist_tile] = clhist_all;
+% if counters > 1:
+        for (uint k = p * ${counters}; k < (p + 1) * ${counters}; ++k) {
+            const uint count = clhist_counts[k];
+            clhist_counts[k] = clhist_all;
+            clhist_all += count;
+        }
+% else:
         const uint count = clhist_counts[p];
         clhist_counts[p] = clhist_all;
-        clhist_starts[(ulong)p * clhist_tiles + clhist_tile] = clhist_all;
         clhist_all += count;
+% endif
     }
     clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = clhist_all;
     __global ushort *clhist_places = (__global ushort *)(clhist_pairs + clhist_bins_place) + clhist_start;
@@ -291,7 +301,7 @@ ${mapped_alone()}
 % endif
         if (clhist_bin < clhist_num_bins) {
             const uint partition = ${part("clhist_bin")};
-            const uint at = clhist_counts[partition]++${mask};
+            const uint at = clhist_counts[${counter.replace(part("clhist_bin"), "partition")}]++${mask};
             clhist_places[at] = (ushort)(clhist_bin - partition * clhist_width);
 % if spec.has_values:
             clhist_values[at] = ${"clhist_kept_values[clhist_k]" if spec.keeps else "clhist_value"};

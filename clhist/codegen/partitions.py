@@ -13,6 +13,7 @@ from clhist.codegen.specs import SweepSpec
 from clhist.operators.c_types import c_name
 from clhist.operators.halves import number_of
 from clhist.planning.partition import (
+    ALONE_COUNTERS,
     CPU_TILE,
     FEW_PARTITIONS,
     INDEX_GROUP,
@@ -86,8 +87,8 @@ class PartitionSpec(NamedTuple):
 
     @property
     def counters(self) -> int:
-        """Counters of a partition: several, so that neighbouring work-items collide less."""
-        return 1 if self.is_alone else counters(self.most)
+        """Counters of a partition: several, so that neighbouring work-items, or elements, collide less."""
+        return max(1, ALONE_COUNTERS // self.most) if self.is_alone else counters(self.most)
 
     @property
     def value_bytes(self) -> int:
@@ -98,7 +99,7 @@ class PartitionSpec(NamedTuple):
     def local_bytes(self) -> int:
         """Local memory of a work-group, in bytes."""
         if self.sweep.is_alone:
-            return (self.tile * (4 + self.value_bytes) if self.keeps else 0) + 4 * self.most
+            return (self.tile * (4 + self.value_bytes) if self.keeps else 0) + 4 * self.most * self.counters
         return tile_bytes(self.tile, self.sweep.work_group_size, self.most, self.value_bytes)
 
 

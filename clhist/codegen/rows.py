@@ -72,7 +72,7 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
         while plan.rows.components % vector:
             vector //= 2
     elif (text.loads or spec.order == "blocked") and operator.accumulator.kind in "iuf":
-        vector = 16
+        vector = max(1, 16 // operator.accumulator.itemsize)
         while vector > plan.rows.components:
             vector //= 2
     vectors = plan.rows.components // vector

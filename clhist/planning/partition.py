@@ -37,6 +37,7 @@ LEAST_PIECE = 1024  # what a piece costs at least, in pairs
 ROUNDS = 4  # in which the pairs of a segment are read
 TILE_PAIRS = 64  # of a range in a tile: tiles are larger where it would have fewer
 MOST_TILE = 2**17
+ALONE_COUNTERS = 256  # of a work-item of a CPU: fewer partitions than these have several each
 CPU_TILE = 2**16  # elements whose pairs stay in a core's second-level cache, with their values
 WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in the cache anyway, lose
 MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
