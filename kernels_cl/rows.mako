@@ -5,12 +5,16 @@
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%!
     from clhist.codegen.state import wrapped
+    from clhist.operators.doubles import functions_of_doubles
     from clhist.planning.rows import COUNTED_TILE, FEW_ELEMENTS, LEAST_PIECE, SCANNED_BINS
 %>\
 <%
     sweep, output, text = spec.sweep, spec.sweep.outputs[0], spec.text
     operator, group, d = output.operator, spec.sweep.work_group_size, spec.text.rows.components
     v, lanes, known = spec.vector, spec.lanes, {}
+    total_t, no_total, joining = "accumulator_t", "clhist_neutral()", "clhist_combine"
+    if spec.in_doubles:
+        total_t, no_total, joining = "clhist_doubles_t", "0", "clhist_doubles_join"
     bank = 1024  # bins that a work-group which counts holds in local memory, a power of two
 %>
 // Rows of ${d} components, gathered by bin: ${"each work-item has bins of its own" if sweep.order == "blocked" else f"{lanes} lanes a bin, {v} components each"}.
@@ -26,6 +30,11 @@ value_t clhist_finish(const accumulator_t a)
     return ${operator.finish};
 }
 #define CLHIST_ROW_VALUE(element) (${text.value})
+% if spec.in_doubles:
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+${functions_of_doubles(operator)}
+${again()}
+% endif
 % if sweep.order == "blocked":
 ${types.ahead()}
 <%include file="rows_added.mako"/>
@@ -110,7 +119,7 @@ ${kernel.results()}\
     }
     for (uint clhist_c = clhist_lane * ${v}; clhist_c < ${d}; clhist_c += ${lanes * v}) {
 % for c in range(v):
-        accumulator_t total_${c} = clhist_neutral();
+        ${total_t} total_${c} = ${no_total};
 % endfor
         uint k = begin;
         for (; k + ${loads} <= end; k += ${loads}) {
@@ -130,6 +139,22 @@ ${kernel.results()}\
             ${add(0)}
         }
         const ulong to = (ulong)at * ${d} + clhist_c;
+% if spec.in_doubles:
+        uint clhist_again = 0;
+        value_t ${", ".join(f"before_{c} = 0" for c in range(v))};
+        if (is_piece) {
+% for c in range(v):
+            CLHIST_DOUBLES_OF_PIECES[to + ${c}] = total_${c};
+            clhist_again |= !clhist_doubles_are_numbers(total_${c}) << ${c};
+% endfor
+        } else {
+${store("            ")}
+        }
+        for (uint c = 0; clhist_again >> c > 0; ++c)
+            if (clhist_again >> c & 1)
+                clhist_rows_again(${", ".join(a.name for a in sweep.arguments)}, clhist_ids, begin, end, clhist_c + c,
+                    ${one_of("before")}, is_piece ? CLHIST_DIGITS_OF_PIECES + to + c : 0, out + to + c);
+% else:
         if (is_piece) {
 % for c in range(v):
             clhist_held[to + ${c}] = total_${c};
@@ -137,6 +162,7 @@ ${kernel.results()}\
         } else {
 ${store("            ")}
         }
+% endif
     }
 }
 
@@ -144,7 +170,7 @@ ${store("            ")}
 // Joins the pieces of a bin: ${rows} rows of a work-group take them in turn.
 ${kernel.begin("join", group)}
 ${kernel.results()}\
-    __local accumulator_t clhist_totals[${rows * lanes * v}];
+    __local ${total_t} clhist_totals[${rows * lanes * v}];
     if (get_group_id(0) >= clhist_cursors[2])
         return;
     const uint4 shared = clhist_pieces[clhist_slots + get_group_id(0)];
@@ -153,18 +179,18 @@ ${kernel.results()}\
         const uint clhist_c = base + get_local_id(0) % ${lanes} * ${v};
         const bool takes_part = clhist_row < ${rows} && clhist_c < ${d};
 % for c in range(v):
-        accumulator_t total_${c} = clhist_neutral();
+        ${total_t} total_${c} = ${no_total};
 % endfor
         if (takes_part) {
             for (uint k = clhist_row; k < shared.z; k += ${rows}) {
                 const ulong from = (ulong)(shared.y + k) * ${d} + clhist_c;
 % for c in range(v):
-                total_${c} = clhist_combine(total_${c}, clhist_held[from + ${c}]);
+                total_${c} = ${joining}(total_${c}, ${"CLHIST_DOUBLES_OF_PIECES" if spec.in_doubles else "clhist_held"}[from + ${c}]);
 % endfor
             }
         }
 % if rows > 1:
-        __local accumulator_t *own = clhist_totals + get_local_id(0) * ${v};
+        __local ${total_t} *own = clhist_totals + get_local_id(0) * ${v};
         if (clhist_row < ${rows}) {
 % for c in range(v):
             own[${c}] = total_${c};
@@ -175,7 +201,7 @@ ${kernel.results()}\
         barrier(CLK_LOCAL_MEM_FENCE);
         if (clhist_row < ${half}) {
 % for c in range(v):
-            own[${c}] = clhist_combine(own[${c}], own[${half * lanes * v + c}]);
+            own[${c}] = ${joining}(own[${c}], own[${half * lanes * v + c}]);
 % endfor
         }
 <% half //= 2 %>\
@@ -188,7 +214,17 @@ ${kernel.results()}\
 % endif
         const ulong to = (ulong)at * ${d} + clhist_c;
         if (clhist_row == 0 && clhist_c < ${d}) {
+% if spec.in_doubles:
+            uint clhist_again = 0;
+            value_t ${", ".join(f"before_{c} = 0" for c in range(v))};
+% endif
 ${store("            ")}
+% if spec.in_doubles:
+            for (uint c = 0; clhist_again >> c > 0; ++c)
+                if (clhist_again >> c & 1)
+                    out[to + c] = clhist_pieces_again(
+                        clhist_held, clhist_slots, shared.y, shared.y + shared.z, clhist_c + c, ${one_of("before")});
+% endif
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -207,19 +243,70 @@ const value_t loaded_${u} = CLHIST_ROW_VALUE(row_${u});
 </%def>
 <%def name="add(u)">\
 % for c in range(v):
-            total_${c} = clhist_combine(total_${c}, clhist_lift(${loaded(f"loaded_{u}.s{c:x}", operator.dtype) if v > 1 else f"loaded_{u}"}));
+<% value = loaded(f"loaded_{u}.s{c:x}", operator.dtype) if v > 1 else f"loaded_{u}" %>\
+% if spec.in_doubles:
+            total_${c} = clhist_doubles_add(total_${c}, clhist_double_of(${value}));
+% else:
+            total_${c} = clhist_combine(total_${c}, clhist_lift(${value}));
+% endif
 % endfor
 </%def>
 <%def name="store(space)">\
+<% finished = "clhist_doubles_rounded(total_%d)" if spec.in_doubles else "clhist_finish(total_%d)" %>\
 % for c in range(v):
+% if spec.in_doubles:
+${space}before_${c} = clhist_has_dest ? dest[to + ${c}] : 0;
+${space}total_${c} = clhist_doubles_add(total_${c}, clhist_double_of(before_${c}));
+${space}clhist_again |= !clhist_doubles_are_exact(total_${c}) << ${c};
+% else:
 ${space}total_${c} = clhist_combine(clhist_has_dest ? clhist_lift(${loaded(f"dest[to + {c}]", operator.dtype)}) : clhist_neutral(), total_${c});
+% endif
 % endfor
 % if v > 1:
-${space}*(__global ${element_name(operator.dtype)}${v} *)(out + to) = (${element_name(operator.dtype)}${v})(${", ".join(stored(f"clhist_finish(total_{c})", operator.dtype) for c in range(v))});
+${space}*(__global ${element_name(operator.dtype)}${v} *)(out + to) = (${element_name(operator.dtype)}${v})(${", ".join(stored(finished % c, operator.dtype) for c in range(v))});
 % else:
-${space}out[to] = ${stored("clhist_finish(total_0)", operator.dtype)};
+${space}out[to] = ${stored(finished % 0, operator.dtype)};
 % endif
 </%def>
+
+<%def name="again()">
+// Pieces have doubles, and behind those of all pieces digits, where the doubles are NaN.
+#define CLHIST_DOUBLES_OF_PIECES ((__global clhist_doubles_t *)clhist_held)
+#define CLHIST_DIGITS_OF_PIECES ((__global accumulator_t *)(CLHIST_DOUBLES_OF_PIECES + (ulong)clhist_slots * ${d}))
+
+// Adds up rows in long integers. A function, whose registers nobody else has to have.
+__attribute__((noinline)) void clhist_rows_again(
+${wrapped([*(a.parameter for a in sweep.arguments), "__global const uint *clhist_ids", "uint k", "const uint end",
+    "const uint clhist_c", "const value_t before", "__global accumulator_t *digits", "__global value_t *to"])})
+{
+    accumulator_t total = clhist_lift(before);
+    for (; k < end; ++k)
+        total = clhist_combine(total, clhist_lift(CLHIST_ROW_VALUE((ulong)clhist_ids[k] * ${d} + clhist_c)));
+    if (digits)
+        *digits = total;
+    else
+        *to = clhist_finish(total);
+}
+
+// The same of pieces.
+__attribute__((noinline)) value_t clhist_pieces_again(
+${wrapped(["__global accumulator_t *clhist_held", "const uint clhist_slots", "uint k", "const uint end", "const uint clhist_c",
+    "const value_t before"])})
+{
+    accumulator_t total = clhist_lift(before);
+    for (; k < end; ++k) {
+        const ulong from = (ulong)k * ${d} + clhist_c;
+        const clhist_doubles_t held = CLHIST_DOUBLES_OF_PIECES[from];
+        if (clhist_doubles_are_numbers(held))
+            total = clhist_combine(total, clhist_doubles_digits(held));
+        else
+            total = clhist_combine(total, CLHIST_DIGITS_OF_PIECES[from]);
+    }
+    return clhist_finish(total);
+}
+</%def>
+
+<%def name="one_of(name)">${" : ".join([*(f"c == {c} ? {name}_{c}" for c in range(v - 1)), f"{name}_{v - 1}"])}</%def>
 
 ## Has the rows of bins with very many shared out: notes the pieces, and which of them are of which bin.
 <%def name="share(size)">\

@@ -34,6 +34,8 @@ class RowsSpec(NamedTuple):
         Bins that the one work-group has room for that counts and places all; 0 without it.
     few_group : int
         Work-items of that.
+    in_doubles : bool
+        Whether exact sums are tried in double precision (`clhist.operators.doubles`).
     """
 
     sweep: SweepSpec
@@ -43,6 +45,7 @@ class RowsSpec(NamedTuple):
     copies: bool
     few_bins: int
     few_group: int
+    in_doubles: bool = False
 
     @property
     def ahead(self) -> int:
@@ -57,7 +60,9 @@ class RowsSpec(NamedTuple):
     @property
     def joined(self) -> int:
         """Rows of a work-group that joins pieces: a power of two, whose accumulators take little local memory."""
-        each = self.lanes * self.vector * self.sweep.outputs[0].operator.accumulator.itemsize
+        operator = self.sweep.outputs[0].operator
+        size = 2 * operator.dtype.itemsize if self.in_doubles else operator.accumulator.itemsize
+        each = self.lanes * self.vector * size
         most = max(1, min(self.slots, _JOINED_BYTES // each))
         return 1 << (most.bit_length() - 1)
 
@@ -71,7 +76,7 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
         vector = 16 // operator.dtype.itemsize
         while plan.rows.components % vector:
             vector //= 2
-    elif (text.loads or spec.order == "blocked") and operator.accumulator.kind in "iuf":
+    elif spec.order == "blocked" and operator.accumulator.kind in "iuf":
         vector = max(1, 16 // operator.accumulator.itemsize)
         while vector > plan.rows.components:
             vector //= 2
@@ -81,7 +86,7 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
     if plan.is_few:
         few = FEW_BINS // 8 if plan.row_bins <= FEW_BINS // 8 <= plan.few_bins else plan.few_bins
     copies = bool(plan.parts) and (plan.parts > 1 or not operator.holds_values)
-    return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group)
+    return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group, plan.in_doubles)
 
 
 def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:

@@ -78,7 +78,9 @@ class RowsSweep(Sweep):
         for name in names:
             given[f"clhist_{name}"] = commands.room(4 * max(1, bins if name == "begins" else elements), purpose)
         if plan.pieces:
-            size = plan.pieces * plan.rows.components * plan.outputs[0].operator.accumulator.itemsize
+            operator = plan.outputs[0].operator
+            each = operator.accumulator.itemsize + (2 * operator.dtype.itemsize if plan.in_doubles else 0)
+            size = plan.pieces * plan.rows.components * each
             given["clhist_held"] = commands.room(size, purpose)
 
         def add(name: str, items: int, stage: str = "sweep") -> None:

@@ -60,6 +60,8 @@ class RowsPlan(Plan):
         Work-items of the one work-group that counts and places few elements.
     few_bins : int
         Bins that it has room for in local memory.
+    in_doubles : bool
+        Whether exact sums are tried in double precision.
     """
 
     strategy: ClassVar[str] = "rows"
@@ -72,6 +74,7 @@ class RowsPlan(Plan):
     parts: int
     few_group: int
     few_bins: int
+    in_doubles: bool
 
     @property
     def elements(self) -> int:
@@ -195,6 +198,7 @@ def gathered(load: Workload) -> RowsPlan:
         parts=parts,
         few_bins=min(FEW_BINS, max(0, load.profile.local_memory - _FEW_BYTES) // 4),
         few_group=load.choices.work_group_size or load.profile.work_group_size,
+        in_doubles=load.has_doubles and not load.on_cpu,
     )
 
 
@@ -228,7 +232,9 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
 
 def is_worth_gathering(load: Workload) -> bool:
     """Whether it may be chosen at all: of calls that leave the choice, on rows of several components."""
-    if load.rows is None or load.choices.forced or not load.size or not load.holds_values or cannot_gather(load):
+    if load.rows is None or load.choices.forced or not load.size or cannot_gather(load):
+        return False
+    if not load.holds_values and (load.on_cpu or not load.has_doubles):
         return False
     return load.rows.components >= _LEAST_COMPONENTS
 

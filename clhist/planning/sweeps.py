@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from clhist.hardware.profile import Profile
 from clhist.hardware.vendors import MEMORIES
+from clhist.operators.doubles import has_doubles
 from clhist.operators.halves import number_of
 from clhist.operators.merged import merged
 from clhist.operators.operator import Operator
@@ -252,6 +253,7 @@ def _workload(
         one_launch=problem.one_launch,
         rows=None if single is None else problem.rows,
         holds_values=single is not None and outputs[0].operator.holds_values,
+        has_doubles=single is not None and "fp64" in (profile.features or ()) and has_doubles(outputs[0].operator),
     )
 
 

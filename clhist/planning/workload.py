@@ -75,6 +75,8 @@ class Workload:
         If values are rows.
     holds_values : bool
         Whether an accumulator is a value.
+    has_doubles : bool
+        Whether exact sums may be tried in double precision (`clhist.operators.doubles`).
 
     Raises
     ------
@@ -106,6 +108,7 @@ class Workload:
     one_launch: bool = True
     rows: Rows | None = None
     holds_values: bool = False
+    has_doubles: bool = False
 
     def __post_init__(self) -> None:
         if len(self.bin_bytes) != len(self.bins):

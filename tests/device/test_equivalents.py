@@ -47,7 +47,7 @@ def joined(forms, first, second, queue):
             }}""")
     calls = [f"out[{k} * n + i] = joined{k}(x[i], y[i], i % 3);" for k in range(len(forms))]
     parts.append(f"""
-        __kernel void join_pairs(__global const value_t *x, __global const value_t *y, __global value_t *out)
+        __kernel void join_doubles(__global const value_t *x, __global const value_t *y, __global value_t *out)
         {{ const size_t i = get_global_id(0), n = get_global_size(0); {" ".join(calls)} }}""")
     result = np.empty((len(forms), len(first)), forms[0].dtype)
     inputs = [
@@ -55,7 +55,7 @@ def joined(forms, first, second, queue):
         for each in (first, second)
     ]
     out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, result.nbytes)
-    cl.Program(queue.context, "\n".join(parts)).build().join_pairs(queue, (len(first),), None, *inputs, out)
+    cl.Program(queue.context, "\n".join(parts)).build().join_doubles(queue, (len(first),), None, *inputs, out)
     cl.enqueue_copy(queue, result, out)
     return result
 

@@ -1,0 +1,98 @@
+"""Exact sums of rows that are gathered by bin, tried in double precision: right where these suffice and where not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+from digests import exact_sums, same_bits
+
+import clhist
+from clhist import operators
+from clhist.opencl.device import device_profile, profile_context
+
+DTYPES = [np.float32, np.float64]
+
+
+@pytest.fixture(autouse=True)
+def as_a_gpu(queue):
+    """A profile with which rows are gathered as on a GPU."""
+    profile = device_profile(queue.device)
+    with profile_context(replace(profile, kind="gpu", hardware_threads=2048, work_group_size=64)):
+        yield
+
+
+def _values(kind, dtype, shape, rng):
+    info = np.finfo(dtype)
+    found = rng.normal(size=shape)
+    if kind == "all sizes":  # of the whole range, most of which cancel
+        found = np.ldexp(found, rng.integers(info.minexp - info.nmant, info.maxexp - 20, shape))
+        found[len(found) // 2 :] = -found[: len(found) - len(found) // 2]
+    elif kind == "alike":
+        found += 1000
+    elif kind == "ends":  # halfway between two results, and a little more or less
+        found = rng.choice([1.0, 2.0**-info.nmant / 2, 2.0 ** (-3 * info.nmant), -(2.0 ** (-3 * info.nmant))], shape)
+    elif kind == "subnormal":
+        found = rng.integers(-3, 4, shape) * float(info.smallest_subnormal)
+    elif kind == "overflow":
+        found = rng.choice([1.0, 1.0, -1.0], shape) * float(info.max)
+    elif kind == "no numbers":
+        found = np.where(rng.random(shape) < 0.02, rng.choice([np.nan, np.inf, -np.inf], shape), found)
+    elif kind == "zeros":
+        found = np.zeros(shape) * rng.choice([1, -1], shape)
+    return found.astype(dtype)
+
+
+def _expected(bins, values, num_bins, dest=None):
+    numbers = np.where(np.isfinite(values), values, 0)
+    columns = [
+        exact_sums(bins, numbers[:, j], num_bins, None if dest is None else dest[:, j]) for j in range(values.shape[1])
+    ]
+    others = np.zeros((num_bins, values.shape[1]), values.dtype)
+    np.add.at(others, bins, np.where(np.isfinite(values), 0, values))
+    return np.where(others == 0, np.stack(columns, axis=1), others)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "kind", ["plain", "all sizes", "alike", "ends", "subnormal", "overflow", "no numbers", "zeros"]
+)
+def test_sums(kind, dtype, queue, rng):
+    bins = rng.integers(0, 40, 1500, dtype=np.int32)
+    bins[:600] = 7  # whose rows are shared out
+    values = _values(kind, dtype, (1500, 4), rng)
+    with np.errstate(all="ignore"):
+        found = clhist.reduce_by_index((41, 4), "sum", bins, values, reproducible=True, update="gather", queue=queue)
+        expected = _expected(bins, values, 41)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    same_bits(np.nan_to_num(found, nan=7), np.nan_to_num(expected, nan=7))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("components", [1, 3, 8])
+def test_dest_and_in_place(dtype, components, queue, rng):
+    bins = rng.integers(-2, 60, 500, dtype=np.int32)
+    values, dest = (_values("all sizes", dtype, (n, components), rng) for n in (500, 50))
+    inside = (bins >= 0) & (bins < 50)
+    expected = _expected(bins[inside], values[inside], 50, dest)
+    options = {"reproducible": True, "update": "gather"}
+    same_bits(clhist.reduce_by_index(dest, "sum", bins, values, queue=queue, **options), expected)
+    on_device, given = cl_array.to_device(queue, dest), cl_array.to_device(queue, values)
+    clhist.reduce_by_index(on_device, "sum", cl_array.to_device(queue, bins), given, out=on_device, **options)
+    same_bits(on_device.get(), expected)
+
+
+def test_which_plans_have_pairs(queue, rng):
+    """Exact sums of rows are gathered without being asked to; those of a window, and of a half, are no pairs."""
+    bins, values = rng.integers(0, 300, 2000, dtype=np.int32), rng.normal(size=(2000, 64)).astype(np.float32)
+    assert clhist.operators.doubles.has_doubles(operators.reproducible_add(np.float32))
+    assert not clhist.operators.doubles.has_doubles(operators.reproducible_add(np.float32, 10.0))
+    assert not clhist.operators.doubles.has_doubles(operators.reproducible_add(np.float16))
+    assert not clhist.operators.doubles.has_doubles(operators.add(np.float32))
+    options = {"reproducible": True, "queue": queue}
+    found = clhist.reduce_by_index((300, 64), "sum", bins, values, **options)
+    same_bits(found, _expected(bins, values, 300))
+    wide = clhist.reduce_by_index((300, 64), "sum", bins, values, max_abs=16.0, update="gather", **options)
+    np.testing.assert_allclose(wide, found, rtol=1e-5, atol=1e-6)
