@@ -99,7 +99,8 @@ ${copied}
 <%def name="behind(feature)">
 % if feature.writes_results:
 // Combines the copies of each range that was shared out: for each piece a part of the bins.
-__kernel void clhist_join(
+__kernel __attribute__((reqd_work_group_size(${spec.work_group_size}, 1, 1)))
+void clhist_join(
 ${state.wrapped([parameter.declaration for parameter in join_parameters])})
 {
 % for part in parts:

@@ -12,9 +12,7 @@
     sweep, output, text = spec.sweep, spec.sweep.outputs[0], spec.text
     operator, group, d = output.operator, spec.sweep.work_group_size, spec.text.rows.components
     v, lanes, known = spec.vector, spec.lanes, {}
-    total_t, no_total, joining = "accumulator_t", "clhist_neutral()", "clhist_combine"
-    if spec.in_doubles:
-        total_t, no_total, joining = "clhist_doubles_t", "0", "clhist_doubles_join"
+    no_total = "0" if spec.in_doubles else "clhist_neutral()"
     bank = 1024  # bins that a work-group which counts holds in local memory, a power of two
 %>
 // Rows of ${d} components, gathered by bin: ${"each work-item has bins of its own" if sweep.order == "blocked" else f"{lanes} lanes a bin, {v} components each"}.
@@ -119,7 +117,7 @@ ${kernel.results()}\
     }
     for (uint clhist_c = clhist_lane * ${v}; clhist_c < ${d}; clhist_c += ${lanes * v}) {
 % for c in range(v):
-        ${total_t} total_${c} = ${no_total};
+        ${"clhist_doubles_t" if spec.in_doubles else "accumulator_t"} total_${c} = ${no_total};
 % endfor
         uint k = begin;
         for (; k + ${loads} <= end; k += ${loads}) {
@@ -148,7 +146,7 @@ ${kernel.results()}\
             clhist_again |= !clhist_doubles_are_numbers(total_${c}) << ${c};
 % endfor
         } else {
-${store("            ")}
+${store("            ", "clhist_doubles_add", "clhist_doubles_are_exact", "clhist_doubles_rounded")}
         }
         for (uint c = 0; clhist_again >> c > 0; ++c)
             if (clhist_again >> c & 1)
@@ -160,13 +158,17 @@ ${store("            ")}
             clhist_held[to + ${c}] = total_${c};
 % endfor
         } else {
-${store("            ")}
+${store("            ", "clhist_doubles_add", "clhist_doubles_are_exact", "clhist_doubles_rounded")}
         }
 % endif
     }
 }
 
-<% rows = spec.joined %>\
+<%
+    rows, total_t, joining, joined = spec.joined, "accumulator_t", "clhist_combine", "clhist_combine"
+    if spec.in_doubles:
+        total_t, joining, joined = "clhist_pair_t", "clhist_pair_with", "clhist_pair_join"
+%>\
 // Joins the pieces of a bin: ${rows} rows of a work-group take them in turn.
 ${kernel.begin("join", group)}
 ${kernel.results()}\
@@ -201,7 +203,7 @@ ${kernel.results()}\
         barrier(CLK_LOCAL_MEM_FENCE);
         if (clhist_row < ${half}) {
 % for c in range(v):
-            own[${c}] = ${joining}(own[${c}], own[${half * lanes * v + c}]);
+            own[${c}] = ${joined}(own[${c}], own[${half * lanes * v + c}]);
 % endfor
         }
 <% half //= 2 %>\
@@ -218,7 +220,7 @@ ${kernel.results()}\
             uint clhist_again = 0;
             value_t ${", ".join(f"before_{c} = 0" for c in range(v))};
 % endif
-${store("            ")}
+${store("            ", "clhist_pair_add", "clhist_pair_is_exact", "clhist_pair_rounded")}
 % if spec.in_doubles:
             for (uint c = 0; clhist_again >> c > 0; ++c)
                 if (clhist_again >> c & 1)
@@ -251,13 +253,13 @@ const value_t loaded_${u} = CLHIST_ROW_VALUE(row_${u});
 % endif
 % endfor
 </%def>
-<%def name="store(space)">\
-<% finished = "clhist_doubles_rounded(total_%d)" if spec.in_doubles else "clhist_finish(total_%d)" %>\
+<%def name="store(space, adding, is_exact, rounded)">\
+<% finished = (rounded if spec.in_doubles else "clhist_finish") + "(total_%d)" %>\
 % for c in range(v):
 % if spec.in_doubles:
 ${space}before_${c} = clhist_has_dest ? dest[to + ${c}] : 0;
-${space}total_${c} = clhist_doubles_add(total_${c}, clhist_double_of(before_${c}));
-${space}clhist_again |= !clhist_doubles_are_exact(total_${c}) << ${c};
+${space}total_${c} = ${adding}(total_${c}, clhist_double_of(before_${c}));
+${space}clhist_again |= !${is_exact}(total_${c}) << ${c};
 % else:
 ${space}total_${c} = clhist_combine(clhist_has_dest ? clhist_lift(${loaded(f"dest[to + {c}]", operator.dtype)}) : clhist_neutral(), total_${c});
 % endif
@@ -270,6 +272,7 @@ ${space}out[to] = ${stored(finished % 0, operator.dtype)};
 </%def>
 
 <%def name="again()">
+<% term = lambda value: operator.parts[0].term.replace("(v)", f"({value})") %>\
 // Pieces have doubles, and behind those of all pieces digits, where the doubles are NaN.
 #define CLHIST_DOUBLES_OF_PIECES ((__global clhist_doubles_t *)clhist_held)
 #define CLHIST_DIGITS_OF_PIECES ((__global accumulator_t *)(CLHIST_DOUBLES_OF_PIECES + (ulong)clhist_slots * ${d}))
@@ -279,9 +282,10 @@ __attribute__((noinline)) void clhist_rows_again(
 ${wrapped([*(a.parameter for a in sweep.arguments), "__global const uint *clhist_ids", "uint k", "const uint end",
     "const uint clhist_c", "const value_t before", "__global accumulator_t *digits", "__global value_t *to"])})
 {
-    accumulator_t total = clhist_lift(before);
+    accumulator_t total = clhist_neutral();
+    clhist_digits_add(&total, ${term("before")});
     for (; k < end; ++k)
-        total = clhist_combine(total, clhist_lift(CLHIST_ROW_VALUE((ulong)clhist_ids[k] * ${d} + clhist_c)));
+        clhist_digits_add(&total, ${term(f"CLHIST_ROW_VALUE((ulong)clhist_ids[k] * {d} + clhist_c)")});
     if (digits)
         *digits = total;
     else
@@ -293,14 +297,15 @@ __attribute__((noinline)) value_t clhist_pieces_again(
 ${wrapped(["__global accumulator_t *clhist_held", "const uint clhist_slots", "uint k", "const uint end", "const uint clhist_c",
     "const value_t before"])})
 {
-    accumulator_t total = clhist_lift(before);
+    accumulator_t total = clhist_neutral();
+    clhist_digits_add(&total, ${term("before")});
     for (; k < end; ++k) {
         const ulong from = (ulong)k * ${d} + clhist_c;
         const clhist_doubles_t held = CLHIST_DOUBLES_OF_PIECES[from];
         if (clhist_doubles_are_numbers(held))
-            total = clhist_combine(total, clhist_doubles_digits(held));
+            clhist_digits_add_doubles(&total, held);
         else
-            total = clhist_combine(total, CLHIST_DIGITS_OF_PIECES[from]);
+            clhist_digits_join(&total, CLHIST_DIGITS_OF_PIECES + from);
     }
     return clhist_finish(total);
 }

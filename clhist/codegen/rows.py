@@ -61,7 +61,7 @@ class RowsSpec(NamedTuple):
     def joined(self) -> int:
         """Rows of a work-group that joins pieces: a power of two, whose accumulators take little local memory."""
         operator = self.sweep.outputs[0].operator
-        size = 2 * operator.dtype.itemsize if self.in_doubles else operator.accumulator.itemsize
+        size = 16 if self.in_doubles else operator.accumulator.itemsize
         each = self.lanes * self.vector * size
         most = max(1, min(self.slots, _JOINED_BYTES // each))
         return 1 << (most.bit_length() - 1)
