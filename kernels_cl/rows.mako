@@ -6,7 +6,7 @@
 <%!
     from clhist.codegen.state import wrapped
     from clhist.operators.doubles import functions_of_doubles
-    from clhist.planning.rows import COUNTED_TILE, FEW_ELEMENTS, LEAST_PIECE, SCANNED_BINS
+    from clhist.planning.rows import COUNTED_TILE, FEW_ELEMENTS, LEAST_PIECE, LOOKED_AT, LOOKED_CELLS, SCANNED_BINS
 %>\
 <%
     sweep, output, text = spec.sweep, spec.sweep.outputs[0], spec.text
@@ -37,8 +37,62 @@ ${again()}
 ${types.ahead()}
 <%include file="rows_added.mako"/>
 % else:
+% if spec.atomic:
+${adding()}
+% endif
 ${gathering()}
 % endif
+
+## Where the device has atomics of several numbers, and no bin has very many rows.
+<%def name="adding()">
+// Looks at the bins of some rows, and raises the flag if many are of the same one.
+${kernel.begin("look", group)}
+${types.arrays(sweep)}\
+    __local uint clhist_seen[${LOOKED_CELLS}], clhist_most;
+    const uint clhist_lane = get_local_id(0);
+    for (uint k = clhist_lane; k < ${LOOKED_CELLS}; k += ${group})
+        clhist_seen[k] = 0;
+    if (clhist_lane == 0)
+        clhist_most = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint k = clhist_lane; k < ${LOOKED_AT}; k += ${group}) {
+        const uint i = (uint)((ulong)clhist_elements * k / ${LOOKED_AT}), bin = CLHIST_BIN(${text.bin});
+        if (bin < clhist_row_bins)
+            atomic_max(&clhist_most, atomic_inc(clhist_seen + bin % ${LOOKED_CELLS}) + 1);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (clhist_lane == 0)
+        *clhist_flag = clhist_most > clhist_most_alike;
+}
+
+// Begins the results: with what dest has, or with zeros.
+${kernel.begin("start", group)}
+${kernel.results()}\
+    const uint clhist_numbers = clhist_row_bins * ${d // spec.atomic.numbers}, k = get_global_id(0);
+    if (k < clhist_numbers && !(clhist_has_dest && dest == out))
+        ((__global ${spec.atomic.word} *)out)[k] = clhist_has_dest ? ((__global const ${spec.atomic.word} *)dest)[k] : 0;
+}
+
+void clhist_add_numbers(__global ${spec.atomic.word} *to, const ${spec.atomic.word} v)
+{
+    volatile __global ${spec.atomic.word} *p = (volatile __global ${spec.atomic.word} *)to;
+    ${spec.atomic.code}
+}
+
+// Adds ${spec.atomic.numbers} numbers of a row at once.
+${kernel.begin("add", group)}
+${types.arrays(sweep)}\
+${kernel.results()}\
+    const ulong clhist_k = get_global_id(0);
+    const uint i = (uint)(clhist_k / ${d // spec.atomic.numbers});
+    if (i < clhist_elements) {
+        const uint bin = CLHIST_BIN(${text.bin}), part = (uint)(clhist_k - (ulong)i * ${d // spec.atomic.numbers});
+        if (bin < clhist_row_bins)
+            clhist_add_numbers((__global ${spec.atomic.word} *)out + (ulong)bin * ${d // spec.atomic.numbers} + part,
+                ((__global const ${spec.atomic.word} *)${text.loads})[clhist_k]);
+    }
+}
+</%def>
 
 <%def name="gathering()">
 // Sets the numbers of rows of all bins, and those of the call, to 0.

@@ -1,8 +1,10 @@
-"""Measuring what `clhist.planning.rows` predicts from: how fast rows are placed and gathered, or found and added."""
+"""Measuring what `clhist.planning.rows` predicts from: how fast rows are placed and gathered, or added."""
 
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -11,12 +13,24 @@ from clhist import operators
 from clhist.calibration.measure import Bench, Measurement, spread_of
 from clhist.engine.call import call_of
 from clhist.engine.scatter import ScatterSpec, arguments_of, elements, scatter_engine
+from clhist.hardware.atomics import vector_atomic
 from clhist.hardware.profile import Profile
-from clhist.planning.times import ROWS_ADDED, ROWS_FOUND, ROWS_GATHERED, ROWS_PLACED, ROWS_UPDATED
+from clhist.opencl.device import profile_context
+from clhist.planning.times import (
+    BANDWIDTH,
+    LAUNCH,
+    ROWS_ADDED,
+    ROWS_AT_ONCE,
+    ROWS_FOUND,
+    ROWS_GATHERED,
+    ROWS_PLACED,
+    ROWS_UPDATED,
+)
 
 _CPU_ROWS, _CPU_BINS = 2**20, 1000
 _GPU_ROWS, _GPU_BINS, _GPU_COMPONENTS = 2**21, 100_000, 64
 _NARROW, _WIDE = 2, 64
+_AT_ONCE, _NUMBERS = 8, 4  # components of rows that atomics add, and of one of these
 
 
 def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
@@ -41,14 +55,22 @@ def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
     placed = [(rows + bins) / before * 1e-9 for before, _ in runs]
     gathered = [4 * _GPU_COMPONENTS * (rows + bins) / last * 1e-9 for _, last in runs]
     method = f"{rows} rows of {_GPU_COMPONENTS} components into {bins} uniform bins"
-    return {
+    measured = {
         name: Measurement(statistics.median(samples), unit, spread_of(samples), method)
         for name, unit, samples in ((ROWS_PLACED, "G/s", placed), (ROWS_GATHERED, "GB/s", gathered))
     }
+    if vector_atomic("add", np.dtype(np.float32), profile.features or ()):
+        preferred = replace(profile, rates={ROWS_AT_ONCE: inf, BANDWIDTH: 1.0, LAUNCH: 1.0})
+        with profile_context(preferred):
+            runs = _stages(bench, rows, bins, _AT_ONCE, is_element=False, update=None)
+        added = [rows * _AT_ONCE / _NUMBERS / last * 1e-9 for _, last in runs]
+        method = f"{rows} rows of {_AT_ONCE} components into {bins} uniform bins"
+        measured[ROWS_AT_ONCE] = Measurement(statistics.median(added), "G/s", spread_of(added), method)
+    return measured
 
 
 def _stages(
-    bench: Bench, rows: int, bins: int, components: int, *, is_element: bool, update: str = "gather"
+    bench: Bench, rows: int, bins: int, components: int, *, is_element: bool, update: str | None = "gather"
 ) -> list[tuple[float, float]]:
     """Return the seconds before the kernels that write results, and of these, of each run."""
     random = np.random.default_rng(1)

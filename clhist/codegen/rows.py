@@ -8,6 +8,8 @@ from clhist.codegen.maps import RowText
 from clhist.codegen.parameters import result_parameters
 from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec, SweepSpec
+from clhist.hardware.atomics import vector_atomic
+from clhist.hardware.vendors import NativeAtomic
 from clhist.planning.feature import Parameter, buffers, uints
 from clhist.planning.rows import FEW_BINS, RowsPlan
 
@@ -36,6 +38,8 @@ class RowsSpec(NamedTuple):
         Work-items of that.
     in_doubles : bool
         Whether exact sums are tried in double precision (`clhist.operators.doubles`).
+    atomic : NativeAtomic, optional
+        What adds several numbers at once to the results, where rows are gathered only if a flag is raised.
     """
 
     sweep: SweepSpec
@@ -46,6 +50,7 @@ class RowsSpec(NamedTuple):
     few_bins: int
     few_group: int
     in_doubles: bool = False
+    atomic: NativeAtomic | None = None
 
     @property
     def ahead(self) -> int:
@@ -86,7 +91,8 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
     if plan.is_few:
         few = FEW_BINS // 8 if plan.row_bins <= FEW_BINS // 8 <= plan.few_bins else plan.few_bins
     copies = bool(plan.parts) and (plan.parts > 1 or not operator.holds_values)
-    return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group, plan.in_doubles)
+    atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if plan.at_once else None
+    return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group, plan.in_doubles, atomic)
 
 
 def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
@@ -114,4 +120,11 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
     else:
         found["count"] = (*arrays, *size, *words("counts", "ranks"))
         found["place"] = (*arrays, *size, *words("begins", "ranks", "ids"))
+    if spec.atomic is not None:
+        first = {
+            "look": (*arrays, *size, *uints("most_alike")),
+            "start": (*uints("row_bins"), *results),
+            "add": (*arrays, *size, *results),
+        }
+        found = {name: (*parameters, *words("flag")) for name, parameters in (first | found).items()}
     return found

@@ -14,7 +14,7 @@ from clhist.codegen.render import render_rows
 from clhist.codegen.rows import RowsSpec, rows_parameters
 from clhist.engine.stages import Commands, Sweep, Tasks
 from clhist.planning.plan import Plan
-from clhist.planning.rows import COUNTED_TILE, CURSORS, SCANNED_BINS, RowsPlan
+from clhist.planning.rows import COUNTED_TILE, CURSORS, SCANNED_BINS, RowsPlan, most_alike
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,6 +87,12 @@ class RowsSweep(Sweep):
             groups = max(1, ceil(items / group))
             commands.add(stage, self.codes[name], (groups * group,), (group,), given)
 
+        if spec.atomic is not None:
+            given |= {"clhist_flag": commands.room(4, purpose), "clhist_most_alike": most_alike(bins)}
+            commands.add("sweep", self.codes["look"], (group,), (group,), given)
+            each = plan.rows.components // plan.at_once
+            add("start", bins * each)
+            add("add", elements * each, "combine")
         if plan.is_few:
             commands.add("sweep", self.codes["few"], (spec.few_group,), (spec.few_group,), given)
         else:

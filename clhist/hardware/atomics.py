@@ -55,8 +55,14 @@ def native_atomic(
     return next((row for row in rows if row.feature is None or row.feature in features), None)
 
 
+def vector_atomic(operation: str | None, dtype: np.dtype, features: Collection[str]) -> NativeAtomic | None:
+    """Return the hardware atomic that updates several numbers in global memory at once, or None."""
+    rows = (row for row in NATIVE_ATOMICS if row.numbers > 1 and (row.operation, row.dtype) == (operation, dtype))
+    return next((row for row in rows if row.feature in features), None)
+
+
 _BY_KEY: dict[tuple[str, str, str], list[NativeAtomic]] = {}
-for _row in NATIVE_ATOMICS:
+for _row in (row for row in NATIVE_ATOMICS if row.numbers == 1):
     _BY_KEY.setdefault((_row.operation, str(_row.dtype), _row.memory), []).append(_row)
 
 

@@ -44,6 +44,8 @@ class NativeAtomic(NamedTuple):
         Preprocessor condition under which the compiler knows it, if it must be proven first.
     options : tuple of str
         Compiler options that it needs.
+    numbers : int
+        How many of `dtype` one updates, which follow each other.
     """
 
     operation: str
@@ -54,11 +56,13 @@ class NativeAtomic(NamedTuple):
     path: str | None = None
     guard: str = ""
     options: tuple[str, ...] = ()
+    numbers: int = 1
 
     @property
     def feature(self) -> str | None:
         """The feature it needs: its path, or the name under which `clhist.opencl.probe` has proven this very atomic."""
-        return f"{self.path}:{self.operation}_{self.dtype}_{self.memory}" if self.guard else self.path
+        many = f"x{self.numbers}" if self.numbers > 1 else ""
+        return f"{self.path}:{self.operation}_{self.dtype}{many}_{self.memory}" if self.guard else self.path
 
 
 class Driver(NamedTuple):
@@ -126,13 +130,16 @@ _FLOATS: tuple[tuple[np.dtype, str], ...] = ((np.dtype(np.float32), "float"), (n
 
 
 def _ptx() -> tuple[NativeAtomic, ...]:
-    """Return NVIDIA's additions."""
+    """Return NVIDIA's additions; those of four floats need compute capability 9.0."""
     found = []
     for (dtype, word), memory in product(_FLOATS, MEMORIES):
         space, constraint = {"local": "shared", "global": "global"}[memory], {"float": "f", "double": "d"}[word]
         operands = f'"l"(p), "{constraint}"(v) : "memory"'
         code = f'__asm__ volatile("red.{space}.add.f{8 * dtype.itemsize} [%0], %1;" :: {operands});'
         found.append(NativeAtomic("add", dtype, memory, code, word, "nvidia_ptx", guard="1"))
+    four = ", ".join(f'"f"(v.{component})' for component in "xyzw")
+    code = f'__asm__ volatile("red.global.add.v4.f32 [%0], {{%1, %2, %3, %4}};" :: "l"(p), {four} : "memory");'
+    found.append(NativeAtomic("add", np.dtype("f4"), "global", code, "float4", "nvidia_ptx", guard="1", numbers=4))
     return tuple(found)
 
 

@@ -73,16 +73,17 @@ def _is_right(queue: cl.CommandQueue, kernel: Any, atomic: NativeAtomic) -> bool
     """Whether many work-items that update the same few cells give what NumPy does."""
     values, start = _values(atomic)
     groups = _GROUPS if atomic.memory == "local" else 1  # that have cells of their own
-    cells = cl_array.to_device(queue, np.full((groups, CELLS), start, atomic.dtype))
+    shape = (groups, CELLS) if atomic.numbers == 1 else (groups, CELLS, atomic.numbers)
+    cells = cl_array.to_device(queue, np.full(shape, start, atomic.dtype))
     given = cl_array.to_device(queue, values)
     try:
         kernel(queue, (_GROUPS * _LANES,), (_LANES,), cells.data, given.data, np.uint32(_EACH))
         found = cells.get()
     except cl.Error:
         return False
-    expected = np.full((groups, CELLS), start, atomic.dtype)
-    bins = np.broadcast_to(np.arange(_EACH) % CELLS, values.shape)
-    rows = np.broadcast_to(np.arange(_GROUPS)[:, None] % groups, values.shape)
+    expected = np.full(shape, start, atomic.dtype)
+    bins = np.broadcast_to(np.arange(_EACH) % CELLS, values.shape[:2])
+    rows = np.broadcast_to(np.arange(_GROUPS)[:, None] % groups, values.shape[:2])
     getattr(np, atomic.operation).at(expected, (rows, bins), values)
     return np.array_equal(found, expected, equal_nan=True)
 
@@ -90,7 +91,8 @@ def _is_right(queue: cl.CommandQueue, kernel: Any, atomic: NativeAtomic) -> bool
 def _values(atomic: NativeAtomic) -> tuple[np.ndarray, float]:
     """Return what is combined and what cells start with: sums that are exact; minima among NaN and infinities."""
     rng = np.random.default_rng(1)
-    values = rng.integers(-1000, 1000, (_GROUPS, _EACH)).astype(atomic.dtype) / 4
+    shape = (_GROUPS, _EACH) if atomic.numbers == 1 else (_GROUPS, _EACH, atomic.numbers)
+    values = rng.integers(-1000, 1000, shape).astype(atomic.dtype) / 4
     if atomic.operation == "add":
         return values, 0.0
     values[rng.random(values.shape) < 0.1] = np.nan

@@ -21,6 +21,7 @@ from clhist.planning.times import (
     CELLS,
     LAUNCH,
     ROWS_ADDED,
+    ROWS_AT_ONCE,
     ROWS_FOUND,
     ROWS_GATHERED,
     ROWS_PLACED,
@@ -39,6 +40,10 @@ _LEAST_COMPONENTS = 2
 _LINE_BYTES = 64  # of memory that are read together, at least
 CURSORS = 4  # words: where the next bins begin, and how many pieces and shared bins there are
 _WIDE_BYTES = 64  # of a row, that is gathered where nothing is known of updates
+_IN_TURN = 0.5e-6  # seconds of each row of one bin, on an H200: they are counted one after the other
+# Fewer results than these are wanted by too many work-items at once, and so are those of bins that have very many rows.
+_LEAST_ADDED_BYTES, _MOST_RACE_FACTOR = 2**16, 8
+LOOKED_AT, LOOKED_CELLS, MOST_ALIKE = 2048, 4096, 16  # rows whose bins are looked at, and how many may be of one
 _GAIN = 0.9  # of the predicted time of another plan, that it takes at most where it is chosen
 
 
@@ -62,6 +67,9 @@ class RowsPlan(Plan):
         Bins that it has room for in local memory.
     in_doubles : bool
         Whether exact sums are tried in double precision.
+    at_once : int
+        Numbers of a row that an atomic adds to the results; rows are gathered only if some bins have very many, as a
+        look at some indices shows. 0 without that.
     """
 
     strategy: ClassVar[str] = "rows"
@@ -75,6 +83,7 @@ class RowsPlan(Plan):
     few_group: int
     few_bins: int
     in_doubles: bool
+    at_once: int
 
     @property
     def elements(self) -> int:
@@ -104,11 +113,13 @@ class RowsPlan(Plan):
     def launches(self) -> int:
         if self.parts:
             return 1 + (self.parts > 1)
-        return (1 if self.is_few else 4) + 1 + (self.pieces > 0)
+        return (1 if self.is_few else 4) + 1 + (self.pieces > 0) + (3 if self.at_once else 0)
 
     def how(self) -> str:
         if self.parts:
             return f" of rows of {self.rows.components:,} components"
+        if self.at_once:
+            return f" of rows of {self.rows.components:,} components by atomics of {self.at_once} numbers"
         return f" of rows of {self.rows.components:,} components by {self.lanes:,} work-items each"
 
     def way(self) -> str:
@@ -127,7 +138,9 @@ class RowsPlan(Plan):
     def own_words(self) -> Mapping[str, Sequence[tuple[str, str]]]:
         words = f"{self.rows.components:,} components, " + (
             "added by the work-items that own the bin" if self.parts == 1 else
-            f"added to {self.parts:,} copies" if self.parts else f"{self.lanes:,} work-items a bin"
+            f"added to {self.parts:,} copies" if self.parts else
+            f"{self.at_once:,} added by an atomic; gathered where few bins have many" if self.at_once else
+            f"{self.lanes:,} work-items a bin"
         )  # fmt: skip
         return {"passes (S)": [("rows", words)]}
 
@@ -199,7 +212,16 @@ def gathered(load: Workload) -> RowsPlan:
         few_bins=min(FEW_BINS, max(0, load.profile.local_memory - _FEW_BYTES) // 4),
         few_group=load.choices.work_group_size or load.profile.work_group_size,
         in_doubles=load.has_doubles and not load.on_cpu,
+        at_once=0,
     )
+
+
+def _added_at_once(plan: RowsPlan, load: Workload) -> RowsPlan | None:
+    """Return the plan that adds rows by atomics of several numbers, if it can be."""
+    numbers, bins_bytes = load.vector_numbers, plan.num_bins * load.bin_bytes[0]
+    if load.on_cpu or not numbers or plan.rows.components % numbers or load.race_factor > _MOST_RACE_FACTOR:
+        return None
+    return None if bins_bytes < _LEAST_ADDED_BYTES or plan.is_few else replace(plan, at_once=numbers)
 
 
 def _parts(load: Workload, elements: int, bins: int) -> int:
@@ -221,13 +243,25 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
         if not found or not added or not filled:
             return None
         return (plan.elements / found + read / added + plan.parts * written / 4 / filled) * 1e-9
+    if plan.at_once:
+        added, bandwidth, launch = (rates.get(name, 0) for name in (ROWS_AT_ONCE, BANDWIDTH, LAUNCH))
+        if not added or not bandwidth or not launch:
+            return None
+        atomics = plan.elements * rows.components / plan.at_once
+        return (atomics / added + written / bandwidth) * 1e-9 + plan.launches * launch * 1e-6
     placed, gathered_, launch = rates.get(ROWS_PLACED, 0), rates.get(ROWS_GATHERED, 0), rates.get(LAUNCH, 0)
     if not placed or not gathered_ or not launch or not rates.get(BANDWIDTH, 0):
         return None
     placing = 0.0 if plan.is_few else plan.elements / placed + plan.row_bins / placed
     lines = _LINE_BYTES * ceil(rows.components * size / _LINE_BYTES)
     read = plan.elements * lines
-    return (placing + (read + written) / gathered_) * 1e-9 + plan.launches * launch * 1e-6
+    in_turn = 0.0 if plan.is_few else _IN_TURN * plan.elements / plan.row_bins
+    return (placing + (read + written) / gathered_) * 1e-9 + plan.launches * launch * 1e-6 + in_turn
+
+
+def most_alike(bins: int) -> int:
+    """Return how many of `LOOKED_AT` rows may be of one bin where atomics add them: some times as many as if all were alike."""
+    return max(MOST_ALIKE, 3 * LOOKED_AT // bins)
 
 
 def is_worth_gathering(load: Workload) -> bool:
@@ -251,6 +285,9 @@ def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
     except MemoryError:
         return chosen
     own = seconds(plan, load)
+    other = _added_at_once(plan, load)
+    if other is not None and (quick := seconds(other, load)) is not None and (own is None or quick < own):
+        plan, own = other, quick
     assert load.rows is not None
     if own is None:
         return chosen
@@ -266,5 +303,6 @@ def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
     trace.step("t_rows", own * 1e6, "", "predicted from measured rates, us, rows gathered")
     if others is not None:
         trace.step("t_others", others * 1e6, "", "the same of bins updated")
-    is_less = own < _GAIN * others if others is not None else load.rows.components * load.bin_bytes[0] >= _WIDE_BYTES
+    row_bytes = load.rows.components * (load.value_bytes or load.bin_bytes[0])
+    is_less = own < _GAIN * others if others is not None else plan.at_once > 0 or row_bytes >= _WIDE_BYTES
     return replace(plan if is_less else chosen, steps=(*(plan if is_less else chosen).steps, *trace.steps))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from clhist.hardware.atomics import vector_atomic
 from clhist.hardware.profile import Profile
 from clhist.hardware.vendors import MEMORIES
 from clhist.operators.doubles import has_doubles
@@ -253,6 +254,7 @@ def _workload(
         one_launch=problem.one_launch,
         rows=None if single is None else problem.rows,
         holds_values=single is not None and outputs[0].operator.holds_values,
+        vector_numbers=0 if single is None else _vector_numbers(outputs[0].operator, profile.features or ()),
         has_doubles=single is not None and "fp64" in (profile.features or ()) and has_doubles(outputs[0].operator),
     )
 
@@ -264,6 +266,12 @@ def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ..
         return "", ""
     local, everywhere = (rate_kind(parts[0], updates[m][0][0]) if m in updates else "" for m in MEMORIES)
     return local, everywhere
+
+
+def _vector_numbers(operator: Operator, features: Collection[str]) -> int:
+    """Return how many numbers an atomic adds to results at once."""
+    atomic = vector_atomic(operator.operation, operator.dtype, features) if operator.holds_values else None
+    return 0 if atomic is None else atomic.numbers
 
 
 def _can_be_packed(operator: Operator) -> bool:

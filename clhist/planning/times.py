@@ -27,6 +27,7 @@ PACKED = {bits: f"{bits}-bit counters in local memory" for bits in reversed(COUN
 PACKED_ASIDE = {bits: f"further pass of {bits}-bit counters" for bits in PACKED}
 CELLS, BANDWIDTH, SHORT, LAUNCH = "filling and combining cells", "bandwidth", "shortest kernel", "launch"
 ROWS_PLACED, ROWS_GATHERED = "rows placed by bin", "rows gathered"  # in G/s and GB/s, on a GPU
+ROWS_AT_ONCE = "rows added by atomics of several numbers"  # atomics, in G/s
 ROWS_FOUND, ROWS_ADDED = "rows found", "rows added"  # the same on a CPU
 ROWS_UPDATED = "components of rows updated"  # in private copies, in G/s
 VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}

@@ -75,6 +75,8 @@ class Workload:
         If values are rows.
     holds_values : bool
         Whether an accumulator is a value.
+    vector_numbers : int
+        How many numbers of a row an atomic adds to results at once; 0 where none does.
     has_doubles : bool
         Whether exact sums may be tried in double precision (`clhist.operators.doubles`).
 
@@ -108,6 +110,7 @@ class Workload:
     one_launch: bool = True
     rows: Rows | None = None
     holds_values: bool = False
+    vector_numbers: int = 0
     has_doubles: bool = False
 
     def __post_init__(self) -> None:
