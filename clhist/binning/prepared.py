@@ -10,11 +10,15 @@ import pyopencl as cl
 
 from clhist.binning.counts import as_dtype, densities, flat
 from clhist.binning.extent import extent
+from clhist.binning.found import FoundBins
 from clhist.binning.inputs import has_fp64
 from clhist.binning.sweep import Sweep
+from clhist.engine.cuda_repeats import ends_with
+from clhist.engine.peek import Reading
 from clhist.engine.scatter import into
 from clhist.engine.signature import Remembered, signature_of
 from clhist.opencl.arrays import Array
+from clhist.opencl.cuda_arrays import is_cuda
 
 
 class Prepared(NamedTuple):
@@ -32,6 +36,8 @@ class Prepared(NamedTuple):
         Of each dimension.
     rest : tuple of int, optional
         The shape of the dimensions that are not counted over.
+    found : FoundBins, optional
+        What makes the bins of data whose range it finds; `edges` are of the first one.
     """
 
     queue: cl.CommandQueue
@@ -39,6 +45,7 @@ class Prepared(NamedTuple):
     dtype: np.dtype
     edges: tuple[np.ndarray, ...] = ()
     rest: tuple[int, ...] | None = None
+    found: FoundBins | None = None
 
     def __call__(self, arrays: Sequence[Array | None], density: bool | None, out: Array | None) -> Array:
         """Return the histogram of other data, `where` and weights, alike."""
@@ -49,6 +56,27 @@ class Prepared(NamedTuple):
         if self.rest is None and not density and out is None:
             return hist
         return self.finished(hist, density, out)
+
+    def in_found_range(
+        self, arrays: Sequence[Array | None], density: bool | None, out: Array | None
+    ) -> tuple[Array, np.ndarray] | None:
+        """Return the histogram and the edges of other data alike, whatever its range; None if the bins are others."""
+        assert self.found is not None
+        data, *others = arrays
+        keys, found = self.found.enqueue(data, others[0])
+        reading = Reading(found, self.queue)
+        hist, edges_of = self([data, keys, found, *others], None, None), self.found.edges
+
+        def with_edges(hist: Any, found: np.ndarray) -> tuple[Any, bool]:
+            edges = edges_of(found)
+            return None if edges is None else (hist, edges), edges is not None
+
+        if is_cuda(hist):
+            ends_with(None, hist, with_edges)
+        made, _ = with_edges(hist, reading.get())
+        if made is None:
+            return None
+        return self._replace(edges=made[1:]).finished(hist, density, out), made[1]
 
     def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
         """Return the result that counts or sums make."""

@@ -18,7 +18,14 @@ from clhist.engine.cuda_launcher import CudaLoaded, CudaRun
 from clhist.engine.peek import found_words
 from clhist.engine.ready import Uses
 from clhist.engine.signature import Remembered, UnknownError, alike
-from clhist.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory, NotDirectError, results_like
+from clhist.opencl.cuda_arrays import (
+    CudaArray,
+    CudaConverted,
+    CudaMemory,
+    CudaRead,
+    NotDirectError,
+    results_like,
+)
 from clhist.opencl.device import profile_names
 from clhist.opencl.lost import check_process
 from clhist.opencl.memory import OutOfMemoryError
@@ -68,22 +75,37 @@ class _Conversion(NamedTuple):
         addresses.append(library.address(made))
 
 
+class _Reading(NamedTuple):
+    """What the host reads of the array of this number, while what is enqueued later runs."""
+
+    number: int
+    size: int
+    dtype: np.dtype
+
+    def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
+        driver().let_wait(driver().own_stream(device), stream)
+
+
+_Step = _Launch | _Conversion | _Reading
+
+
 class Ending(NamedTuple):
-    """The end of a call that reads two words.
+    """The end of a call that reads.
 
     Attributes
     ----------
-    words : CudaArray
-        Which.
+    words : CudaArray, optional
+        Two words, which `found_words` gave; else it reads what `CudaArray.will_be_read`.
     result : CudaArray
         What is computed until then.
     of_words : callable
-        Makes the result of that and the words, None if the call has to be made anew, and whether others may repeat it.
+        Makes the result of that and what is read, None if the call has to be made anew, and whether others may repeat
+        it.
     """
 
-    words: CudaArray
+    words: CudaArray | None
     result: CudaArray
-    of_words: Callable[[Any, int, int], tuple[Any, bool]]
+    of_words: Callable[..., tuple[Any, bool]]
 
 
 class Repeat:
@@ -93,12 +115,12 @@ class Repeat:
     ----------
     memory : CudaMemory
         Of an array of the device and library that there are.
-    steps : list of _Launch and _Conversion
+    steps : list of _Launch, _Conversion and _Reading
         What is enqueued; numbers of addresses are of the arrays that are given, then of those that are made.
     result : callable
         Returns the result of a list of the arrays given and made.
     ending : Ending or None
-        What then makes the result of words, which are an array behind those that are given.
+        What then makes the result of what is read; words are an array behind those that are given.
     uses : sequence of Uses
         Of what is planned for others as well.
     """
@@ -106,7 +128,7 @@ class Repeat:
     def __init__(
         self,
         memory: CudaMemory,
-        steps: list[_Launch | _Conversion],
+        steps: list[_Step],
         result: Callable[[list[Any]], Any],
         ending: Ending | None,
         uses: Sequence[Uses],
@@ -114,7 +136,8 @@ class Repeat:
         self._memory = CudaMemory(memory.library, memory.device, None)
         self._steps, self._result, self._uses = steps, result, uses
         self._launches = [each for each in steps if isinstance(each, _Launch)]
-        self._ending = None if ending is None else (ending.words.stands_for, ending.of_words)
+        self._reading = next((each for each in steps if isinstance(each, _Reading)), None)
+        self._ending = ending and (ending.words and ending.words.stands_for, ending.of_words)
 
     def __call__(self, given: Sequence[Given]) -> tuple[Any, bool]:
         """Enqueue it with these arrays on the library's current stream, and return the result, or `ANEW`.
@@ -128,10 +151,23 @@ class Repeat:
         with driver().on(self._memory.device):
             driver().check_not_captured(self._memory.stream)
         queue, of_words = self._ending
+        if queue is None:
+            return self._read(arrays, addresses, of_words)
         with results_like(self._memory), found_words(queue) as words:
             result = self._launched([*arrays, None], [*addresses, words.array.offset])
             found, is_good = of_words(result, *words.read())
             return ANEW if found is None else found, is_good
+
+    def _read(
+        self, arrays: list[Any], addresses: list[int], of_words: Callable[..., tuple[Any, bool]]
+    ) -> tuple[Any, bool]:
+        result, reading, device = self._launched(arrays, addresses), self._reading, self._memory.device
+        assert reading is not None
+        found = np.empty(reading.size, reading.dtype)
+        with driver().on(device):
+            driver().download(found, addresses[reading.number], driver().own_stream(device))
+        made, is_good = of_words(result, found)
+        return ANEW if made is None else made, is_good
 
     @property
     def is_one_launch(self) -> bool:
@@ -229,8 +265,8 @@ def repeated(call: RecognisedCall) -> Any:
     return result
 
 
-def ends_with(words: CudaArray, result: CudaArray, of_words: Callable[[Any, int, int], tuple[Any, bool]]) -> None:
-    """Note that the rest of a call is to read words and make its result; see `Ending`."""
+def ends_with(words: CudaArray | None, result: CudaArray, of_words: Callable[..., tuple[Any, bool]]) -> None:
+    """Note that the rest of a call is to read and make its result; see `Ending`."""
     if heard.calls is not None:
         heard.calls.append(Ending(words, result, of_words))
 
@@ -256,12 +292,19 @@ def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat
     ending = calls[-1] if calls and isinstance(calls[-1], Ending) else None
     if ending is not None:
         calls = calls[:-1]
-        known.append((ending.words.offset, ending.words.nbytes))
+        if ending.words is not None:
+            known.append((ending.words.offset, ending.words.nbytes))
         result = ending.result
-    if not calls or not all(isinstance(each, CudaRun | CudaConverted) for each in calls):
+    if not calls or not all(isinstance(each, CudaRun | CudaConverted | CudaRead) for each in calls):
         raise _Unrepeatable
-    steps, made = list[_Launch | _Conversion](), dict[int, tuple[tuple[int, ...], np.dtype]]()
+    steps, made = list[_Step](), dict[int, tuple[tuple[int, ...], np.dtype]]()
     for call in calls:
+        if isinstance(call, CudaRead):
+            n, begin = _place(call.array, known)
+            if begin or ending is None:
+                raise _Unrepeatable
+            steps.append(_Reading(n, call.array.size, call.array.dtype))
+            continue
         if isinstance(call, CudaConverted):
             n, begin = _place(call.array, known)
             if begin or n not in made or made[n][1] != call.array.dtype:

@@ -40,6 +40,30 @@ def evenly_spread(x: Array, queue: cl.CommandQueue) -> np.ndarray:
     return found
 
 
+class Reading:
+    """A copy on the host of what an array of one dimension holds now: it waits for nothing that is enqueued later."""
+
+    def __init__(self, array: Array, queue: cl.CommandQueue) -> None:
+        self._array, self._queue = array, queue
+        if is_cuda(array):
+            array.will_be_read()
+            return
+        self._host = np.empty(array.shape, array.dtype)
+        given = {"src_offset": array.offset, "wait_for": array.events}
+        self._event = cl.enqueue_copy(queue, self._host, array.base_data, is_blocking=False, **given)
+
+    def get(self) -> np.ndarray:
+        """Return it; the host waits for it."""
+        if is_cuda(self._array):
+            return self._array.read()
+        try:
+            self._event.wait()
+        except cl.Error as error:
+            lost.settle(self._queue, error)
+            raise
+        return self._host
+
+
 _ZEROS = np.zeros(2, np.uint32)
 
 
