@@ -5,6 +5,7 @@ NumPy makes the edges and its own comparison decides to which bin a number belon
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
 from math import prod
 from typing import Any
@@ -13,9 +14,18 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.binning.bits import are_few_kinds, of_bits
-from clhist.binning.counts import check_device_dtypes, checked_data, counted, flat, may_round, present
+from clhist.binning.counts import (
+    check_device_dtypes,
+    checked_data,
+    counted,
+    counting,
+    dtype_of_result,
+    flat,
+    may_round,
+    present,
+)
 from clhist.binning.extent import extent
-from clhist.binning.found import found_bins
+from clhist.binning.found import FoundBins, found_bins
 from clhist.binning.host import (
     are_for_numpy,
     even_edges,
@@ -45,7 +55,6 @@ from clhist.engine.labelled import has_names, histogram_along
 from clhist.engine.signature import signature_of, signature_of_data
 from clhist.engine.small import check_host_way
 from clhist.opencl.arrays import Array, is_device_array
-from clhist.opencl.lost import fetched
 from clhist.typing import Axes, Devices, HostArray
 
 
@@ -126,10 +135,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     given = a, weights, where, out
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
     known, flattened, found = recalled(key, a, where, weights)
-    if known is not None and known.found is None:
-        return known(flattened, density, out), known.edges[0].copy()
-    if known is not None and (again := known.in_found_range(flattened, density, out)) is not None:
-        return again
+    if known is not None and (result := known.again(flattened, density, out)) is not None:
+        return result
     if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
@@ -146,33 +153,47 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
     a, weights, where = flat(a), flat(weights), flat(where)
-    evenly = None if range is not None or known else found_bins(a, bins, queue, fp64=has_fp64(queue.device))
-    if evenly is not None:
-        keys, record = evenly.enqueue(a, where)
-        host = fetched(record, queue)
-        edges, found = evenly.edges(host), evenly.extent(host)
-        if edges is not None:
-            binned = Binned((evenly.axis,), (a, keys, record), where, a.size)
-            prepared, hist = _counted(a, binned, weights, edges, rest, queue, reproducible=reproducible)
-            keep(key, prepared._replace(found=evenly))
-            return prepared.finished(hist, density, out), edges
+    evenly = None if known else found_bins(a, bins, range, queue, fp64=has_fp64(queue.device))
+    if evenly and (result := _in_found_range(evenly, a, weights, where, rest, key, density, out, reproducible)):
+        return result
     edges, ends, found = _bin_edges(a, bins, range, weights, where, queue, found)
     if not are_usable(edges):
         if on_device or rest:
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    axis = numpy_axis(edges, binned_dtype(a), fp64=has_fp64(queue.device), ends=ends)
-    binned = None if axis is None else Binned((axis,), (a,), where, a.size)
-    prepared, hist = _counted(a, binned, weights, edges, rest, queue, reproducible=reproducible)
-    if key is not None and (on_device or (axis is None and is_as_given(given, (a, weights)))):
+    prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
+    if is_as_given(given, (a, weights), axis):
         keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None)
     return prepared.finished(hist, density, out), edges
 
 
+def _in_found_range(
+    bins: FoundBins,
+    a: Array,
+    weights: Any,
+    where: Any,
+    rest: Any,
+    key: Hashable,
+    density: bool | None,
+    out: Array | None,
+    reproducible: bool,
+) -> tuple[Array, np.ndarray] | None:
+    """Return the histogram in bins that the device makes, and its edges, if it can; arrays are flat."""
+    rows = None if rest is None else prod(rest)
+    sweep = counting(Binned((bins.axis,), (a,), where, a.size), weights, bins.queue, rows, reproducible=reproducible)
+    prepared = Prepared(bins.queue, sweep, dtype_of_result(weights), (), rest, bins)
+    result = prepared.again((a, where, weights), density, out)
+    if result is not None:
+        keep(key, prepared)
+    return result
+
+
 def _counted(
-    a: Any, binned: Binned | None, weights: Any, edges: np.ndarray, rest: Any, queue: cl.CommandQueue, **options: bool
+    a: Any, weights: Any, where: Any, edges: np.ndarray, ends: Any, rest: Any, queue: cl.CommandQueue, **options: bool
 ) -> tuple[Prepared, Array]:
     """Return the histogram by edges, before it is finished, and what computes and finishes it; arrays are flat."""
+    axis = numpy_axis(edges, binned_dtype(a), fp64=has_fp64(queue.device), ends=ends)
+    binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
     return Prepared(queue, swept, hist.dtype, (edges,), rest), hist

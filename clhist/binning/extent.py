@@ -64,35 +64,11 @@ def numbers_of(low: int, high: int, count: int, dtype: np.dtype) -> tuple[Any, A
     return found[0], found[1]
 
 
-def key_extent(
-    array: Any,
-    where: Any,
-    bounds: tuple[int, int] | None,
-    queue: cl.CommandQueue,
-    *,
-    fp64: bool,
-    column: int | None = None,
-) -> tuple[int, int, int]:
-    """Return the least and the greatest key of a device array, and how many elements count.
-
-    Parameters
-    ----------
-    array : pyopencl.array.Array
-        Flat, or of shape (N, D).
-    where : array of bool, or None
-        Which elements count.
-    bounds : (int, int) or None
-        Keys within which elements count.
-    queue : pyopencl.CommandQueue
-        Where it runs.
-    fp64 : bool
-        Whether the device has double precision.
-    column : int, optional
-        Of an array (N, D).
-    """
+def key_extent(array: Any, *asked: Any, **options: Any) -> tuple[int, int, int]:
+    """Return the least and the greatest key of a device array, and how many elements count; see `extent_in_parts`."""
     if not array.size:
         return 0, 0, 0
-    parts = extent_in_parts(array, where, bounds, queue, fp64=fp64, column=column).get(queue)
+    parts = extent_in_parts(array, *asked, **options).get(asked[-1])
     return int(parts["low"].min()), int(parts["high"].max()), int(parts["count"].sum())
 
 
@@ -105,7 +81,23 @@ def extent_in_parts(
     fp64: bool,
     column: int | None = None,
 ) -> Any:
-    """Return what `key_extent` does as a device array, of each of several parts of data that is not empty."""
+    """Return, on the device, the least and the greatest key of each of several parts of data, and how many count.
+
+    Parameters
+    ----------
+    array : pyopencl.array.Array
+        Flat, or of shape (N, D); not empty.
+    where : array of bool, or None
+        Which elements count.
+    bounds : (int, int) or None
+        Keys within which elements count.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    fp64 : bool
+        Whether the device has double precision.
+    column : int, optional
+        Of an array (N, D).
+    """
     dtype, key = array.dtype, key_dtype(array.dtype)
     as_bits = has_no_type(dtype, fp64)
     size, pitch = array.shape[0] if column is not None else array.size, array.shape[-1] if column is not None else 1

@@ -1,7 +1,7 @@
 """Bins of one width between the least and the greatest element of a device array, made there by a kernel of their own.
 
-The host enqueues the sweep before it knows the range. NumPy's edges, which it makes meanwhile, must be those of the device
-to the bit; else, and where bins are searched for in another way, it computes the histogram anew.
+The host enqueues the sweep before it knows the range. NumPy's edges, which it makes meanwhile, must be those of the
+device to the bit; else, and where bins are searched for in another way, it computes the histogram anew.
 """
 
 from __future__ import annotations
@@ -77,12 +77,11 @@ class FoundBins:
         return numbers_of(int(ends["least"]), int(ends["greatest"]), int(ends["count"]), self.spec.dtype)
 
 
-def found_bins(data: Any, bins: Any, queue: cl.CommandQueue, *, fp64: bool) -> FoundBins | None:
-    """Return bins of flat data whose range is found on the device; None where the host has to know it before."""
+def found_bins(data: Any, bins: Any, range: Any, queue: cl.CommandQueue, *, fp64: bool) -> FoundBins | None:
+    """Return bins of flat data whose range is found on the device; None where it is given, or the host must know it."""
     can = data.dtype.kind in "iu" or (data.dtype.kind == "f" and data.dtype.itemsize >= 4)
-    if not (fp64 and can and is_device_array(data) and data.size and type(bins) is int and 0 < bins <= _MOST_BINS):
-        return None
-    return _found_bins(queue, data.dtype, bins)
+    can = can and fp64 and range is None and is_device_array(data) and data.size > 0
+    return _found_bins(queue, data.dtype, bins) if can and type(bins) is int and 0 < bins <= _MOST_BINS else None
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ from clhist.engine.cuda_repeats import ends_with
 from clhist.engine.peek import Reading
 from clhist.engine.scatter import into
 from clhist.engine.signature import Remembered, signature_of
-from clhist.opencl.arrays import Array
+from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.cuda_arrays import is_cuda
 
 
@@ -37,7 +37,7 @@ class Prepared(NamedTuple):
     rest : tuple of int, optional
         The shape of the dimensions that are not counted over.
     found : FoundBins, optional
-        What makes the bins of data whose range it finds; `edges` are of the first one.
+        What makes the bins of data whose range it finds; there are no `edges` then.
     """
 
     queue: cl.CommandQueue
@@ -57,11 +57,12 @@ class Prepared(NamedTuple):
             return hist
         return self.finished(hist, density, out)
 
-    def in_found_range(
+    def again(
         self, arrays: Sequence[Array | None], density: bool | None, out: Array | None
     ) -> tuple[Array, np.ndarray] | None:
-        """Return the histogram and the edges of other data alike, whatever its range; None if the bins are others."""
-        assert self.found is not None
+        """Return the histogram and the edges of other data alike; None if its range makes bins of another kind."""
+        if self.found is None:
+            return self(arrays, density, out), self.edges[0].copy()
         data, *others = arrays
         keys, found = self.found.enqueue(data, others[0])
         reading = Reading(found, self.queue)
@@ -74,14 +75,12 @@ class Prepared(NamedTuple):
         if is_cuda(hist):
             ends_with(None, hist, with_edges)
         made, _ = with_edges(hist, reading.get())
-        if made is None:
-            return None
-        return self._replace(edges=made[1:]).finished(hist, density, out), made[1]
+        return made and (self._replace(edges=made[1:]).finished(hist, density, out), made[1])
 
     def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
         """Return the result that counts or sums make."""
         if self.rest is not None:
-            hist = hist.reshape(*self.rest, len(self.edges[0]) - 1)
+            hist = hist.reshape(*self.rest, hist.shape[-1])
         if density:
             hist = densities(hist, self.edges, self.queue, over=None if self.rest is None else 1)
         return into(out, hist)
@@ -117,11 +116,14 @@ def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None)
     _kept.put(key, prepared._replace(edges=tuple(each.copy() for each in prepared.edges)))  # which no caller changes
 
 
-def is_as_given(given: Sequence[Any], arrays: Sequence[Any]) -> bool:
-    """Whether these flat `arrays` are the first ones `given`, of the same dtypes."""
-    return all(
-        one is None or (one.dtype == other.dtype and other.dtype != np.float16)
-        for one, other in zip(given, arrays, strict=False)
+def is_as_given(given: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:
+    """Whether these flat `arrays` are the device's, or all of the first ones `given`, of the same dtypes."""
+    return is_device_array(arrays[0]) or (
+        axis is None
+        and all(
+            one is None or (one.dtype == other.dtype and other.dtype != np.float16)
+            for one, other in zip(given, arrays, strict=False)
+        )
     )
 
 

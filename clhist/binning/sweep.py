@@ -139,8 +139,8 @@ class BinnedKind:
     ) -> Engine:
         """Return the engine of a map with further `arguments`, behind those of the axes and `before` them."""
         declared = ", ".join([*before, *self.arguments(), *arguments])
-        structs = {name: dtype for axis in self.axes if isinstance(axis, EdgesKind) for name, dtype in axis.structs.items()}
-        options: Any = {"structs": structs, "emits": BLOCK if self.in_blocks else 1, "covered": self.has_spare}
+        structs = [each for axis in self.axes if isinstance(axis, EdgesKind) for each in axis.structs.items()]
+        options: Any = {"structs": dict(structs), "emits": BLOCK if self.in_blocks else 1, "covered": self.has_spare}
         return Engine.of(context, operators, declared, code, preamble=self.functions(), **options)
 
 

@@ -24,8 +24,8 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
     Parameters
     ----------
     declarations : str
-        Pointers are arrays in global memory, the rest scalars. A pointer to ``const`` is only read. A reference, such as
-        ``const float &scale``, is a scalar that is the first element of an array.
+        Pointers are arrays in global memory, the rest scalars. A pointer to ``const`` is only read. What is a reference
+        to ``const``, such as ``const float &scale``, is a scalar that is the first element of an array.
     structs : mapping of str to numpy.dtype
         Structured types by the names that the declarations use.
 
@@ -49,7 +49,8 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
             raise ValueError(
                 f"arguments: expected C declarations such as 'const float *x' or 'int n', got {text.strip()!r}"
             )
-        c_type, name = match["type"].strip(), match["name"]
+        mark, name = match["mark"], match["name"]
+        c_type = match["type"].strip() + " &" * (mark == "&" and not is_const)
         dtype = structs.get(c_type, dtype_of(c_type))
         if dtype is None:
             raise ValueError(
@@ -60,7 +61,6 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
         if reserved or name in (argument.name for argument in found):
             raise ValueError(f"arguments: the name {name!r} is taken")
         c_type = c_type if c_type in structs else c_name(dtype)
-        mark = match["mark"]
         dtype = dtype if mark else number_of(dtype)  # a scalar is a number
         found.append(Argument(name, c_type, dtype, bool(mark), is_const or mark != "*", mark == "&"))
     return tuple(found)

@@ -85,6 +85,13 @@ class _Reading(NamedTuple):
     def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
         driver().let_wait(driver().own_stream(device), stream)
 
+    def read(self, addresses: list[int], device: int) -> np.ndarray:
+        """Return it, once it is there."""
+        found = np.empty(self.size, self.dtype)
+        with driver().on(device):
+            driver().download(found, addresses[self.number], driver().own_stream(device))
+        return found
+
 
 _Step = _Launch | _Conversion | _Reading
 
@@ -136,8 +143,8 @@ class Repeat:
         self._memory = CudaMemory(memory.library, memory.device, None)
         self._steps, self._result, self._uses = steps, result, uses
         self._launches = [each for each in steps if isinstance(each, _Launch)]
-        self._reading = next((each for each in steps if isinstance(each, _Reading)), None)
-        self._ending = ending and (ending.words and ending.words.stands_for, ending.of_words)
+        self._readings = [each for each in steps if isinstance(each, _Reading)]
+        self._ending = ending
 
     def __call__(self, given: Sequence[Given]) -> tuple[Any, bool]:
         """Enqueue it with these arrays on the library's current stream, and return the result, or `ANEW`.
@@ -150,24 +157,18 @@ class Repeat:
             return self._launched(arrays, addresses), True
         with driver().on(self._memory.device):
             driver().check_not_captured(self._memory.stream)
-        queue, of_words = self._ending
-        if queue is None:
-            return self._read(arrays, addresses, of_words)
-        with results_like(self._memory), found_words(queue) as words:
-            result = self._launched([*arrays, None], [*addresses, words.array.offset])
-            found, is_good = of_words(result, *words.read())
-            return ANEW if found is None else found, is_good
-
-    def _read(
-        self, arrays: list[Any], addresses: list[int], of_words: Callable[..., tuple[Any, bool]]
-    ) -> tuple[Any, bool]:
-        result, reading, device = self._launched(arrays, addresses), self._reading, self._memory.device
-        assert reading is not None
-        found = np.empty(reading.size, reading.dtype)
-        with driver().on(device):
-            driver().download(found, addresses[reading.number], driver().own_stream(device))
-        made, is_good = of_words(result, found)
-        return ANEW if made is None else made, is_good
+        words, _, of_words = self._ending
+        with results_like(self._memory):
+            read: tuple[Any, ...]
+            if words is None:
+                result = self._launched(arrays, addresses)
+                read = tuple([each.read(addresses, self._memory.device) for each in self._readings])
+            else:
+                with found_words(words.stands_for) as own:
+                    result = self._launched([*arrays, None], [*addresses, own.array.offset])
+                    read = own.read()
+            found, is_good = of_words(result, *read)
+        return ANEW if found is None else found, is_good
 
     @property
     def is_one_launch(self) -> bool:
@@ -297,13 +298,20 @@ def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat
         result = ending.result
     if not calls or not all(isinstance(each, CudaRun | CudaConverted | CudaRead) for each in calls):
         raise _Unrepeatable
-    steps, made = list[_Step](), dict[int, tuple[tuple[int, ...], np.dtype]]()
+    made: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
+    steps = _steps(calls, known, made)
+    memory = next(call.memory for call in calls if isinstance(call, CudaRun))
+    return Repeat(memory, steps, _maker(result, known, made), ending, uses)
+
+
+def _steps(
+    calls: Sequence[Any], known: list[tuple[int, int]], made: dict[int, tuple[tuple[int, ...], np.dtype]]
+) -> list[_Step]:
+    """Return what calls enqueue, and add what they make to all arrays that are `known`, and to those that are `made`."""
+    steps: list[_Step] = []
     for call in calls:
         if isinstance(call, CudaRead):
-            n, begin = _place(call.array, known)
-            if begin or ending is None:
-                raise _Unrepeatable
-            steps.append(_Reading(n, call.array.size, call.array.dtype))
+            steps.append(_Reading(_place(call.array, known)[0], call.array.size, call.array.dtype))
             continue
         if isinstance(call, CudaConverted):
             n, begin = _place(call.array, known)
@@ -318,8 +326,7 @@ def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat
             made[len(known)] = array.shape, array.dtype
             known.append((array.offset, array.nbytes))
         steps.append(_Launch(call.loaded, new, [_place(array, known) for array in call.arrays], call.scalars))
-    memory = next(call.memory for call in calls if isinstance(call, CudaRun))
-    return Repeat(memory, steps, _maker(result, known, made), ending, uses)
+    return steps
 
 
 def _place(array: CudaArray, known: Sequence[tuple[int, int]]) -> tuple[int, int]:
