@@ -5,7 +5,6 @@ NumPy makes the edges and its own comparison decides to which bin a number belon
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from functools import partial
 from math import prod
 from typing import Any
@@ -19,7 +18,6 @@ from clhist.binning.counts import (
     checked_data,
     counted,
     counting,
-    dtype_of_result,
     flat,
     may_round,
     present,
@@ -153,8 +151,9 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
     a, weights, where = flat(a), flat(weights), flat(where)
-    evenly = None if known else found_bins(a, bins, range, queue, fp64=has_fp64(queue.device))
-    if evenly and (result := _in_found_range(evenly, a, weights, where, rest, key, density, out, reproducible)):
+    evenly = found_bins(a, bins, range, queue, fp64=has_fp64(queue.device))
+    asked: Any = {"key": key, "density": density, "out": out, "reproducible": reproducible}
+    if known is None and (result := _in_found_range(evenly, a, weights, where, rest, **asked)):
         return result
     edges, ends, found = _bin_edges(a, bins, range, weights, where, queue, found)
     if not are_usable(edges):
@@ -168,21 +167,16 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
 
 
 def _in_found_range(
-    bins: FoundBins,
-    a: Array,
-    weights: Any,
-    where: Any,
-    rest: Any,
-    key: Hashable,
-    density: bool | None,
-    out: Array | None,
-    reproducible: bool,
+    bins: FoundBins | None, a: Array, weights: Any, where: Any, rest: Any, *, key: Any, reproducible: bool, **asked: Any
 ) -> tuple[Array, np.ndarray] | None:
-    """Return the histogram in bins that the device makes, and its edges, if it can; arrays are flat."""
+    """Return the histogram in bins that the device makes, and its edges, if there are such; arrays are flat."""
+    if bins is None:
+        return None
     rows = None if rest is None else prod(rest)
     sweep = counting(Binned((bins.axis,), (a,), where, a.size), weights, bins.queue, rows, reproducible=reproducible)
-    prepared = Prepared(bins.queue, sweep, dtype_of_result(weights), (), rest, bins)
-    result = prepared.again((a, where, weights), density, out)
+    dtype = np.dtype(np.intp if weights is None else weights.dtype)
+    prepared = Prepared(bins.queue, sweep, dtype, (), rest, bins)
+    result = prepared.again((a, where, weights), **asked)
     if result is not None:
         keep(key, prepared)
     return result

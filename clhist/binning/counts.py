@@ -105,17 +105,12 @@ def counted(
     in_float64 : bool
         Whether the result is float64, as of NumPy's histograms of several dimensions.
     """
-    dtype = dtype_of_result(weights, in_float64)
+    dtype = np.dtype(np.float64 if in_float64 else np.intp if weights is None else weights.dtype)
     if binned is None or not binned.size or rows == 0:
         whole = shape if rows is None else (rows, *shape)
         return (zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)), None
     sweep = counting(binned, weights, queue, rows, reproducible=reproducible, in_float64=in_float64)
     return as_dtype(sweep([*binned.arrays, weights])[""], dtype, queue), sweep
-
-
-def dtype_of_result(weights: Array | None, in_float64: bool = False) -> np.dtype:
-    """Return the dtype of counts, or of sums of weights."""
-    return np.dtype(np.float64 if in_float64 else np.intp if weights is None else weights.dtype)
 
 
 def counting(

@@ -15,14 +15,13 @@ from clhist.cuda.driver import driver, heard, listening
 from clhist.cuda.libraries import Library
 from clhist.cuda.recognised import library_of
 from clhist.engine.cuda_launcher import CudaLoaded, CudaRun
-from clhist.engine.peek import found_words
+from clhist.engine.peek import Reading, found_words
 from clhist.engine.ready import Uses
 from clhist.engine.signature import Remembered, UnknownError, alike
 from clhist.opencl.cuda_arrays import (
     CudaArray,
     CudaConverted,
     CudaMemory,
-    CudaRead,
     NotDirectError,
     results_like,
 )
@@ -102,7 +101,7 @@ class Ending(NamedTuple):
     Attributes
     ----------
     words : CudaArray, optional
-        Two words, which `found_words` gave; else it reads what `CudaArray.will_be_read`.
+        Two words, which `found_words` gave; else there was a `Reading`.
     result : CudaArray
         What is computed until then.
     of_words : callable
@@ -296,7 +295,7 @@ def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat
         if ending.words is not None:
             known.append((ending.words.offset, ending.words.nbytes))
         result = ending.result
-    if not calls or not all(isinstance(each, CudaRun | CudaConverted | CudaRead) for each in calls):
+    if not calls or not all(isinstance(each, CudaRun | CudaConverted | Reading) for each in calls):
         raise _Unrepeatable
     made: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
     steps = _steps(calls, known, made)
@@ -307,10 +306,10 @@ def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat
 def _steps(
     calls: Sequence[Any], known: list[tuple[int, int]], made: dict[int, tuple[tuple[int, ...], np.dtype]]
 ) -> list[_Step]:
-    """Return what calls enqueue, and add what they make to all arrays that are `known`, and to those that are `made`."""
+    """Return what calls enqueue, and add the arrays that they make to all that are `known`, and to the ones `made`."""
     steps: list[_Step] = []
     for call in calls:
-        if isinstance(call, CudaRead):
+        if isinstance(call, Reading):
             steps.append(_Reading(_place(call.array, known)[0], call.array.size, call.array.dtype))
             continue
         if isinstance(call, CudaConverted):

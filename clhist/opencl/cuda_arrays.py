@@ -119,21 +119,6 @@ class CudaArray(cl_array.Array):
                 driver().download(found, self.offset, memory.stream)
         return found
 
-    def will_be_read(self) -> None:
-        """Let `read` wait for all that the stream has to do by now, and for nothing that it is given later."""
-        memory = self.memory
-        with driver().on(memory.device), unheard():
-            driver().let_wait(driver().own_stream(memory.device), memory.stream)
-        if heard.calls is not None:
-            heard.calls.append(CudaRead(self))
-
-    def read(self) -> np.ndarray:
-        """Return a copy on the host of what `will_be_read`."""
-        found, device = np.empty(self.shape, self.dtype), self.memory.device
-        with driver().on(device), unheard():
-            driver().download(found, self.offset, driver().own_stream(device))
-        return found
-
     def every(self, step: int) -> np.ndarray:
         """Return one of each `step` elements of one dimension, copied to the host."""
         found = np.empty(self.size // step, self.dtype)
@@ -218,12 +203,6 @@ class CudaConverted(NamedTuple):
 
     array: CudaArray
     result: CudaArray
-
-
-class CudaRead(NamedTuple):
-    """What `CudaArray.will_be_read` did."""
-
-    array: CudaArray
 
 
 class StreamOrder:
