@@ -46,7 +46,7 @@ from clhist.binning.inputs import (
     taken,
 )
 from clhist.binning.points import edges_of, points_of
-from clhist.binning.prepared import Prepared, are_fixed, is_as_given, keep, recalled
+from clhist.binning.prepared import Prepared, are_fixed, are_repeated, keep, recalled
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import has_names, histogram_along
@@ -161,7 +161,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
-    if is_as_given(given, (a, weights), axis):
+    if are_repeated(key, given, (a, weights), axis):
         keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None)
     return prepared.finished(hist, density, out), edges
 

@@ -116,14 +116,13 @@ def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None)
     _kept.put(key, prepared._replace(edges=tuple(each.copy() for each in prepared.edges)))  # which no caller changes
 
 
-def is_as_given(given: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:
-    """Whether these flat `arrays` are the device's, or all of the first ones `given`, of the same dtypes."""
-    return is_device_array(arrays[0]) or (
-        axis is None
-        and all(
-            one is None or (one.dtype == other.dtype and other.dtype != np.float16)
-            for one, other in zip(given, arrays, strict=False)
-        )
+def are_repeated(key: Hashable, given: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:
+    """Whether calls of a signature repeat one with these flat `arrays`: the device's, or the first ones `given`."""
+    if key is None or is_device_array(arrays[0]):
+        return key is not None
+    pairs = zip(given, arrays, strict=False)
+    return axis is None and all(
+        one is None or (one.dtype == other.dtype and other.dtype != np.float16) for one, other in pairs
     )
 
 
