@@ -85,20 +85,24 @@ def found_bins(data: Any, bins: Any, range: Any, queue: cl.CommandQueue, *, fp64
 
 
 @lru_cache(maxsize=64)
+def _code(spec: EvenEdgesSpec) -> KernelCode:
+    source = render_even_edges(spec)
+    return KernelCode(source, (), "clhist_even_edges", signatures(source)["even_edges"])
+
+
+@lru_cache(maxsize=64)
 def _found_bins(queue: cl.CommandQueue, dtype: np.dtype, bins: int) -> FoundBins:
     axis = found_axis(dtype, bins)
     assert isinstance(axis.kind, EdgesKind)
     lanes = min(_LANES, queue.device.max_work_group_size)
     spec = EvenEdgesSpec(axis.kind, ends_of(dtype).dtype, PARTS, lanes)
-    source = render_even_edges(spec)
-    code = KernelCode(source, (), "clhist_even_edges", signatures(source)["even_edges"])
     slots = (
         ArraySlot("ends", True, False),
         ArraySlot("keys", False, True, ((bins,), spec.ends["low"])),
         ArraySlot("found", False, True, ((spec.found(bins),), axis.kind.found_dtype)),
     )
     given = [Slot(slot.name, what) for slot in slots for what in (MEMORY, OFFSET)]
-    launch = Launch("combine", code, (lanes,), (lanes,), (*given, np.int32(bins)))
+    launch = Launch("combine", _code(spec), (lanes,), (lanes,), (*given, np.int32(bins)))
     none: Any = None  # for no operator makes them
     results = tuple(ResultSlots((n,), False, "", none) for n in (1, 2))
     call = ("bins between the least and the greatest element", ())

@@ -18,13 +18,7 @@ from clhist.engine.cuda_launcher import CudaLoaded, CudaRun
 from clhist.engine.peek import Reading, found_words
 from clhist.engine.ready import Uses
 from clhist.engine.signature import Remembered, UnknownError, alike
-from clhist.opencl.cuda_arrays import (
-    CudaArray,
-    CudaConverted,
-    CudaMemory,
-    NotDirectError,
-    results_like,
-)
+from clhist.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory, NotDirectError, results_like
 from clhist.opencl.device import profile_names
 from clhist.opencl.lost import check_process
 from clhist.opencl.memory import OutOfMemoryError
@@ -143,7 +137,9 @@ class Repeat:
         self._steps, self._result, self._uses = steps, result, uses
         self._launches = [each for each in steps if isinstance(each, _Launch)]
         self._readings = [each for each in steps if isinstance(each, _Reading)]
-        self._ending = ending
+        self._ending = (
+            None if ending is None else (None if ending.words is None else ending.words.stands_for, ending.of_words)
+        )
 
     def __call__(self, given: Sequence[Given]) -> tuple[Any, bool]:
         """Enqueue it with these arrays on the library's current stream, and return the result, or `ANEW`.
@@ -156,16 +152,16 @@ class Repeat:
             return self._launched(arrays, addresses), True
         with driver().on(self._memory.device):
             driver().check_not_captured(self._memory.stream)
-        words, _, of_words = self._ending
+        queue, of_words = self._ending
         with results_like(self._memory):
             read: tuple[Any, ...]
-            if words is None:
+            if queue is None:
                 result = self._launched(arrays, addresses)
                 read = tuple([each.read(addresses, self._memory.device) for each in self._readings])
             else:
-                with found_words(words.stands_for) as own:
-                    result = self._launched([*arrays, None], [*addresses, own.array.offset])
-                    read = own.read()
+                with found_words(queue) as words:
+                    result = self._launched([*arrays, None], [*addresses, words.array.offset])
+                    read = words.read()
             found, is_good = of_words(result, *read)
         return ANEW if found is None else found, is_good
 
