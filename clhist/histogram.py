@@ -13,8 +13,17 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.binning.bits import are_few_kinds, of_bits
-from clhist.binning.counts import check_device_dtypes, checked_data, counted, flat, may_round, present
+from clhist.binning.counts import (
+    check_device_dtypes,
+    checked_data,
+    counted,
+    counting,
+    flat,
+    may_round,
+    present,
+)
 from clhist.binning.extent import extent
+from clhist.binning.found import FoundBins, found_bins
 from clhist.binning.host import (
     are_for_numpy,
     even_edges,
@@ -37,7 +46,7 @@ from clhist.binning.inputs import (
     taken,
 )
 from clhist.binning.points import edges_of, points_of
-from clhist.binning.prepared import Prepared, are_fixed, is_as_given, keep, recalled
+from clhist.binning.prepared import Prepared, are_fixed, are_repeated, keep, recalled
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import has_names, histogram_along
@@ -124,8 +133,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     given = a, weights, where, out
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
     known, flattened, found = recalled(key, a, where, weights)
-    if known is not None:
-        return known(flattened, density, out), known.edges[0].copy()
+    if known is not None and (result := known.again(flattened, density, out)) is not None:
+        return result
     if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
@@ -142,15 +151,35 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
     a, weights, where = flat(a), flat(weights), flat(where)
+    evenly = found_bins(a, bins, range, queue, fp64=has_fp64(queue.device))
+    asked: Any = {"key": key, "density": density, "out": out, "reproducible": reproducible}
+    if known is None and (result := _in_found_range(evenly, a, weights, where, rest, **asked)):
+        return result
     edges, ends, found = _bin_edges(a, bins, range, weights, where, queue, found)
     if not are_usable(edges):
         if on_device or rest:
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
-    if key is not None and (on_device or (axis is None and is_as_given(given, (a, weights)))):
+    if are_repeated(key, given, (a, weights), axis):
         keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None)
     return prepared.finished(hist, density, out), edges
+
+
+def _in_found_range(
+    bins: FoundBins | None, a: Array, weights: Any, where: Any, rest: Any, *, key: Any, reproducible: bool, **asked: Any
+) -> tuple[Array, np.ndarray] | None:
+    """Return the histogram in bins that the device makes, and its edges, if there are such; arrays are flat."""
+    if bins is None:
+        return None
+    rows = None if rest is None else prod(rest)
+    sweep = counting(Binned((bins.axis,), (a,), where, a.size), weights, bins.queue, rows, reproducible=reproducible)
+    dtype = np.dtype(np.intp if weights is None else weights.dtype)
+    prepared = Prepared(bins.queue, sweep, dtype, (), rest, bins)
+    result = prepared.again((a, where, weights), **asked)
+    if result is not None:
+        keep(key, prepared)
+    return result
 
 
 def _counted(

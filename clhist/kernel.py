@@ -359,7 +359,7 @@ class HistogramKernel(KernelCalls[K]):
         return self.engine.text(chosen, queue_for(queue, self.context).device)
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{'const ' * a.is_const}{a.c_type} {'*' * a.is_array}{a.name}" for a in self.arguments)
+        arguments = ", ".join(f"{'const ' * a.is_const}{a.c_type} {a.mark}{a.name}" for a in self.arguments)
         operators = ", ".join(str(each) for each in self.engine.outputs.operators)
         return f"<HistogramKernel({arguments}): {operators}; on {self.context.devices[0].name.strip()}>"
 

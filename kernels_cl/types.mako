@@ -200,6 +200,7 @@ ${spec.preamble}
 % if argument.is_array:
 <%
     begin, place = f"    {argument.parameter}", f"({argument.pointer})({argument.name}__base + {argument.name}__offset);"
+    place = f"*{place}" if argument.is_first else place
     is_short = len(begin) + len(place) < 112
 %>\
 ${f"{begin} = {place}" if is_short else f"{begin}{chr(10)}        = {place}"}

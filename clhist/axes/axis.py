@@ -26,7 +26,7 @@ class Axis:
     kind : Kind
         What its C depends on.
     arrays : tuple of array
-        The first arguments of its parameters: keys, and cells where there are.
+        The first arguments of its parameters: keys, and cells where there are; None of what each call has anew.
     scalars : tuple
         The other ones.
     extent : int
@@ -34,7 +34,7 @@ class Axis:
     """
 
     kind: Kind
-    arrays: tuple[Array, ...]
+    arrays: tuple[Any, ...]
     scalars: tuple[Any, ...]
     extent: int
 
@@ -47,6 +47,11 @@ class Axis:
         *listed, keys, cells = self.arrays
         table = packed_table(keys, cells, int(self.scalars[0]))
         return replace(self, kind=kind, arrays=(*listed, keys, table))
+
+
+def found_axis(dtype: np.dtype, num_bins: int) -> Axis:
+    """Return the axis of bins of one width whose range is found on the device; it has no arrays but those of a call."""
+    return Axis(EdgesKind(dtype, EVEN, False, found=True), (None, None), (num_bins,), num_bins)
 
 
 def packed_table(keys: Array, cells: Array, num_bins: int) -> Array:

@@ -73,6 +73,9 @@ _PARAMETERS = {
 }
 
 
+_FOUND = "start", "last", "low", "scale", "margin"  # of these parameters, what depends on the range
+
+
 @dataclass(frozen=True)
 class EdgesKind:
     """Bins between edges: what the C that finds the bin of an element depends on.
@@ -90,6 +93,8 @@ class EdgesKind:
     packed : bool
         Whether an entry of a table says all of its cell, the first one of what lies outside: of tables with one step,
         for blocks of elements (`clhist.axes.block_search`). See `Axis.packed`.
+    found : bool
+        Whether the range of even bins is found on the device, where all numbers that depend on it are in one struct.
     """
 
     dtype: np.dtype
@@ -97,6 +102,7 @@ class EdgesKind:
     as_bits: bool
     steps: int = 0
     packed: bool = False
+    found: bool = False
 
     @property
     def data(self) -> np.dtype:
@@ -105,11 +111,16 @@ class EdgesKind:
 
     def parameters(self, n: int) -> str:
         """Return the declarations of the arguments of axis `n`."""
-        return re.sub(r"(\w+)(,|$)", rf"\g<1>{n}\2", self._parameters())
+        declared = self._parameters()
+        if self.found:
+            (struct,) = self.structs
+            declared = f"const {self.types()['key']} *keys, const {struct} &found, int num_bins"
+        return re.sub(r"(\w+)(,|$)", rf"\g<1>{n}\2", declared)
 
     def given(self, n: int | str) -> str:
         """Return the arguments of axis `n` as its functions get them."""
-        return ", ".join(f"{name}{n}" for name in self.parameter_names)
+        names = [f"found{n}.{name}" if self.found and name in _FOUND else f"{name}{n}" for name in self.parameter_names]
+        return ", ".join(names)
 
     def declared_parameters(self) -> str:
         """Return the declarations of the parameters of its functions, after that of the bits."""
@@ -126,7 +137,7 @@ class EdgesKind:
             return ()
         search = "\n    ".join(self.search())
         declared = self.declared_parameters()
-        return (_FIND[self.kind].format(name=self.name, declared=declared, search=search, **self._types()),)
+        return (_FIND[self.kind].format(name=self.name, declared=declared, search=search, **self.types()),)
 
     def search(self) -> list[str]:
         """Return steps in C that make `k` the bin of `key`, from the first bin of its cell."""
@@ -168,11 +179,29 @@ class EdgesKind:
         """Name of its function."""
         return f"find_{'packed_' if self.packed else ''}{self.kind}{self.steps or ''}_{self.dtype.name}"
 
+    @property
+    def structs(self) -> dict[str, np.dtype]:
+        """The structs that its arguments are of, by name."""
+        return {f"found_{self.dtype.name}_t": self.found_dtype} if self.found else {}
+
+    @property
+    def found_dtype(self) -> np.dtype:
+        """What depends on a range that is found, and that range: the keys of its ends and how many elements count.
+
+        Nothing lies in the bins unless they `are_even`.
+        """
+        key, value = key_dtype(self.dtype), self.dtype if self.dtype.kind == "f" else key_dtype(self.dtype)
+        scale = value if value.kind == "f" else np.float32
+        ends = [("start", key), ("last", key), ("low", value), ("scale", scale), ("margin", np.float32)]
+        data = [("are_even", np.int32), ("least", key), ("greatest", key), ("count", np.int64)]
+        return np.dtype([*ends, *data], align=True)
+
     def _parameters(self) -> str:
-        found = _PARAMETERS[self.kind].format(**self._types())
+        found = _PARAMETERS[self.kind].format(**self.types())
         return found.replace("const int *cells", "const long *cells") if self.packed else found
 
-    def _types(self) -> dict[str, str]:
+    def types(self) -> dict[str, str]:
+        """Return C of types, of the key of bits and of the guess, by the names that texts have for them."""
         key = key_dtype(self.dtype)
         unsigned = c_name(np.dtype(f"u{key.itemsize}"))
         types = {

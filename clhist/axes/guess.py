@@ -14,9 +14,10 @@ from clhist.axes.block_search import LINEAR
 from clhist.axes.keys import Array, from_keys
 from clhist.axes.thresholds import Thresholds
 
-_FARTHEST = 0.25  # of a bin that the guess of even ones may be off; else a table is better
+FARTHEST = 0.25  # of a bin that the guess of even ones may be off; else a table is better
+ROUNDED = 2.0**-22  # of a bin, for each bin: what a guess is rounded by, whatever the compiler
 _LEAST_CELLS, _MOST_CELLS = 256, 2**16
-_SMALLEST = 2.0**-100  # an extent whose parts may be subnormal, which a device may take for 0
+SMALLEST = 2.0**-100  # an extent whose parts may be subnormal, which a device may take for 0
 
 
 def table_of(bins: Thresholds, kind: str) -> tuple[str, Array, tuple[Any, ...]] | None:
@@ -58,7 +59,7 @@ class Guess:
     def of(cls, bins: Thresholds, scale: float) -> Guess | None:
         """Return the guess of so many parts for each 1 of the data, or None if the device cannot compute it."""
         real = bins.dtype.type if bins.dtype.kind == "f" else np.float32
-        safe = _SMALLEST < _extent(bins) < np.inf and 0 < real(scale) < np.inf
+        safe = SMALLEST < _extent(bins) < np.inf and 0 < real(scale) < np.inf
         return cls(from_keys(bins.keys[:1], bins.dtype)[0], real(scale)) if safe else None
 
     def at(self, keys: Array, dtype: np.dtype) -> Array:
@@ -82,9 +83,9 @@ class Guess:
         if behind[0] != bins.keys[0]:  # else there is none
             off.append(count[-1:] - self.at(behind, bins.dtype))
         farthest = max(float(np.nanmax(each)) for each in off)
-        if not farthest < _FARTHEST:
+        if not farthest < FARTHEST:
             return None
-        return max(0.0, farthest) + len(bins.keys) * 2.0**-22
+        return max(0.0, farthest) + len(bins.keys) * ROUNDED
 
     def cells(self, bins: Thresholds, num_cells: int) -> Array | None:
         """Return the table of linear cells, or None if there are guesses that are not finite."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from clhist.axes.keys import Array, from_keys, key_dtype, key_range, keys_of
 
-_EXACT = 2.0**53  # float64 holds all integers up to here
+EXACT = 2.0**53  # float64 holds all integers up to here
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _rounded_up(edges: Array, dtype: np.dtype, strict: bool) -> Array:
 
 def _holds(edges: Array, dtype: np.dtype) -> bool:
     """Whether integers of `dtype` near the edges are exact in float64."""
-    return dtype.itemsize < 8 or bool(len(edges) and edges[0] > -_EXACT and edges[-1] < _EXACT)
+    return dtype.itemsize < 8 or bool(len(edges) and edges[0] > -EXACT and edges[-1] < EXACT)
 
 
 def _ceiling(edges: Array, dtype: np.dtype, strict: bool) -> Array:

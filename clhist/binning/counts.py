@@ -109,6 +109,20 @@ def counted(
     if binned is None or not binned.size or rows == 0:
         whole = shape if rows is None else (rows, *shape)
         return (zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)), None
+    sweep = counting(binned, weights, queue, rows, reproducible=reproducible, in_float64=in_float64)
+    return as_dtype(sweep([*binned.arrays, weights])[""], dtype, queue), sweep
+
+
+def counting(
+    binned: Binned,
+    weights: Array | None,
+    queue: cl.CommandQueue,
+    rows: int | None = None,
+    *,
+    reproducible: bool = False,
+    in_float64: bool = False,
+) -> Sweep:
+    """Return the sweep of `counted`, whose result may be of a wider dtype."""
     given = None if weights is None else weights.dtype.newbyteorder("=")
     rounds = given is not None and (number_of(given).kind in "fc" or in_float64)
     fp64 = has_fp64(queue.device)
@@ -116,7 +130,7 @@ def counted(
         operator, value, exact = _summing_halves(given, fp64 and not reproducible), "v0[i]", False
     else:
         operator, value, exact = _summing(given, binned.size < _MOST_COUNTED, fp64, in_float64)
-    sweep = Sweep.of(
+    return Sweep.of(
         binned,
         (("", operator, value),),
         () if weights is None else (weights,),
@@ -124,7 +138,6 @@ def counted(
         rows=rows,
         reproducible=rounds and (reproducible or exact),
     )
-    return as_dtype(sweep([*binned.arrays, weights])[""], dtype, queue), sweep
 
 
 @lru_cache(maxsize=64)

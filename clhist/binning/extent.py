@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, literal
+from clhist.operators.operator import Operator
 
-_LANES = 64  # partial results, so that work-items do not all update one
+PARTS = 64  # so many results, so that work-items do not all update one
 _STRIPS = {"cpu": 256, "gpu": 2**18}
 _LOADS = 8  # of a work-item under way: to read for nothing what does not count costs less than to wait
 _CHUNK = 2**16  # elements that stay in a cache between the two passes over them
@@ -34,7 +36,7 @@ _MAP = """
         high = (counts & (key > high)) ? key : high;
         number += counts;
     }}
-    EMIT((int)(i % {lanes}), ((value_t){{low, high, number}}));
+    EMIT((int)(i % {parts}), ((value_t){{low, high, number}}));
 """
 
 
@@ -48,10 +50,13 @@ def extent(
     if not is_device_array(array):
         chosen = array if column is None else array[:, column]
         return _host_extent(chosen if where is None else chosen[where])
-    low, high, count = key_extent(array, where, None, queue, fp64=fp64, column=column)
+    return numbers_of(*key_extent(array, where, None, queue, fp64=fp64, column=column), array.dtype)
+
+
+def numbers_of(low: int, high: int, count: int, dtype: np.dtype) -> tuple[Any, Any] | None:
+    """Return the numbers of the least and the greatest key of so many elements as `extent` does."""
     if not count:
         return None
-    dtype = array.dtype
     least, greatest = key_range(dtype)
     if dtype.kind == "f" and not least <= low <= high <= greatest:
         return dtype.type(np.nan), dtype.type(np.nan)
@@ -59,7 +64,15 @@ def extent(
     return found[0], found[1]
 
 
-def key_extent(
+def key_extent(array: Any, *asked: Any, **options: Any) -> tuple[int, int, int]:
+    """Return the least and the greatest key of a device array, and how many elements count; see `extent_in_parts`."""
+    if not array.size:
+        return 0, 0, 0
+    parts = extent_in_parts(array, *asked, **options).get(asked[-1])
+    return int(parts["low"].min()), int(parts["high"].max()), int(parts["count"].sum())
+
+
+def extent_in_parts(
     array: Any,
     where: Any,
     bounds: tuple[int, int] | None,
@@ -67,13 +80,13 @@ def key_extent(
     *,
     fp64: bool,
     column: int | None = None,
-) -> tuple[int, int, int]:
-    """Return the least and the greatest key of a device array, and how many elements count.
+) -> Any:
+    """Return, on the device, the least and the greatest key of each of several parts of data, and how many count.
 
     Parameters
     ----------
     array : pyopencl.array.Array
-        Flat, or of shape (N, D).
+        Flat, or of shape (N, D); not empty.
     where : array of bool, or None
         Which elements count.
     bounds : (int, int) or None
@@ -86,8 +99,6 @@ def key_extent(
         Of an array (N, D).
     """
     dtype, key = array.dtype, key_dtype(array.dtype)
-    if not array.size:
-        return 0, 0, 0
     as_bits = has_no_type(dtype, fp64)
     size, pitch = array.shape[0] if column is not None else array.size, array.shape[-1] if column is not None else 1
     kernel = _extent_kernel(queue.context, dtype, as_bits, where is not None, pitch, column or 0)
@@ -97,8 +108,7 @@ def key_extent(
     steps = (block, block, 1) if is_cpu else (1, size, strips)
     given = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
     ends = (key.type(end) for end in bounds or (np.iinfo(key).min, np.iinfo(key).max))
-    lanes = kernel(*given, *ends, size, *steps, size=strips, num_bins=_LANES, queue=queue).get(queue)
-    return int(lanes["low"].min()), int(lanes["high"].max()), int(lanes["count"].sum())
+    return kernel(*given, *ends, size, *steps, size=strips, num_bins=PARTS, queue=queue)
 
 
 def _host_extent(array: Any) -> tuple[Any, Any] | None:
@@ -129,10 +139,17 @@ def _extent_kernel(
         loads=_LOADS,
         element=bits_of("x[j]" if pitch == 1 else f"x[j * {pitch} + {column}]", data),
         key_of=key_of_bits(dtype),
-        lanes=_LANES,
+        parts=PARTS,
     )
     mask = "const uchar *where, " if masked else ""
     ends = f"{c_name(key)} least, {c_name(key)} greatest"
     arguments = f"const {c_name(data)} *x, {mask}{ends}, long count, long block, long span, long step"
+    return Engine.of(context, ends_of(dtype), arguments=arguments, map=code, emits=1)
+
+
+@lru_cache(maxsize=16)
+def ends_of(dtype: np.dtype) -> Operator:
+    """Return the operator on the least and the greatest key, and how many elements count."""
+    key = key_dtype(dtype)
     parts = {"low": operators.minimum(key), "high": operators.maximum(key), "count": operators.add(np.int64)}
-    return Engine.of(context, operators.product(parts), arguments=arguments, map=code, emits=1)
+    return operators.product(parts)

@@ -10,11 +10,15 @@ import pyopencl as cl
 
 from clhist.binning.counts import as_dtype, densities, flat
 from clhist.binning.extent import extent
+from clhist.binning.found import FoundBins
 from clhist.binning.inputs import has_fp64
 from clhist.binning.sweep import Sweep
+from clhist.engine.cuda_repeats import ends_with
+from clhist.engine.peek import Reading
 from clhist.engine.scatter import into
 from clhist.engine.signature import Remembered, signature_of
-from clhist.opencl.arrays import Array
+from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.cuda_arrays import is_cuda
 
 
 class Prepared(NamedTuple):
@@ -32,6 +36,8 @@ class Prepared(NamedTuple):
         Of each dimension.
     rest : tuple of int, optional
         The shape of the dimensions that are not counted over.
+    found : FoundBins, optional
+        What makes the bins of data whose range it finds; there are no `edges` then.
     """
 
     queue: cl.CommandQueue
@@ -39,6 +45,7 @@ class Prepared(NamedTuple):
     dtype: np.dtype
     edges: tuple[np.ndarray, ...] = ()
     rest: tuple[int, ...] | None = None
+    found: FoundBins | None = None
 
     def __call__(self, arrays: Sequence[Array | None], density: bool | None, out: Array | None) -> Array:
         """Return the histogram of other data, `where` and weights, alike."""
@@ -50,10 +57,30 @@ class Prepared(NamedTuple):
             return hist
         return self.finished(hist, density, out)
 
+    def again(
+        self, arrays: Sequence[Array | None], density: bool | None, out: Array | None
+    ) -> tuple[Array, np.ndarray] | None:
+        """Return the histogram and the edges of other data alike; None if its range makes bins of another kind."""
+        if self.found is None:
+            return self(arrays, density, out), self.edges[0].copy()
+        data, *others = arrays
+        keys, found = self.found.enqueue(data, others[0])
+        reading = Reading(found, self.queue)
+        hist, edges_of = self([data, keys, found, *others], None, None), self.found.edges
+
+        def with_edges(hist: Any, found: np.ndarray) -> tuple[Any, bool]:
+            edges = edges_of(found)
+            return None if edges is None else (hist, edges), edges is not None
+
+        if is_cuda(hist):
+            ends_with(None, hist, with_edges)
+        made, _ = with_edges(hist, reading.get())
+        return made and (self._replace(edges=made[1:]).finished(hist, density, out), made[1])
+
     def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
         """Return the result that counts or sums make."""
         if self.rest is not None:
-            hist = hist.reshape(*self.rest, len(self.edges[0]) - 1)
+            hist = hist.reshape(*self.rest, hist.shape[-1])
         if density:
             hist = densities(hist, self.edges, self.queue, over=None if self.rest is None else 1)
         return into(out, hist)
@@ -89,11 +116,13 @@ def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None)
     _kept.put(key, prepared._replace(edges=tuple(each.copy() for each in prepared.edges)))  # which no caller changes
 
 
-def is_as_given(given: Sequence[Any], arrays: Sequence[Any]) -> bool:
-    """Whether these flat `arrays` are the first ones `given`, of the same dtypes."""
-    return all(
-        one is None or (one.dtype == other.dtype and other.dtype != np.float16)
-        for one, other in zip(given, arrays, strict=False)
+def are_repeated(key: Hashable, given: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:
+    """Whether calls of a signature repeat one with these flat `arrays`: the device's, or the first ones `given`."""
+    if key is None or is_device_array(arrays[0]):
+        return key is not None
+    pairs = zip(given, arrays, strict=False)
+    return axis is None and all(
+        one is None or (one.dtype == other.dtype and other.dtype != np.float16) for one, other in pairs
     )
 
 

@@ -15,6 +15,7 @@ import pyopencl as cl
 from clhist import operators
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
+from clhist.axes.edges import EdgesKind
 from clhist.axes.kinds import Kind
 from clhist.engine.call import Call
 from clhist.engine.engine import Engine
@@ -138,10 +139,9 @@ class BinnedKind:
     ) -> Engine:
         """Return the engine of a map with further `arguments`, behind those of the axes and `before` them."""
         declared = ", ".join([*before, *self.arguments(), *arguments])
-        emits = BLOCK if self.in_blocks else 1
-        return Engine.of(
-            context, operators, declared, code, preamble=self.functions(), emits=emits, covered=self.has_spare
-        )
+        structs = [each for axis in self.axes if isinstance(axis, EdgesKind) for each in axis.structs.items()]
+        options: Any = {"structs": dict(structs), "emits": BLOCK if self.in_blocks else 1, "covered": self.has_spare}
+        return Engine.of(context, operators, declared, code, preamble=self.functions(), **options)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Binned:
         One for each dimension.
     data : tuple of array
         Contiguous, of the dtypes of the axes: one for each (None of one that takes no data), or a single one (N, D)
-        for several.
+        for several. Behind that of a single axis are the arrays that this has of each call.
     where : array of bool or None
         Which elements count.
     size : int
@@ -198,6 +198,7 @@ class Binned:
                 found.append(None)
                 dtypes.append(axis.kind.data)
             found += arguments_of(queue, axis, on_device)
+            dtypes += [None for array in axis.arrays if array is None]
         return (found, dtypes) if self.where is None else ([*found, None], [*dtypes, None])
 
 
@@ -232,7 +233,7 @@ def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[An
 
 @lru_cache(maxsize=64)
 def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
-    return tuple(kept_on_device(queue, array) for array in axis.arrays)
+    return tuple(None if array is None else kept_on_device(queue, array) for array in axis.arrays)
 
 
 @kept_by_context

@@ -15,7 +15,7 @@ from clhist.operators.halves import number_of
 _QUALIFIERS = ("__global", "global", "__restrict__", "__restrict", "restrict", "volatile")
 _FORBIDDEN_SPACES = ("__local", "local", "__constant", "constant", "__private", "private")
 _RESERVED = ("i", "EMIT", "min", "max", "barrier", "value_t", "accumulator_t", "cell_t", "word_t")  # the kernel's own
-_DECLARATION = re.compile(r"(?P<type>.*?)(?P<star>\*?)\s*(?P<name>[A-Za-z_]\w*)\s*\Z", re.DOTALL)
+_DECLARATION = re.compile(r"(?P<type>.*?)(?P<mark>[*&]?)\s*(?P<name>[A-Za-z_]\w*)\s*\Z", re.DOTALL)
 
 
 def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple[Argument, ...]:
@@ -24,7 +24,8 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
     Parameters
     ----------
     declarations : str
-        Pointers are arrays in global memory, the rest scalars. A pointer to ``const`` is only read.
+        Pointers are arrays in global memory, the rest scalars. A pointer to ``const`` is only read. What is a reference
+        to ``const``, such as ``const float &scale``, is a scalar that is the first element of an array.
     structs : mapping of str to numpy.dtype
         Structured types by the names that the declarations use.
 
@@ -35,7 +36,7 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
     """
     found: list[Argument] = []
     for text in declarations.split(",") if declarations.strip() else ():
-        words = re.sub(r"\*", " * ", text).split()
+        words = re.sub(r"([*&])", r" \1 ", text).split()
         forbidden = [word for word in words if word in _FORBIDDEN_SPACES]
         if forbidden:
             raise ValueError(
@@ -44,11 +45,12 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
         is_const = "const" in words
         plain = " ".join(word for word in words if word != "const" and word not in _QUALIFIERS)
         match = _DECLARATION.match(plain)
-        if not match or not match["type"].strip() or "*" in match["type"]:
+        if not match or not match["type"].strip() or re.search("[*&]", match["type"]):
             raise ValueError(
                 f"arguments: expected C declarations such as 'const float *x' or 'int n', got {text.strip()!r}"
             )
-        c_type, name = match["type"].strip(), match["name"]
+        mark, name = match["mark"], match["name"]
+        c_type = match["type"].strip() + " &" * (mark == "&" and not is_const)
         dtype = structs.get(c_type, dtype_of(c_type))
         if dtype is None:
             raise ValueError(
@@ -59,8 +61,8 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
         if reserved or name in (argument.name for argument in found):
             raise ValueError(f"arguments: the name {name!r} is taken")
         c_type = c_type if c_type in structs else c_name(dtype)
-        dtype = dtype if match["star"] else number_of(dtype)  # a scalar is a number
-        found.append(Argument(name, c_type, dtype, bool(match["star"]), is_const or not match["star"]))
+        dtype = dtype if mark else number_of(dtype)  # a scalar is a number
+        found.append(Argument(name, c_type, dtype, bool(mark), is_const or mark != "*", mark == "&"))
     return tuple(found)
 
 

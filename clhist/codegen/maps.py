@@ -27,6 +27,8 @@ class Argument(NamedTuple):
         The same type in NumPy.
     is_array, is_const : bool
         Whether it is a pointer to global memory, and whether the map may only read it.
+    is_first : bool
+        Whether the map gets the first element of the array alone, as a scalar, which a work-item reads once.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Argument(NamedTuple):
     dtype: np.dtype
     is_array: bool
     is_const: bool
+    is_first: bool = False
 
     @property
     def element(self) -> str:
@@ -46,9 +49,14 @@ class Argument(NamedTuple):
         return f"__global {'const ' if self.is_const else ''}{self.element} *"
 
     @property
+    def mark(self) -> str:
+        """What its declaration has before the name."""
+        return "&" if self.is_first else "*" if self.is_array else ""
+
+    @property
     def parameter(self) -> str:
         """Its declaration as a parameter of the map."""
-        if self.is_array:
+        if self.is_array and not self.is_first:
             return f"{self.pointer}{'restrict ' if self.is_const else ''}{self.name}"
         return f"const {self.c_type} {self.name}"
 

@@ -16,9 +16,13 @@ from typing import Any
 import numpy as np
 import platformdirs
 
+from clhist.axes.elements import key_of_bits
+from clhist.axes.guess import FARTHEST, ROUNDED, SMALLEST
+from clhist.axes.keys import key_dtype
 from clhist.codegen import digit_sort, key_table
 from clhist.codegen.boosting import BoostingSpec
 from clhist.codegen.combine_state import CombineState
+from clhist.codegen.even_edges import EvenEdgesSpec
 from clhist.codegen.from_plan import Programs
 from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import is_elementwise, read_ahead, uses_position
@@ -44,7 +48,7 @@ from clhist.codegen.signatures import with_arrays
 from clhist.codegen.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
-from clhist.operators.c_types import c_name, declare, element_name
+from clhist.operators.c_types import c_name, declare, element_name, literal
 from clhist.operators.halves import loaded, stored
 from clhist.operators.operator import Operator
 
@@ -250,6 +254,24 @@ def render_keys(spec: KeySpec, *, several: bool) -> str:
 def render_digits(word: np.dtype, lanes: int) -> str:
     """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
     return _render("digits.mako", word=word, lanes=lanes, each=digit_sort.EACH)
+
+
+def render_even_edges(spec: EvenEdgesSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_even_edges``, which makes bins of a range that is found."""
+    types = spec.kind.types()
+    declared, arrays = with_arrays(f"const ends_t *ends, {types['key']} *keys, found_t *found, const int num_bins")
+    numbers = {"most_off": FARTHEST, "smallest": SMALLEST, "slack": ROUNDED}
+    return _render(
+        "even_edges.mako",
+        spec=spec,
+        info=np.iinfo(key_dtype(spec.dtype)),
+        literal=literal,
+        key_of_bits=key_of_bits,
+        declared=declared,
+        pointers=arrays,
+        **types,
+        **{name: literal(value, np.dtype(np.float32)) for name, value in numbers.items()},
+    )
 
 
 def render_boosting(spec: BoostingSpec) -> str:

@@ -15,7 +15,7 @@ from clhist.cuda.driver import driver, heard, listening
 from clhist.cuda.libraries import Library
 from clhist.cuda.recognised import library_of
 from clhist.engine.cuda_launcher import CudaLoaded, CudaRun
-from clhist.engine.peek import found_words
+from clhist.engine.peek import Reading, found_words
 from clhist.engine.ready import Uses
 from clhist.engine.signature import Remembered, UnknownError, alike
 from clhist.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory, NotDirectError, results_like
@@ -68,22 +68,44 @@ class _Conversion(NamedTuple):
         addresses.append(library.address(made))
 
 
+class _Reading(NamedTuple):
+    """What the host reads of the array of this number, while what is enqueued later runs."""
+
+    number: int
+    size: int
+    dtype: np.dtype
+
+    def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
+        driver().let_wait(driver().own_stream(device), stream)
+
+    def read(self, addresses: list[int], device: int) -> np.ndarray:
+        """Return it, once it is there."""
+        found = np.empty(self.size, self.dtype)
+        with driver().on(device):
+            driver().download(found, addresses[self.number], driver().own_stream(device))
+        return found
+
+
+_Step = _Launch | _Conversion | _Reading
+
+
 class Ending(NamedTuple):
-    """The end of a call that reads two words.
+    """The end of a call that reads.
 
     Attributes
     ----------
-    words : CudaArray
-        Which.
+    words : CudaArray, optional
+        Two words, which `found_words` gave; else there was a `Reading`.
     result : CudaArray
         What is computed until then.
     of_words : callable
-        Makes the result of that and the words, None if the call has to be made anew, and whether others may repeat it.
+        Makes the result of that and what is read, None if the call has to be made anew, and whether others may repeat
+        it.
     """
 
-    words: CudaArray
+    words: CudaArray | None
     result: CudaArray
-    of_words: Callable[[Any, int, int], tuple[Any, bool]]
+    of_words: Callable[..., tuple[Any, bool]]
 
 
 class Repeat:
@@ -93,12 +115,12 @@ class Repeat:
     ----------
     memory : CudaMemory
         Of an array of the device and library that there are.
-    steps : list of _Launch and _Conversion
+    steps : list of _Launch, _Conversion and _Reading
         What is enqueued; numbers of addresses are of the arrays that are given, then of those that are made.
     result : callable
         Returns the result of a list of the arrays given and made.
     ending : Ending or None
-        What then makes the result of words, which are an array behind those that are given.
+        What then makes the result of what is read; words are an array behind those that are given.
     uses : sequence of Uses
         Of what is planned for others as well.
     """
@@ -106,7 +128,7 @@ class Repeat:
     def __init__(
         self,
         memory: CudaMemory,
-        steps: list[_Launch | _Conversion],
+        steps: list[_Step],
         result: Callable[[list[Any]], Any],
         ending: Ending | None,
         uses: Sequence[Uses],
@@ -114,7 +136,10 @@ class Repeat:
         self._memory = CudaMemory(memory.library, memory.device, None)
         self._steps, self._result, self._uses = steps, result, uses
         self._launches = [each for each in steps if isinstance(each, _Launch)]
-        self._ending = None if ending is None else (ending.words.stands_for, ending.of_words)
+        self._readings = [each for each in steps if isinstance(each, _Reading)]
+        self._ending = (
+            None if ending is None else (None if ending.words is None else ending.words.stands_for, ending.of_words)
+        )
 
     def __call__(self, given: Sequence[Given]) -> tuple[Any, bool]:
         """Enqueue it with these arrays on the library's current stream, and return the result, or `ANEW`.
@@ -128,10 +153,17 @@ class Repeat:
         with driver().on(self._memory.device):
             driver().check_not_captured(self._memory.stream)
         queue, of_words = self._ending
-        with results_like(self._memory), found_words(queue) as words:
-            result = self._launched([*arrays, None], [*addresses, words.array.offset])
-            found, is_good = of_words(result, *words.read())
-            return ANEW if found is None else found, is_good
+        with results_like(self._memory):
+            read: tuple[Any, ...]
+            if queue is None:
+                result = self._launched(arrays, addresses)
+                read = tuple([each.read(addresses, self._memory.device) for each in self._readings])
+            else:
+                with found_words(queue) as words:
+                    result = self._launched([*arrays, None], [*addresses, words.array.offset])
+                    read = words.read()
+            found, is_good = of_words(result, *read)
+        return ANEW if found is None else found, is_good
 
     @property
     def is_one_launch(self) -> bool:
@@ -229,8 +261,8 @@ def repeated(call: RecognisedCall) -> Any:
     return result
 
 
-def ends_with(words: CudaArray, result: CudaArray, of_words: Callable[[Any, int, int], tuple[Any, bool]]) -> None:
-    """Note that the rest of a call is to read words and make its result; see `Ending`."""
+def ends_with(words: CudaArray | None, result: CudaArray, of_words: Callable[..., tuple[Any, bool]]) -> None:
+    """Note that the rest of a call is to read and make its result; see `Ending`."""
     if heard.calls is not None:
         heard.calls.append(Ending(words, result, of_words))
 
@@ -256,12 +288,26 @@ def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat
     ending = calls[-1] if calls and isinstance(calls[-1], Ending) else None
     if ending is not None:
         calls = calls[:-1]
-        known.append((ending.words.offset, ending.words.nbytes))
+        if ending.words is not None:
+            known.append((ending.words.offset, ending.words.nbytes))
         result = ending.result
-    if not calls or not all(isinstance(each, CudaRun | CudaConverted) for each in calls):
+    if not calls or not all(isinstance(each, CudaRun | CudaConverted | Reading) for each in calls):
         raise _Unrepeatable
-    steps, made = list[_Launch | _Conversion](), dict[int, tuple[tuple[int, ...], np.dtype]]()
+    made: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
+    steps = _steps(calls, known, made)
+    memory = next(call.memory for call in calls if isinstance(call, CudaRun))
+    return Repeat(memory, steps, _maker(result, known, made), ending, uses)
+
+
+def _steps(
+    calls: Sequence[Any], known: list[tuple[int, int]], made: dict[int, tuple[tuple[int, ...], np.dtype]]
+) -> list[_Step]:
+    """Return what calls enqueue, and add the arrays that they make to all that are `known`, and to the ones `made`."""
+    steps: list[_Step] = []
     for call in calls:
+        if isinstance(call, Reading):
+            steps.append(_Reading(_place(call.array, known)[0], call.array.size, call.array.dtype))
+            continue
         if isinstance(call, CudaConverted):
             n, begin = _place(call.array, known)
             if begin or n not in made or made[n][1] != call.array.dtype:
@@ -275,8 +321,7 @@ def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat
             made[len(known)] = array.shape, array.dtype
             known.append((array.offset, array.nbytes))
         steps.append(_Launch(call.loaded, new, [_place(array, known) for array in call.arrays], call.scalars))
-    memory = next(call.memory for call in calls if isinstance(call, CudaRun))
-    return Repeat(memory, steps, _maker(result, known, made), ending, uses)
+    return steps
 
 
 def _place(array: CudaArray, known: Sequence[tuple[int, int]]) -> tuple[int, int]:

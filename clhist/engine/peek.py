@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyopencl as cl
 
-from clhist.cuda.driver import unheard
+from clhist.cuda.driver import driver, heard, unheard
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, is_device_array, zeros
 from clhist.opencl.cuda_arrays import cuda_device_of, is_cuda, kept_on_cuda
@@ -38,6 +38,36 @@ def evenly_spread(x: Array, queue: cl.CommandQueue) -> np.ndarray:
         wait_for=x.events,
     )
     return found
+
+
+class Reading:
+    """A copy on the host of what an array of one dimension holds now: it waits for nothing that is enqueued later."""
+
+    def __init__(self, array: Array, queue: cl.CommandQueue) -> None:
+        self.array, self._queue, self._host = array, queue, np.empty(array.shape, array.dtype)
+        if is_cuda(array):
+            device, stream = array.memory.device, array.memory.stream
+            with driver().on(device), unheard():
+                driver().let_wait(driver().own_stream(device), stream)
+            if heard.calls is not None:
+                heard.calls.append(self)
+            return
+        given = {"src_offset": array.offset, "wait_for": array.events, "is_blocking": False}
+        self._event = cl.enqueue_copy(queue, self._host, array.base_data, **given)
+
+    def get(self) -> np.ndarray:
+        """Return it; the host waits for it."""
+        if is_cuda(self.array):
+            device = self.array.memory.device
+            with driver().on(device), unheard():
+                driver().download(self._host, self.array.offset, driver().own_stream(device))
+            return self._host
+        try:
+            self._event.wait()
+        except cl.Error as error:
+            lost.settle(self._queue, error)
+            raise
+        return self._host
 
 
 _ZEROS = np.zeros(2, np.uint32)

@@ -25,7 +25,7 @@ Operands = tuple[list[Array | None], list[Any]]  # arrays and scalars of a call,
 def loaded_call(
     queue: cl.CommandQueue,
     prepared: Prepared,
-    smaller: Callable[[Part, int], Sequence[Part]],
+    smaller: Callable[[Part, int], Sequence[Part]] | None = None,
     same: Mapping[str, Any] = MappingProxyType({}),
 ) -> Loaded | CudaLoaded:
     """Return what runs a prepared call on a queue: by OpenCL, or by CUDA if the queue stands for a device of that."""

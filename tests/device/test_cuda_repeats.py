@@ -17,6 +17,10 @@ from clhist.opencl.device import profile_context
 N, BINS = 7000, 77
 RNG = np.random.default_rng(5)
 ONLY_LAUNCHED = {"cuCtxGetCurrent", "cuLaunchKernel", "empty"}
+READS = {
+    *("cuStreamIsCapturing", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"),
+    *("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuEventDestroy_v2"),
+}
 KERNEL = clhist.HistogramKernel(
     None, clhist.operators.add(np.int64), arguments="const int *x, int step", map="EMIT(x[i], step)"
 )
@@ -68,6 +72,12 @@ CALLS = {
     "counts": (lambda: (_bins(),), clhist.bincount),
     "counts, minlength": (lambda: (_bins(),), lambda x: clhist.bincount(x, minlength=200)),
     "histogram": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, 20, (-2, 2))),
+    "range found": (lambda: (RNG.normal(RNG.random(), size=N).astype(np.float32),), lambda x: clhist.histogram(x, 20)),
+    "range found, weights": (
+        lambda: (RNG.integers(-9999, RNG.integers(9999), N), _values().astype(np.float32)),
+        lambda x, w: clhist.histogram(x, 20, weights=w),
+    ),
+    "range found of rows": (lambda: (RNG.normal(size=(70, N // 70)),), lambda x: clhist.histogram(x, 20, axis=1)),
     "histogram by edges": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, [-1.0, 0.0, 0.5])),
     "two axes": (
         lambda: (RNG.normal(size=N), RNG.normal(size=N)),
@@ -102,10 +112,8 @@ def test_calls_with_other_arrays_only_launch(name, fake, monkeypatch):
         on_device = [cupy.asarray(each) for each in given]
         cuda.calls.clear()
         got = call(*on_device)
-        reads = {"cuStreamIsCapturing", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"}
-        assert {each.split()[0] for each in cuda.calls} <= ONLY_LAUNCHED | (
-            reads if name.startswith("counts") else set()
-        )
+        reads = READS if name.startswith(("counts", "range found")) else set()
+        assert {each.split()[0] for each in cuda.calls} <= ONLY_LAUNCHED | reads
         _check(got, call(*given))
         if name.startswith("in"):
             assert got is on_device[0]
@@ -128,6 +136,24 @@ def test_scalars_and_options_are_part_of_what_is_repeated(fake):
             got, edges = clhist.histogram(on_device[1], [zero, 1.0])
             assert np.signbit(edges[0]) == np.signbit(zero)
             _check(got, np.histogram(v, [zero, 1.0])[0])
+
+
+def test_a_range_is_read_while_the_sweep_runs(fake):
+    """Also of data whose bins the device does not make, and of what NumPy refuses: calls before and after are right."""
+    cuda, cupy = fake
+    normal = RNG.normal(size=N)
+    for x in [normal, normal * 3, normal + 1, np.full(N, 2.5), np.full(N, 1e10), normal]:
+        for _ in range(3):
+            on_device = cupy.asarray(x)
+            cuda.calls.clear()
+            _check(clhist.histogram(on_device, 20), list(np.histogram(x, 20)))
+            if x is normal:
+                waits, reads = cuda.calls.index("cuStreamWaitEvent"), cuda.calls.index("cuMemcpyDtoHAsync_v2")
+                assert "cuLaunchKernel" in cuda.calls[waits:reads]
+        assert cuda.calls.count("cuMemcpyDtoHAsync_v2") == 1 or x[0] == x[1]
+        for other in (np.nan, np.inf, -np.inf):
+            with pytest.raises(ValueError, match=r"^autodetected range of \[.*\] is not finite$"):
+                clhist.histogram(cupy.asarray(np.where(x == x[5], other, x)), 20)
 
 
 @pytest.mark.parametrize("most", [BINS + 5, 5000, 40, 3, 100_000])

@@ -49,6 +49,25 @@ def test_scalars_of_each_type(profile):
     assert result.tolist() == [*values, 1.5, -2, 3, 4, 7]
 
 
+@pytest.mark.parametrize("memory", [*MEMORIES, "partitioned", None])
+def test_scalars_that_are_in_arrays(memory, profile, queue, rng):
+    """A map gets the first element of an array, of a struct as well, whatever the way of the bins."""
+    pair = np.dtype([("step", np.int32), ("scale", np.float32)])
+    arguments, code = (
+        "const int *x, const pair &by, const long &least",
+        "EMIT(x[i], (int)(x[i] * by.scale) + by.step + least)",
+    )
+    kernel = kernel_of(profile, arguments, code, structs={"pair": pair})
+    assert "const pair &by" in repr(kernel)
+    x, more = rng.integers(0, 50, 9000, np.int32), {} if memory is None else {"memory": memory}
+    for by, least in (((3, 2.0), 5), ((-7, 1.0), 9)):
+        given = x, np.array([by, (0, 0)], pair), np.array([least], np.int64)
+        expected = np.bincount(x, x * by[1] + by[0] + least, 50)
+        assert kernel(*given, num_bins=50, **more).tolist() == expected.tolist()
+        on_device = [cl_array.to_device(queue, each) for each in given]
+        assert kernel(*on_device, num_bins=50, **more).get().tolist() == expected.tolist()
+
+
 def test_names_of_arguments_are_the_callers(profile):
     # Whatever the kernel around the map calls its own variables.
     names = [

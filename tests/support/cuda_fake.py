@@ -19,7 +19,7 @@ from clhist.cuda import driver as driver_module
 from clhist.cuda import libraries, recognised
 from clhist.cuda import memory as cuda_memory
 from clhist.cuda.ptx import CudaProgram
-from clhist.engine import chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats
+from clhist.engine import chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats, peek
 from clhist.engine.signature import Remembered
 from clhist.opencl import cuda_queues
 from clhist.opencl.device import default_queue
@@ -340,6 +340,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         cuda_modules,
         chain,
         cuda_repeats,
+        peek,
         cuda_queues,
         sys.modules["clhist.opencl.cuda_arrays"],
     ):

@@ -28,12 +28,14 @@ RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
         ("const float2 *z", ("z", "float2", "c8", True, True)),
         ("record *many", ("many", "record", RECORD, True, False)),
         ("const record one", ("one", "record", RECORD, False, True)),
+        ("const record &one", ("one", "record", RECORD, True, True, True)),
+        ("const int&n", ("n", "int", np.int32, True, True, True)),
     ],
 )
 def test_declarations(declaration, expected):
-    name, c_type, dtype, is_array, is_const = expected
+    name, c_type, dtype, *rest = expected
     found = parse_arguments(declaration, {"record": RECORD})
-    assert found == (Argument(name, c_type, np.dtype(dtype), is_array, is_const),)
+    assert found == (Argument(name, c_type, np.dtype(dtype), *rest),)
 
 
 def test_several_declarations():

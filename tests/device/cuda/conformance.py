@@ -13,6 +13,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,9 @@ def times() -> None:
             case(f"{bins}: {label}", lambda call=call: median(call, sync))
     case("histogram, 100 even bins", lambda: median(lambda: clhist.histogram(v, 100, (-5, 5)), sync))
     case("histogram, a range to be found", lambda: median(lambda: clhist.histogram(v, 100), sync))
+    others = cycle([v, *(v[:N] * scale for scale in (0.5, 1.5, 2.5))])
+    case("histogram, a new range in each call", lambda: median(lambda: clhist.histogram(next(others), 100), sync))
+    case("torch.histc, a range to be found", lambda: median(lambda: torch.histc(v, 100), sync))
     case("torch.histc", lambda: median(lambda: torch.histc(v, 100, -5, 5), sync))
     x, half = torch.randint(0, 2041, (N,), dtype=torch.int32, device="cuda"), v.bfloat16()
     case("sums of bfloat16", lambda: median(lambda: clhist.reduce_by_index(2041, "sum", x, half), sync))

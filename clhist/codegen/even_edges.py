@@ -1,0 +1,64 @@
+"""Bins of one width of a range that is found: from what the kernel that makes them is rendered. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhist.axes.edges import EdgesKind
+from clhist.axes.keys import key_range
+from clhist.axes.thresholds import EXACT
+
+
+@dataclass(frozen=True)
+class EvenEdgesSpec:
+    """What the kernel is made from.
+
+    Attributes
+    ----------
+    kind : EdgesKind
+        Of the bins.
+    ends : numpy.dtype
+        Of the least and the greatest key, and of how many elements count, in each of several parts of the data.
+    parts : int
+        So many.
+    lanes : int
+        Work-items of the only work-group.
+    """
+
+    kind: EdgesKind
+    ends: np.dtype
+    parts: int
+    lanes: int
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the data."""
+        return self.kind.dtype
+
+    @property
+    def edge(self) -> np.dtype:
+        """Of NumPy's edges."""
+        return self.dtype if self.dtype.kind == "f" else np.dtype(np.float64)
+
+    @property
+    def rounded(self) -> np.dtype:
+        """To which NumPy rounds as it makes them: NumPy 1 takes float64 for those of float32, too."""
+        return np.linspace(self.dtype.type(0), self.dtype.type(1), 2).dtype
+
+    @property
+    def finite(self) -> tuple[int, int]:
+        """Keys of the least and the greatest number that is finite and, of integers, exact in float64."""
+        low, high = key_range(self.dtype)
+        if self.dtype.kind == "f":
+            return low + 1, high - 1
+        return max(low, 1 - int(EXACT)), min(high, int(EXACT) - 1)
+
+    def found(self, num_bins: int) -> int:
+        """Return how many structs of `kind` there is room for where one is followed by the edges."""
+        return 1 - -(num_bins + 1) * self.edge.itemsize // self.kind.found_dtype.itemsize
+
+    def edges(self, found: np.ndarray, num_bins: int) -> np.ndarray:
+        """Return the edges that follow the first struct in that room."""
+        return found[1:].view(self.edge)[: num_bins + 1]
