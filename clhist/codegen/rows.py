@@ -91,7 +91,8 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
     if plan.is_few:
         few = FEW_BINS // 8 if plan.row_bins <= FEW_BINS // 8 <= plan.few_bins else plan.few_bins
     copies = bool(plan.parts) and (plan.parts > 1 or not operator.holds_values)
-    atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if plan.at_once else None
+    can = plan.at_once > 0 and bool(text.loads) and spec.aligned  # else rows are gathered
+    atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if can else None
     return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group, plan.in_doubles, atomic)
 
 
