@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
+from clhist.errors import DeviceLostError
 from clhist.opencl.held_results import held_results
 from clhist.opencl.lost import check_process, settle
 from clhist.opencl.upload import uploads
@@ -38,7 +40,7 @@ def allocated(allocate: Allocator, size: int, purpose: str) -> Any:
         try:
             return allocate(size)
         except _REFUSALS:
-            if not held_results.release():
+            if not free_idle():
                 raise
             return allocate(size)
     except _REFUSALS as error:
@@ -140,6 +142,17 @@ def scratch_bytes() -> int:
         return sum(pool.size for _, pool in _pools.values())
 
 
+def free_idle() -> bool:
+    """Give back what nobody holds, of all queues: they share the device's memory. Return whether there was any."""
+    before, found = scratch_bytes(), held_results.release()
+    with _pools_lock:
+        pools = [pool for _, pool in _pools.values()]
+    for pool in pools:
+        with suppress(DeviceLostError):  # perhaps of another device
+            pool.free()
+    return found or scratch_bytes() < before
+
+
 def free_scratch() -> None:
     """Give back the memory that is kept for later calls: of copies, of results that are gone, and for uploads.
 
@@ -148,9 +161,7 @@ def free_scratch() -> None:
     with it before you let go of it, or give the call an ``allocator=``.
     """
     check_process()
-    held_results.release()
     uploads.cache_clear()
+    free_idle()
     with _pools_lock:
-        for _, pool in _pools.values():
-            pool.free()
         _pools.clear()
