@@ -12,11 +12,11 @@ from clhist.opencl.program import forget_contexts
 def clear_caches() -> None:
     """Let go of all that is kept for later calls: memory of devices, prepared calls and programs.
 
-    That is what `free_scratch` gives back, which is all memory of copies, pairs and results that no array holds; tables of
-    edges and offsets on devices; page-locked memory; what calls were prepared for those that repeat them; and programs.
-    Results that you hold, streams, bound calls and kernels stay as they are, and calls are as right afterwards: the first of
-    each kind takes as long as in a new process. Any thread may call it at any time; what other threads compute meanwhile
-    may keep its memory. Calls that were captured into graphs of CUDA have to be captured again.
+    That is what `free_scratch` gives back, all memory of copies, pairs and results that no array holds; tables of edges
+    and offsets on devices; page-locked memory; what calls were prepared for those that repeat them; and programs.
+    Results that you hold, streams, bound calls and kernels stay as they are, and calls are as right afterwards: the
+    first of each kind takes as long as in a new process. Any thread may call it at any time; what other threads compute
+    meanwhile may keep its memory. Calls that were captured into graphs of CUDA have to be captured again.
 
     Compiled kernels on disk are PyOpenCL's and the driver's, and stay.
 

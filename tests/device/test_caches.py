@@ -71,7 +71,8 @@ def calls(queue, kernel):
 
 @pytest.fixture
 def own_kernel(queue):
-    return clhist.HistogramKernel(queue.context, clhist.operators.count(), arguments="const int *x", map="EMIT(x[i], 1)")
+    count = clhist.operators.count()
+    return clhist.HistogramKernel(queue.context, count, arguments="const int *x", map="EMIT(x[i], 1)")
 
 
 def test_all_that_is_kept_can_be_cleared(queue, own_kernel):
@@ -148,7 +149,7 @@ def test_idle_memory_of_other_queues_is_given_back_where_memory_is_short(queue):
         return size
 
     assert scratch.allocated(allocate, 1000, "for nothing") == 1000
+    held = scratch.scratch_allocator(other)(1 << 20)
     with pytest.raises(scratch.OutOfMemoryError):
-        held = scratch.scratch_allocator(other)(1 << 20)
         scratch.allocated(allocate, 1000, "for nothing")
     del held
