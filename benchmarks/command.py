@@ -166,7 +166,7 @@ def bench(  # noqa: PLR0913  # an option each
     Example: two operators of the paper, its Fig. 7, and rows of values
       clhist bench --op count --op argmax -H 31 -H 196607 --race-factor 1 --race-factor 63
       clhist bench --suite model -n 50M --plot figure7.png --json figure7.json
-      clhist bench --rows 64 -n 2M --bins 100k
+      clhist bench --rows 64 -n 2M -H 100k
     """
     if emulated is not None:
         _check_emulated(suite, num_elements, race_factors, components, plot)
