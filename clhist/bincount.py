@@ -24,7 +24,7 @@ from clhist.engine.peek import evenly_spread, found_words
 from clhist.engine.prepare import LargestBin
 from clhist.engine.scatter import ScatterSpec, as_array, checked_values, counting_spec, into, native, scatter_engine
 from clhist.engine.signature import Remembered
-from clhist.engine.small import is_small
+from clhist.engine.small import counted_by_numpy, is_small
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array, zeros
 from clhist.opencl.cuda_arrays import is_cuda
@@ -121,7 +121,7 @@ def bincount(
         queue = queue_for(queue, x.context, x.queue)
     else:
         if _is_for_numpy(x, weights, queue, reproducible=reproducible):
-            return into(out, by_numpy(x, weights, minlength))
+            return into(out, counted_by_numpy(x, weights, minlength))
         queue = default_queue() if queue is None else queue_for(queue)
     minlength = python_operator.index(minlength)
     if not x.size:  # NumPy's are integers then, with weights as well
@@ -144,16 +144,6 @@ def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
     if value is None or type(value) is np.ndarray or isinstance(value, cl_array.Array):
         return value, None
     return as_array(name, value), mask_of(value)
-
-
-def by_numpy(x: np.ndarray, weights: np.ndarray | None, minlength: int) -> np.ndarray:
-    """Return NumPy's counts; raise MemoryError, which names the argument, where there is no memory for so many."""
-    try:
-        return np.bincount(x, weights, minlength)
-    except MemoryError as error:
-        largest = int(x.max(initial=0))
-        name, number = ("x", largest + 1) if largest >= minlength else ("minlength", minlength)
-        raise MemoryError(f"{name}: expected bins that the host has memory for, got {number}: {error}") from error
 
 
 def _is_for_numpy(x: Array, weights: Any, queue: cl.CommandQueue | None, *, reproducible: bool) -> bool:
