@@ -14,7 +14,7 @@ import pyopencl.array as cl_array
 from clhist.opencl.cuda_arrays import cuda_device_of, empty_cuda, is_cuda, kept_on_cuda, may_be_written
 from clhist.opencl.held_results import held_results
 from clhist.opencl.masks import check_unmasked
-from clhist.opencl.memory import free_idle, in_order, scratch_allocator
+from clhist.opencl.memory import in_order, scratch_allocator
 
 HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1
@@ -295,7 +295,7 @@ def _with_room(device: cl.Device, make: Callable[[], Array], shape: tuple[int, .
         try:
             return make()
         except cl.MemoryError:
-            if not free_idle():
+            if not held_results.release():
                 raise
             return make()
     except (cl.MemoryError, cl.LogicError) as error:

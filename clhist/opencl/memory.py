@@ -40,7 +40,7 @@ def allocated(allocate: Allocator, size: int, purpose: str) -> Any:
         try:
             return allocate(size)
         except _REFUSALS:
-            if not free_idle():
+            if not held_results.release():
                 raise
             return allocate(size)
     except _REFUSALS as error:
@@ -59,10 +59,17 @@ def immediate_allocator(queue: cl.CommandQueue) -> Allocator:
     clEnqueueMigrateMemObjects, which crashes NVIDIA's driver (580) while other threads use the queue; this writes.
     """
 
-    def allocate(size: int) -> cl.Buffer:
+    def new(size: int) -> cl.Buffer:
         buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size)
         _touch(queue, buffer)
         return buffer
+
+    def allocate(size: int) -> cl.Buffer:
+        try:
+            return new(size)
+        except cl.MemoryError:
+            free_idle()
+            return new(size)
 
     return allocate
 
@@ -89,6 +96,7 @@ class _Pool:
             return self._new(size)
         except cl.MemoryError:
             self.free()
+            free_idle()
             return self._new(size)
 
     def _new(self, size: int) -> Any:
@@ -142,15 +150,14 @@ def scratch_bytes() -> int:
         return sum(pool.size for _, pool in _pools.values())
 
 
-def free_idle() -> bool:
-    """Give back what nobody holds, of all queues: they share the device's memory. Return whether there was any."""
-    before, found = scratch_bytes(), held_results.release()
+def free_idle() -> None:
+    """Give back what nobody holds, of all queues: they share the device's memory."""
+    held_results.release()
     with _pools_lock:
         pools = [pool for _, pool in _pools.values()]
     for pool in pools:
         with suppress(DeviceLostError):  # perhaps of another device
             pool.free()
-    return found or scratch_bytes() < before
 
 
 def free_scratch() -> None:

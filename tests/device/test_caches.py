@@ -136,20 +136,26 @@ def test_caches_are_cleared_while_other_threads_compute(queue, own_kernel):
     assert not wrong, wrong
 
 
-def test_idle_memory_of_other_queues_is_given_back_where_memory_is_short(queue):
-    """They share the device."""
-    clhist.clear_caches()
-    other = cl.CommandQueue(queue.context)
-    scratch.scratch_allocator(other)(1 << 20)
-    assert scratch.scratch_bytes() >= 1 << 20
+def test_idle_memory_of_other_queues_is_given_back_where_memory_is_short(queue, out_of_order_queue, monkeypatch):
+    """They share the device; what is held stays."""
+    touch = scratch._touch
 
-    def allocate(size):
-        if scratch.scratch_bytes():
-            raise cl.MemoryError("allocate", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
-        return size
+    def refuse(own, buffer):
+        if scratch.scratch_bytes() > most:
+            raise cl.MemoryError("touch", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
+        touch(own, buffer)
 
-    assert scratch.allocated(allocate, 1000, "for nothing") == 1000
-    held = scratch.scratch_allocator(other)(1 << 20)
-    with pytest.raises(scratch.OutOfMemoryError):
-        scratch.allocated(allocate, 1000, "for nothing")
-    del held
+    for own in (queue, out_of_order_queue):
+        clhist.clear_caches()
+        other, most = cl.CommandQueue(queue.context), 2**62
+        monkeypatch.setattr(scratch, "_touch", refuse)
+        held = scratch.scratch_allocator(other)(1 << 20)
+        scratch.scratch_allocator(other)(1 << 22)
+        most = 1 << 21
+        assert scratch.scratch_bytes() > most
+        block = scratch.allocated(scratch.scratch_allocator(own), 1000, "for nothing")
+        assert most > scratch.scratch_bytes() >= 1 << 20
+        most = 0
+        with pytest.raises(scratch.OutOfMemoryError):
+            scratch.allocated(scratch.scratch_allocator(own), 2000, "for nothing")
+        del held, block

@@ -360,9 +360,8 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         run(self, kernel, *given)
 
     def program_of(program: cl.Program) -> CudaProgram:
-        options = program.get_build_info(program.devices[0], cl.program_build_info.OPTIONS)
-        text = f"program {hash((program.source, options))}"
-        cuda.programs.setdefault(text, program)
+        text = f"program {program.int_ptr}"
+        cuda.programs[text] = program
         names = program.get_info(cl.program_info.KERNEL_NAMES).split(";")
         return CudaProgram(text, {name: cuda.dynamic.get(name, 0) for name in names})
 
