@@ -57,11 +57,16 @@ class Size(Number):
         return found
 
 
+def _option(name: str) -> str:
+    return "num-bins" if name == "bins" else name
+
+
 @click.command(
+    context_settings={"token_normalize_func": _option},
     epilog="Operators:\n\n\b\n"
     + "\n".join(f"{name:8} {benched.text}" for name, benched in OPERATORS.items())
     + "\n\nFunctions of --suite peers:\n\n\b\n"
-    + "\n".join(f"{name:16} {problem.text}" for name, problem in PROBLEMS.items())
+    + "\n".join(f"{name:16} {problem.text}" for name, problem in PROBLEMS.items()),
 )
 @click.option(
     "--suite",
@@ -84,7 +89,16 @@ class Size(Number):
     type=Size(),
     multiple=True,
     metavar="BINS",
-    help="Bins. Repeatable. [default: the suite's]",
+    help="Bins, also --bins: 2041, 100M. Repeatable. [default: the suite's]",
+)
+@click.option(
+    "--rows",
+    "components",
+    type=Size(),
+    multiple=True,
+    metavar="D",
+    help="Each value is a row of D float32 numbers, of suites operators and peers: add or maximum, and add or mean. "
+    "Repeatable.",
 )
 @click.option(
     "--op",
@@ -117,11 +131,12 @@ class Size(Number):
 )
 @plot_option("the times")
 @shared_options()
-def bench(
+def bench(  # noqa: PLR0913  # an option each
     console: Console,
     suite: str,
     num_elements: int | None,
     bins: tuple[int, ...],
+    components: tuple[int, ...],
     operations: tuple[str, ...],
     race_factors: tuple[int, ...],
     distributions: tuple[str, ...],
@@ -148,28 +163,31 @@ def bench(
     the time to read the input once, measured in the same run: a lower bound. Inputs exceed the device's cache.
 
     \b
-    Example: two operators of the paper, and its Fig. 7
+    Example: two operators of the paper, its Fig. 7, and rows of values
       clhist bench --op count --op argmax -H 31 -H 196607 --race-factor 1 --race-factor 63
       clhist bench --suite model -n 50M --plot figure7.png --json figure7.json
+      clhist bench --rows 64 -n 2M -H 100k
     """
     if emulated is not None:
-        _check_emulated(suite, num_elements, race_factors, plot)
+        _check_emulated(suite, num_elements, race_factors, components, plot)
         bench_emulated.run(console, emulated, operations, bins, distributions)
         return
     chosen = SUITES[suite]
-    _check(suite, chosen, operations, race_factors, distributions, all_plans)
+    _check(suite, chosen, operations, components, race_factors, distributions, all_plans)
     lab = Lab(clhist.default_queue())
 
     def once(values: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(values))
 
+    usual = chosen.num_elements or _ELEMENTS[device_kind(lab.device)]
     request = Request(
-        num_elements or chosen.num_elements or _ELEMENTS[device_kind(lab.device)],
+        num_elements or max(1, usual // max(components, default=1)),  # as many numbers as without rows
         once(bins or chosen.bins),
-        once(operations or chosen.default_operations),
+        once(operations or (chosen.of_rows[:1] if components else chosen.default_operations)),
         once(race_factors or chosen.race_factors or (1,)),
         once([_DISTRIBUTIONS[name] for name in distributions] or chosen.distributions or ("uniform",)),
         all_plans=all_plans,
+        rows=once(components or (1,)),
     )
     if console.prints_text:
         console.echo(bench_report.header(lab, request))
@@ -206,12 +224,15 @@ def _measured(console: Console, lab: Lab, chosen: Suite, request: Request) -> tu
     return rows, True
 
 
-def _check_emulated(suite: str, num_elements: int | None, race_factors: tuple[int, ...], plot: Path | None) -> None:
+def _check_emulated(
+    suite: str, num_elements: int | None, race_factors: tuple[int, ...], rows: tuple[int, ...], plot: Path | None
+) -> None:
     """Refuse what counting has no use for."""
     for given, hint in (
         (suite if suite != "operators" else None, "--suite"),
         (num_elements, "--num-elements"),
         (race_factors or None, "--race-factor"),
+        (rows or None, "--rows"),
         (plot, "--plot"),
     ):
         if given is not None:
@@ -222,6 +243,7 @@ def _check(
     suite: str,
     chosen: Suite,
     operations: tuple[str, ...],
+    rows: tuple[int, ...],
     race_factors: tuple[int, ...],
     distributions: tuple[str, ...],
     all_plans: bool,
@@ -236,13 +258,16 @@ def _check(
     for given, is_known, hint in (
         (distributions[:1], chosen.distributions, "--distribution"),
         (("it",) * all_plans, chosen.has_all_plans, "--all-plans"),
+        (rows[:1], chosen.of_rows, "--rows"),
     ):
         if given and not is_known:
             raise click.BadParameter(f"expected none for --suite {suite}, got {given[0]}", param_hint=hint)
+    known, where = (chosen.of_rows, " with --rows") if rows else (chosen.operations, "")
     for operation in operations:
-        if operation not in chosen.operations:
-            expected = f"one of {', '.join(chosen.operations)}" if chosen.operations else "none"
-            raise click.BadParameter(f"expected {expected} for --suite {suite}, got {operation}", param_hint="--op")
+        if operation not in known:
+            expected = f"one of {', '.join(known)}" if known else "none"
+            message = f"expected {expected} for --suite {suite}{where}, got {operation}"
+            raise click.BadParameter(message, param_hint="--op")
     if race_factors and not chosen.race_factors:
         raise click.BadParameter(
             f"expected none for --suite {suite}, got {race_factors[0]}", param_hint="--race-factor"

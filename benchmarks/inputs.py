@@ -32,36 +32,39 @@ uint mixed(uint x)  // lowbias32 of Chris Wellons
     return x ^ x >> 16;
 }
 
-__kernel void make(__global %(type)s *bins, const ulong weights_at, const ulong size, const uint num_bins,
-                   const uint race_factor)
+__kernel void make(__global %(type)s *bins, const ulong weights_at, const ulong size, const ulong num_weights,
+                   const uint num_bins, const uint race_factor)
 {
     __global float *weights = (__global float *)((__global uchar *)bins + weights_at);
     const uint distinct = max(1u, num_bins / race_factor);
     for (ulong i = get_global_id(0); i < size; i += get_global_size(0)) {
         const uint h = mixed((uint)i ^ 0x9e3779b9u), g = mixed(~(uint)i);
         bins[i] = %(bin)s;
-        if (weights_at)
-            weights[i] = 2 * (int)(g >> 9 & 127) - 127;
     }
+    for (ulong i = get_global_id(0); i < num_weights; i += get_global_size(0))
+        weights[i] = 2 * (int)(mixed(~(uint)i) >> 9 & 127) - 127;
 }
 """
 
 MULTIPLIER = 2654435761  # odd: what `keys` makes of different positions is different
 NO_KEY = -(2**31)  # less than every key
 _BOUNDARY = 256  # bytes: where an array begins
+_BLOCK = 1 << 22  # numbers that the host makes at a time
+_MOST_CHECKED = 1 << 26  # values of rows, whose components are checked one by one
 MOST_COPIES = 64
 CACHES = 2  # how many times the last-level cache is read before an input comes again
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What an input is: N elements for H bins, as int32 or, of an image, as uint8."""
+    """What an input is: N elements for H bins, as int32 or, of an image, as uint8; rows have D `components`."""
 
     num_elements: int
     num_bins: int
     race_factor: int = 1
     distribution: str = "uniform"
     image: bool = False
+    components: int = 1
 
     @property
     def dtype(self) -> np.dtype:
@@ -76,7 +79,22 @@ class InputSpec:
         """Return the bytes of bins, and of weights if there are any."""
         if not weighted:
             return self.num_elements * self.dtype.itemsize
-        return self.offset_of_weights() + self.num_elements * np.dtype(np.float32).itemsize
+        return self.offset_of_weights() + self.num_weights * np.dtype(np.float32).itemsize
+
+    @property
+    def num_weights(self) -> int:
+        """Of all rows."""
+        return self.num_elements * self.components
+
+    @property
+    def shape(self) -> int | tuple[int, int]:
+        """H, or that of a result of rows."""
+        return self.num_bins if self.components == 1 else (self.num_bins, self.components)
+
+    def checked_components(self) -> list[int]:
+        """Return those components of rows that are compared with the host's: as many as take it seconds."""
+        number = min(self.components, max(2, _MOST_CHECKED // self.num_elements))
+        return sorted({*np.linspace(0, self.components - 1, number).astype(int).tolist()})
 
 
 class Input:
@@ -101,6 +119,7 @@ class Input:
         text = {"type": "uchar" if spec.image else "int", "bin": DISTRIBUTIONS[spec.distribution]}
         kernel = cl.Kernel(build(queue.context, _SOURCE % text), "make")
         numbers: tuple[np.generic, ...] = (np.uint64(self._weights_at), np.uint64(spec.num_elements))
+        numbers += (np.uint64(spec.num_weights if weighted else 0),)
         items = min(spec.num_elements, 1 << 20)
         numbers += np.uint32(spec.num_bins), np.uint32(spec.race_factor)
         base: Any = first.base_data
@@ -121,7 +140,12 @@ class Input:
     @cached_property
     def host(self) -> Host:
         """The same on the host."""
-        return Host(self._array(self.copies[0], "bins").get(), self.spec.num_bins)
+        return self.host_of(0)
+
+    def host_of(self, component: int) -> Host:
+        """Return the same on the host, with one component of the rows."""
+        bins = self._array(self.copies[0], "bins").get()
+        return Host(bins, self.spec.num_bins, self.spec.components, component)
 
     def _array(self, copy: cl_array.Array, name: str) -> cl_array.Array:
         if name == "weights":
@@ -135,11 +159,13 @@ class Host:
 
     bins: np.ndarray
     num_bins: int
+    components: int = 1
+    component: int = 0
 
     @property
     def weights(self) -> np.ndarray:
-        """The weights, whether the device has them or not."""
-        return weights(self.bins.size)
+        """The weights, or one component of them, whether the device has them or not."""
+        return weights(self.bins.size, self.components, self.component)
 
     @cached_property
     def indices(self) -> np.ndarray:
@@ -177,12 +203,16 @@ class Host:
 
 
 @lru_cache(maxsize=1)
-def weights(size: int) -> np.ndarray:
-    """Return what the kernel makes: odd float32 from -127 to 127."""
-    x: np.ndarray = ~np.arange(size, dtype=np.uint32)
-    x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
-    x = (x ^ x >> 15) * np.uint32(0x846CA68B)
-    return ((x ^ x >> 16) >> 9 & 127).astype(np.float32) * 2 - 127
+def weights(size: int, components: int = 1, component: int = 0) -> np.ndarray:
+    """Return what the kernel makes: odd float32 from -127 to 127. Of rows it is one of so many components."""
+    found = np.empty(size, np.float32)
+    for begin in range(0, size, _BLOCK):
+        x: np.ndarray = np.arange(begin, min(size, begin + _BLOCK), dtype=np.uint32)
+        x = ~(x * np.uint32(components) + np.uint32(component))
+        x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
+        x = (x ^ x >> 15) * np.uint32(0x846CA68B)
+        found[begin : begin + _BLOCK] = ((x ^ x >> 16) >> 9 & 127).astype(np.float32) * 2 - 127
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -11,10 +11,11 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from benchmarks.inputs import Input, InputSpec
-from benchmarks.operators import Benched
+from benchmarks.operators import OPERATORS, Benched
 from clhist import Bound, HistogramKernel
 from clhist.calibration.measure import Bench
 from clhist.cli.timing import Samples, pipelined, read_floor, repeated
+from clhist.engine.scatter import ScatterSpec, pair_spec, scatter_engine
 from clhist.errors import BuildError, UnsupportedError
 from clhist.opencl.device import device_profile
 from clhist.planning.plan import Plan
@@ -61,15 +62,34 @@ class Lab:
         self.profiling = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.profile = device_profile(self.device)
         self._bench = Bench(self.context, self.profiling)
-        self._kernels: dict[str, HistogramKernel] = {}
+        self._kernels: dict[tuple[str, int], HistogramKernel] = {}
 
-    def kernel(self, benched: Benched) -> HistogramKernel:
-        """Return the kernel of an operator, the same one every time."""
-        if benched.name not in self._kernels:
-            self._kernels[benched.name] = HistogramKernel(
-                self.context, benched.operator, arguments=benched.arguments, map=benched.map
-            )
-        return self._kernels[benched.name]
+    def kernel(self, benched: Benched, components: int = 1) -> HistogramKernel:
+        """Return the kernel of an operator, the same one every time; that of rows is `clhist.reduce_by_index`'s."""
+        key = benched.name, components
+        if key not in self._kernels:
+            if components > 1:
+                found = HistogramKernel.of(benched.operator, scatter_engine(self.context, self._spec_of_rows(*key)))
+            else:
+                found = HistogramKernel(self.context, benched.operator, arguments=benched.arguments, map=benched.map)
+            self._kernels[key] = found
+        return self._kernels[key]
+
+    def _spec_of_rows(self, name: str, components: int) -> ScatterSpec:
+        operator, indices = OPERATORS[name].operator, np.empty(0, np.int32)
+        return pair_spec(operator, indices, (np.empty(0, operator.dtype),), components, self.device, False)
+
+    def arguments(self, given: Input, benched: Benched) -> list[tuple[Any, ...]]:
+        """Return those of the kernel for each of the equal inputs."""
+        more = (given.spec.num_bins,) if given.spec.components > 1 else ()
+        return [(*arrays, *more) for arrays in given.arrays(benched.arrays)]
+
+    def size(self, spec: InputSpec, benched: Benched) -> int:
+        """Return N as the kernel counts: values or, where a work-item has whole rows, rows."""
+        if spec.components == 1:
+            return spec.num_elements
+        by_rows = self._spec_of_rows(benched.name, spec.components).by_rows
+        return spec.num_elements if by_rows else spec.num_weights
 
     def input(self, spec: InputSpec, *, weighted: bool) -> Input:
         """Make an input.
@@ -84,7 +104,7 @@ class Lab:
         if needed > room:
             raise MemoryError(
                 f"--num-elements: expected an input of at most {room:,} bytes on {self.device.name.strip()}, got "
-                f"{spec.num_elements:,} elements of {needed:,} bytes"
+                f"{spec.num_elements:,} {'elements' if spec.components == 1 else 'rows'} of {needed:,} bytes"
             )
         return Input(self.queue, spec, weighted=weighted, cache=self.profile.l2_cache)
 
@@ -121,6 +141,7 @@ class Lab:
             "op": benched.name,
             "num_elements": spec.num_elements,
             "num_bins": spec.num_bins,
+            "components": spec.components,
             "race_factor": spec.race_factor,
             "distribution": spec.distribution,
             "bytes": given.nbytes(benched.arrays),
@@ -138,13 +159,12 @@ class Lab:
 
     def ways(self, spec: InputSpec, benched: Benched, race_factor: float) -> list[dict[str, Any]]:
         """Return the choices that lead to each of the plans that could be taken, the automatic one first."""
-        kernel, found, seen = self.kernel(benched), [], set()
+        kernel, found, seen = self.kernel(benched, spec.components), [], set()
         for way in _WAYS:
             choices = {"update": benched.update, **way}
             try:
-                plan = kernel.plan(
-                    spec.num_elements, spec.num_bins, queue=self.queue, race_factor=race_factor, **choices
-                )
+                size = self.size(spec, benched)
+                plan = kernel.plan(size, spec.shape, queue=self.queue, race_factor=race_factor, **choices)
             except (ValueError, MemoryError):  # impossible
                 continue
             what = tuple(getattr(plan, name, None) for name in _PLAN)
@@ -154,10 +174,12 @@ class Lab:
         return found
 
     def _timed(self, given: Input, benched: Benched, choices: dict[str, Any], calls: bool) -> Row:
-        kernel, bins, arguments = self.kernel(benched), given.spec.num_bins, given.arrays(benched.arrays)
+        spec = given.spec
+        kernel, bins, arguments = self.kernel(benched, spec.components), spec.shape, self.arguments(given, benched)
+        choices = choices | {"size": self.size(spec, benched)}
         run = partial(kernel.timed, num_bins=bins, queue=self.profiling, **choices)
         result, stages = run(*arguments[0])
-        wrong = difference(result.get(), benched.reference(given.host))
+        wrong = _wrong(result, given, benched)
         if wrong:
             return {"failed": True, "note": f"WRONG: {wrong}"}
         nbytes = given.nbytes(benched.arrays)
@@ -198,26 +220,40 @@ class Lab:
         }
 
     def _plan(self, given: Input, benched: Benched, choices: dict[str, Any]) -> Plan:
-        kernel, factor = self.kernel(benched), choices.get("race_factor", 1.0)
+        spec, factor = given.spec, choices.get("race_factor", 1.0)
+        kernel = self.kernel(benched, spec.components)
         if isinstance(factor, str):
-            factor = kernel.race_factor(*given.arrays(benched.arrays)[0], num_bins=given.spec.num_bins).value
+            factor = kernel.race_factor(*self.arguments(given, benched)[0], num_bins=spec.shape).value
         others = choices | {"race_factor": factor}
-        return kernel.plan(given.spec.num_elements, given.spec.num_bins, queue=self.queue, **others)
+        return kernel.plan(self.size(spec, benched), spec.shape, queue=self.queue, **others)
 
     def _predicted(self, given: Input, benched: Benched, plan: Plan, choices: dict[str, Any]) -> float:
         """Return about how many seconds a call takes where work-items may wait for each other without bound."""
         if plan.update not in ("cas", "lock"):
             return 0.0
         same = choices | plan.choices
-        run = partial(self.kernel(benched).timed, *given.arrays(benched.arrays)[0], **same)
+        spec = given.spec
+        run = partial(self.kernel(benched, spec.components).timed, *self.arguments(given, benched)[0], **same)
 
         def seconds(parts: int) -> float:
-            size = max(1, given.spec.num_elements * parts // _PROBE)
-            runs = (run(num_bins=given.spec.num_bins, queue=self.profiling, size=size) for _ in range(2))
+            size = max(1, self.size(spec, benched) * parts // _PROBE)
+            runs = (run(num_bins=spec.shape, queue=self.profiling, size=size) for _ in range(2))
             return min(sum(stages.values()) for _, stages in runs)
 
         one, two = seconds(1), seconds(2)
         return one + (_PROBE - 1) * max(0.0, two - one)
+
+
+def _wrong(result: Any, given: Input, benched: Benched) -> str:
+    """Return where a result differs from the host's, or nothing; of rows, in the components that are looked at."""
+    got = result.get()
+    if given.spec.components == 1:
+        return difference(got, benched.reference(given.host))
+    for component in given.spec.checked_components():
+        wrong = difference(got[:, component], benched.reference(given.host_of(component)))
+        if wrong:
+            return f"component {component} of {wrong}"
+    return ""
 
 
 def difference(got: np.ndarray, expected: np.ndarray) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.peer_problems import Arrays, Fields, fields
+from benchmarks.peer_problems import Arrays, Fields, Problem, fields
 
 Way = Callable[..., Any]  # of a problem's arrays, as `put` makes them, and the number of bins
 
@@ -25,6 +25,8 @@ class Peer:
         What to call it.
     ways : mapping
         By names of problems, how it computes each that it can.
+    of_rows : mapping
+        The same of those whose values are rows.
     put : callable
         Makes of a problem's NumPy arrays those that the ways take, before anything is timed.
     finish : callable
@@ -47,3 +49,8 @@ class Peer:
     on_device: bool = False
     is_ours: bool = False
     chosen: Callable[[str, int], str] = lambda problem, num_bins: ""
+    of_rows: Mapping[str, Way] = field(default_factory=dict)
+
+    def way(self, problem: Problem) -> Way | None:
+        """Return how it computes a problem; None if it cannot."""
+        return (self.ways if problem.components == 1 else self.of_rows).get(problem.name)

@@ -40,15 +40,24 @@ def torch(torch: Any) -> Peer:
             0, x, v, how, include_self=how != "mean"
         )
 
+    def add_rows(x: Any, v: Any, bins: int) -> Any:
+        return torch.zeros((bins, v.shape[1]), device=where).index_add_(0, x, v)
+
+    def mean_rows(x: Any, v: Any, bins: int) -> Any:
+        return torch.zeros((bins, v.shape[1]), device=where).index_reduce_(0, x, v, "mean", include_self=False)
+
     def finish(result: Any) -> None:
         if on_gpu:
             torch.cuda.synchronize()
 
     ways: dict[str, Any] = dict.fromkeys(_COUNTS, count)
     ways |= {"bincount-weights": weigh, "add": add, "maximum": reduce("amax", -np.inf), "mean": reduce("mean", 0.0)}
+    of_rows = {"add": add_rows, "mean": mean_rows}
     if not on_gpu:  # on GPUs it has none
         ways["histogram"] = lambda x, bins: torch.histogram(x, bins, range=UNIT).hist
-    return Peer(f"torch ({where})", ways, put, finish, lambda result: {"": result.cpu().numpy()}, on_gpu)
+    return Peer(
+        f"torch ({where})", ways, put, finish, lambda result: {"": result.cpu().numpy()}, on_gpu, of_rows=of_rows
+    )
 
 
 def cupy(cupy: Any) -> Peer:
@@ -67,7 +76,7 @@ def cupy(cupy: Any) -> Peer:
 
     def at(ufunc: Any, start: float) -> Callable[..., Any]:
         def call(x: Any, v: Any, bins: int) -> Any:
-            out = cupy.full(bins, start, cupy.float32)
+            out = cupy.full((bins, *v.shape[1:]), start, cupy.float32)
             ufunc.at(out, x, v)
             return out
 
@@ -89,7 +98,10 @@ def cupy(cupy: Any) -> Peer:
     def finish(result: Any) -> None:
         cupy.cuda.Device().synchronize()
 
-    return Peer("cupy", ways, lambda arrays: tuple(map(cupy.asarray, arrays)), finish, fetch, on_device=True)
+    def put(arrays: Arrays) -> tuple[Any, ...]:
+        return tuple(map(cupy.asarray, arrays))
+
+    return Peer("cupy", ways, put, finish, fetch, on_device=True, of_rows={"add": ways["add"]})
 
 
 def jax(jax: Any) -> Peer:
@@ -121,4 +133,5 @@ def jax(jax: Any) -> Peer:
         jax.block_until_ready,
         lambda result: {"": np.asarray(result)},
         where == "gpu",
+        of_rows={"add": ways["add"]},
     )

@@ -18,6 +18,7 @@ from benchmarks.peer_problems import (
     UNIT,
     Arrays,
     Fields,
+    by_component,
     numpy_largest,
     numpy_latest,
     numpy_mean,
@@ -52,7 +53,7 @@ def _numpy() -> list[Peer]:
     def at(ufunc: np.ufunc, dtype: Any, neutral: float) -> Callable[..., np.ndarray]:
         def call(x: np.ndarray, *values_and_bins: Any) -> np.ndarray:
             *values, bins = values_and_bins
-            out = np.full(bins, neutral, dtype)
+            out = np.full((bins, *np.shape(values[0])[1:]) if values else bins, neutral, dtype)
             ufunc.at(out, x, *(values or (1,)))
             return out
 
@@ -66,7 +67,11 @@ def _numpy() -> list[Peer]:
 
     counts = dict.fromkeys(COUNTS, count)
     return [
-        Peer("numpy.bincount", counts | {"bincount-weights": weigh, "add": weigh, "mean": numpy_mean}),
+        Peer(
+            "numpy.bincount",
+            counts | {"bincount-weights": weigh, "add": weigh, "mean": numpy_mean},
+            of_rows={"add": by_component},
+        ),
         Peer(
             "numpy.ufunc.at",
             {
@@ -76,13 +81,21 @@ def _numpy() -> list[Peer]:
                 "argmax": numpy_largest,
                 "struct": numpy_latest,
             },
+            of_rows={"add": at(np.add, np.float32, 0)},
         ),
         Peer("numpy", {name: PROBLEMS[name].reference for name in ("histogram", "histogram2d", "group_by")}),
     ]
 
 
 def _scipy(scipy: Any) -> Peer:
-    return Peer("scipy", {"binned_statistic": scipy_statistics})
+    from scipy import sparse
+
+    def product(x: np.ndarray, v: np.ndarray, bins: int) -> np.ndarray:
+        each = np.ones(x.size, v.dtype), (x, np.arange(x.size, dtype=x.dtype))
+        found: np.ndarray = sparse.csr_array(each, shape=(bins, x.size)) @ v
+        return found
+
+    return Peer("scipy", {"binned_statistic": scipy_statistics}, of_rows={"add": product})
 
 
 def _boost(boost_histogram: Any) -> Peer:

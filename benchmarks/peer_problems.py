@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 import clhist
 from benchmarks.groups import STATISTICS, numpy_statistics
-from benchmarks.inputs import keys, weights
+from benchmarks.inputs import InputSpec, keys, weights
 from clhist import operators, stats
 from clhist.opencl.arrays import is_device_array
 from clhist.operators.operator import Operator
@@ -49,6 +49,8 @@ class Problem:
         Of statistics that are rounded (not counts, minima, maxima), relative to the largest.
     has_edges : bool
         Whether floats are put between edges, which libraries round differently.
+    components : int
+        Of the rows that values are.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Problem:
     of_hits: bool = False
     tolerance: float = 0.0
     has_edges: bool = False
+    components: int = 1
 
     def expected(self, arrays: Arrays, num_bins: int) -> Callable[[Fields, bool], str]:
         """Return what says where a result differs from the right one, if it does, and "" otherwise.
@@ -172,6 +175,40 @@ def numpy_mean(x: np.ndarray, v: np.ndarray, bins: int) -> np.ndarray:
     """Return the mean of each bin."""
     with np.errstate(invalid="ignore"):
         return np.bincount(x, v, bins) / np.bincount(x, minlength=bins)
+
+
+@dataclass(frozen=True)
+class RowProblem(Problem):
+    """One whose values are rows: a result has a row for each bin, some of whose components are compared."""
+
+    def expected(self, arrays: Arrays, num_bins: int) -> Callable[[Fields, bool], str]:
+        x, v = arrays
+        looked_at = InputSpec(x.size, num_bins, components=self.components).checked_components()
+        of_all = super().expected
+        each = [(k, of_all((x, v[:, k]), num_bins)) for k in looked_at]
+
+        def differs(got: Fields, strict: bool) -> str:
+            shape = got[""].shape
+            if shape != (num_bins, self.components):
+                return f"result: shape {shape}, expected {(num_bins, self.components)}"
+            found = ((k, compare({"": got[""][:, k]}, strict)) for k, compare in each)
+            return next((f"component {k} of {wrong}" for k, wrong in found if wrong), "")
+
+        return differs
+
+
+def row_problem(name: str, components: int) -> Problem:
+    """Return the problem of `ROW_PROBLEMS` with rows of so many components."""
+    return replace(
+        ROW_PROBLEMS[name],
+        components=components,
+        make=lambda n, bins: (_indices(n, bins), weights(n * components).reshape(n, components)),
+    )
+
+
+def by_component(x: np.ndarray, v: np.ndarray, bins: int) -> np.ndarray:
+    """Return the sums of rows, a call of NumPy for each component."""
+    return np.stack([np.bincount(x, column, bins) for column in v.T], axis=1)
 
 
 def _largest(x: np.ndarray, v: np.ndarray, bins: int) -> np.ndarray:
@@ -300,4 +337,23 @@ PROBLEMS = {
             num_bins=4096,
         ),
     )
+}
+
+ROW_PROBLEMS: dict[str, RowProblem] = {  # of --rows
+    "add": RowProblem(
+        "add",
+        "clhist.reduce_by_index: float32 sums of rows",
+        _weighted,
+        lambda x, v, bins: clhist.reduce_by_index((bins, v.shape[1]), np.add, x, v),
+        lambda x, v, bins: np.bincount(x, v, bins),
+    ),
+    "mean": RowProblem(
+        "mean",
+        "clhist.reduce_by_index: float32 means of rows",
+        _weighted,
+        lambda x, v, bins: clhist.reduce_by_index((bins, v.shape[1]), "mean", x, v),
+        numpy_mean,
+        of_hits=True,
+        tolerance=1e-6,
+    ),
 }

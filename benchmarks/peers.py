@@ -20,7 +20,7 @@ from benchmarks import suite as bench_suite
 from benchmarks.inputs import CACHES, MOST_COPIES
 from benchmarks.lab import LONGEST, Lab, Row
 from benchmarks.peer import Peer
-from benchmarks.peer_problems import PROBLEMS, Arrays, Problem
+from benchmarks.peer_problems import PROBLEMS, ROW_PROBLEMS, Arrays, Problem, row_problem
 from benchmarks.suite import Panels, Request, Suite, times
 from clhist.cli.tables import grid
 from clhist.cli.timing import Samples, interleaved
@@ -33,14 +33,21 @@ _COLD = "PYOPENCL_NO_CACHE", "POCL_KERNEL_CACHE"
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     """Yield for each function and number of bins a row for each implementation."""
     others = peer_libraries.peers()
-    for problem, bins in _asked(request):
-        yield f"{problem.name}, H = {bins:,}", _rows(lab, problem, request.num_elements, bins, others)
+    for problem, common in _asked(request):
+        rows = _rows(lab, problem, request.num_elements, common["num_bins"], others)
+        yield f"{bench_suite.op_text(common)}, H = {common['num_bins']:,}", [row | common for row in rows]
         gc.collect()  # of graphs and frames of the libraries: gigabytes
 
 
-def _asked(request: Request) -> list[tuple[Problem, int]]:
-    each = [PROBLEMS[name] for name in request.operations]
-    return [(problem, bins) for problem in each for bins in ((problem.num_bins,) if problem.num_bins else request.bins)]
+def _asked(request: Request) -> list[tuple[Problem, Row]]:
+    """Return the problems, each with what its rows of the table have in common."""
+    found = []
+    for name in request.operations:
+        for components in request.rows:
+            problem = PROBLEMS[name] if components == 1 else row_problem(name, components)
+            for bins in (problem.num_bins,) if problem.num_bins else request.bins:
+                found.append((problem, {"op": name, "num_bins": bins, "components": components}))
+    return found
 
 
 def _ours(lab: Lab, problem: Problem) -> list[Peer]:
@@ -50,13 +57,14 @@ def _ours(lab: Lab, problem: Problem) -> list[Peer]:
         return tuple(cl_array.to_device(lab.queue, array) for array in arrays)
 
     ways = {problem.name: problem.ours}
+    each: dict[str, Any] = {"ways": ways} if problem.components == 1 else {"ways": {}, "of_rows": ways}
 
     def finish(result: Any) -> None:
         lab.queue.finish()
 
     return [
-        Peer(ON_HOST, ways, is_ours=True),
-        Peer(ON_DEVICE, ways, put=put, finish=finish, on_device=True, is_ours=True),
+        Peer(ON_HOST, is_ours=True, **each),
+        Peer(ON_DEVICE, put=put, finish=finish, on_device=True, is_ours=True, **each),
     ]
 
 
@@ -66,16 +74,14 @@ def _rows(lab: Lab, problem: Problem, size: int, bins: int, others: Sequence[Pee
     needed = ceil(CACHES * max(lab.profile.l2_cache, _host_cache()) / nbytes)
     copies = [arrays, *(tuple(a.copy() for a in arrays) for _ in range(min(needed, MOST_COPIES) - 1))]
     common = {
-        "op": problem.name,
         "num_elements": arrays[0].size,
-        "num_bins": bins,
         "bytes": nbytes,
         "is_cold": needed <= MOST_COPIES,
     }
     differs = problem.expected(arrays, bins)
     rows: dict[str, Row] = {}
     calls: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], float]] = {}
-    peers = [peer for peer in (*_ours(lab, problem), *others) if problem.name in peer.ways]
+    peers = [peer for peer in (*_ours(lab, problem), *others) if peer.way(problem)]
     for peer in peers:
         try:
             rows[peer.name], call, about = _checked(peer, problem, copies, bins, differs)
@@ -115,9 +121,10 @@ def _checked(
     peer: Peer, problem: Problem, copies: list[Arrays], bins: int, differs: Callable[..., str]
 ) -> tuple[Row, Callable[[], Any], float]:
     """Return a row with the first call, what makes one of the next, and how long one takes."""
-    way, given = peer.ways[problem.name], cycle([peer.put(arrays) for arrays in copies])
+    way, given = peer.way(problem), cycle([peer.put(arrays) for arrays in copies])
 
     def call() -> Any:
+        assert way is not None
         return way(*next(given), bins)
 
     def once() -> tuple[Any, float]:
@@ -146,7 +153,7 @@ def panels(rows: list[Row]) -> Panels:
     for row in rows:
         if "call" in row:
             point = row["num_bins"], row["call"]["median"] * 1e6
-            drawn.setdefault(row["op"], {}).setdefault(row["implementation"], []).append(point)
+            drawn.setdefault(bench_suite.op_text(row), {}).setdefault(row["implementation"], []).append(point)
     return drawn
 
 
@@ -160,7 +167,7 @@ def summary(rows: list[Row]) -> list[str]:
     cells: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
         if "per_clhist" in row and row["implementation"] != ON_DEVICE:
-            found = cells.setdefault((row["op"], row["num_bins"]), {})
+            found = cells.setdefault((bench_suite.op_text(row), row["num_bins"]), {})
             name = _family(row["implementation"])
             found[name] = min(row["per_clhist"] if name != ON_HOST else row["call"]["median"], found.get(name, inf))
     names = list(dict.fromkeys(name for found in cells.values() for name in found if name != ON_HOST))
@@ -180,10 +187,11 @@ SUITE = Suite(
     bins=(64, 300, 2041, 150_000, 1_400_000),
     race_factors=(),
     num_elements=25_000_000,
+    of_rows=tuple(ROW_PROBLEMS),
     steps=lambda request: len(_asked(request)),
     run=run,
     columns=(
-        ("function", lambda row: row["op"]),
+        ("function", bench_suite.op_text),
         bench_suite.BINS,
         ("implementation", lambda row: row["implementation"]),
         ("strategy", lambda row: row.get("strategy", "")),

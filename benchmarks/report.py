@@ -14,7 +14,7 @@ from typing import Any
 
 import clhist
 from benchmarks.lab import Lab, Row
-from benchmarks.suite import Column, Request
+from benchmarks.suite import Column, Request, op_text
 from clhist.cli.tables import bytes_text, grid
 from clhist.hardware.profile_files import PARAMETERS
 
@@ -50,11 +50,11 @@ def processor() -> str:
 
 def table_text(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     """Return the table, in the order of operators, race factors and bins."""
-    operations = list(dict.fromkeys(row.get("op") for row in rows))
+    operations = list(dict.fromkeys(map(_operation, rows)))
     ordered = sorted(  # they were measured input by input
         rows,
         key=lambda row: (
-            operations.index(row.get("op")),
+            operations.index(_operation(row)),
             row["plan"]["memory"] if "fixed" in row else "",
             row.get("race_factor", 1),
         ),
@@ -63,6 +63,10 @@ def table_text(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     lines = [names, *([show(row) for _, show in columns] for row in ordered)]
     keys = next((n for n, name in enumerate(names) if name not in _KEYS), len(names))
     return grid(lines, left=[n for n, name in enumerate(names) if name in _LEFT], indent=2, keys=max(1, keys))
+
+
+def _operation(row: Row) -> str:
+    return op_text(row) if "op" in row else ""
 
 
 def line_text(row: Row, columns: Sequence[Column]) -> str:
@@ -76,7 +80,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
     """Return a line for each row that has something to say: why it was not timed."""
     words = ("implementation", "function", "arrays", "op", "update", "distribution")
     return [
-        ", ".join([str(row[word]) for word in words if word in row] + [f"H = {row['num_bins']:,}"])
+        ", ".join([op_text(row) if word == "op" else str(row[word]) for word in words if word in row])
+        + f", H = {row['num_bins']:,}"
         + (f", RF {row['race_factor']}" if "race_factor" in row else "")
         + f": {row['note']}"
         for row in rows

@@ -28,6 +28,7 @@ class Request:
     race_factors: tuple[int, ...]
     distributions: tuple[str, ...] = ("uniform",)
     all_plans: bool = False
+    rows: tuple[int, ...] = (1,)
 
     def problems(self, distributions: Sequence[str] = ("uniform",)) -> Iterator[tuple[InputSpec, list[Benched]]]:
         """Yield each input with the operators that read it."""
@@ -37,7 +38,9 @@ class Request:
             for bins in (256,) if image else self.bins:
                 for factor in self.race_factors:
                     for distribution in distributions if found else ():
-                        yield InputSpec(self.num_elements, bins, factor, distribution, image), found
+                        for components in self.rows:
+                            spec = InputSpec(self.num_elements, bins, factor, distribution, image, components)
+                            yield spec, found
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Suite:
         A module that need not be installed, and the extra of clhist that brings it.
     has_all_plans : bool
         Whether it has a row for each plan that could be taken.
+    of_rows : tuple of str
+        What `--op` may be with `--rows`, the first the default; none if it has no such choice.
     steps : callable
         How many steps a request takes, for the progress bar.
     run : callable
@@ -82,6 +87,7 @@ class Suite:
     num_elements: int | None = None
     distributions: tuple[str, ...] = ()
     has_all_plans: bool = False
+    of_rows: tuple[str, ...] = ()
     needs: tuple[str, str] | None = None
 
 
@@ -134,7 +140,12 @@ def plan_text(row: Row) -> str:
     return f"{plan['update']} {plan['memory']}{bits} M={plan['copies']:,} {passes}{aside}"
 
 
-OP: Column = ("op", lambda row: row["op"])
+def op_text(row: Row) -> str:
+    """Return what is computed as a cell, with the components of rows."""
+    return f"{row['op']}, rows of {row['components']}" if row.get("components", 1) > 1 else str(row["op"])
+
+
+OP: Column = ("op", op_text)
 BINS: Column = ("H", lambda row: f"{row['num_bins']:,}")
 DISTRIBUTION: Column = ("bins are", lambda row: row["distribution"])
 RACE_FACTOR: Column = ("RF", lambda row: f"{row['race_factor']:g}")

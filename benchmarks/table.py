@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from benchmarks import suite as bench_suite
 from benchmarks.lab import Lab, Row
 from benchmarks.operators import OPERATORS
-from benchmarks.suite import Panels, Request, Suite, weighted
+from benchmarks.suite import Panels, Request, Suite, op_text, weighted
 
 
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
@@ -27,7 +27,7 @@ def panels(rows: list[Row]) -> Panels:
     for row in rows:
         if "kernel" in row:
             panel = drawn.setdefault(f"RF {row['race_factor']}", {})
-            panel.setdefault(row["op"], []).append((row["num_bins"], row["kernel"]["median"] * 1e6))
+            panel.setdefault(op_text(row), []).append((row["num_bins"], row["kernel"]["median"] * 1e6))
             floor = f"F of {row['bytes'] / 1e6:,.4g} MB"
             panel.setdefault(floor, []).append((row["num_bins"], row["floor"]["median"] * 1e6))
     return drawn
@@ -40,6 +40,7 @@ SUITE = Suite(
     race_factors=(1,),
     distributions=("uniform",),
     has_all_plans=True,
+    of_rows=("add", "maximum"),
     steps=bench_suite.steps,
     run=run,
     columns=(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from clhist import typing as typing
     from clhist.accumulator import Accumulator
     from clhist.engine.bound import Bound
+    from clhist.engine.clear import clear_caches
     from clhist.engine.operator_check import check_operator
     from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
     from clhist.function_types import (
@@ -77,6 +78,7 @@ _HOMES = {
     "UnsupportedError": "errors",
     "bincount": "bincount",
     "check_operator": "engine.operator_check",
+    "clear_caches": "engine.clear",
     "default_queue": "opencl.device",
     "device_profile": "opencl.device",
     "digitize": "digitize",
@@ -169,6 +171,7 @@ __all__ = [
     "__version__",
     "bincount",
     "check_operator",
+    "clear_caches",
     "default_queue",
     "device_profile",
     "digitize",

@@ -24,7 +24,7 @@ from clhist.engine.peek import evenly_spread, found_words
 from clhist.engine.prepare import LargestBin
 from clhist.engine.scatter import ScatterSpec, as_array, checked_values, counting_spec, into, native, scatter_engine
 from clhist.engine.signature import Remembered
-from clhist.engine.small import is_small
+from clhist.engine.small import counted_by_numpy, is_small
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array, zeros
 from clhist.opencl.cuda_arrays import is_cuda
@@ -121,7 +121,7 @@ def bincount(
         queue = queue_for(queue, x.context, x.queue)
     else:
         if _is_for_numpy(x, weights, queue, reproducible=reproducible):
-            return into(out, np.bincount(x, weights, minlength))
+            return into(out, counted_by_numpy(x, weights, minlength))
         queue = default_queue() if queue is None else queue_for(queue)
     minlength = python_operator.index(minlength)
     if not x.size:  # NumPy's are integers then, with weights as well

@@ -37,6 +37,7 @@ from clhist.binning.inputs import (
     are_usable,
     as_array,
     binned_dtype,
+    check_number,
     has_fp64,
     last_axes,
     mask_array,
@@ -138,6 +139,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
+    check_number(bins)
     a, weights, where = checked_data(a, weights, where)
     on_device = is_device_array(a)
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
@@ -245,6 +247,7 @@ def histogramdd(
         check_host_way("a sample without dimensions", queue, where=where, out=out)
         hist, every = numpy_histogramdd(sample, bins, range, density, weights)
         return hist, list(every)
+    check_number(bins, points.dims)
     where = mask_array(where, (points.size,))
     options = {"reproducible": reproducible and may_round(weights)}
     if are_for_numpy(points, weights, queue, options):
@@ -345,6 +348,7 @@ def histogram_bin_edges(
     TypeError, ValueError
         As NumPy's.
     """
+    check_number(bins)
     a = as_array("a", a)
     where = mask_array(where, a.shape)
     if not is_device_array(a):

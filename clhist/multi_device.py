@@ -14,8 +14,10 @@ from clhist.accumulator import CHUNK_BYTES
 from clhist.bincount import bincount
 from clhist.binning.counts import densities
 from clhist.binning.host import numpy_edges
+from clhist.binning.inputs import check_number
 from clhist.engine.outputs import Outputs
 from clhist.engine.pool import Pool
+from clhist.engine.small import counted_by_numpy
 from clhist.histogram import histogram
 from clhist.multi import MultiAccumulator
 from clhist.opencl.arrays import is_device_array
@@ -83,7 +85,7 @@ def of_edges(whole: Partial, edges: Any, density: bool | None, dtype: np.dtype) 
 def bincount_over(devices: Any, x: Any, weights: Any = None, minlength: int = 0) -> np.ndarray:
     """Return `clhist.bincount` of NumPy arrays, computed by several devices."""
     arrays = _host(x=x, weights=weights)
-    np.bincount(arrays[0][:0], None if arrays[1] is None else arrays[1][:0], minlength)  # raises what is wrong
+    counted_by_numpy(arrays[0][:0], None if arrays[1] is None else arrays[1][:0], minlength)  # raises what is wrong
     minlength = int(minlength)
     return np.asarray(_over(devices, bound(counts_part, minlength=minlength), arrays, merge_padded).result())
 
@@ -92,6 +94,7 @@ def histogram_over(
     devices: Any, a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
 ) -> Any:
     """Return `clhist.histogram` of NumPy arrays, computed by several devices; NumPy finds the ends on the host."""
+    check_number(bins)
     a, weights = _host(a=a, weights=weights)
     if weights is not None and weights.shape != a.shape:
         raise ValueError("weights should have the same shape as a.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -17,6 +16,7 @@ from clhist.engine.call import queue_for
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.engine import Engine
 from clhist.engine.outputs import Outputs
+from clhist.engine.signature import Remembered
 from clhist.engine.streams import stream_operator
 from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue
@@ -26,7 +26,7 @@ from clhist.operators.names import COUNT, with_names
 from clhist.partial import Partial, bins_text, neutral_arrays, portable_outputs
 from clhist.typing import HostArray, K, MadeOf, Named, NumBins, One, Ordered, Recipe
 
-_MOST_KEPT = 4  # accumulators of a thread, with their page-locked memory
+_MOST_KEPT = 16  # accumulators, with their page-locked memory
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -158,12 +158,13 @@ class Spec(Recipe[K]):
         queue = queue or default_queue(*arrays)
         start = None if start is None else integer("start", start, 0)
         # Kept while it is not in use: with it goes its page-locked memory, which takes long to get.
-        held: Accumulator[Any, K] = _kept(self, queue) or self.accumulator(queue=queue)
+        key = threading.get_ident(), self, queue
+        held: Accumulator[Any, K] = _kept.take(key) or self.accumulator(queue=queue)
         held.seek(start)
         held.add(*arrays, size=size)
         found = held.take()
         if cuda_device_of(queue) is None:  # which has no memory of the caller's library
-            _keep(self, queue, held)
+            _kept.put(key, held)
         return found
 
     def empty(self) -> Partial[K]:
@@ -224,23 +225,4 @@ def _engine_of(context: cl.Context, spec: Spec) -> Engine:
     )
 
 
-_local = threading.local()
-
-
-def _kept(spec: Spec, queue: cl.CommandQueue) -> Accumulator[Any, Any] | None:
-    found: Accumulator[Any, Any] | None = _of_thread().pop((spec, queue), None)
-    return found
-
-
-def _keep(spec: Spec, queue: cl.CommandQueue, accumulator: Accumulator[Any, Any]) -> None:
-    kept = _of_thread()
-    kept[spec, queue] = accumulator
-    while len(kept) > _MOST_KEPT:
-        kept.popitem(last=False)
-
-
-def _of_thread() -> OrderedDict[tuple[Spec, cl.CommandQueue], Accumulator[Any, Any]]:
-    if not hasattr(_local, "kept"):
-        _local.kept = OrderedDict()
-    kept: OrderedDict[tuple[Spec, cl.CommandQueue], Accumulator[Any, Any]] = _local.kept
-    return kept
+_kept: Remembered[Accumulator[Any, Any]] = Remembered(_MOST_KEPT)  # each belongs to a thread

@@ -27,12 +27,20 @@ _BLOCK = 2**16  # elements whose weights NumPy's histogram sums in float64 befor
 
 def numpy_histogram(a: Array, *args: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return `numpy.histogram` of an array; it warns of booleans."""
-    return at_caller(_histogram, a, *args) if a.dtype.kind == "b" else _histogram(a, *args)
+    return _with_room(_histogram, a, *args)
 
 
 def numpy_edges(a: Array, *args: Any) -> np.ndarray:
     """Return `numpy.histogram_bin_edges` of an array; it warns of booleans."""
-    return at_caller(_edges, a, *args) if a.dtype.kind == "b" else _edges(a, *args)
+    return _with_room(_edges, a, *args)
+
+
+def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
+    """Return what NumPy does of an array and bins; raise MemoryError, which names these, where it has no memory."""
+    try:
+        return at_caller(function, a, *args) if a.dtype.kind == "b" else function(a, *args)
+    except MemoryError as error:
+        raise MemoryError(f"bins: expected a number that there is memory for, got {args[0]!r:.60}: {error}") from error
 
 
 def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,16 @@ def is_binnable(dtype: np.dtype) -> bool:
 def are_numbers(bins: Any) -> bool:
     """Whether `bins` are a number, a rule, or edges that compare as real numbers do."""
     return isinstance(bins, str) or np.ndim(bins) == 0 or np.asarray(bins).dtype.kind in "biuf"
+
+
+def check_number(bins: Any, dims: int | None = None) -> None:
+    """Raise ValueError for more bins than kernels have numbers for, before edges are made of them.
+
+    `bins` are those of one dimension or, with `dims`, of so many; what else is wrong with them NumPy says.
+    """
+    each = bins if dims is not None and hasattr(bins, "__len__") else [bins] * (dims or 1)
+    if prod(int(n) for n in each if isinstance(n, int | np.integer)) >= 2**31:
+        raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
 
 
 def are_usable(edges: Array, *, fewest: int = 2) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist.binning.inputs import has_fp64
+from clhist.binning.inputs import check_number, has_fp64
 from clhist.binning.points import Points
 
 
@@ -15,6 +15,7 @@ def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: A
     """Return SciPy's edges of each dimension; `queue` is that of device arrays."""
     dims, fp64 = points.dims, points.on_device and has_fp64(queue.device)
     is_number, each_bins = _each_bins(bins, dims)
+    check_number(each_bins, dims)
     _check_range(range, dims)
     real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
     edges = []

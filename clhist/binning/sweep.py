@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -21,6 +20,7 @@ from clhist.engine.call import Call
 from clhist.engine.engine import Engine
 from clhist.engine.known import KnownCall
 from clhist.engine.reproducible import reproducibly
+from clhist.engine.signature import Remembered
 from clhist.opencl.arrays import beginning, is_device_array, kept_on_device, to_device
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
@@ -231,9 +231,15 @@ def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[An
     return [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
 
 
-@lru_cache(maxsize=64)
+_tables: Remembered[tuple[Any, ...]] = Remembered(64)  # of axes, on devices
+
+
 def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
-    return tuple(None if array is None else kept_on_device(queue, array) for array in axis.arrays)
+    found = _tables.get((queue, axis))
+    if found is None:
+        found = tuple(None if array is None else kept_on_device(queue, array) for array in axis.arrays)
+        _tables.put((queue, axis), found)
+    return found
 
 
 @kept_by_context

@@ -60,6 +60,22 @@ class _Blocks:
             if not block.held and block is not self._current:
                 self._unused.append(block)
 
+    def free(self) -> None:
+        """Free the blocks without a part that is held."""
+        with self._lock:
+            if self._current is not None and not self._current.held:
+                self._unused.append(self._current)
+                self._current = None
+            while self._unused:
+                driver().free(self._unused.pop().address)
+
+
+def free_unused() -> None:
+    """Free the blocks of all devices that have no part that is held."""
+    for device, blocks in list(_blocks.items()):
+        with suppress(CudaError), driver().on(device):
+            blocks.free()
+
 
 _blocks: dict[int, _Blocks] = {}
 

@@ -32,6 +32,7 @@ from clhist.opencl.device import (
 )
 from clhist.opencl.program import kernel_of
 from clhist.operators.merged import merged
+from clhist.planning.pieces import elements_of_piece
 from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import NUMBERS, Choices, Problem
 from clhist.planning.rows import CURSORS
@@ -162,6 +163,10 @@ class Builder:
         device_features(device, self.context)  # proven from now on
         proven = self.profile_of(device)
         return planned if proven == profile else plan_sweeps(problem, proven, indices)
+
+    def step(self, device: cl.Device, problem: Problem) -> int | None:
+        """Return how many elements at a time a call takes; None for all of them."""
+        return elements_of_piece(replace(problem, refused=self._refused), self.profile_of(device))
 
     def sizes(self, size: int, bins: int) -> tuple[int, ...]:
         """Return the numbers that `clhist.engine.prepare.SIZES` has names for."""

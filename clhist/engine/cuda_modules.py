@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,10 @@ class Module(NamedTuple):
     dynamic: dict[str, int]
 
 
+# By device and text: a graph of CUDA may have its kernels, so none is unloaded, nor loaded again once it is forgotten.
+_loaded: dict[tuple[int, bytes], Module] = {}
+
+
 @kept_by_context
 def _modules(context: cl.Context, device: int) -> Remembered[Module]:
     return Remembered(_MOST_MODULES)
@@ -42,14 +47,17 @@ def module_of(program: cl.Program, device: int, stream: int) -> Module:
     known = _modules(program.context, device)
     found = known.get(program)
     if found is None:
-        driver().check_not_captured(stream)
         try:
             changed = cuda_program(program)
-            module = driver().load_module(changed.text)
-            functions = {name: driver().function(module, name, size) for name, size in changed.dynamic.items()}
+            text = device, sha256(changed.text.encode()).digest()
+            found = _loaded.get(text)
+            if found is None:
+                driver().check_not_captured(stream)
+                module = driver().load_module(changed.text)
+                functions = {name: driver().function(module, name, size) for name, size in changed.dynamic.items()}
+                found = _loaded[text] = Module(functions, changed.dynamic)
         except (UnknownPtxError, CudaError) as error:
             raise NotDirectError(f"a program of this driver: {error}") from error
-        found = Module(functions, changed.dynamic)
         known.put(program, found)
     return found
 

@@ -7,6 +7,7 @@ engine's own looks at the input.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
@@ -27,6 +28,7 @@ from clhist.engine.signature import Remembered, signature_of_call, signature_of_
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, is_taken, survey
+from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.memory import OutOfMemoryError
@@ -283,6 +285,8 @@ class Engine:
         `targets` are the arrays that it was given for `dest` and `out`; `fixed` is of `prepare`.
         """
         checked = self.check(args, call)
+        if (step := self._step(checked, call)) is not None:
+            return self._by_pieces(checked, call, step)
         ready, operands = self.prepare(checked, call, fixed)
         try:
             outcome = ready.run(*operands, call)
@@ -300,6 +304,40 @@ class Engine:
                 ready.targets = tuple(numbers)
                 self._calls.put(key, ready)
         return outcome
+
+    def _step(self, checked: CheckedCall, call: Call) -> int | None:
+        """Return how many elements at a time are taken where their pairs do not fit together; None for all at once.
+
+        Only of arrays of PyOpenCL that the map reads at ``[i]``, and where a result can be combined with.
+        """
+        source, is_number = self.source, isinstance(call.race_factor, int | float)
+        is_plain = checked.batch is None and call.largest is None and not call.partial and is_number
+        if not is_plain or not checked.on_device or cuda_device_of(checked.queue) is not None:
+            return None
+        if not (self.outputs.is_single and source.operators[0].holds_values) or checked.targets[0].fields:
+            return None
+        if source.uses_position or len(source.elementwise) != len(self._arrays):
+            return None
+        given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
+        device = checked.queue.device
+        return self._preparation.step(device, self._preparation.problem(*given, device))
+
+    def _by_pieces(self, checked: CheckedCall, call: Call, step: int) -> Outcome:
+        """Run a call `step` elements at a time, each piece combined with the result of those before it."""
+        events: dict[str, list[cl.Event]] = {}
+        after: dict[cl.Event, cl.Event] = {}
+        arrays = {n: checked.values[n].reshape(-1) for n in self._arrays}
+        each = replace(call, queue=checked.queue, wait_for=checked.wait_for)
+        for begin in range(0, checked.size, step):
+            end = min(begin + step, checked.size)
+            args = [arrays[n][begin:end] if n in arrays else value for n, value in enumerate(checked.values)]
+            outcome = self.run(args, replace(each, size=end - begin))
+            (result,) = outcome.results
+            each = replace(each, dest=result, out=result)
+            for stage, found in outcome.events.items():
+                events.setdefault(stage, []).extend(found)
+            after |= outcome.after
+        return Outcome([result], events, after)
 
     def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
         """Return the scalars as kernels take them; raises as `scalar` if one is wrong."""

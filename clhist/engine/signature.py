@@ -7,6 +7,7 @@ a call as well. So nothing of the caller's is kept alive, and what depends on co
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +39,8 @@ class Remembered(Generic[T]):
 
     def __init__(self, most: int) -> None:
         self._most, self._kept, self._lock = most, dict[Hashable, T](), threading.Lock()
+        with _registering:
+            _every.add(self)
 
     def get(self, key: Hashable) -> T | None:
         """Return what is kept by `key`; None has nothing."""
@@ -55,6 +58,29 @@ class Remembered(Generic[T]):
             while len(self._kept) >= self._most:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = value
+
+    def take(self, key: Hashable) -> T | None:
+        """Return what is kept by `key`, which nobody else gets from now on."""
+        with self._lock:
+            return self._kept.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            gone, self._kept = self._kept, {}
+        del gone  # outside of the lock: what is let go of may end in code that calls for it
+
+
+_every: weakref.WeakSet[Remembered[Any]] = weakref.WeakSet()
+_registering = threading.Lock()
+
+
+def forget_calls() -> None:
+    """Forget all that was remembered of calls: the next ones are made as first ones are."""
+    with _registering:
+        every = [*_every]
+    for each in every:
+        each.clear()
 
 
 def signature_of_call(

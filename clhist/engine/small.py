@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from clhist.errors import NoDeviceError
@@ -85,3 +86,13 @@ def check_refused(refused: Mapping[str, Any], where: str) -> None:
     for name, value in refused.items():
         if value is not None and value is not False:
             raise TypeError(f"{name}: expected none {where}, got {value!r}")
+
+
+def counted_by_numpy(x: np.ndarray, weights: np.ndarray | None, minlength: int) -> np.ndarray:
+    """Return NumPy's counts; raise MemoryError, which names the argument, where there is no memory for so many."""
+    try:
+        return np.bincount(x, weights, minlength)
+    except MemoryError as error:
+        largest = int(x.max(initial=0))
+        name, number = ("x", largest + 1) if largest >= minlength else ("minlength", minlength)
+        raise MemoryError(f"{name}: expected bins that the host has memory for, got {number}: {error}") from error

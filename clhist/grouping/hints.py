@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyopencl as cl
+
 
 class Hints:
     """What raises a TypeError with a hint; type checkers do not see that it is there."""
@@ -30,6 +32,16 @@ def check_number(given: Any) -> None:
         f"num_groups: expected a number, got {given!r:.60}; pass the {'column' if given is names[0] else 'columns'}: "
         f"group_by(df[{given!r:.60}])"
     )
+
+
+def check_room(num_groups: int, queue: cl.CommandQueue, size: int = 8) -> None:
+    """Raise MemoryError for more groups than the device has memory for, `size` bytes each; or than 32 bits number."""
+    device = queue.device
+    most = min(device.global_mem_size // size, 2**32 - 2)
+    if num_groups > most:
+        raise MemoryError(
+            f"num_groups: expected at most {most}, for which {device.name.strip()} has memory, got {num_groups}"
+        )
 
 
 def check_by_name(positional: Sequence[Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from clhist.binning.inputs import check_number
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.ndimage.extremes import extremes_of
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
@@ -212,6 +213,7 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
     regions = regions_of(input, labels, index)
     if regions is None or regions.is_complex:
         return by_scipy("histogram", input, min, max, bins, labels, index)
+    check_number(bins)
     edges = np.linspace(min, max, bins + 1)
     if len(edges) < 2 or not bool(np.all(np.isfinite(edges))) or not np.all(edges[:-1] <= edges[1:]):
         return by_scipy("histogram", input, min, max, bins, labels, index)

@@ -289,7 +289,7 @@ def _with_room(device: cl.Device, make: Callable[[], Array], shape: tuple[int, .
     size = prod(shape) * dtype.itemsize
     if size > _MOST_BYTES:  # which PyOpenCL has other errors for
         raise _no_room("device", shape, dtype, "more bytes than there are addresses")
-    if not shares_memory(device) and size > device.global_mem_size:  # NVIDIA's fails when a kernel gets it
+    if size > device.global_mem_size:  # NVIDIA's fails when a kernel gets it
         raise _no_room("device", shape, dtype, f"{device.name.strip()} has {device.global_mem_size} bytes")
     try:
         try:

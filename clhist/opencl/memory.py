@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
+from clhist.errors import DeviceLostError
 from clhist.opencl.held_results import held_results
 from clhist.opencl.lost import check_process, settle
 from clhist.opencl.upload import uploads
@@ -57,10 +59,17 @@ def immediate_allocator(queue: cl.CommandQueue) -> Allocator:
     clEnqueueMigrateMemObjects, which crashes NVIDIA's driver (580) while other threads use the queue; this writes.
     """
 
-    def allocate(size: int) -> cl.Buffer:
+    def new(size: int) -> cl.Buffer:
         buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size)
         _touch(queue, buffer)
         return buffer
+
+    def allocate(size: int) -> cl.Buffer:
+        try:
+            return new(size)
+        except cl.MemoryError:
+            free_idle()
+            return new(size)
 
     return allocate
 
@@ -87,6 +96,7 @@ class _Pool:
             return self._new(size)
         except cl.MemoryError:
             self.free()
+            free_idle()
             return self._new(size)
 
     def _new(self, size: int) -> Any:
@@ -140,6 +150,16 @@ def scratch_bytes() -> int:
         return sum(pool.size for _, pool in _pools.values())
 
 
+def free_idle() -> None:
+    """Give back what nobody holds, of all queues: they share the device's memory."""
+    held_results.release()
+    with _pools_lock:
+        pools = [pool for _, pool in _pools.values()]
+    for pool in pools:
+        with suppress(DeviceLostError):  # perhaps of another device
+            pool.free()
+
+
 def free_scratch() -> None:
     """Give back the memory that is kept for later calls: of copies, of results that are gone, and for uploads.
 
@@ -148,9 +168,7 @@ def free_scratch() -> None:
     with it before you let go of it, or give the call an ``allocator=``.
     """
     check_process()
-    held_results.release()
     uploads.cache_clear()
+    free_idle()
     with _pools_lock:
-        for _, pool in _pools.values():
-            pool.free()
         _pools.clear()

@@ -66,6 +66,14 @@ class kept_by_context(Generic[T]):
         del gone
 
 
+def forget_contexts() -> None:
+    """Forget what all functions that are `kept_by_context` returned."""
+    with _caches_lock:
+        gone = [*_caches.values()]
+        _caches.clear()
+    del gone
+
+
 class Kernel:
     """One kernel of a built program, safe to enqueue from several threads.
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import time
+import weakref
+
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
 
 import clhist
+from clhist import spec
+from clhist.binning.sweep import _tables
+from clhist.engine import launcher, signature
 from clhist.opencl import memory as scratch
 from clhist.opencl import program
 
@@ -37,3 +47,115 @@ def test_scratch_memory(queue, monkeypatch):
     assert scratch.scratch_bytes() == 0
     assert 4 * 2 * 400_000 <= held[2**62] < 4 * 2 * 600_000  # of the last call; blocks are rounded up by an eighth
     assert held[8] >= 4 * 2 * 1_000_000
+
+
+def calls(queue, kernel):
+    """Return calls of several ways in, each with what is right."""
+    rng = np.random.default_rng(3)
+    x, values = rng.integers(0, 999, 70_000, np.int32), rng.random(70_000, np.float32)
+    offsets, device = np.array([0, 30_000, 70_000]), cl_array.to_device(queue, x)
+    each = [np.bincount(part, minlength=999) for part in np.split(x, [30_000])]
+    edges = np.sort(rng.random(300))
+    spec = clhist.Spec("count", 999)
+    return [
+        (lambda: clhist.bincount(device).get(), np.bincount(x)),
+        (lambda: clhist.reduce_by_index(np.zeros(999, np.int32), np.add, x, 1, queue=queue), np.bincount(x)),
+        (lambda: kernel(x, num_bins=999), np.bincount(x)),
+        (lambda: kernel(x, num_bins=999, offsets=offsets), each),
+        (lambda: clhist.histogram(cl_array.to_device(queue, values), edges)[0].get(), np.histogram(values, edges)[0]),
+        (lambda: clhist.group_by(device, 999).size().get(), np.bincount(x)),
+        (lambda: spec.result(spec.partial(x, np.uint32(1))), np.bincount(x)),
+        (lambda: clhist.unique(device).get(), np.unique(x)),
+    ]
+
+
+@pytest.fixture
+def own_kernel(queue):
+    count = clhist.operators.count()
+    return clhist.HistogramKernel(queue.context, count, arguments="const int *x", map="EMIT(x[i], 1)")
+
+
+def test_all_that_is_kept_can_be_cleared(queue, own_kernel):
+    """Memory of pools, prepared calls with their tables, streams, and programs; and calls are right afterwards."""
+    kept = calls(queue, own_kernel)
+    for _ in range(2):
+        built = program.programs_built()
+        for call, want in kept:
+            for _ in range(3):
+                np.testing.assert_array_equal(call(), want)
+        assert program.programs_built() > built  # those of the round before are forgotten
+        assert scratch.scratch_bytes() > 0
+        gone = [weakref.ref(each) for each in gc.get_objects() if type(each) is launcher.Loaded]
+        gone += [weakref.ref(array) for arrays in _tables._kept.values() for array in arrays]
+        gone += [weakref.ref(each) for each in spec._kept._kept.values()]
+        assert {type(each()) for each in gone} >= {launcher.Loaded, cl_array.Array, clhist.Accumulator}
+        assert clhist.clear_caches() is None
+        gc.collect()
+        assert scratch.scratch_bytes() == 0
+        assert not program._caches
+        assert not [each() for each in gone if each() is not None]
+        assert not any(each._kept for each in signature._every)
+
+
+def test_what_is_held_outlives_the_caches(queue, own_kernel):
+    """Results, streams and bound calls."""
+    x = np.arange(70_000, dtype=np.int32) % 7
+    device, want = cl_array.to_device(queue, x), np.bincount(x)
+    result, bound = clhist.bincount(device), own_kernel.bind(device, num_bins=7)
+    stream = clhist.Accumulator("count", 7, queue=queue)
+    for number in range(1, 4):
+        stream.add(x, np.uint32(1))
+        clhist.clear_caches()
+        np.testing.assert_array_equal(result.get(), want)
+        np.testing.assert_array_equal(bound().get(), want)
+        np.testing.assert_array_equal(stream.result(), number * want)
+
+
+def test_caches_are_cleared_while_other_threads_compute(queue, own_kernel):
+    kept, end, wrong = calls(queue, own_kernel)[:4], threading.Event(), []
+
+    def compute(k):
+        while not end.is_set():
+            call, want = kept[k % len(kept)]
+            try:
+                np.testing.assert_array_equal(call(), want)
+            except BaseException as error:
+                wrong.append(error)
+                return
+            k += 2
+
+    threads = [threading.Thread(target=compute, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(6):
+        clhist.clear_caches()
+        time.sleep(0.05)
+    end.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong
+
+
+def test_idle_memory_of_other_queues_is_given_back_where_memory_is_short(queue, out_of_order_queue, monkeypatch):
+    """They share the device; what is held stays."""
+    touch = scratch._touch
+
+    def refuse(own, buffer):
+        if scratch.scratch_bytes() > most:
+            raise cl.MemoryError("touch", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
+        touch(own, buffer)
+
+    for own in (queue, out_of_order_queue):
+        clhist.clear_caches()
+        other, most = cl.CommandQueue(queue.context), 2**62
+        monkeypatch.setattr(scratch, "_touch", refuse)
+        held = scratch.scratch_allocator(other)(1 << 20)
+        scratch.scratch_allocator(other)(1 << 22)
+        most = 1 << 21
+        assert scratch.scratch_bytes() > most
+        block = scratch.allocated(scratch.scratch_allocator(own), 1000, "for nothing")
+        assert most > scratch.scratch_bytes() >= 1 << 20
+        most = 0
+        with pytest.raises(scratch.OutOfMemoryError):
+            scratch.allocated(scratch.scratch_allocator(own), 2000, "for nothing")
+        del held, block

@@ -6,10 +6,12 @@ import gc
 
 import cuda_fake
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import clhist
 from clhist.cuda import memory
+from clhist.engine import cuda_modules
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 
@@ -57,3 +59,36 @@ def test_small_memory_is_used_again_when_nothing_runs(fake, monkeypatch):
     assert cuda.calls.count("cuMemAlloc_v2") == 4
     del large
     assert cuda.calls.count("cuMemFree_v2") == 1
+
+
+def test_what_is_kept_on_cuda_can_be_cleared(fake, monkeypatch):
+    """Blocks without a part that is held; and programs are not loaded again, since none is unloaded."""
+    cuda, cupy = fake
+    monkeypatch.setattr(memory, "_blocks", {})
+    bins, own, first = cupy.asarray(BINS), cuda_modules.cuda_program, {}
+
+    def same_text(program):  # as NVIDIA's compiler makes of the same program that is built again
+        return own(first.setdefault(program.get_info(cl.program_info.KERNEL_NAMES), program))
+
+    monkeypatch.setattr(cuda_modules, "cuda_program", same_text)
+
+    def count():
+        return clhist.histogram(bins, np.array([0, 7, 50, 77]))[0].get()
+
+    held, want = memory.Allocation(0, 300), count()
+    for _ in range(3):
+        np.testing.assert_array_equal(count(), want)
+    clhist.clear_caches()
+    gc.collect()
+    blocks, loaded = memory._blocks[0], cuda.calls.count("cuModuleLoadDataEx")
+    assert not blocks._unused
+    assert blocks._current.held == 1
+    for _ in range(2):
+        np.testing.assert_array_equal(count(), want)
+    assert cuda.calls.count("cuModuleLoadDataEx") == loaded
+    del held
+    clhist.clear_caches()
+    gc.collect()
+    clhist.clear_caches()
+    assert (blocks._unused, blocks._current) == ([], None)
+    assert "cuMemFree_v2" in cuda.calls

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 
 import clhist
+from clhist import ndimage, stats
 from clhist.opencl import arrays
 
 KEYS, X = np.zeros(3, np.int32), np.ones(3, np.float32)
@@ -23,11 +26,13 @@ CALLS = {
     "group_by median": lambda bins: clhist.group_by(KEYS, bins).median(X),
 }
 
+_LACKING = r"^memory_budget: |^the (host|device) has no room for a result of shape "
+
 
 @pytest.mark.parametrize("bins", [2**50, 2**62, 2**64])
 @pytest.mark.parametrize("name", CALLS)
 def test_too_many_bins(name, bins):
-    with pytest.raises(MemoryError, match=r"^memory_budget: |^the (host|device) has no room for a result of shape "):
+    with pytest.raises(MemoryError, match=_LACKING):
         CALLS[name](bins)
 
 
@@ -36,6 +41,111 @@ def test_too_many_groups_of_device_arrays(queue):
     for call in (groups.mean, groups.median):
         with pytest.raises(MemoryError, match="has no room for a result of shape"):
             call(cl_array.to_device(queue, X))
+
+
+NUMBERED = {
+    "histogram": lambda x, bins: clhist.histogram(x, bins, (0, 1)),
+    "histogram of the extent": lambda x, bins: clhist.histogram(x, bins),
+    "histogram, weights": lambda x, bins: clhist.histogram(x, bins, (0, 1), weights=x),
+    "histogram2d": lambda x, bins: clhist.histogram2d(x, x, [bins // 4, 4], [(0, 1)] * 2),
+    "histogram2d of one number": lambda x, bins: clhist.histogram2d(x, x, int(bins**0.5) + 1, [(0, 1)] * 2),
+    "histogramdd": lambda x, bins: clhist.histogramdd([x, x, x], [bins // 4, 2, 2], [(0, 1)] * 3),
+    "histogram_bin_edges": lambda x, bins: clhist.histogram_bin_edges(x, bins, (0, 1)),
+    "binned_statistic": lambda x, bins: stats.binned_statistic(x, x, "mean", bins, (0, 1)),
+    "binned_statistic_2d": lambda x, bins: stats.binned_statistic_2d(x, x, x, "median", [bins // 4, 4]),
+    "ndimage.histogram": lambda x, bins: ndimage.histogram(x, 0, 1, bins),
+}
+
+
+@pytest.mark.parametrize("bins", [2**31, 2**31 + 5, 2**33, 10**12])
+@pytest.mark.parametrize("name", NUMBERED)
+def test_more_bins_of_one_width_than_32_bits_number(name, bins, queue):
+    """Before edges are made, which would take 16 GB."""
+    if bins % 4:
+        bins += 4 - bins % 4
+    for x in (X, np.ones(50_000, np.float32), cl_array.to_device(queue, X)):
+        with pytest.raises(ValueError, match=r"^bins: expected fewer than 2\*\*31, got "):
+            NUMBERED[name](x, bins)
+    with pytest.raises(ValueError, match=r"^bins: expected fewer than 2\*\*31, got "):
+        clhist.histogram(X, bins, (0, 1), devices="all")
+
+
+@pytest.mark.parametrize("minlength", [2**45, 10**15])
+def test_bincount_of_too_many(minlength, queue, monkeypatch):
+    large = np.array([3, minlength - 1])
+    for call in (
+        lambda: clhist.bincount(cl_array.to_device(queue, KEYS), minlength=minlength),
+        lambda: clhist.bincount(cl_array.to_device(queue, large)),
+        lambda: clhist.bincount(KEYS, minlength=minlength),
+    ):
+        with pytest.raises(MemoryError, match=f"^memory_budget: one copy of {minlength} bins takes {4 * minlength} "):
+            call()
+    monkeypatch.setattr(sys.modules["clhist.bincount"], "_is_for_numpy", lambda *_, **__: True)
+    for name, call in (
+        ("minlength", lambda: clhist.bincount(KEYS, minlength=minlength)),
+        ("minlength", lambda: clhist.bincount(KEYS, X, minlength, devices="all")),
+        ("x", lambda: clhist.bincount(large)),
+    ):
+        with pytest.raises(
+            MemoryError, match=f"^{name}: expected bins that the host has memory for, got {minlength}: "
+        ):
+            call()
+
+
+def test_edges_without_memory(monkeypatch):
+    def lacking(*args):
+        raise MemoryError("Unable to allocate")
+
+    monkeypatch.setattr("clhist.binning.host._histogram", lacking)
+    with pytest.raises(MemoryError, match=r"^bins: expected a number that there is memory for, got 1000: U"):
+        clhist.histogram(X, 1000, (0, 1))
+
+
+GROUPED = {
+    "cumcount": lambda groups, x: groups.cumcount(),
+    "cumsum": lambda groups, x: groups.cumsum(x),
+    "rank": lambda groups, x: groups.rank(x),
+    "nth": lambda groups, x: groups.nth(x, 0),
+    "nunique": lambda groups, x: groups.nunique(x),
+    "mode": lambda groups, x: groups.mode(x),
+}
+
+
+@pytest.mark.parametrize("number", [2**40, 2**62, 2**64])
+@pytest.mark.parametrize("name", GROUPED)
+def test_too_many_groups_for_what_sorts_elements(name, number, queue):
+    for put in (lambda array: array, lambda array: cl_array.to_device(queue, array)):
+        groups = clhist.group_by(put(KEYS), number)
+        with pytest.raises(
+            MemoryError, match=rf"^num_groups: expected at most \d+, for which .* has memory, got {number}$"
+        ):
+            GROUPED[name](groups, put(X))
+
+
+ROWS = {
+    "rows": lambda put, bins: clhist.reduce_by_index((bins, 64), "sum", put(KEYS), put(np.ones((3, 64), np.float32))),
+    "means of rows": lambda put, bins: clhist.reduce_by_index(
+        (bins, 64), "mean", put(KEYS), put(np.ones((3, 64), np.float32))
+    ),
+    "batch": lambda put, bins: _kernel()(put(KEYS), num_bins=bins, num_histograms=3),
+    "two dimensions": lambda put, bins: _kernel()(put(KEYS), num_bins=(bins, 64)),
+    "bound": lambda put, bins: _kernel().bind(put(KEYS), num_bins=bins),
+    "structs": lambda put, bins: clhist.reduce_by_index(bins, "argmax", put(KEYS), put(X)),
+    "exact": lambda put, bins: clhist.reduce_by_index(bins, "sum", put(KEYS), put(X), reproducible=True),
+    "several devices": lambda put, bins: clhist.reduce_by_index(bins, "sum", KEYS, X, devices="all"),
+}
+
+
+def _kernel():
+    return clhist.HistogramKernel(None, clhist.operators.count(), arguments="const int *x", map="EMIT(x[i], 1)")
+
+
+@pytest.mark.parametrize("bins", [2**36, 2**50, 2**62])
+@pytest.mark.parametrize("name", ROWS)
+def test_too_many_cells(name, bins, queue):
+    for put in (lambda array: array, lambda array: cl_array.to_device(queue, array)):
+        with pytest.raises(MemoryError, match=_LACKING):
+            ROWS[name](put, bins)
 
 
 def test_a_host_without_memory(queue, monkeypatch):

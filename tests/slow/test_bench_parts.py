@@ -11,7 +11,7 @@ from benchmarks.inputs import DISTRIBUTIONS, Host, Input, InputSpec, keys, weigh
 from benchmarks.lab import Lab, difference
 from benchmarks.operators import OPERATORS, SATURATION
 from benchmarks.peer_libraries import peers
-from benchmarks.peer_problems import PROBLEMS, fields
+from benchmarks.peer_problems import PROBLEMS, ROW_PROBLEMS, fields, row_problem
 from clhist.cli.timing import Samples, interleaved, pipelined, repeated
 
 N, H = 20_000, 200
@@ -57,6 +57,24 @@ def test_what_the_device_has_is_what_the_host_computes(queue, image):
         assert (bins.get() == given.host.bins).all()
         assert (values.get() == weights(4999)).all()
         assert values.offset % 16 == 0, "wide loads"
+
+
+def test_rows_that_the_device_has_are_what_the_host_computes(queue):
+    spec = InputSpec(4999, H, components=3)
+    given = Input(queue, spec, weighted=True, cache=1)
+    ((_, values),) = given.arrays(("bins", "weights"))
+    rows = values.get().reshape(4999, 3)
+    for component in range(3):
+        assert (rows[:, component] == given.host_of(component).weights).all()
+    assert spec.shape == (H, 3)
+
+
+@pytest.mark.parametrize(
+    ("size", "components", "number"), [(1000, 64, 64), (2_000_000, 64, 33), (2**30, 64, 2), (9, 1, 1)]
+)
+def test_components_that_are_compared(size, components, number):
+    found = InputSpec(size, H, components=components).checked_components()
+    assert (len(found), found[0], found[-1]) == (number, 0, components - 1)
 
 
 def test_weights_are_odd_and_keys_differ():
@@ -166,6 +184,19 @@ def test_which_peers_there_are(installed):
     assert sum(name.startswith("C, ") for name in names) == 2 * compiler
     every = {name for peer in installed for name in peer.ways}
     assert every >= PROBLEMS.keys() - {"binned_statistic"}, "which SciPy has"
+
+
+@pytest.mark.parametrize("name", ROW_PROBLEMS)
+def test_what_peers_make_of_rows(installed, name):
+    problem = row_problem(name, 6)
+    arrays = problem.make(3000, 40)
+    assert arrays[1].shape == (3000, 6)
+    differs, found = problem.expected(arrays, 40), [peer for peer in installed if peer.way(problem)]
+    assert found or name == "mean"
+    for peer in found:
+        result = peer.fetch(peer.way(problem)(*peer.put(arrays), 40))
+        assert differs(result, False) == "", peer.name
+    assert differs({"": np.zeros((40, 5))}, False) == "result: shape (40, 5), expected (40, 6)"
 
 
 def test_every_loop_of_c_is_right():

@@ -1,0 +1,37 @@
+"""What the package keeps between calls, let go of."""
+
+from __future__ import annotations
+
+from clhist.cuda.memory import free_unused
+from clhist.engine.signature import forget_calls
+from clhist.opencl.lost import check_process
+from clhist.opencl.memory import free_scratch
+from clhist.opencl.program import forget_contexts
+
+
+def clear_caches() -> None:
+    """Let go of all that is kept for later calls: memory of devices, prepared calls and programs.
+
+    That is what `free_scratch` gives back, all memory of copies, pairs and results that no array holds; tables of edges
+    and offsets on devices; page-locked memory; what calls were prepared for those that repeat them; and programs.
+    Results that you hold, streams, bound calls and kernels stay as they are, and calls are as right afterwards: the
+    first of each kind takes as long as in a new process. Any thread may call it at any time; what other threads compute
+    meanwhile may keep its memory. Calls that were captured into graphs of CUDA have to be captured again.
+
+    Compiled kernels on disk are PyOpenCL's and the driver's, and stay.
+
+    Examples
+    --------
+    >>> import numpy as np, clhist
+    >>> x = np.arange(100_000) % 3
+    >>> clhist.bincount(x)
+    array([33334, 33333, 33333])
+    >>> clhist.clear_caches()
+    >>> clhist.bincount(x)
+    array([33334, 33333, 33333])
+    """
+    check_process()
+    forget_calls()
+    forget_contexts()
+    free_unused()
+    free_scratch()

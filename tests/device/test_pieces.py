@@ -1,0 +1,161 @@
+"""Pieces of the input: pairs of all elements do not fit, so a part of them at a time is partitioned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+
+import clhist
+from clhist import HistogramKernel, operators
+from clhist.engine.engine import Engine
+from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
+from clhist.opencl.device import profile_context
+from clhist.planning import pieces
+from clhist.planning.problem import Choices, Problem
+
+N, H = 2_000_003, 200_000
+ROOM = 8_000_000  # bytes: pairs of all take 13.5 MB
+H200 = named_profile("nvidia-h200", load_profiles())
+
+
+@pytest.fixture
+def sizes(monkeypatch):
+    """The numbers of elements of the calls that an engine makes."""
+    found, own = [], Engine.run
+
+    def noting(engine, args, call):
+        found.append(call.size)
+        return own(engine, args, call)
+
+    monkeypatch.setattr(Engine, "run", noting)
+    return found
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    return rng.integers(-9, H + 9, N, np.int32), rng.integers(-99, 99, N).astype(np.float32)
+
+
+def kernel_of(operator, profile, map="EMIT(x[i], w[i])"):
+    return HistogramKernel(None, operator, arguments="const int *x, const float *w", map=map, profile=profile)
+
+
+def summed(x, w, ufunc=np.add, start=0.0):
+    found, inside = np.full(H, start, np.float32), (x >= 0) & (x < H)
+    ufunc.at(found, x[inside], w[inside])
+    return found
+
+
+@pytest.mark.parametrize("name", ["add", "maximum"])
+def test_what_does_not_fit_is_partitioned_in_pieces(name, gpu_like, data, queue, sizes):
+    x, w = data
+    operator, ufunc = getattr(operators, name)(np.float32), getattr(np, name)
+    start = 0.0 if name == "add" else -np.inf
+    kernel, (there, values) = kernel_of(operator, gpu_like), (cl_array.to_device(queue, each) for each in data)
+    want = summed(x, w, ufunc, start)
+    whole = kernel(there, values, num_bins=H)
+    assert sizes == [None]
+    np.testing.assert_array_equal(whole.get(), want)
+    del sizes[:]
+    for _ in range(3):  # which are recognised, piece by piece
+        found, event = kernel(there, values, num_bins=H, memory_budget=ROOM, return_event=True)
+        event.wait()
+        np.testing.assert_array_equal(found.get(), want)
+    step = 1_000_448
+    assert sizes == [None, step, N - step] * 3
+    dest, out = cl_array.to_device(queue, np.arange(H, dtype=np.float32)), cl_array.empty(queue, H, np.float32)
+    kernel(there, values, num_bins=H, memory_budget=ROOM, dest=dest, out=out)
+    np.testing.assert_array_equal(
+        out.get(), summed(x, w, ufunc, 0.0) + np.arange(H) if name == "add" else ufunc(want, np.arange(H))
+    )
+    assert (dest.get() == np.arange(H)).all()
+    kernel(there, values, num_bins=H, memory_budget=ROOM, dest=dest, out=dest)
+    np.testing.assert_array_equal(dest.get(), out.get())
+
+
+def test_the_function(gpu_like, data, queue, sizes):
+    x, w = data
+    there, values = (cl_array.to_device(queue, each) for each in data)
+    with profile_context(gpu_like):
+        for _ in range(4):
+            found = clhist.reduce_by_index(H, "sum", there, values, memory_budget=ROOM)
+            np.testing.assert_array_equal(found.get(), summed(x, w))
+        counts = clhist.reduce_by_index(H, "sum", there, np.int32(1), memory_budget=3_500_000)
+        np.testing.assert_array_equal(counts.get(), np.bincount(x[(x >= 0) & (x < H)], minlength=H))
+    assert len(sizes) >= 4 * 2 + 3
+
+
+def test_a_queue_out_of_order(gpu_like, data, out_of_order_queue, sizes):
+    """Each piece waits for the one before it."""
+    kernel, arrays = (
+        kernel_of(operators.add(np.float32), gpu_like),
+        [cl_array.to_device(out_of_order_queue, each) for each in data],
+    )
+    for _ in range(3):
+        found = kernel(*arrays, num_bins=H, memory_budget=ROOM, queue=out_of_order_queue)
+        np.testing.assert_array_equal(found.get(), summed(*data))
+    assert len(sizes) == 9
+
+
+OTHERS = {
+    "arrays of the host": lambda put, kernels, data: kernels["add"](*data, num_bins=H, memory_budget=ROOM),
+    "a mean": lambda put, kernels, data: kernels["mean"](*map(put, data), num_bins=H, memory_budget=16_000_000).get(),
+    "the position": lambda put, kernels, data: kernels["at"](*map(put, data), num_bins=H, memory_budget=ROOM).get(),
+    "global memory": lambda put, kernels, data: kernels["add"](
+        *map(put, data), num_bins=H, memory_budget=ROOM, memory="global"
+    ).get(),
+    "a bound call": lambda put, kernels, data: (
+        kernels["add"].bind(*map(put, data), num_bins=H, memory_budget=ROOM)().get()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_are_right_in_global_memory(name, gpu_like, data, queue, sizes):
+    x, w = data
+    kernels = {
+        "add": kernel_of(operators.add(np.float32), gpu_like),
+        "mean": kernel_of(operators.mean(np.float32), gpu_like),
+        "at": kernel_of(operators.add(np.float32), gpu_like, "EMIT(x[i], i % 5)"),
+    }
+    inside = (x >= 0) & (x < H)
+    want = summed(x, w if name != "the position" else (np.arange(N) % 5).astype(np.float32))
+    if name == "a mean":
+        with np.errstate(invalid="ignore"):
+            want = want / np.bincount(x[inside], minlength=H)
+    found = OTHERS[name](lambda array: cl_array.to_device(queue, array), kernels, data)
+    np.testing.assert_allclose(found, want, rtol=1e-6)
+    assert len(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("size", "bins", "budget", "step"),
+    [
+        (2 * 10**9, 10**8, 35 << 30, 1_000_000_512),  # more than partitions have numbers for
+        (5 * 10**7, 2 * 10**7, 3 * 10**8, 25_000_960),
+        (5 * 10**7, 2 * 10**7, 2 * 10**8, 12_500_992),
+        (5 * 10**7, 2 * 10**7, 35 << 30, None),  # which fits
+        (5 * 10**7, 10**5, 2 * 10**8, None),  # is in local memory
+        (5 * 10**7, 2 * 10**7, 81 * 10**6, None),  # too little for any piece
+    ],
+)
+def test_pieces_of_a_gpu(size, bins, budget, step):
+    problem = Problem.of(operators.add(np.float32), bins, size, memory_budget=budget, read_bytes=8)
+    assert pieces.elements_of_piece(problem, H200) == step
+
+
+def test_what_is_forced_is_not_in_pieces():
+    problem = Problem.of(operators.add(np.float32), 10**8, 2 * 10**9, choices=Choices(memory="global"))
+    assert pieces.elements_of_piece(problem, H200) is None
+
+
+@pytest.mark.parametrize("budget", [3_300_000, 8_000_000, None])
+def test_the_device_itself(budget, data, queue):
+    """Of whatever kind: tiles of a CPU, or its copies, or pieces of a GPU."""
+    x, w = data
+    for put in (lambda array: array, lambda array: cl_array.to_device(queue, array)):
+        found = clhist.reduce_by_index(H, "sum", put(x), put(w), memory_budget=budget)
+        np.testing.assert_array_equal(found if isinstance(found, np.ndarray) else found.get(), summed(x, w))
