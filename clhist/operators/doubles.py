@@ -119,7 +119,7 @@ bool clhist_pair_is_exact(const clhist_pair_t held)
     return clhist_doubles_are_exact(held.x + held.y);
 }
 
-// To odd first, with the last bit set where that is not exact: then the rounding to fewer bits is as if it were the only one.
+// To odd first, with the last bit set where that is not exact: the rounding to fewer bits then is as if alone.
 value_t clhist_pair_rounded(const clhist_pair_t held)
 {
     const double sum = held.x + held.y, part = sum - held.x, rest = (held.x - (sum - part)) + (held.y - part);
@@ -134,7 +134,8 @@ void clhist_digits_add_doubles(accumulator_t *digits, const clhist_doubles_t hel
     ulong significand = exponent > 0 ? (bits & 0xffffffffffffful) | 1ul << 52 : 0;
     significand >>= max(0, min(-from_least, 63));
     const uint shift = max(0, from_least), within = shift & 31;
-    const TERM_t term = {significand << within, (uint)(significand >> 1 >> (63 - within)), -(uint)(held < 0), shift / 32, 0};
+    const uint high = (uint)(significand >> 1 >> (63 - within));
+    const TERM_t term = {significand << within, high, -(uint)(held < 0), shift / 32, 0};
     clhist_digits_add(digits, term);
 }
 """

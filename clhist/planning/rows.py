@@ -260,7 +260,7 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
 
 
 def most_alike(bins: int) -> int:
-    """Return how many of `LOOKED_AT` rows may be of one bin where atomics add them: some times as many as if all were alike."""
+    """Return how many of `LOOKED_AT` rows may be of one bin where atomics add them."""
     return max(MOST_ALIKE, 3 * LOOKED_AT // bins)
 
 

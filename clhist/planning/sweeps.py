@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from clhist.hardware.atomics import vector_atomic
 from clhist.hardware.profile import Profile
@@ -242,21 +242,31 @@ def _workload(
         num_histograms=problem.num_histograms,
         equal_shares=problem.equal_shares,
         pairs_per_element=problem.pairs_per_element,
-        max_pairs=None if single is None else single.max_pairs,
         useful_copies=max(useful, default=None),
-        value_bytes=0
-        if single is not None and single.value is not None
-        else number_of(outputs[0].operator.dtype).itemsize,
-        counts=single is not None and single.counts and _can_be_packed(outputs[0].operator),
         rate_kinds=_rate_kinds(outputs, updates),
         read_bytes=problem.read_bytes,
         loops=any(part_loops(part) for output in outputs for part in output.operator.parts),
         one_launch=problem.one_launch,
-        rows=None if single is None else problem.rows,
-        holds_values=single is not None and outputs[0].operator.holds_values,
-        vector_numbers=0 if single is None else _vector_numbers(outputs[0].operator, profile.features or ()),
-        has_doubles=single is not None and "fp64" in (profile.features or ()) and has_doubles(outputs[0].operator),
+        **_of_one(outputs[0].operator, problem, profile, single),
     )
+
+
+def _of_one(operator: Operator, problem: Problem, profile: Profile, single: Histogram | None) -> dict[str, Any]:
+    """Return what a workload has of the only histogram of a sweep."""
+    value_bytes = number_of(operator.dtype).itemsize
+    if single is None:
+        return {"value_bytes": value_bytes}
+    features = profile.features or ()
+    atomic = vector_atomic(operator.operation, operator.dtype, features) if operator.holds_values else None
+    return {
+        "max_pairs": single.max_pairs,
+        "value_bytes": 0 if single.value is not None else value_bytes,
+        "counts": single.counts and _can_be_packed(operator),
+        "rows": problem.rows,
+        "holds_values": operator.holds_values,
+        "vector_numbers": 0 if atomic is None else atomic.numbers,
+        "has_doubles": "fp64" in features and has_doubles(operator),
+    }
 
 
 def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> tuple[str, str]:
@@ -266,12 +276,6 @@ def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ..
         return "", ""
     local, everywhere = (rate_kind(parts[0], updates[m][0][0]) if m in updates else "" for m in MEMORIES)
     return local, everywhere
-
-
-def _vector_numbers(operator: Operator, features: Collection[str]) -> int:
-    """Return how many numbers an atomic adds to results at once."""
-    atomic = vector_atomic(operator.operation, operator.dtype, features) if operator.holds_values else None
-    return 0 if atomic is None else atomic.numbers
 
 
 def _can_be_packed(operator: Operator) -> bool:

@@ -89,7 +89,8 @@ def test_as_numpy(kind, h, d, queue, rng, rendered):
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "shape"), [("max", np.float32, (6000, 4)), ("sum", np.float64, (6000, 4)), ("sum", np.float32, (6000, 3))]
+    ("op", "dtype", "shape"),
+    [("max", np.float32, (6000, 4)), ("sum", np.float64, (6000, 4)), ("sum", np.float32, (6000, 3))],
 )
 def test_what_others_add(op, dtype, shape, queue, rng):
     """Other operators, dtypes and rows that no such atomic has."""
@@ -97,14 +98,20 @@ def test_what_others_add(op, dtype, shape, queue, rng):
     dest = np.full(shape, -np.inf if op == "max" else 0, dtype)
     expected = dest.copy()
     (np.maximum if op == "max" else np.add).at(expected, bins, values)
-    np.testing.assert_allclose(clhist.reduce_by_index(shape, op, bins, values, queue=queue), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        clhist.reduce_by_index(shape, op, bins, values, queue=queue), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_rows_that_begin_anywhere(queue, rng, rendered):
     """Sixteen bytes at once need arrays that begin at multiples of them."""
-    bins, values = rng.integers(0, 5000, 40_000, dtype=np.int32), rng.integers(-9, 10, 40_000 * 16 + 1).astype(np.float32)
+    bins, values = (
+        rng.integers(0, 5000, 40_000, dtype=np.int32),
+        rng.integers(-9, 10, 40_000 * 16 + 1).astype(np.float32),
+    )
     shifted = cl_array.to_device(queue, values)[1:].reshape(40_000, 16)
     found = clhist.reduce_by_index((5000, 16), "sum", cl_array.to_device(queue, bins), shifted)
     expected = _expected(np.zeros((5000, 16), np.float32), bins, values[1:].reshape(40_000, 16))
     np.testing.assert_array_equal(found.get(), expected)
-    assert rendered and not any("clhist_add_numbers" in source for source in rendered)
+    assert rendered
+    assert not any("clhist_add_numbers" in source for source in rendered)
