@@ -63,9 +63,9 @@ def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
         preferred = replace(profile, rates={ROWS_AT_ONCE: inf, BANDWIDTH: 1.0, LAUNCH: 1.0})
         with profile_context(preferred):
             runs = _stages(bench, rows, bins, _AT_ONCE, is_element=False, update=None)
-        added = [rows * _AT_ONCE / _NUMBERS / last * 1e-9 for _, last in runs]
+        at_once = [rows * _AT_ONCE / _NUMBERS / last * 1e-9 for _, last in runs]
         method = f"{rows} rows of {_AT_ONCE} components into {bins} uniform bins"
-        measured[ROWS_AT_ONCE] = Measurement(statistics.median(added), "G/s", spread_of(added), method)
+        measured[ROWS_AT_ONCE] = Measurement(statistics.median(at_once), "G/s", spread_of(at_once), method)
     return measured
 
 
