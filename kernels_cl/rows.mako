@@ -40,11 +40,14 @@ ${types.ahead()}
 % if spec.atomic:
 ${adding()}
 % endif
+% if spec.gathers:
 ${gathering()}
+% endif
 % endif
 
 ## Where the device has atomics of several numbers, and no bin has very many rows.
 <%def name="adding()">
+% if spec.gathers:
 // Looks at the bins of some rows, and raises the flag if many are of the same one.
 ${kernel.begin("look", group)}
 ${types.arrays(sweep)}\
@@ -64,6 +67,7 @@ ${types.arrays(sweep)}\
     if (clhist_lane == 0)
         *clhist_flag = clhist_most > clhist_most_alike;
 }
+% endif
 
 // Begins the results: with what dest has, or with zeros.
 ${kernel.begin("start", group)}

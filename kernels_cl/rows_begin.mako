@@ -8,7 +8,7 @@ __kernel __attribute__((reqd_work_group_size(${size}, 1, 1)))
 void clhist_rows_${name}(
 ${wrapped([parameter.declaration for parameter in parameters[name]])})
 {\
-% if spec.atomic and name != "look":
+% if spec.atomic and spec.gathers and name != "look":
 
     if (*clhist_flag ${"!=" if name in ("start", "add") else "=="} 0)
         return;\

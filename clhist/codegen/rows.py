@@ -39,7 +39,9 @@ class RowsSpec(NamedTuple):
     in_doubles : bool
         Whether exact sums are tried in double precision (`clhist.operators.doubles`).
     atomic : NativeAtomic, optional
-        What adds several numbers at once to the results, where rows are gathered only if a flag is raised.
+        What adds several numbers at once to the results; rows are gathered only if a flag is raised.
+    gathers : bool
+        Whether they may have to be.
     """
 
     sweep: SweepSpec
@@ -51,6 +53,7 @@ class RowsSpec(NamedTuple):
     few_group: int
     in_doubles: bool = False
     atomic: NativeAtomic | None = None
+    gathers: bool = True
 
     @property
     def ahead(self) -> int:
@@ -93,7 +96,8 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
     copies = bool(plan.parts) and (plan.parts > 1 or not operator.holds_values)
     can = plan.at_once > 0 and bool(text.loads) and spec.aligned  # else rows are gathered
     atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if can else None
-    return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group, plan.in_doubles, atomic)
+    gathers = atomic is None or plan.is_guarded
+    return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group, plan.in_doubles, atomic, gathers)
 
 
 def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
@@ -122,10 +126,9 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
         found["count"] = (*arrays, *size, *words("counts", "ranks"))
         found["place"] = (*arrays, *size, *words("begins", "ranks", "ids"))
     if spec.atomic is not None:
-        first = {
-            "look": (*arrays, *size, *uints("most_alike")),
-            "start": (*uints("row_bins"), *results),
-            "add": (*arrays, *size, *results),
-        }
-        found = {name: (*parameters, *words("flag")) for name, parameters in (first | found).items()}
+        adding = {"start": (*uints("row_bins"), *results), "add": (*arrays, *size, *results)}
+        if not spec.gathers:
+            return adding
+        look = {"look": (*arrays, *size, *uints("most_alike"))}
+        found = {name: (*parameters, *words("flag")) for name, parameters in (look | adding | found).items()}
     return found

@@ -69,6 +69,20 @@ class RowsSweep(Sweep):
         """Count and place the numbers of rows, then gather them by bin."""
         plan, spec, group = self.plan, self.rows, self.plan.work_group_size
         elements, bins, purpose = plan.elements, plan.row_bins, self.purpose
+
+        def add(name: str, items: int, stage: str = "sweep") -> None:
+            groups = max(1, ceil(items / group))
+            commands.add(stage, self.codes[name], (groups * group,), (group,), given)
+
+        if spec.atomic is not None:
+            if spec.gathers:
+                given |= {"clhist_flag": commands.room(4, purpose), "clhist_most_alike": most_alike(bins)}
+                add("look", 1)
+            each = plan.rows.components // plan.at_once
+            add("start", bins * each)
+            add("add", elements * each, "combine")
+            if not spec.gathers:
+                return
         counts = commands.room(4 * (bins + CURSORS), purpose)
         given |= {"clhist_piece": plan.piece, "clhist_slots": plan.pieces, "clhist_counts": counts}
         given["clhist_cursors"] = counts  # behind them, so that one kernel clears both
@@ -83,16 +97,6 @@ class RowsSweep(Sweep):
             size = plan.pieces * plan.rows.components * each
             given["clhist_held"] = commands.room(size, purpose)
 
-        def add(name: str, items: int, stage: str = "sweep") -> None:
-            groups = max(1, ceil(items / group))
-            commands.add(stage, self.codes[name], (groups * group,), (group,), given)
-
-        if spec.atomic is not None:
-            given |= {"clhist_flag": commands.room(4, purpose), "clhist_most_alike": most_alike(bins)}
-            commands.add("sweep", self.codes["look"], (group,), (group,), given)
-            each = plan.rows.components // plan.at_once
-            add("start", bins * each)
-            add("add", elements * each, "combine")
         if plan.is_few:
             commands.add("sweep", self.codes["few"], (spec.few_group,), (spec.few_group,), given)
         else:

@@ -67,9 +67,8 @@ def _expected(dest, bins, values):
 
 
 @pytest.mark.parametrize("kind", ["uniform", "sorted", "half", "outside"])
-@pytest.mark.parametrize(("h", "d"), [(5000, 4), (9001, 8), (40_000, 12)])
-def test_as_numpy(kind, h, d, queue, rng, rendered):
-    n = 40_011
+@pytest.mark.parametrize(("n", "h", "d"), [(90_011, 5000, 4), (70_001, 9001, 8), (40_011, 40_000, 12), (99, 9000, 4)])
+def test_as_numpy(kind, n, h, d, queue, rng, rendered):
     bins = rng.integers(-h if kind == "outside" else 0, 2 * h if kind == "outside" else h, n, dtype=np.int32)
     bins = np.sort(bins) if kind == "sorted" else np.where(rng.random(n) < 0.5, 7, bins) if kind == "half" else bins
     bins, values = bins.astype(np.int32), rng.integers(-9, 10, (n, d)).astype(np.float32)
