@@ -1,8 +1,8 @@
 ## Partitioning (a multisplit): groups the pairs of a map by ranges of bins that fit local memory. A work-group takes one
 ## tile of ${spec.tile} elements, groups its pairs in local memory and writes them to its own region; `clhist_starts` records where
 ## each partition begins in it. A bin is stored as its 16-bit offset in its partition.
-## Pairs are counted before they are placed: to keep the place of each, found while counting, took more registers. A tile
-## of several rounds is read, and mapped, twice: the second time it comes from the cache.
+## Pairs are counted before they are placed: to keep the place of each took more registers. A tile of several rounds is
+## read, and mapped, twice: the second time from the cache.
 <%namespace name="types" file="types.mako"/>
 <%!
     from clhist.codegen.state import wrapped
@@ -49,11 +49,7 @@ ${wrapped([*sweep.map_parameters(), "const clhist_index_t i", state])})
     ${map_body};
 }
 
-% if spec.is_alone:
-${alone()}
-% else:
-${together()}
-% endif
+${alone() if spec.is_alone else together()}
 
 <% group = spec.index_group %>\
 // One work-group for each partition finds what its pairs cost, in pairs, and which tiles have some. Where they cost more
@@ -235,8 +231,8 @@ ${place()}
 }
 </%def>
 
-## The same by one work-item of a CPU, whose tile stays in its second-level cache: it writes each pair to its region.
-## Few partitions have several counters each, in turn: a processor waits for a counter that it has just changed.
+## The same by one work-item of a CPU, whose tile stays in its second-level cache: it writes each pair to its region. Few
+## partitions have several counters each, in turn: a processor waits for one that it has just changed.
 <%def name="alone()">
 <% counter = part("clhist_bin") if counters == 1 else f'{part("clhist_bin")} * {counters} + clhist_k % {counters}' %>\
 // Counts the pairs of each partition in a tile, then puts each pair in its place.
@@ -275,17 +271,11 @@ ${mapped_alone()}
     uint clhist_all = 0;
     for (uint p = 0; p < clhist_partitions; ++p) {
         clhist_starts[(ulong)p * clhist_tiles + clhist_tile] = clhist_all;
-% if counters > 1:
         for (uint k = p * ${counters}; k < (p + 1) * ${counters}; ++k) {
             const uint count = clhist_counts[k];
             clhist_counts[k] = clhist_all;
             clhist_all += count;
         }
-% else:
-        const uint count = clhist_counts[p];
-        clhist_counts[p] = clhist_all;
-        clhist_all += count;
-% endif
     }
     clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = clhist_all;
     __global ushort *clhist_places = (__global ushort *)(clhist_pairs + clhist_bins_place) + clhist_start;

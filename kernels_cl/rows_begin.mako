@@ -1,6 +1,7 @@
 ## How kernels of rows begin, and the arrays of results.
 <%!
     from clhist.codegen.state import wrapped
+    from clhist.planning.packed import RAISED
     from clhist.operators.halves import ELEMENT, half_name
 %>
 <%def name="begin(name, size)">
@@ -8,9 +9,9 @@ __kernel __attribute__((reqd_work_group_size(${size}, 1, 1)))
 void clhist_rows_${name}(
 ${wrapped([parameter.declaration for parameter in parameters[name]])})
 {\
-% if spec.atomic and spec.gathers and name != "look":
+% if spec.is_guarded and name != "look":
 
-    if (*clhist_flag ${"!=" if name in ("start", "add") else "=="} 0)
+    if (clhist_call[0] == ${hex(RAISED)}u)
         return;\
 % endif
 </%def>

@@ -108,10 +108,15 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     spec, index = sweep_spec(plan, source, profile, aligned=aligned, used=used), plan.output_indices[0]
     if plan.sorts_pairs:
         return Programs(spec, sorted_pairs=source.max_pairs[index] or 1)
-    if isinstance(plan, RowsPlan):
-        return Programs(spec, rows=rows_spec(plan, spec, source))
     value, room = source.values[index], profile.local_memory
     again = source.is_repeatable
+    if isinstance(plan, RowsPlan):
+        found = Programs(spec, rows=rows_spec(plan, spec, source))
+        if plan.again is None or not found.rows.is_guarded:
+            return found
+        after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used)
+        after = replace(after, strategy=(*after.strategy, AfterNarrow()), combine=None, stages=())
+        return replace(found, behind=_over_pairs(plan.again, after, value, room, again))
     found = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
         return found
@@ -139,7 +144,7 @@ def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, value: str | None, pr
 
 def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:
     """Return what makes a sweep one of narrow sums, if its plan says so."""
-    if plan.again is None:
+    if plan.again is None or isinstance(plan, RowsPlan):
         return ()
     return (NarrowSums(plan.outputs[0].operator, source.max_pairs[plan.output_indices[0]] or 1),)
 

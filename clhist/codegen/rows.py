@@ -39,9 +39,9 @@ class RowsSpec(NamedTuple):
     in_doubles : bool
         Whether exact sums are tried in double precision (`clhist.operators.doubles`).
     atomic : NativeAtomic, optional
-        What adds several numbers at once to the results; rows are gathered only if a flag is raised.
-    gathers : bool
-        Whether they may have to be.
+        What adds several numbers at once to the results, in the place of gathering.
+    is_guarded : bool
+        Whether it does so only if no bin has very many rows, and else raises a flag.
     """
 
     sweep: SweepSpec
@@ -53,7 +53,7 @@ class RowsSpec(NamedTuple):
     few_group: int
     in_doubles: bool = False
     atomic: NativeAtomic | None = None
-    gathers: bool = True
+    is_guarded: bool = False
 
     @property
     def ahead(self) -> int:
@@ -96,8 +96,18 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
     copies = bool(plan.parts) and (plan.parts > 1 or not operator.holds_values)
     can = plan.at_once > 0 and bool(text.loads) and spec.aligned  # else rows are gathered
     atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if can else None
-    gathers = atomic is None or plan.is_guarded
-    return RowsSpec(spec, text, vector, lanes, copies, few, plan.few_group, plan.in_doubles, atomic, gathers)
+    return RowsSpec(
+        spec,
+        text,
+        vector,
+        lanes,
+        copies,
+        few,
+        plan.few_group,
+        plan.in_doubles,
+        atomic,
+        atomic is not None and plan.again is not None,
+    )
 
 
 def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
@@ -112,6 +122,10 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
     if spec.sweep.order == "blocked":
         joined = (*uints("row_bins", "parts"), *held, *results)
         return {"add": (*arrays, *size, *uints("parts"), *held, *results), "join": joined}
+    if spec.atomic is not None:
+        flag = words("call") if spec.is_guarded else ()
+        look = {"look": (*arrays, *size, *uints("most_alike"), *flag)} if spec.is_guarded else {}
+        return {**look, "start": (*uints("row_bins"), *results, *flag), "add": (*arrays, *size, *results, *flag)}
     placed = words("counts", "begins", "ids")
     pieces = (*words("cursors"), *buffers("__global uint4 *", "pieces"))
     found = {
@@ -125,10 +139,4 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
     else:
         found["count"] = (*arrays, *size, *words("counts", "ranks"))
         found["place"] = (*arrays, *size, *words("begins", "ranks", "ids"))
-    if spec.atomic is not None:
-        adding = {"start": (*uints("row_bins"), *results), "add": (*arrays, *size, *results)}
-        if not spec.gathers:
-            return adding
-        look = {"look": (*arrays, *size, *uints("most_alike"))}
-        found = {name: (*parameters, *words("flag")) for name, parameters in (look | adding | found).items()}
     return found

@@ -14,7 +14,7 @@ from clhist.codegen.render import render_rows
 from clhist.codegen.rows import RowsSpec, rows_parameters
 from clhist.engine.stages import Commands, Sweep, Tasks
 from clhist.planning.plan import Plan
-from clhist.planning.rows import COUNTED_TILE, CURSORS, SCANNED_BINS, RowsPlan, most_alike
+from clhist.planning.rows import COUNTED_TILE, CURSORS, MOST_JOINED, SCANNED_BINS, RowsPlan, most_alike
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,6 +50,8 @@ class RowsSweep(Sweep):
         given = {**numbers, "clhist_words": plan.row_bins + CURSORS, **values, "clhist_held": None}
         if plan.parts:
             self._add(commands, given)
+        elif self.rows.atomic is not None:
+            self._add_at_once(commands, given)
         else:
             self._gather(commands, given)
 
@@ -65,24 +67,21 @@ class RowsSweep(Sweep):
         if self.rows.copies:
             commands.add("combine", self.codes["join"], (plan.work_groups * group,), (group,), given)
 
+    def _add_at_once(self, commands: Commands, given: dict[str, Any]) -> None:
+        """Have atomics of several numbers add rows to the results, unless few bins have many."""
+        plan, group = self.plan, self.plan.work_group_size
+        each = plan.rows.components // plan.at_once
+        if self.rows.is_guarded:
+            given["clhist_most_alike"] = most_alike(plan.row_bins)
+            commands.add("sweep", self.codes["look"], (group,), (group,), given)
+        for name, items, stage in (("start", plan.row_bins, "sweep"), ("add", plan.elements, "combine")):
+            groups = max(1, ceil(items * each / group))
+            commands.add(stage, self.codes[name], (groups * group,), (group,), given)
+
     def _gather(self, commands: Commands, given: dict[str, Any]) -> None:
         """Count and place the numbers of rows, then gather them by bin."""
         plan, spec, group = self.plan, self.rows, self.plan.work_group_size
         elements, bins, purpose = plan.elements, plan.row_bins, self.purpose
-
-        def add(name: str, items: int, stage: str = "sweep") -> None:
-            groups = max(1, ceil(items / group))
-            commands.add(stage, self.codes[name], (groups * group,), (group,), given)
-
-        if spec.atomic is not None:
-            if spec.gathers:
-                given |= {"clhist_flag": commands.room(4, purpose), "clhist_most_alike": most_alike(bins)}
-                add("look", 1)
-            each = plan.rows.components // plan.at_once
-            add("start", bins * each)
-            add("add", elements * each, "combine")
-            if not spec.gathers:
-                return
         counts = commands.room(4 * (bins + CURSORS), purpose)
         given |= {"clhist_piece": plan.piece, "clhist_slots": plan.pieces, "clhist_counts": counts}
         given["clhist_cursors"] = counts  # behind them, so that one kernel clears both
@@ -97,6 +96,10 @@ class RowsSweep(Sweep):
             size = plan.pieces * plan.rows.components * each
             given["clhist_held"] = commands.room(size, purpose)
 
+        def add(name: str, items: int, stage: str = "sweep") -> None:
+            groups = max(1, ceil(items / group))
+            commands.add(stage, self.codes[name], (groups * group,), (group,), given)
+
         if plan.is_few:
             commands.add("sweep", self.codes["few"], (spec.few_group,), (spec.few_group,), given)
         else:
@@ -106,7 +109,7 @@ class RowsSweep(Sweep):
             add("place", elements)
         add("gather", (ceil(plan.pieces / spec.slots) + ceil(bins / spec.slots)) * group, "combine")
         if plan.pieces:
-            add("join", shared * group, "combine")
+            add("join", min(shared, MOST_JOINED) * group, "combine")
 
 
 def rows_sweep(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:

@@ -31,10 +31,11 @@ def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
     ValueError
         For elements of a batch that its strategy does not take.
     """
-    if plan.again is not None and programs.behind is not None and programs.look is not None:
+    if plan.again is not None and programs.behind is not None:
         first = sweep_of(replace(plan, again=None), replace(programs, behind=None), options)
         again = sweep_of(plan.again, programs.behind, options)
-        return replace(first, plan=plan, look=Look.of(programs.look, options), again=again)
+        look = None if programs.look is None else Look.of(programs.look, options)
+        return replace(first, plan=plan, look=look, again=again)
     if make := _OTHERS.get(plan.strategy):
         return make(plan, programs, options)
     kernel = sweep_code(programs.sweep, options)

@@ -72,6 +72,7 @@ class AfterNarrow(AfterFlag):
 
     sections: ClassVar[tuple[str, ...]] = ("guard", "leave")
     is_apart: ClassVar[bool] = True
+    combine_rows: ClassVar[int] = 1  # PoCL compiles no barrier behind a work-group's leaving, which rows would need
 
     def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
         return buffers("__global uint *", "call")

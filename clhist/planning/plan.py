@@ -118,7 +118,8 @@ class Plan:
     refused : tuple of str
         Updates that were to be taken, and that the device's compiler refused: "native in global".
     again : Plan or None
-        What computes again if values do not fit the narrow sums that this one tries (`clhist.planning.narrow`).
+        What computes if this one raises its flag: of narrow sums, again where values do not fit these
+        (`clhist.planning.narrow`).
     """
 
     strategy: ClassVar[str] = ""
@@ -128,6 +129,7 @@ class Plan:
     more_local_bytes: ClassVar[int] = 0  # of local memory besides the copies
     sorts_pairs: ClassVar[bool] = False  # and scans them, instead of updating bins
     is_joinable: ClassVar[bool] = True  # whether one sweep may fill several histograms
+    why_again: ClassVar[tuple[str, str]] = ("if values are of very different sizes", "summed again")
     takes_fewer: ClassVar[bool] = False  # elements and bins than planned, whose number kernels are given
 
     memory: str
@@ -326,7 +328,8 @@ class Plan:
             ("work-groups", self._group_words()),
         ]
         if self.again is not None:
-            rows.append(("if values are of very different sizes", f"summed again: {self.again}"))
+            label, what = self.why_again
+            rows.append((label, f"{what}: {self.again}"))
         own = self.own_words()
         rows = [row for each in rows for row in (each, *own.get(each[0], ()))]
         return rows if self.locks is None else [*rows, ("locks", f"{self.locks:,} for all bins")]

@@ -38,16 +38,16 @@ LEAST_PIECE = 64  # rows of a bin that are never shared out
 _MOST_PIECES, _PIECE_LANES = 2**14, 2**16
 _LEAST_COMPONENTS = 2
 _LINE_BYTES = 64  # of memory that are read together, at least
+MOST_JOINED = 1024  # work-groups that join pieces
 CURSORS = 4  # words: where the next bins begin, and how many pieces and shared bins there are
 _WIDE_BYTES = 64  # of a row, that is gathered where nothing is known of updates
 _IN_TURN = 0.5e-6  # seconds of each row of one bin, on an H200: they are counted one after the other
 # Fewer results than these are wanted by too many work-items at once, and so are those of bins that have very many rows.
 _LEAST_ADDED_BYTES, _MOST_RACE_FACTOR = 2**16, 8
 LOOKED_AT, LOOKED_CELLS, MOST_ALIKE = 2048, 4096, 16  # rows whose bins are looked at, and how many may be of one
-UNGUARDED_ROWS = 2**16
-GUARD = "; gathered where few bins have many"
-# Of the predicted time of another plan, what it takes at most where it is chosen. On an H200 updates of rows took 1.3 to
-# 2.9 times as long as predicted of plain pairs, rows that are gathered 0.8 to 1.3 times.
+_UNGUARDED_ROWS = 2**16  # of which none waits long
+# Of the predicted time of another plan, what it takes at most where it is chosen. On an H200 updates of rows took 1.3
+# to 2.9 times as long as predicted of plain pairs, rows that are gathered 0.8 to 1.3 times.
 _GAIN, _GAIN_ON_CPU = 1.2, 0.9
 
 
@@ -72,13 +72,14 @@ class RowsPlan(Plan):
     in_doubles : bool
         Whether exact sums are tried in double precision.
     at_once : int
-        Numbers of a row that an atomic adds to the results; rows are gathered only if some bins have very many, as a
-        look at some indices shows. 0 without that.
+        Numbers of a row that an atomic adds to the results, unless a look at some bins shows that a few have very many
+        of the rows: `again` computes then. 0 where rows are gathered.
     """
 
     strategy: ClassVar[str] = "rows"
     takes_fewer: ClassVar[bool] = True
     is_joinable: ClassVar[bool] = False
+    why_again: ClassVar[tuple[str, str]] = ("if few bins have many rows", "in their place")
 
     rows: Rows
     lanes: int
@@ -105,11 +106,6 @@ class RowsPlan(Plan):
         return self.elements <= FEW_ELEMENTS and self.row_bins <= self.few_bins
 
     @property
-    def is_guarded(self) -> bool:
-        """Whether rows that atomics add are gathered where few bins have many; of fewer rows none waits long."""
-        return self.elements > UNGUARDED_ROWS
-
-    @property
     def pieces(self) -> int:
         """Most pieces of bins whose rows are shared out."""
         return 2 * (self.elements // self.piece)
@@ -122,8 +118,9 @@ class RowsPlan(Plan):
     def launches(self) -> int:
         if self.parts:
             return 1 + (self.parts > 1)
-        gathering = (1 if self.is_few else 4) + 1 + (self.pieces > 0)
-        return gathering if not self.at_once else 3 + gathering if self.is_guarded else 2
+        if self.at_once:
+            return 2 if self.again is None else 3 + self.again.launches
+        return (1 if self.is_few else 4) + 1 + (self.pieces > 0)
 
     def how(self) -> str:
         if self.parts:
@@ -149,7 +146,7 @@ class RowsPlan(Plan):
         words = f"{self.rows.components:,} components, " + (
             "added by the work-items that own the bin" if self.parts == 1 else
             f"added to {self.parts:,} copies" if self.parts else
-            f"{self.at_once:,} added by an atomic{GUARD * self.is_guarded}" if self.at_once else
+            f"{self.at_once:,} added by an atomic" if self.at_once else
             f"{self.lanes:,} work-items a bin"
         )  # fmt: skip
         return {"passes (S)": [("rows", words)]}
@@ -226,12 +223,15 @@ def gathered(load: Workload) -> RowsPlan:
     )
 
 
-def _added_at_once(plan: RowsPlan, load: Workload) -> RowsPlan | None:
-    """Return the plan that adds rows by atomics of several numbers, if it can be."""
+def _added_at_once(plan: RowsPlan, load: Workload, otherwise: Plan) -> RowsPlan | None:
+    """Return the plan that adds rows by atomics of several numbers, if it can be; `otherwise` is for skewed bins."""
     numbers, bins_bytes = load.vector_numbers, plan.num_bins * load.bin_bytes[0]
     if load.on_cpu or not numbers or plan.rows.components % numbers or load.race_factor > _MOST_RACE_FACTOR:
         return None
-    return None if bins_bytes < _LEAST_ADDED_BYTES else replace(plan, at_once=numbers)
+    is_guarded = plan.elements > _UNGUARDED_ROWS
+    if bins_bytes < _LEAST_ADDED_BYTES or (is_guarded and otherwise.is_one_launch):
+        return None
+    return replace(plan, at_once=numbers, again=otherwise.by_copies() if is_guarded else None)
 
 
 def _parts(load: Workload, elements: int, bins: int) -> int:
@@ -297,7 +297,7 @@ def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
     except MemoryError:
         return chosen
     own = seconds(plan, load)
-    other = _added_at_once(plan, load)
+    other = _added_at_once(plan, load, chosen)
     if other is not None and (quick := seconds(other, load)) is not None and (own is None or quick < own):
         plan, own = other, quick
     assert load.rows is not None

@@ -201,13 +201,22 @@ def _plan_one(
     shared = None if choices.update in ("private", *WITHOUT_UPDATES) else choices.update
     updates = _shared_updates(outputs, choices.memory, features, shared, problem.refused)
     plan = plan_sweep(_workload(outputs, indices, problem, profile, single, updates))
+    refused = tuple(f"{update} in {memory}" for update, memory in problem.refused)
+    return replace(_filling(plan, outputs, indices, updates), refused=refused)
+
+
+def _filling(
+    plan: Plan, outputs: tuple[Output, ...], indices: tuple[int, ...], updates: dict[str, list[tuple[str, ...]]]
+) -> Plan:
+    """Return the plan, and that of what computes again behind it, for these outputs with the updates that they take."""
+    if plan.again is not None:
+        plan = replace(plan, again=_filling(plan.again, outputs, indices, updates))
     if plan.update in ("private", *WITHOUT_UPDATES):
         chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]
     else:
         chosen = updates[plan.memory]
     filled = tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True))
-    refused = tuple(f"{update} in {memory}" for update, memory in problem.refused)
-    return replace(plan.filling(filled, indices), refused=refused)
+    return plan.filling(filled, indices)
 
 
 def _workload(

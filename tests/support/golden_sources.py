@@ -124,6 +124,7 @@ STRATEGIES = {
             ("cpu", "add float32", 5, 5000, 5000),
             ("nvidia", "add float32", 64, 2**26, 10**5),
             ("nvidia", "add int64", 3, 3000, 500),
+            ("nvidia", "reproducible_add float32", 64, 2**26, 10**5),
             ("core", "fmin float32", 5, 5 * 2**20, 1000),
         )
     },

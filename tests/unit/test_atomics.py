@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, native_table, to_prove
+from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, native_table, to_prove, vector_atomic
 from clhist.hardware.vendors import FEATURES, MEMORIES
 from clhist.opencl.device import features_of
 from clhist.planning.updates import available_updates, choose_updates, slowest
@@ -65,7 +65,11 @@ def test_what_is_promised_is_not_yet_had():
         rows = to_prove({path})
         assert rows
         assert all(row.path == path for row in rows)
+        assert all(vector_atomic(row.operation, row.dtype, {path}) is None for row in rows)
         for row in rows:
+            if row.numbers > 1:  # of which each operation has one
+                assert vector_atomic(row.operation, row.dtype, {row.feature}) == row
+                continue
             assert native_atomic(row.operation, row.dtype, row.memory, {path}) is None
             others = {path} | {other.feature for other in rows if other != row}
             assert native_atomic(row.operation, row.dtype, row.memory, others) is None
@@ -76,7 +80,7 @@ def test_what_is_promised_is_not_yet_had():
 def test_no_two_rows_have_one_name_or_place():
     names = [row.feature for row in NATIVE_ATOMICS if row.guard]
     assert len(set(names)) == len(names)
-    places = [(row.operation, row.dtype, row.memory, row.path) for row in NATIVE_ATOMICS]
+    places = [(row.operation, row.dtype, row.numbers, row.memory, row.path) for row in NATIVE_ATOMICS]
     assert len(set(places)) == len(places)
 
 

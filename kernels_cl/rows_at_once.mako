@@ -1,0 +1,61 @@
+## Rows added to the results by atomics of several numbers, unless a few bins have very many of the rows: the flag is
+## raised then, and what is enqueued behind computes.
+<%namespace name="types" file="types.mako"/>
+<%namespace name="kernel" file="rows_begin.mako"/>
+<%!
+    from clhist.planning.packed import RAISED
+    from clhist.planning.rows import LOOKED_AT, LOOKED_CELLS
+%>\
+<%
+    sweep, text, d = spec.sweep, spec.text, spec.text.rows.components
+    group = sweep.work_group_size
+%>\
+% if spec.is_guarded:
+// Looks at the bins of some rows, and raises the flag if many are of the same one.
+${kernel.begin("look", group)}
+${types.arrays(sweep)}\
+    __local uint clhist_seen[${LOOKED_CELLS}], clhist_most;
+    const uint clhist_lane = get_local_id(0);
+    for (uint k = clhist_lane; k < ${LOOKED_CELLS}; k += ${group})
+        clhist_seen[k] = 0;
+    if (clhist_lane == 0)
+        clhist_most = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint k = clhist_lane; k < ${LOOKED_AT}; k += ${group}) {
+        const uint i = (uint)((ulong)clhist_elements * k / ${LOOKED_AT}), bin = CLHIST_BIN(${text.bin});
+        if (bin < clhist_row_bins)
+            atomic_max(&clhist_most, atomic_inc(clhist_seen + bin % ${LOOKED_CELLS}) + 1);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (clhist_lane == 0)
+        clhist_call[0] = clhist_most > clhist_most_alike ? ${hex(RAISED)}u : 0;
+}
+% endif
+
+// Begins the results: with what dest has, or with zeros.
+${kernel.begin("start", group)}
+${kernel.results()}\
+    const uint clhist_numbers = clhist_row_bins * ${d // spec.atomic.numbers}, k = get_global_id(0);
+    if (k < clhist_numbers && !(clhist_has_dest && dest == out))
+        ((__global ${spec.atomic.word} *)out)[k] = clhist_has_dest ? ((__global const ${spec.atomic.word} *)dest)[k] : 0;
+}
+
+void clhist_add_numbers(__global ${spec.atomic.word} *to, const ${spec.atomic.word} v)
+{
+    volatile __global ${spec.atomic.word} *p = (volatile __global ${spec.atomic.word} *)to;
+    ${spec.atomic.code}
+}
+
+// Adds ${spec.atomic.numbers} numbers of a row at once.
+${kernel.begin("add", group)}
+${types.arrays(sweep)}\
+${kernel.results()}\
+    const ulong clhist_k = get_global_id(0);
+    const uint i = (uint)(clhist_k / ${d // spec.atomic.numbers});
+    if (i < clhist_elements) {
+        const uint bin = CLHIST_BIN(${text.bin}), part = (uint)(clhist_k - (ulong)i * ${d // spec.atomic.numbers});
+        if (bin < clhist_row_bins)
+            clhist_add_numbers((__global ${spec.atomic.word} *)out + (ulong)bin * ${d // spec.atomic.numbers} + part,
+                ((__global const ${spec.atomic.word} *)${text.loads})[clhist_k]);
+    }
+}
