@@ -111,8 +111,9 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     value, room = source.values[index], profile.local_memory
     again = source.is_repeatable
     if isinstance(plan, RowsPlan):
-        found = Programs(spec, rows=rows_spec(plan, spec, source))
-        if plan.again is None or not found.rows.is_guarded:
+        rows = rows_spec(plan, spec, source)
+        found = Programs(spec, rows=rows)
+        if plan.again is None or not rows.is_guarded:
             return found
         after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used)
         after = replace(after, strategy=(*after.strategy, AfterNarrow()), combine=None, stages=())
