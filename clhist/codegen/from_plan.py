@@ -25,7 +25,7 @@ from clhist.planning.plan import Output, Plan
 from clhist.planning.rows import RowsPlan
 
 # Shape of the work-groups that combine many copies.
-_COMBINE_COLUMNS = 32
+_COMBINE_COLUMNS, _ALL_COLUMNS = 32, 256
 _COMBINE_ROWS = 16
 _MANY_COPIES = 128
 _WINDOW_GROUP = 256
@@ -259,9 +259,9 @@ def combine_spec(
     layout = tuple(feature for feature in features if feature.combine_parameters() is not None)
     if own_rows := max((feature.combine_rows for feature in layout), default=0):
         rows = own_rows  # columns are words, of which all sums fit a little local memory
-        columns = max(1, min(_COMBINE_COLUMNS, largest_group // rows))
+        columns = max(1, min(_ALL_COLUMNS if rows == 1 else _COMBINE_COLUMNS, largest_group // rows))
     elif order == "interleaved":
-        columns = min(256, largest_group)
+        columns = min(_ALL_COLUMNS, largest_group)
         if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
             wanted = _COMBINE_ROWS if copies >= _MANY_COPIES else max(1, _COMBINE_ROWS // 4)
             columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest_group)
