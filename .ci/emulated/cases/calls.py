@@ -54,6 +54,23 @@ def rows(ufunc: np.ufunc, dtype: Any, n: int, h: int, d: int, kind: str, **optio
     return action
 
 
+def exact_rows(dtype: Any, n: int, h: int, d: int, **options: Any) -> Action:
+    """Exact sums of rows: of values near each other, of others that cancel, and of one bin with many."""
+
+    def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
+        bins, values = rng.integers(0, h, n, dtype=np.int32), rng.integers(-1000, 1000, (n, d)).astype(dtype)
+        bins[: n // 2] = 7
+        large = np.ldexp(rng.normal(size=(n, d)), rng.integers(-100, 100, (n, d))).astype(dtype)
+        large[bins % 2 == 0] = 0  # these cancel; what is left are sums of integers
+        order = rng.permutation(3 * n)
+        rows = np.concatenate([values, large, -large])[order]
+        found = clhist.reduce_by_index((h, d), np.add, np.tile(bins, 3)[order], rows, queue=queue, **options)
+        zeros = np.zeros(h, dtype)
+        same(found, np.stack([folded(np.add, bins, values[:, k], zeros) for k in range(d)], axis=1))
+
+    return action
+
+
 def counts(n: int, h: int, kind: str, **options: Any) -> Action:
     """Counts, by a kernel whose map emits 1."""
 

@@ -156,6 +156,11 @@ def _forms() -> Iterator[Case]:
         for kind in ("uniform", "one", "outside"):
             name, given = f"rows of {d}, {ufunc.__name__} {np.dtype(dtype).name}, {kind}", {"update": "gather"}
             yield _case(name, calls.rows(ufunc, dtype, n, h, d, kind, **given), "rows", given)
+    for dtype in (np.float32, np.float64):
+        given = {"update": "gather", "reproducible": True}
+        yield _case(
+            f"exact rows of {np.dtype(dtype).name}", calls.exact_rows(dtype, 3000, 40, 3, **given), "rows", given
+        )
     sort = {"update": "sort"}
     yield _case("sorted struct", calls.records(5000, 900, "half", **sort), "sort", sort)
     yield _case("one launch, few elements", calls.counts(3000, 50, "outside"))
