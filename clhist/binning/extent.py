@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from clhist import operators
 from clhist.axes.elements import bits_of, has_no_type, key_of_bits
-from clhist.axes.keys import bits_dtype, from_keys, key_dtype, key_range
+from clhist.axes.keys import bits_dtype, from_key, key_dtype, key_range
 from clhist.engine.engine import Engine
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
@@ -60,8 +60,7 @@ def numbers_of(low: int, high: int, count: int, dtype: np.dtype) -> tuple[Any, A
     least, greatest = key_range(dtype)
     if dtype.kind == "f" and not least <= low <= high <= greatest:
         return dtype.type(np.nan), dtype.type(np.nan)
-    found = from_keys(np.array([low, high], key_dtype(dtype)), dtype)
-    return found[0], found[1]
+    return from_key(low, dtype), from_key(high, dtype)
 
 
 def key_extent(array: Any, *asked: Any, **options: Any) -> tuple[int, int, int]:

@@ -15,7 +15,8 @@ import pyopencl as cl
 
 from clhist.axes.axis import Axis, found_axis
 from clhist.axes.edges import EdgesKind
-from clhist.binning.extent import PARTS, ends_of, extent_in_parts, numbers_of
+from clhist.axes.keys import from_key
+from clhist.binning.extent import PARTS, ends_of, extent_in_parts
 from clhist.binning.host import numpy_edges
 from clhist.codegen.even_edges import EvenEdgesSpec
 from clhist.codegen.kernel_code import KernelCode
@@ -65,16 +66,14 @@ class FoundBins:
         ValueError
             As NumPy does, if bins of no width would be needed.
         """
-        if not found["are_even"][0]:
+        one, bins = found[0], self.axis.extent
+        if not one["are_even"]:
             return None
-        edges = numpy_edges(np.array(self.extent(found), self.spec.dtype), self.axis.extent)
-        same = edges.dtype == self.spec.edge and edges.tobytes() == self.spec.edges(found, self.axis.extent).tobytes()
-        return edges if same else None
-
-    def extent(self, found: np.ndarray) -> tuple[Any, Any] | None:
-        """Return the least and the greatest element as `clhist.binning.extent.extent` does."""
-        ends = found[0]
-        return numbers_of(int(ends["least"]), int(ends["greatest"]), int(ends["count"]), self.spec.dtype)
+        ends = from_key(int(one["least"]), self.spec.dtype), from_key(int(one["greatest"]), self.spec.dtype)
+        edges = self.spec.linspace(*ends, bins)
+        if not (edges[1:] > edges[:-1]).all():  # NumPy takes other ends, or none
+            edges = numpy_edges(np.array(ends, self.spec.dtype), bins)
+        return edges if edges.tobytes() == self.spec.edges(found, bins).tobytes() else None
 
 
 def found_bins(data: Any, bins: Any, range: Any, queue: cl.CommandQueue, *, fp64: bool) -> FoundBins | None:
@@ -91,11 +90,14 @@ def _code(spec: EvenEdgesSpec) -> KernelCode:
 
 
 @lru_cache(maxsize=64)
-def _found_bins(queue: cl.CommandQueue, dtype: np.dtype, bins: int) -> FoundBins:
+def _found_bins(queue: cl.CommandQueue, dtype: np.dtype, bins: int) -> FoundBins | None:
     axis = found_axis(dtype, bins)
     assert isinstance(axis.kind, EdgesKind)
     lanes = min(_LANES, queue.device.max_work_group_size)
     spec = EvenEdgesSpec(axis.kind, ends_of(dtype).dtype, PARTS, lanes)
+    some = (np.array([3, 97]) / 7).astype(dtype)
+    if spec.linspace(*some, bins).tobytes() != numpy_edges(some, bins).tobytes():  # of a NumPy that is not known
+        return None
     slots = (
         ArraySlot("ends", True, False),
         ArraySlot("keys", False, True, ((bins,), spec.ends["low"])),
