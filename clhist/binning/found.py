@@ -96,7 +96,9 @@ def _found_bins(queue: cl.CommandQueue, dtype: np.dtype, bins: int) -> FoundBins
     lanes = min(_LANES, queue.device.max_work_group_size)
     spec = EvenEdgesSpec(axis.kind, ends_of(dtype).dtype, PARTS, lanes)
     some = (np.array([3, 97]) / 7).astype(dtype)
-    if spec.linspace(some[0], some[1], bins).tobytes() != numpy_edges(some, bins).tobytes():  # of a NumPy that is not known
+    if (
+        spec.linspace(some[0], some[1], bins).tobytes() != numpy_edges(some, bins).tobytes()
+    ):  # of a NumPy that is not known
         return None
     slots = (
         ArraySlot("ends", True, False),

@@ -304,7 +304,7 @@ class Driver:
             return self._streams[device]
 
     def begin_reading(self, device: int, stream: int) -> None:
-        """Let the own stream of this device, which calls go to, wait for what another has to do by now: one not captured."""
+        """Let the own stream of the device that calls go to wait for all that is enqueued on another, not captured."""
         event = self._events.of_devices.get(device)
         if event is None:
             event = self._events.of_devices[device] = Event(self)
