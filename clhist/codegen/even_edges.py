@@ -11,6 +11,7 @@ import numpy as np
 from clhist.axes.edges import EdgesKind
 from clhist.axes.keys import key_range
 from clhist.axes.thresholds import EXACT
+from clhist.codegen.extent import ends_dtype
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,13 @@ class EvenEdgesSpec:
     ----------
     kind : EdgesKind
         Of the bins.
-    ends : numpy.dtype
-        Of the least and the greatest key, and of how many elements count, in each of several parts of the data.
     parts : int
-        So many.
+        In so many parts of the data the least and the greatest key are found.
     lanes : int
         Work-items of the only work-group.
     """
 
     kind: EdgesKind
-    ends: np.dtype
     parts: int
     lanes: int
 
@@ -38,6 +36,11 @@ class EvenEdgesSpec:
     def dtype(self) -> np.dtype:
         """Of the data."""
         return self.kind.dtype
+
+    @property
+    def ends(self) -> np.dtype:
+        """Of what is found in each of them."""
+        return ends_dtype(self.dtype)
 
     @property
     def edge(self) -> np.dtype:
