@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from clhist.engine.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Par
 from clhist.engine.ready import loaded_call
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
+from clhist.opencl.program import kept_by_context
 
 _STRIPS, _LANES = 2**18, 256  # of a GPU: work-items, and those of a work-group
 _CPU_STRIPS = 256
@@ -36,14 +36,10 @@ def extent(
     if not is_device_array(array):
         chosen = array if column is None else array[:, column]
         return _host_extent(chosen if where is None else chosen[where])
-    return numbers_of(*key_extent(array, where, None, queue, fp64=fp64, column=column), array.dtype)
-
-
-def numbers_of(low: int, high: int, count: int, dtype: np.dtype) -> tuple[Any, Any] | None:
-    """Return the numbers of the least and the greatest key of so many elements as `extent` does."""
+    low, high, count = key_extent(array, where, None, queue, fp64=fp64, column=column)
     if not count:
         return None
-    least, greatest = key_range(dtype)
+    dtype, (least, greatest) = array.dtype, key_range(array.dtype)
     if dtype.kind == "f" and not least <= low <= high <= greatest:
         return dtype.type(np.nan), dtype.type(np.nan)
     return from_key(low, dtype), from_key(high, dtype)
@@ -93,7 +89,7 @@ def extent_in_parts(
     steps = (block, block, 1) if device_kind(queue.device) == "cpu" else (1, size, strips)
     given = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
     ends = (key.type(end) for end in bounds or (np.iinfo(key).min, np.iinfo(key).max))
-    kernel = _extent_kernel(queue, spec, parts)
+    kernel = _extent_kernel(queue.context, queue, spec, parts)
     return kernel.run(queue, [*given, None], [*ends, *map(np.int64, (size, *steps))], True).results[0]
 
 
@@ -126,8 +122,8 @@ def loaded_kernel(
     return loaded_call(queue, Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ())))
 
 
-@lru_cache(maxsize=64)
-def _extent_kernel(queue: cl.CommandQueue, spec: ExtentSpec, parts: int) -> Loaded | CudaLoaded:
+@kept_by_context
+def _extent_kernel(context: cl.Context, queue: cl.CommandQueue, spec: ExtentSpec, parts: int) -> Loaded | CudaLoaded:
     read = [ArraySlot(name, True, False) for name in ("x", "where")[: 1 + spec.masked]]
     slots = (*read, ArraySlot("ends", False, True, ((parts,), spec.ends)))
     scalars = ("least", "greatest", "count", "block", "span", "step")
