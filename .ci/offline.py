@@ -24,9 +24,9 @@ from isa import lock_faults, of_assembly
 from clhist import operators
 from clhist.axes.block_search import EVEN
 from clhist.axes.edges import EdgesKind
-from clhist.axes.keys import key_dtype
 from clhist.codegen.digit_sort import lanes_of
 from clhist.codegen.even_edges import EvenEdgesSpec
+from clhist.codegen.extent import ExtentSpec
 from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
 from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import RowText
@@ -34,6 +34,7 @@ from clhist.codegen.render import (
     render_combine,
     render_digits,
     render_even_edges,
+    render_extent,
     render_keys,
     render_measure,
     render_partition,
@@ -142,11 +143,13 @@ X, XW = "const int *x", "const int *x, const float *w"
 LARGER = operators.argmax(np.int64, np.int64)
 
 
-def edges_of_found_ranges(fp64: bool) -> Iterator[Program]:
-    """Yield what makes bins between the least and the greatest element, which needs double precision."""
+def found_ranges(fp64: bool) -> Iterator[Program]:
+    """Yield what finds the least and the greatest element, and what makes bins between them in double precision."""
+    for dtype in map(np.dtype, ("float16", "float32", "uint64")):
+        data = np.dtype(np.int16) if dtype == np.float16 else dtype
+        yield Program(f"extent of {dtype}", render_extent(ExtentSpec(dtype, data, True, 2, 1, 256)))
     for dtype in map(np.dtype, ("float32", "float64", "int16", "uint64") * fp64):
-        ends = np.dtype([("low", key_dtype(dtype)), ("high", key_dtype(dtype)), ("count", np.int64)])
-        edges = EvenEdgesSpec(EdgesKind(dtype, EVEN, as_bits=False, found=True), ends, 64, 256)
+        edges = EvenEdgesSpec(EdgesKind(dtype, EVEN, as_bits=False, found=True), 1024, 256)
         yield Program(f"even edges of {dtype}", render_even_edges(edges))
 
 
@@ -223,7 +226,7 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
     for dtype in map(np.dtype, ("int32", "float32", *["int64", "datetime64[ns]"] * ("int64_base_atomics" in features))):
         yield Program(f"keys of {dtype}", render_keys(KeySpec(dtype, first=True), several=True))
         yield Program(f"near keys of {dtype}", render_keys(KeySpec(dtype, first=True, marked=True), several=True))
-    yield from edges_of_found_ranges(fp64)
+    yield from found_ranges(fp64)
     for word in map(np.dtype, (np.uint32, np.uint64)):
         yield Program(f"keys to sort of {word}", render_digits(word, lanes_of(word, 256, profile.local_memory)))
 

@@ -1,6 +1,7 @@
 ## Bins of one width from the least to the greatest element, by one work-group: NumPy's edges by its own operations, the
 ## least key of each bin, and a guess, which is tried at the ends of all bins as `clhist.axes.guess.Guess.margin` does.
 ## There are no elements outside, so that nothing is tried there.
+<%namespace name="extent" file="extent.mako"/>\
 <%
     is_float = spec.dtype.kind == "f"
     edge, rounded = c_name(spec.edge), c_name(spec.rounded)
@@ -51,15 +52,20 @@ void clhist_even_edges(${", ".join(declared)})
 {
     ${" ".join(pointers)}
     __local int farthest;  // of all guesses, as the integer of the same order
-    if (get_local_id(0) == 0) farthest = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    ${key} low = ends[0].low, high = ends[0].high;
-    long count = ends[0].count;
-    for (int n = 1; n < ${spec.parts}; ++n) {
-        low = min(low, ends[n].low);
-        high = max(high, ends[n].high);
-        count += ends[n].count;
+    __local ends_t found_by[${spec.lanes}];
+    const int lane = get_local_id(0);
+    if (lane == 0) farthest = 0;
+    ends_t own = ends[lane % ${spec.parts}];
+    if (lane >= ${spec.parts}) own.count = 0;
+    for (int n = lane + ${spec.lanes}; n < ${spec.parts}; n += ${spec.lanes}) {
+        own.low = min(own.low, ends[n].low);
+        own.high = max(own.high, ends[n].high);
+        own.count += ends[n].count;
     }
+    found_by[lane] = own;
+${extent.reduced(spec.lanes)}\
+    const ${key} low = found_by[0].low, high = found_by[0].high;
+    const long count = found_by[0].count;
     ${rounded} first = clhist_number(low), end = clhist_number(high);
     if (first == end) {
         first = (${rounded})(first - 0.5);
@@ -82,7 +88,7 @@ void clhist_even_edges(${", ".join(declared)})
     const ${scale} scale = (${scale})((num_bins == 1 ? 1 : num_bins - 1) / extent);
 % endif
     float off = 0;
-    for (int k = get_local_id(0); k < num_bins; k += ${spec.lanes}) {
+    for (int k = lane; k < num_bins; k += ${spec.lanes}) {
         const ${edge} edge = clhist_edge(k, first, step);
         const ${key} key = clhist_key(edge, low);
         const ${key} next = k + 1 < num_bins ? clhist_key(clhist_edge(k + 1, first, step), low) - 1 : last;
@@ -93,7 +99,7 @@ void clhist_even_edges(${", ".join(declared)})
     }
     atomic_max(&farthest, as_int(off));
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (get_local_id(0) > 0) return;
+    if (lane > 0) return;
     edges[num_bins] = end;
     const float margin = as_float(farthest);
     const bool are_even = count > 0 && low >= ${finite[0]} && high <= ${finite[1]} && margin < ${most_off}

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from clhist import operators
-from clhist.axes.elements import bits_of, has_no_type, key_of_bits
-from clhist.axes.keys import bits_dtype, from_keys, key_dtype, key_range
-from clhist.engine.engine import Engine
+from clhist.axes.elements import has_no_type
+from clhist.axes.keys import bits_dtype, from_key, key_dtype, key_range
+from clhist.codegen.extent import ExtentSpec
+from clhist.codegen.kernel_code import KernelCode
+from clhist.codegen.render import render_extent
+from clhist.codegen.signatures import signatures
+from clhist.engine.cuda_launcher import CudaLoaded
+from clhist.engine.launcher import Loaded
+from clhist.engine.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
+from clhist.engine.ready import loaded_call
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
-from clhist.operators.c_types import c_name, literal
-from clhist.operators.operator import Operator
 
-PARTS = 64  # so many results, so that work-items do not all update one
-_STRIPS = {"cpu": 256, "gpu": 2**18}
-_LOADS = 8  # of a work-item under way: to read for nothing what does not count costs less than to wait
+_STRIPS, _LANES = 2**18, 256  # of a GPU: work-items, and those of a work-group
+_CPU_STRIPS = 256
 _CHUNK = 2**16  # elements that stay in a cache between the two passes over them
-
-_MAP = """
-    {key} low = {highest}, high = {lowest};
-    long number = 0;
-    const long begin = (long)i * block, end = min(count, begin + span);
-    #pragma unroll {loads}
-    for (long j = begin; j < end; j += step) {{
-        const {bits} bits = {element};
-        const {key} key = {key_of};
-        const bool counts = {condition}(key >= least) & (key <= greatest);
-        low = (counts & (key < low)) ? key : low;
-        high = (counts & (key > high)) ? key : high;
-        number += counts;
-    }}
-    EMIT((int)(i % {parts}), ((value_t){{low, high, number}}));
-"""
 
 
 def extent(
@@ -50,18 +36,13 @@ def extent(
     if not is_device_array(array):
         chosen = array if column is None else array[:, column]
         return _host_extent(chosen if where is None else chosen[where])
-    return numbers_of(*key_extent(array, where, None, queue, fp64=fp64, column=column), array.dtype)
-
-
-def numbers_of(low: int, high: int, count: int, dtype: np.dtype) -> tuple[Any, Any] | None:
-    """Return the numbers of the least and the greatest key of so many elements as `extent` does."""
+    low, high, count = key_extent(array, where, None, queue, fp64=fp64, column=column)
     if not count:
         return None
-    least, greatest = key_range(dtype)
+    dtype, (least, greatest) = array.dtype, key_range(array.dtype)
     if dtype.kind == "f" and not least <= low <= high <= greatest:
         return dtype.type(np.nan), dtype.type(np.nan)
-    found = from_keys(np.array([low, high], key_dtype(dtype)), dtype)
-    return found[0], found[1]
+    return from_key(low, dtype), from_key(high, dtype)
 
 
 def key_extent(array: Any, *asked: Any, **options: Any) -> tuple[int, int, int]:
@@ -101,14 +82,53 @@ def extent_in_parts(
     dtype, key = array.dtype, key_dtype(array.dtype)
     as_bits = has_no_type(dtype, fp64)
     size, pitch = array.shape[0] if column is not None else array.size, array.shape[-1] if column is not None else 1
-    kernel = _extent_kernel(queue.context, dtype, as_bits, where is not None, pitch, column or 0)
-    is_cpu = device_kind(queue.device) == "cpu"
-    strips = min(size, _STRIPS["cpu" if is_cpu else "gpu"])
-    block = -(-size // strips)
-    steps = (block, block, 1) if is_cpu else (1, size, strips)
+    data = bits_dtype(dtype) if as_bits else dtype
+    lanes, parts = lanes_and_parts(queue)
+    spec = ExtentSpec(dtype, data, where is not None, pitch, column or 0, lanes)
+    block, strips = -(-size // (lanes * parts)), lanes * parts
+    steps = (block, block, 1) if device_kind(queue.device) == "cpu" else (1, size, strips)
     given = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
     ends = (key.type(end) for end in bounds or (np.iinfo(key).min, np.iinfo(key).max))
-    return kernel(*given, *ends, size, *steps, size=strips, num_bins=PARTS, queue=queue)
+    kernel = _extent_kernel(queue.context, queue, spec, parts)
+    return kernel.run(queue, [*given, None], [*ends, *map(np.int64, (size, *steps))], True).results[0]
+
+
+def lanes_and_parts(queue: cl.CommandQueue) -> tuple[int, int]:
+    """Return how many work-items a work-group has that finds an extent, and how many work-groups there are."""
+    if device_kind(queue.device) == "cpu":
+        return 1, _CPU_STRIPS
+    lanes = min(_LANES, queue.device.max_work_group_size)
+    return lanes, _STRIPS // lanes
+
+
+def loaded_kernel(
+    queue: cl.CommandQueue,
+    name: str,
+    source: str,
+    slots: tuple[ArraySlot, ...],
+    scalars: tuple[str, ...],
+    sizes: tuple[int, int],
+    what: str,
+) -> Loaded | CudaLoaded:
+    """Return what runs the kernel of this name with these arrays and scalars; its results are the arrays that it makes.
+
+    There are `sizes` work-items in all and in a work-group; `what` is for errors.
+    """
+    code = KernelCode(source, (), f"clhist_{name}", signatures(source)[name])
+    given = [Slot(slot.name, kind) for slot in slots for kind in (MEMORY, OFFSET)]
+    launch = Launch("combine", code, sizes[:1], sizes[1:], (*given, *(Slot(name, VALUE) for name in scalars)))
+    none: Any = None  # for no operator makes them
+    results = tuple(ResultSlots((n,), False, "", none) for n, slot in enumerate(slots) if slot.new is not None)
+    return loaded_call(queue, Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ())))
+
+
+@kept_by_context
+def _extent_kernel(context: cl.Context, queue: cl.CommandQueue, spec: ExtentSpec, parts: int) -> Loaded | CudaLoaded:
+    read = [ArraySlot(name, True, False) for name in ("x", "where")[: 1 + spec.masked]]
+    slots = (*read, ArraySlot("ends", False, True, ((parts,), spec.ends)))
+    scalars = ("least", "greatest", "count", "block", "span", "step")
+    sizes, what = (parts * spec.lanes, spec.lanes), "the least and the greatest element"
+    return loaded_kernel(queue, "extent", render_extent(spec), slots, scalars, sizes, what)
 
 
 def _host_extent(array: Any) -> tuple[Any, Any] | None:
@@ -121,35 +141,3 @@ def _host_extent(array: Any) -> tuple[Any, Any] | None:
         lows.append(chunk.min())
         highs.append(chunk.max())
     return np.min(lows), np.max(highs)
-
-
-@kept_by_context
-def _extent_kernel(
-    context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool, pitch: int, column: int
-) -> Engine:
-    key = key_dtype(dtype)
-    data = bits_dtype(dtype) if as_bits else dtype
-    info = np.iinfo(key)
-    code = _MAP.format(
-        key=c_name(key),
-        bits=c_name(bits_dtype(dtype)),
-        lowest=literal(info.min, key),
-        highest=literal(info.max, key),
-        condition="(where[j] != 0) & " if masked else "",
-        loads=_LOADS,
-        element=bits_of("x[j]" if pitch == 1 else f"x[j * {pitch} + {column}]", data),
-        key_of=key_of_bits(dtype),
-        parts=PARTS,
-    )
-    mask = "const uchar *where, " if masked else ""
-    ends = f"{c_name(key)} least, {c_name(key)} greatest"
-    arguments = f"const {c_name(data)} *x, {mask}{ends}, long count, long block, long span, long step"
-    return Engine.of(context, ends_of(dtype), arguments=arguments, map=code, emits=1)
-
-
-@lru_cache(maxsize=16)
-def ends_of(dtype: np.dtype) -> Operator:
-    """Return the operator on the least and the greatest key, and how many elements count."""
-    key = key_dtype(dtype)
-    parts = {"low": operators.minimum(key), "high": operators.maximum(key), "count": operators.add(np.int64)}
-    return operators.product(parts)

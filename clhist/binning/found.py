@@ -15,17 +15,16 @@ import pyopencl as cl
 
 from clhist.axes.axis import Axis, found_axis
 from clhist.axes.edges import EdgesKind
-from clhist.binning.extent import PARTS, ends_of, extent_in_parts, numbers_of
+from clhist.axes.keys import from_key, key_dtype
+from clhist.binning.extent import extent_in_parts, lanes_and_parts, loaded_kernel
 from clhist.binning.host import numpy_edges
 from clhist.codegen.even_edges import EvenEdgesSpec
-from clhist.codegen.kernel_code import KernelCode
 from clhist.codegen.render import render_even_edges
-from clhist.codegen.signatures import signatures
 from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
-from clhist.engine.prepared import MEMORY, OFFSET, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
-from clhist.engine.ready import loaded_call
+from clhist.engine.prepared import ArraySlot
 from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.program import kept_by_context
 
 _MOST_BINS = 2**15  # of one work-group
 _LANES = 256
@@ -55,7 +54,7 @@ class FoundBins:
     def enqueue(self, data: Array, where: Array | None) -> list[Array]:
         """Have the keys of the bins of flat data made, and the struct with all else, which the edges follow."""
         ends = extent_in_parts(data, where, None, self.queue, fp64=True)
-        return self.loaded.run(self.queue, [ends, None, None], (), True).results
+        return self.loaded.run(self.queue, [ends, None, None], [np.int32(self.axis.extent)], True).results
 
     def edges(self, found: np.ndarray) -> np.ndarray | None:
         """Return NumPy's edges for what was `found`; None if the bins are others.
@@ -65,46 +64,43 @@ class FoundBins:
         ValueError
             As NumPy does, if bins of no width would be needed.
         """
-        if not found["are_even"][0]:
+        one, bins = found[0], self.axis.extent
+        if not one["are_even"]:
             return None
-        edges = numpy_edges(np.array(self.extent(found), self.spec.dtype), self.axis.extent)
-        same = edges.dtype == self.spec.edge and edges.tobytes() == self.spec.edges(found, self.axis.extent).tobytes()
-        return edges if same else None
-
-    def extent(self, found: np.ndarray) -> tuple[Any, Any] | None:
-        """Return the least and the greatest element as `clhist.binning.extent.extent` does."""
-        ends = found[0]
-        return numbers_of(int(ends["least"]), int(ends["greatest"]), int(ends["count"]), self.spec.dtype)
+        ends = from_key(int(one["least"]), self.spec.dtype), from_key(int(one["greatest"]), self.spec.dtype)
+        edges = self.spec.linspace(*ends, bins)
+        if not (edges[1:] > edges[:-1]).all():  # NumPy takes other ends, or none
+            edges = numpy_edges(np.array(ends, self.spec.dtype), bins)
+        return edges if edges.tobytes() == self.spec.edges(found, bins).tobytes() else None
 
 
 def found_bins(data: Any, bins: Any, range: Any, queue: cl.CommandQueue, *, fp64: bool) -> FoundBins | None:
     """Return bins of flat data whose range is found on the device; None where it is given, or the host must know it."""
     can = data.dtype.kind in "iu" or (data.dtype.kind == "f" and data.dtype.itemsize >= 4)
     can = can and fp64 and range is None and is_device_array(data) and data.size > 0
-    return _found_bins(queue, data.dtype, bins) if can and type(bins) is int and 0 < bins <= _MOST_BINS else None
+    can = can and type(bins) is int and 0 < bins <= _MOST_BINS
+    return _found_bins(queue.context, queue, data.dtype, bins) if can else None
 
 
-@lru_cache(maxsize=64)
-def _code(spec: EvenEdgesSpec) -> KernelCode:
-    source = render_even_edges(spec)
-    return KernelCode(source, (), "clhist_even_edges", signatures(source)["even_edges"])
+_rendered = lru_cache(maxsize=64)(render_even_edges)
 
 
-@lru_cache(maxsize=64)
-def _found_bins(queue: cl.CommandQueue, dtype: np.dtype, bins: int) -> FoundBins:
+@kept_by_context
+def _found_bins(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, bins: int) -> FoundBins | None:
     axis = found_axis(dtype, bins)
     assert isinstance(axis.kind, EdgesKind)
     lanes = min(_LANES, queue.device.max_work_group_size)
-    spec = EvenEdgesSpec(axis.kind, ends_of(dtype).dtype, PARTS, lanes)
+    spec = EvenEdgesSpec(axis.kind, lanes_and_parts(queue)[1], lanes)
+    some = (np.array([3, 97]) / 7).astype(dtype)
+    if (
+        spec.linspace(some[0], some[1], bins).tobytes() != numpy_edges(some, bins).tobytes()
+    ):  # of a NumPy that is not known
+        return None
     slots = (
         ArraySlot("ends", True, False),
-        ArraySlot("keys", False, True, ((bins,), spec.ends["low"])),
+        ArraySlot("keys", False, True, ((bins,), key_dtype(dtype))),
         ArraySlot("found", False, True, ((spec.found(bins),), axis.kind.found_dtype)),
     )
-    given = [Slot(slot.name, what) for slot in slots for what in (MEMORY, OFFSET)]
-    launch = Launch("combine", _code(spec), (lanes,), (lanes,), (*given, np.int32(bins)))
-    none: Any = None  # for no operator makes them
-    results = tuple(ResultSlots((n,), False, "", none) for n in (1, 2))
-    call = ("bins between the least and the greatest element", ())
-    prepared = Prepared(slots, (), (Part(None, (), (launch,)),), results, call=call)
-    return FoundBins(queue, axis, spec, loaded_call(queue, prepared))
+    what = "bins between the least and the greatest element"
+    kernel = loaded_kernel(queue, "even_edges", _rendered(spec), slots, ("num_bins",), (lanes, lanes), what)
+    return FoundBins(queue, axis, spec, kernel)

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import platformdirs
 
-from clhist.axes.elements import key_of_bits
+from clhist.axes.elements import bits_of, key_of_bits
 from clhist.axes.guess import FARTHEST, ROUNDED, SMALLEST
-from clhist.axes.keys import key_dtype
+from clhist.axes.keys import bits_dtype, key_dtype
 from clhist.codegen import digit_sort, key_table
 from clhist.codegen.boosting import BoostingSpec
 from clhist.codegen.combine_state import CombineState
 from clhist.codegen.even_edges import EvenEdgesSpec
+from clhist.codegen.extent import ExtentSpec
 from clhist.codegen.from_plan import Programs
 from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import is_elementwise, read_ahead, uses_position
@@ -254,6 +255,26 @@ def render_keys(spec: KeySpec, *, several: bool) -> str:
 def render_digits(word: np.dtype, lanes: int) -> str:
     """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
     return _render("digits.mako", word=word, lanes=lanes, each=digit_sort.EACH)
+
+
+def render_extent(spec: ExtentSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_extent``, which finds the least and the greatest key."""
+    key, mask = key_dtype(spec.dtype), "const uchar *where, " if spec.masked else ""
+    numbers = f"const {c_name(key)} least, const {c_name(key)} greatest"
+    numbers += "".join(f", const long {name}" for name in ("count", "block", "span", "step"))
+    declared, arrays = with_arrays(f"const {c_name(spec.data)} *x, {mask}ends_t *ends, {numbers}")
+    return _render(
+        "extent.mako",
+        spec=spec,
+        declared=declared,
+        pointers=arrays,
+        key=c_name(key),
+        bits=c_name(bits_dtype(spec.dtype)),
+        lowest=literal(np.iinfo(key).min, key),
+        highest=literal(np.iinfo(key).max, key),
+        element=bits_of("x[j]" if spec.pitch == 1 else f"x[j * {spec.pitch} + {spec.column}]", spec.data),
+        key_of=key_of_bits(spec.dtype),
+    )
 
 
 def render_even_edges(spec: EvenEdgesSpec) -> str:

@@ -90,6 +90,13 @@ class unheard:  # as a function; a generator would take three times as long
         heard.calls = self._calls
 
 
+class _Events(threading.local):
+    """A thread's own, by device: one may be recorded again as soon as it is waited for."""
+
+    def __init__(self) -> None:
+        self.of_devices: dict[int, Event] = {}
+
+
 _OF_CONTEXTS = {"cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"}
 
 
@@ -120,7 +127,7 @@ class Driver:
 
     def __init__(self, library: Any) -> None:
         self._library, self._contexts, self._lock = library, dict[int, int](), threading.Lock()
-        self._streams: dict[int, int] = {}
+        self._streams, self._events = dict[int, int](), _Events()
         self._call("cuInit", 0)
         # What each call of a kernel needs, found once.
         self._launch = library.cuLaunchKernel
@@ -256,6 +263,9 @@ class Driver:
     def download(self, array: np.ndarray, address: int, stream: int) -> None:
         """Copy to a contiguous array of the host, which is waited for."""
         self.check_not_captured(stream)
+        self._download(array, address, stream)
+
+    def _download(self, array: np.ndarray, address: int, stream: int) -> None:
         self._call(
             "cuMemcpyDtoHAsync_v2", _handle(array.ctypes.data), _number(address), _size(array.nbytes), stream_of(stream)
         )
@@ -283,12 +293,26 @@ class Driver:
 
     def own_stream(self, device: int) -> int:
         """Return a stream of the device that calls go to, of nobody else: what is waited for there is nothing more."""
+        known = self._streams.get(device)
+        if known is not None:
+            return known
         with self._lock:
             if device not in self._streams:
                 found = _handle()
                 self._call("cuStreamCreate", ctypes.byref(found), _NON_BLOCKING)
                 self._streams[device] = found.value or 0
             return self._streams[device]
+
+    def begin_reading(self, device: int, stream: int) -> None:
+        """Let the own stream of the device that calls go to wait for all that is enqueued on another, not captured."""
+        event = self._events.of_devices.get(device)
+        if event is None:
+            event = self._events.of_devices[device] = Event(self)
+        event.record(stream).let_wait(self.own_stream(device))
+
+    def end_reading(self, array: np.ndarray, address: int, device: int) -> None:
+        """Copy to a contiguous array of the host what was there then; it waits for nothing that was enqueued later."""
+        self._download(array, address, self.own_stream(device))
 
     def wait(self, stream: int) -> None:
         """Wait for all that was enqueued on a stream."""

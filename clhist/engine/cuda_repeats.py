@@ -76,13 +76,12 @@ class _Reading(NamedTuple):
     dtype: np.dtype
 
     def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
-        driver().let_wait(driver().own_stream(device), stream)
+        driver().begin_reading(device, stream)
 
     def read(self, addresses: list[int], device: int) -> np.ndarray:
         """Return it, once it is there."""
         found = np.empty(self.size, self.dtype)
-        with driver().on(device):
-            driver().download(found, addresses[self.number], driver().own_stream(device))
+        driver().end_reading(found, addresses[self.number], device)
         return found
 
 
@@ -148,21 +147,23 @@ class Repeat:
         """
         check_process()
         arrays, addresses = [each.array for each in given], [each.address for each in given]
-        if self._ending is None:
-            return self._launched(arrays, addresses), True
-        with driver().on(self._memory.device):
-            driver().check_not_captured(self._memory.stream)
-        queue, of_words = self._ending
-        with results_like(self._memory):
+        device = self._memory.device
+        with driver().on(device):
+            stream = self._memory.stream
+            if self._ending is None:
+                return self._launched(arrays, addresses, stream), True
+            driver().check_not_captured(stream)
+            queue, of_words = self._ending
             read: tuple[Any, ...]
-            if queue is None:
-                result = self._launched(arrays, addresses)
-                read = tuple([each.read(addresses, self._memory.device) for each in self._readings])
-            else:
-                with found_words(queue) as words:
-                    result = self._launched([*arrays, None], [*addresses, words.array.offset])
-                    read = words.read()
-            found, is_good = of_words(result, *read)
+            with results_like(self._memory):
+                if queue is None:
+                    result = self._launched(arrays, addresses, stream)
+                    read = tuple([each.read(addresses, device) for each in self._readings])
+                else:
+                    with found_words(queue) as words:
+                        result = self._launched([*arrays, None], [*addresses, words.array.offset], stream)
+                        read = words.read()
+                found, is_good = of_words(result, *read)
         return ANEW if found is None else found, is_good
 
     @property
@@ -176,12 +177,9 @@ class Repeat:
             each.number += 1
         return not any(each.are_many for each in self._uses)
 
-    def _launched(self, arrays: list[Any], addresses: list[int]) -> Any:
-        library, device = self._memory.library, self._memory.device
-        with driver().on(device):
-            stream = library.stream(device)
-            for step in self._steps:
-                step.enqueue(arrays, addresses, library, device, stream)
+    def _launched(self, arrays: list[Any], addresses: list[int], stream: int) -> Any:
+        for step in self._steps:
+            step.enqueue(arrays, addresses, self._memory.library, self._memory.device, stream)
         return self._result(arrays)
 
 

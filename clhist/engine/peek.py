@@ -48,7 +48,8 @@ class Reading:
         if is_cuda(array):
             device, stream = array.memory.device, array.memory.stream
             with driver().on(device), unheard():
-                driver().let_wait(driver().own_stream(device), stream)
+                driver().check_not_captured(stream)
+                driver().begin_reading(device, stream)
             if heard.calls is not None:
                 heard.calls.append(self)
             return
@@ -60,7 +61,7 @@ class Reading:
         if is_cuda(self.array):
             device = self.array.memory.device
             with driver().on(device), unheard():
-                driver().download(self._host, self.array.offset, driver().own_stream(device))
+                driver().end_reading(self._host, self.array.offset, device)
             return self._host
         try:
             self._event.wait()

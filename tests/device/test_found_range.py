@@ -152,6 +152,17 @@ def test_edges_that_are_not_numpys_are_not_taken(queue, rng, monkeypatch):
         np.testing.assert_array_equal(edges, expected_edges)
 
 
+def test_a_numpy_that_makes_edges_in_another_way(queue, monkeypatch):
+    x = cl_array.zeros(queue, 9, np.float32)
+    original = found.numpy_edges
+    monkeypatch.setattr(found, "numpy_edges", lambda *given: np.nextafter(original(*given), np.float32(0)))
+    found._found_bins.cache_clear()
+    assert found.found_bins(x, 12, None, queue, fp64=True) is None
+    monkeypatch.undo()
+    found._found_bins.cache_clear()
+    assert found.found_bins(x, 12, None, queue, fp64=True) is not None
+
+
 def test_calls_that_repeat_others_check_nothing(queue, rng, monkeypatch):
     arrays = [cl_array.to_device(queue, rng.normal(n, size=N)) for n in range(4)]
     clhist.histogram(arrays[0], 12)

@@ -1,0 +1,39 @@
+## The least and the greatest key of data, and how many elements count: of a share of it for each work-group.
+<%def name="reduced(lanes)">\
+    // What all work-items have found, in the first place.
+    for (int width = ${lanes}, upper = (width + 1) / 2; width > 1; width = upper, upper = (width + 1) / 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (lane < width / 2) {
+            found_by[lane].low = min(found_by[lane].low, found_by[lane + upper].low);
+            found_by[lane].high = max(found_by[lane].high, found_by[lane + upper].high);
+            found_by[lane].count += found_by[lane + upper].count;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+</%def>\
+${declare(spec.ends, "ends_t")}
+
+__kernel __attribute__((reqd_work_group_size(${spec.lanes}, 1, 1)))
+void clhist_extent(${", ".join(declared)})
+{
+    ${" ".join(pointers)}
+    __local ends_t found_by[${spec.lanes}];
+    const int lane = get_local_id(0);
+    ${key} low = ${highest}, high = ${lowest};
+    long number = 0;
+    const long begin = (long)get_global_id(0) * block, end = min(count, begin + span);
+    #pragma unroll 8
+    for (long j = begin; j < end; j += step) {  // to read for nothing what does not count costs less than to wait
+        const ${bits} bits = ${element};
+        const ${key} key = ${key_of};
+        const bool counts = ${"(where[j] != 0) & " if spec.masked else ""}(key >= least) & (key <= greatest);
+        low = (counts & (key < low)) ? key : low;
+        high = (counts & (key > high)) ? key : high;
+        number += counts;
+    }
+    found_by[lane].low = low;
+    found_by[lane].high = high;
+    found_by[lane].count = number;
+${reduced(spec.lanes)}\
+    if (lane == 0) ends[get_group_id(0)] = found_by[0];
+}
