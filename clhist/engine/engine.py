@@ -27,7 +27,7 @@ from clhist.engine.results import numbered
 from clhist.engine.signature import Remembered, signature_of_call, signature_of_targets
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, is_taken, survey
+from clhist.opencl.arrays import Array, is_taken, overlap, survey
 from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
@@ -315,6 +315,8 @@ class Engine:
             return None
         if source.uses_position or len(source.elementwise) != len(self._arrays):
             return None
+        if any(overlap(checked.values[n], out) for n in self._arrays for out in checked.targets[0].out or ()):
+            return None  # the result of one piece would be what a later one reads
         given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
         device = checked.queue.device
         return self._preparation.step(device, self._preparation.problem(*given, device))

@@ -289,7 +289,7 @@ def test_numpy_arrays_at_any_address(kind):
 
 
 def test_an_empty_array_has_no_first_element(profile, queue):
-    """Nothing is read beyond its end. Nor does an array of which one element is read say how many elements there are."""
+    """Nothing is read beyond its end. Nor does an array of which one element is read say how many there are."""
     kernel = kernel_of(profile, "const int &step, const int *x", "EMIT(x[i], step)")
     empty, x = np.empty(0, np.int32), np.arange(9000, dtype=np.int32) % 5
     for given in ((empty, x), [cl_array.to_device(queue, each) for each in (empty, x)]):
