@@ -26,6 +26,7 @@ from clhist.engine.launcher import Loaded
 from clhist.engine.prepared import MEMORY, OFFSET, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
 from clhist.engine.ready import loaded_call
 from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.program import kept_by_context
 
 _MOST_BINS = 2**15  # of one work-group
 _LANES = 256
@@ -81,7 +82,9 @@ def found_bins(data: Any, bins: Any, range: Any, queue: cl.CommandQueue, *, fp64
     """Return bins of flat data whose range is found on the device; None where it is given, or the host must know it."""
     can = data.dtype.kind in "iu" or (data.dtype.kind == "f" and data.dtype.itemsize >= 4)
     can = can and fp64 and range is None and is_device_array(data) and data.size > 0
-    return _found_bins(queue, data.dtype, bins) if can and type(bins) is int and 0 < bins <= _MOST_BINS else None
+    if not can or type(bins) is not int or not 0 < bins <= _MOST_BINS:
+        return None
+    return _found_bins(queue.context, queue, data.dtype, bins)
 
 
 @lru_cache(maxsize=64)
@@ -90,8 +93,8 @@ def _code(spec: EvenEdgesSpec) -> KernelCode:
     return KernelCode(source, (), "clhist_even_edges", signatures(source)["even_edges"])
 
 
-@lru_cache(maxsize=64)
-def _found_bins(queue: cl.CommandQueue, dtype: np.dtype, bins: int) -> FoundBins:
+@kept_by_context
+def _found_bins(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, bins: int) -> FoundBins:
     axis = found_axis(dtype, bins)
     assert isinstance(axis.kind, EdgesKind)
     lanes = min(_LANES, queue.device.max_work_group_size)

@@ -63,6 +63,7 @@ def calls(queue, kernel):
         (lambda: kernel(x, num_bins=999), np.bincount(x)),
         (lambda: kernel(x, num_bins=999, offsets=offsets), each),
         (lambda: clhist.histogram(cl_array.to_device(queue, values), edges)[0].get(), np.histogram(values, edges)[0]),
+        (lambda: clhist.histogram(cl_array.to_device(queue, values), 50)[0].get(), np.histogram(values, 50)[0]),
         (lambda: clhist.group_by(device, 999).size().get(), np.bincount(x)),
         (lambda: spec.result(spec.partial(x, np.uint32(1))), np.bincount(x)),
         (lambda: clhist.unique(device).get(), np.unique(x)),
@@ -86,7 +87,7 @@ def test_all_that_is_kept_can_be_cleared(queue, own_kernel):
         assert program.programs_built() > built  # those of the round before are forgotten
         assert scratch.scratch_bytes() > 0
         gone = [weakref.ref(each) for each in gc.get_objects() if type(each) is launcher.Loaded]
-        gone += [weakref.ref(array) for arrays in _tables._kept.values() for array in arrays]
+        gone += [weakref.ref(array) for arrays in _tables._kept.values() for array in arrays if array is not None]
         gone += [weakref.ref(each) for each in spec._kept._kept.values()]
         assert {type(each()) for each in gone} >= {launcher.Loaded, cl_array.Array, clhist.Accumulator}
         assert clhist.clear_caches() is None
