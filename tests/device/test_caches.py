@@ -160,3 +160,26 @@ def test_idle_memory_of_other_queues_is_given_back_where_memory_is_short(queue, 
         with pytest.raises(scratch.OutOfMemoryError):
             scratch.allocated(scratch.scratch_allocator(own), 2000, "for nothing")
         del held, block
+
+
+def test_memory_is_not_waited_for_where_the_caller_is(queue, monkeypatch):
+    """Another queue waits for an event that this thread sets later: its memory stays, and the call ends without it."""
+    monkeypatch.setattr(scratch, "_PATIENCE", 0.05)
+    other, ready = cl.CommandQueue(queue.context), cl.UserEvent(queue.context)
+    scratch.scratch_allocator(other)(1 << 20)
+    cl.enqueue_barrier(other, [ready])
+    tried, touch = [], scratch._touch
+
+    def refuse(own, buffer):
+        tried.append(own)
+        if len(tried) == 1:
+            raise cl.MemoryError("touch", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
+        touch(own, buffer)
+
+    monkeypatch.setattr(scratch, "_touch", refuse)
+    before = scratch.scratch_bytes()
+    assert scratch.scratch_allocator(queue)(12_345_678) is not None
+    assert tried == [queue, queue]
+    assert scratch.scratch_bytes() > before - (1 << 20)
+    ready.set_status(cl.command_execution_status.COMPLETE)
+    other.finish()
