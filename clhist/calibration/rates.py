@@ -65,7 +65,7 @@ KINDS: dict[str, tuple[Operator, str, str]] = {
     "cas 32": (operators.multiply(np.int32), "three", "cas"),
     "cas 64": (operators.multiply(np.int64), "three", "cas"),
     "carry 352": (operators.reproducible_add(np.float32), "three", "carry"),
-    "carry 2176": (operators.reproducible_add(np.float64), "three", "carry"),
+    "carry 2208": (operators.reproducible_add(np.float64), "three", "carry"),
     "lock": (
         Operator(_RECORD, "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a", (0, 0)),
         "((value_t){i, i})",

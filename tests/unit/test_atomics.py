@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, native_table, to_prove
+from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, native_table, to_prove, vector_atomic
 from clhist.hardware.vendors import FEATURES, MEMORIES
 from clhist.opencl.device import features_of
 from clhist.planning.updates import available_updates, choose_updates, slowest
@@ -66,17 +66,19 @@ def test_what_is_promised_is_not_yet_had():
         assert rows
         assert all(row.path == path for row in rows)
         for row in rows:
-            assert native_atomic(row.operation, row.dtype, row.memory, {path}) is None
             others = {path} | {other.feature for other in rows if other != row}
-            assert native_atomic(row.operation, row.dtype, row.memory, others) is None
-            assert native_atomic(row.operation, row.dtype, row.memory, {row.feature}) == row
+            for features, found in (({path}, None), (others, None), ({row.feature}, row)):
+                if row.numbers > 1:
+                    assert vector_atomic(row.operation, row.dtype, features) == found
+                else:
+                    assert native_atomic(row.operation, row.dtype, row.memory, features) == found
     assert to_prove(BOTH) == ()
 
 
 def test_no_two_rows_have_one_name_or_place():
     names = [row.feature for row in NATIVE_ATOMICS if row.guard]
     assert len(set(names)) == len(names)
-    places = [(row.operation, row.dtype, row.memory, row.path) for row in NATIVE_ATOMICS]
+    places = [(row.operation, row.dtype, row.memory, row.path, row.numbers) for row in NATIVE_ATOMICS]
     assert len(set(places)) == len(places)
 
 
