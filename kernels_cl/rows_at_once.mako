@@ -50,7 +50,8 @@ void clhist_add_numbers(__global ${spec.atomic.word} *to, const ${spec.atomic.wo
 ${kernel.begin("add", group)}
 ${types.arrays(sweep)}\
 ${kernel.results()}\
-    const ulong clhist_k = get_global_id(0);
+    // There may be more of them than numbers of 32 bits, which is what some drivers make of get_global_id.
+    const ulong clhist_k = (ulong)get_group_id(0) * ${group} + get_local_id(0);
     const uint i = (uint)(clhist_k / ${d // spec.atomic.numbers});
     if (i < clhist_elements) {
         const uint bin = CLHIST_BIN(${text.bin}), part = (uint)(clhist_k - (ulong)i * ${d // spec.atomic.numbers});

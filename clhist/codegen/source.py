@@ -134,7 +134,7 @@ class Source:
     @cached_property
     def sizing(self) -> int | None:
         """Position of the array whose size is N if a call gives none; None without arrays."""
-        arrays = (n for n, each in enumerate(self.arguments) if each.is_array)
+        arrays = (n for n, each in enumerate(self.arguments) if each.is_array and not each.is_first)
         return next(iter((*self.sized, *arrays)), None)
 
     @cached_property

@@ -11,12 +11,13 @@ from typing import Any
 
 import pyopencl as cl
 
+from clhist.codegen.arguments import scalar
 from clhist.codegen.maps import Argument
 from clhist.engine.batch import Batch
 from clhist.engine.prepare import LargestBin
 from clhist.engine.results import ResultArrays
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.opencl.device import default_queue
 from clhist.opencl.memory import Allocator
 from clhist.opencl.program import kept_by_context
@@ -151,6 +152,16 @@ class Outcome:
 
     def _start(self, event: cl.Event) -> int:
         return self.after[event].profile.end if event in self.after else event.profile.start
+
+
+def taken_argument(argument: Argument, value: object) -> Any:
+    """Return what is given for an argument of a map as kernels take it; raises what is wrong with it."""
+    if not argument.is_array:
+        return scalar(argument, value)
+    array = check_array(argument.name, value, argument.dtype, written=not argument.is_const)
+    if argument.is_first and not array.size:  # which kernels read whatever there is to do
+        raise ValueError(f"{argument.name}: expected an array with a first element, got an empty one")
+    return array
 
 
 def named_arrays(

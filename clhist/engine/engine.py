@@ -16,7 +16,7 @@ from clhist.codegen.arguments import integer, same_scalar, scalar
 from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, check_batch
 from clhist.engine.build import Builder
-from clhist.engine.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for
+from clhist.engine.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
 from clhist.engine.distinct_bins import Sampler
 from clhist.engine.known import KnownCall
 from clhist.engine.loads import Loads
@@ -27,7 +27,7 @@ from clhist.engine.results import numbered
 from clhist.engine.signature import Remembered, signature_of_call, signature_of_targets
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, is_taken, survey
+from clhist.opencl.arrays import Array, is_taken, overlap, survey
 from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
@@ -172,10 +172,7 @@ class Engine:
             If one of them is wrong; it is named.
         """
         self.check_number_of_arguments(args)
-        return [
-            check_array(a.name, value, a.dtype, written=not a.is_const) if a.is_array else scalar(a, value)
-            for a, value in zip(self.arguments, args, strict=True)
-        ]
+        return [taken_argument(a, value) for a, value in zip(self.arguments, args, strict=True)]
 
     def check_number_of_arguments(self, args: Sequence[Any]) -> None:
         """Raise TypeError if these are more or fewer than the map has."""
@@ -318,6 +315,8 @@ class Engine:
             return None
         if source.uses_position or len(source.elementwise) != len(self._arrays):
             return None
+        if any(overlap(checked.values[n], out) for n in self._arrays for out in checked.targets[0].out or ()):
+            return None  # the result of one piece would be what a later one reads
         given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
         device = checked.queue.device
         return self._preparation.step(device, self._preparation.problem(*given, device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ Allocator = Callable[[int], Any]
 _MOST_POOLS = 8
 # The part of the device's memory that a pool may keep for later calls: calls of all sizes keep one of each.
 _MOST_IDLE = 8
+_PATIENCE = 2.0  # seconds that a call without memory waits for other queues
 _REFUSALS = (cl.MemoryError, cl.LogicError, MemoryError)  # too much for the device, or for one buffer
 _BYTE = np.zeros(1, np.uint8)
 
@@ -68,7 +70,7 @@ def immediate_allocator(queue: cl.CommandQueue) -> Allocator:
         try:
             return new(size)
         except cl.MemoryError:
-            free_idle()
+            free_idle(_PATIENCE)
             return new(size)
 
     return allocate
@@ -96,7 +98,7 @@ class _Pool:
             return self._new(size)
         except cl.MemoryError:
             self.free()
-            free_idle()
+            free_idle(_PATIENCE)
             return self._new(size)
 
     def _new(self, size: int) -> Any:
@@ -150,14 +152,32 @@ def scratch_bytes() -> int:
         return sum(pool.size for _, pool in _pools.values())
 
 
-def free_idle() -> None:
-    """Give back what nobody holds, of all queues: they share the device's memory."""
+def free_idle(seconds: float | None = None) -> None:
+    """Give back what nobody holds, of all queues: they share the device's memory.
+
+    Queues that have more to do than so many `seconds` keep theirs, if that is given: they may wait for an event that
+    is the caller's to set.
+    """
     held_results.release()
     with _pools_lock:
-        pools = [pool for _, pool in _pools.values()]
-    for pool in pools:
+        pools = [*_pools.values()]
+    end = None if seconds is None else time.monotonic() + seconds
+    for queue, pool in pools:
         with suppress(DeviceLostError):  # perhaps of another device
-            pool.free()
+            if end is None or _has_ended(queue, end):
+                pool.free()
+
+
+def _has_ended(queue: cl.CommandQueue, end: float) -> bool:
+    """Whether all that is enqueued has ended before a time."""
+    with suppress(cl.Error):  # of a device that is lost, as whoever waits for it will learn
+        marker = cl.enqueue_marker(queue)
+        queue.flush()
+        while marker.command_execution_status > cl.command_execution_status.COMPLETE:
+            if time.monotonic() > end:
+                return False
+            time.sleep(1e-3)
+    return True
 
 
 def free_scratch() -> None:

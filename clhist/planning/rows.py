@@ -184,7 +184,7 @@ def gathered(load: Workload) -> RowsPlan:
     group = load.choices.work_group_size or (1 if load.on_cpu else min(GLOBAL_WORK_GROUP, load.profile.work_group_size))
     bins = load.num_bins // components
     size = load.bin_bytes[0]
-    parts, lanes, piece = 0, 1, 1
+    parts, lanes, piece, in_doubles = 0, 1, 1, load.has_doubles and not load.on_cpu
     if load.on_cpu:
         parts = int(trace.step("M", _parts(load, elements, bins), "", "copies, as long as they are not more work"))
         used = 0 if parts == 1 and load.holds_values else parts * load.num_bins * size
@@ -197,7 +197,8 @@ def gathered(load: Workload) -> RowsPlan:
         most = max(512, min(_MOST_PIECES, _PIECE_LANES // lanes))
         piece = int(trace.step("piece", max(LEAST_PIECE, ceil(elements / most)), "", "rows that are not shared out"))
         groups = ceil(bins / (group // lanes))
-        used = 4 * (2 * bins + 2 * elements) + 2 * (elements // piece) * (32 + components * size)
+        held = size + (2 * (load.value_bytes or 8) if in_doubles else 0)  # of a component of a piece
+        used = 4 * (2 * bins + 2 * elements) + 2 * (elements // piece) * (32 + components * held)
     trace.step("bytes", used, "", "of numbers of rows, or of copies, and pieces")
     if load.memory_budget is not None and used > load.memory_budget:
         raise MemoryError(f"memory_budget: gathering {elements} rows takes {used}, got {load.memory_budget} bytes")
@@ -218,7 +219,7 @@ def gathered(load: Workload) -> RowsPlan:
         parts=parts,
         few_bins=min(FEW_BINS, max(0, load.profile.local_memory - _FEW_BYTES) // 4),
         few_group=load.choices.work_group_size or load.profile.work_group_size,
-        in_doubles=load.has_doubles and not load.on_cpu,
+        in_doubles=in_doubles,
         at_once=0,
     )
 

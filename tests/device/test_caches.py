@@ -63,6 +63,7 @@ def calls(queue, kernel):
         (lambda: kernel(x, num_bins=999), np.bincount(x)),
         (lambda: kernel(x, num_bins=999, offsets=offsets), each),
         (lambda: clhist.histogram(cl_array.to_device(queue, values), edges)[0].get(), np.histogram(values, edges)[0]),
+        (lambda: clhist.histogram(cl_array.to_device(queue, values), 50)[0].get(), np.histogram(values, 50)[0]),
         (lambda: clhist.group_by(device, 999).size().get(), np.bincount(x)),
         (lambda: spec.result(spec.partial(x, np.uint32(1))), np.bincount(x)),
         (lambda: clhist.unique(device).get(), np.unique(x)),
@@ -86,7 +87,7 @@ def test_all_that_is_kept_can_be_cleared(queue, own_kernel):
         assert program.programs_built() > built  # those of the round before are forgotten
         assert scratch.scratch_bytes() > 0
         gone = [weakref.ref(each) for each in gc.get_objects() if type(each) is launcher.Loaded]
-        gone += [weakref.ref(array) for arrays in _tables._kept.values() for array in arrays]
+        gone += [weakref.ref(array) for arrays in _tables._kept.values() for array in arrays if array is not None]
         gone += [weakref.ref(each) for each in spec._kept._kept.values()]
         assert {type(each()) for each in gone} >= {launcher.Loaded, cl_array.Array, clhist.Accumulator}
         assert clhist.clear_caches() is None
@@ -159,3 +160,26 @@ def test_idle_memory_of_other_queues_is_given_back_where_memory_is_short(queue, 
         with pytest.raises(scratch.OutOfMemoryError):
             scratch.allocated(scratch.scratch_allocator(own), 2000, "for nothing")
         del held, block
+
+
+def test_memory_is_not_waited_for_where_the_caller_is(queue, monkeypatch):
+    """Another queue waits for an event that this thread sets later: its memory stays, and the call ends without it."""
+    monkeypatch.setattr(scratch, "_PATIENCE", 0.05)
+    other, ready = cl.CommandQueue(queue.context), cl.UserEvent(queue.context)
+    scratch.scratch_allocator(other)(1 << 20)
+    cl.enqueue_barrier(other, [ready])
+    tried, touch = [], scratch._touch
+
+    def refuse(own, buffer):
+        tried.append(own)
+        if len(tried) == 1:
+            raise cl.MemoryError("touch", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE)
+        touch(own, buffer)
+
+    monkeypatch.setattr(scratch, "_touch", refuse)
+    before = scratch.scratch_bytes()
+    assert scratch.scratch_allocator(queue)(12_345_678) is not None
+    assert tried == [queue, queue]
+    assert scratch.scratch_bytes() > before - (1 << 20)
+    ready.set_status(cl.command_execution_status.COMPLETE)
+    other.finish()

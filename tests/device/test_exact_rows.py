@@ -11,6 +11,7 @@ from digests import exact_sums, same_bits
 
 import clhist
 from clhist import operators
+from clhist.engine.stages import Commands
 from clhist.opencl.device import device_profile, profile_context
 
 DTYPES = [np.float32, np.float64]
@@ -96,3 +97,15 @@ def test_which_plans_have_pairs(queue, rng):
     same_bits(found, _expected(bins, values, 300))
     wide = clhist.reduce_by_index((300, 64), "sum", bins, values, max_abs=16.0, update="gather", **options)
     np.testing.assert_allclose(wide, found, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_budget_has_room_for_doubles_as_well(dtype, queue, rng, monkeypatch):
+    """Of which each piece has some beside its digits."""
+    bins, values = rng.integers(0, 500, 40_000, dtype=np.int32), rng.normal(size=(40_000, 16)).astype(dtype)
+    taken, room = [], Commands.room
+    monkeypatch.setattr(Commands, "room", lambda self, size, purpose: taken.append(size) or room(self, size, purpose))
+    options = {"reproducible": True, "update": "gather", "queue": queue}
+    clhist.reduce_by_index((500, 16), "sum", bins, values, **options)
+    with pytest.raises(MemoryError, match=r"^memory_budget: gathering 40000 rows takes"):
+        clhist.reduce_by_index((500, 16), "sum", bins, values, memory_budget=sum(taken) - 1000, **options)

@@ -286,3 +286,14 @@ def test_numpy_arrays_at_any_address(kind):
             assert kernel(bins, values, num_bins=3).tolist() == [values[k::3].sum() for k in range(3)]
         """
     )
+
+
+def test_an_empty_array_has_no_first_element(profile, queue):
+    """Nothing is read beyond its end. Nor does an array of which one element is read say how many there are."""
+    kernel = kernel_of(profile, "const int &step, const int *x", "EMIT(x[i], step)")
+    empty, x = np.empty(0, np.int32), np.arange(9000, dtype=np.int32) % 5
+    for given in ((empty, x), [cl_array.to_device(queue, each) for each in (empty, x)]):
+        with pytest.raises(ValueError, match=r"^step: expected an array with a first element, got an empty one$"):
+            kernel(*given, num_bins=5)
+    table = kernel_of(profile, "const int &step, const int *table", "EMIT(table[i % 5], step)")
+    assert table(np.array([2], np.int32), x[:10], num_bins=5).tolist() == [4] * 5

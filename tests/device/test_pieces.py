@@ -88,6 +88,17 @@ def test_the_function(gpu_like, data, queue, sizes):
     assert len(sizes) >= 4 * 2 + 3
 
 
+@pytest.mark.parametrize("begin", [0, N - H])
+def test_a_result_in_the_place_of_values(begin, gpu_like, data, queue, sizes):
+    """Is of all at once: a later piece would read what an earlier one wrote."""
+    x, w = data
+    there, values = (cl_array.to_device(queue, each) for each in data)
+    out = values[begin : begin + H]
+    kernel_of(operators.add(np.float32), gpu_like)(there, values, num_bins=H, memory_budget=ROOM, out=out)
+    np.testing.assert_array_equal(out.get(), summed(x, w))
+    assert len(sizes) == 1
+
+
 def test_a_queue_out_of_order(gpu_like, data, out_of_order_queue, sizes):
     """Each piece waits for the one before it."""
     kernel, arrays = (

@@ -176,3 +176,12 @@ def test_a_host_without_memory(queue, monkeypatch):
     monkeypatch.setattr(arrays.cl_array, "empty", lost)
     with pytest.raises(Lost):
         arrays.empty(queue, (5,), np.dtype(np.int32), True)
+
+
+def test_a_number_that_is_an_array(rng):
+    """Of no dimension, which has no length, and which NumPy takes as a number."""
+    points = rng.normal(size=(50_000, 2))
+    counts, edges = clhist.histogramdd(points, np.array(5))
+    expected, _ = np.histogramdd(points, 5)
+    np.testing.assert_array_equal(counts, expected)
+    assert [len(each) for each in edges] == [6, 6]
