@@ -83,9 +83,8 @@ def check_number(bins: Any, dims: int | None = None) -> None:
 
     `bins` are those of one dimension or, with `dims`, of so many; what else is wrong with them NumPy says.
     """
-    several = (
-        dims is not None and hasattr(bins, "__len__") and getattr(bins, "ndim", 1)
-    )  # arrays of no dimension have it
+    # Arrays of no dimension have a length that nobody may ask for.
+    several = dims is not None and hasattr(bins, "__len__") and getattr(bins, "shape", None) != ()
     each = bins if several else [bins] * (dims or 1)
     if prod(int(n) for n in each if isinstance(n, int | np.integer)) >= 2**31:
         raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
