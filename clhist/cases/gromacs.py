@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist import HistogramKernel, Plan, RaceFactor, default_queue, operators
+from clhist import Bound, HistogramKernel, RaceFactor, default_queue, operators
 from clhist.cases.atom_types import BUILT_IN, AtomTypes, particles
 from clhist.cases.gro_file import Structure
 from clhist.cases.gromacs_data import COULOMB, NonbondedInput
@@ -29,7 +29,7 @@ _ARGUMENTS = """
 _MAP = """
     const int row = owner[i], p = particle[row], q = neighbour[i];
     const float3 d = vload3(p, position) + vload3(shift[row], shift_vector) - vload3(q, position);
-    const float inverse = 1 / sqrt(dot(d, d)), inverse2 = inverse * inverse, inverse6 = inverse2 * inverse2 * inverse2;
+    const float inverse = INVERSE(d), inverse2 = inverse * inverse, inverse6 = inverse2 * inverse2 * inverse2;
     const int kind = 2 * (num_types * types[p] + types[q]);
     const float attraction = lennard_jones[kind] * inverse6;
     const float repulsion = lennard_jones[kind + 1] * inverse6 * inverse6;
@@ -44,10 +44,23 @@ _MAP = """
 """
 
 
+_PREAMBLE = "#define INVERSE(d) (1 / sqrt(dot(d, d)))"
+# Division and square root are correctly rounded in double precision, in single precision not on all devices.
+_EXACT_PREAMBLE = """
+    #pragma OPENCL EXTENSION cl_khr_fp64 : enable
+    #pragma OPENCL FP_CONTRACT OFF
+    #define INVERSE(d) ((float)(1 / sqrt((double)d.x * d.x + (double)d.y * d.y + (double)d.z * d.z)))
+"""
+
+
 @lru_cache(maxsize=16)
-def force_kernel(context: cl.Context) -> HistogramKernel:
-    """Return the histogram of forces: one element a pair, float32, three bins a particle."""
-    return HistogramKernel(context, operators.add(np.float32), arguments=_ARGUMENTS, map=_MAP)
+def force_kernel(context: cl.Context, exact: bool = False) -> HistogramKernel:
+    """Return the histogram of forces: one element a pair, float32, three bins a particle.
+
+    With `exact` all devices compute the same bits for a pair, those of `clhist.cases.gromacs_data.pair_forces`.
+    """
+    preamble = _EXACT_PREAMBLE if exact else _PREAMBLE
+    return HistogramKernel(context, operators.add(np.float32), arguments=_ARGUMENTS, map=_MAP, preamble=preamble)
 
 
 @lru_cache(maxsize=16)
@@ -93,9 +106,10 @@ class PairList:
     def forces(self, **options: Any) -> Any:
         """Return ``faction`` plus the forces of all pairs, a float32 device array of shape (3 * n,), kJ/(mol nm).
 
-        `options` are those of `clhist.HistogramKernel.__call__`.
+        `options` are those of `clhist.HistogramKernel.__call__`. With ``reproducible=True`` the forces are exact sums,
+        the same bits on every device; it must have double precision.
         """
-        kernel = force_kernel(self.queue.context)
+        kernel = force_kernel(self.queue.context, options.get("reproducible", False))
         return kernel(*self.arguments, num_bins=self.dest.size, dest=self.dest, queue=self.queue, **options)
 
     def partners(self) -> cl_array.Array:
@@ -108,16 +122,10 @@ class PairList:
         kernel = force_kernel(self.queue.context)
         return kernel.race_factor(*self.arguments, num_bins=self.dest.size, queue=self.queue)
 
-    def timed(self, **choices: Any) -> dict[str, float]:
-        """Return the seconds of each stage, on a queue of its own that measures them."""
-        profiling = cl.CommandQueue(self.queue.context, self.queue.device, cl.command_queue_properties.PROFILING_ENABLE)
-        kernel = force_kernel(self.queue.context)
-        return kernel.timed(*self.arguments, num_bins=self.dest.size, queue=profiling, **choices)[1]
-
-    def plan(self, **choices: Any) -> Plan:
-        """Return how the forces are computed."""
-        kernel = force_kernel(self.queue.context)
-        return kernel.plan(self.arguments[0].size, self.dest.size, queue=self.queue, **choices)
+    def bind(self, **options: Any) -> Bound:
+        """Return the call that computes the forces of all pairs, without ``faction``; `options` as of `forces`."""
+        kernel = force_kernel(self.queue.context, options.get("reproducible", False))
+        return kernel.bind(*self.arguments, num_bins=self.dest.size, queue=self.queue, **options)
 
 
 def nonbonded_forces(data: NonbondedInput, *, queue: cl.CommandQueue | None = None, **options: Any) -> np.ndarray:
@@ -130,7 +138,7 @@ def nonbonded_forces(data: NonbondedInput, *, queue: cl.CommandQueue | None = No
     queue : pyopencl.CommandQueue, optional
         Defaults to the default device's.
     **options
-        Such as `race_factor` or `update`; see `clhist.HistogramKernel.__call__`.
+        Such as `race_factor`, `update` or `reproducible`; see `PairList.forces`.
 
     Returns
     -------

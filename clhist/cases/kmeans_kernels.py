@@ -6,14 +6,14 @@ and adds up in registers. Otherwise there are two, of `clhist.cases.kmeans_assig
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from clhist import HistogramKernel, operators
+from clhist import HistogramKernel, Operator, operators
 from clhist.cases.kmeans_assign import ON_CPU, ON_GPU, ROWS, VECTORS, Tile
 
 
@@ -22,7 +22,7 @@ class Shape(NamedTuple):
 
     `clusters` is 0 unless one sweep does it all: otherwise a program serves any number of them. `slice` is 0 unless
     vector sums are a sweep of their own: of so many features at a time, see `sums_of_slices`. `wide` is what long sums
-    are made in: float64 where the device has it.
+    are made in: float64 where the device has it. With `exact` the vector sums are, and the means rounded alike.
     """
 
     dtype: np.dtype
@@ -33,6 +33,7 @@ class Shape(NamedTuple):
     tile: Tile
     slice: int = 0
     vector_bytes: int = 64
+    exact: bool = False
 
     @property
     def lanes(self) -> int:
@@ -63,6 +64,11 @@ class Shape(NamedTuple):
     def width(self) -> int:
         """Components of a point that are one element of a sweep."""
         return self.features if self.on_cpu else 1
+
+    @property
+    def add(self) -> Callable[[np.dtype], Operator]:
+        """The operator of sums that are exact if any is, by dtype."""
+        return operators.reproducible_add if self.exact else operators.add
 
     @property
     def slices(self) -> int:
@@ -196,7 +202,7 @@ void move(global const int *count, global const real *sum, global const real *ol
     real norm = 0, moved = 0;
     for (int j = l; j < FEATURES; j += GROUP_SIZE) {
         const size_t at = ((size_t)(j / SLICE) * clusters + c) * SLICE + j % SLICE;
-        const real before = old[c * FEATURES + j], x = number > 0 ? sum[at] / number : before;
+        const real before = old[c * FEATURES + j], x = number > 0 ? (real)((quotient)sum[at] / number) : before;
         centers[c * FEATURES + j] = x;
         packed[((size_t)(c / COLUMNS) * DEPTHS + j) * COLUMNS + c % COLUMNS] = x;
         norm += x * x;
@@ -279,7 +285,7 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
     wide, count = operators.add(shape.wide), operators.add(np.int32)
     centre = HistogramKernel(
         context,
-        {"sum": wide, "square": wide},
+        {"sum": shape.add(shape.wide), "square": wide},
         arguments=f"const {real} *points, const {real} *mean, {real} *centred, long stride",
         map=_CENTRE_MAP,
         preamble=features,
@@ -296,7 +302,7 @@ def kernels(context: cl.Context, shape: Shape) -> Kernels:
         options=["-cl-unsafe-math-optimizations"],  # which lets compilers add up distances in vectors
     )
     fused, label = shape.clusters > 0, c_name(shape.label)
-    sums = {} if shape.slice else {"sum": operators.add(shape.dtype)}
+    sums = {} if shape.slice else {"sum": shape.add(shape.dtype)}
     update = HistogramKernel(
         context,
         {"count": count, **sums, "inertia": wide, "changed": count},
@@ -320,7 +326,7 @@ def sums_of_slices(context: cl.Context, shape: Shape, n: int) -> HistogramKernel
     real = c_name(shape.dtype)
     return HistogramKernel(
         context,
-        operators.add(shape.dtype),
+        shape.add(shape.dtype),
         arguments=f"const {real} *points, const int *label",
         map=_SUM_MAP,
         preamble=f"{_common(shape)}\n#define ELEMENTS {n * shape.slice}\n",
@@ -365,6 +371,7 @@ def _common(shape: Shape) -> str:
     types = {
         "real": real,
         "wide": c_name(shape.wide),
+        "quotient": c_name(shape.wide) if shape.exact else real,
         "real4_t": f"{real}4",
         "lanes_t": f"{real}{vector}",
         "index_t": f"{integer}{vector}",

@@ -73,6 +73,9 @@ class Lloyd:
         Whether one sweep does it all; defaults to whether the centers have few enough components.
     on_cpu : bool, optional
         Whether to compute as suits a CPU; defaults to what the device is.
+    exact : bool, optional
+        Whether the sums of clusters are exact, so that the same labels give the same means, bit for bit, on every
+        device that has double precision. Not in one sweep, which adds up in registers.
 
     Attributes
     ----------
@@ -91,10 +94,11 @@ class Lloyd:
         tile: Tile | None = None,
         fused: bool | None = None,
         on_cpu: bool | None = None,
+        exact: bool = False,
     ) -> None:
         (self.n, self.d), self.k, self.queue = points.shape, k, queue
         profile = device_profile(queue.device)
-        self.fused = k * self.d <= FUSED_CELLS if fused is None else fused
+        self.fused = not exact and (k * self.d <= FUSED_CELLS if fused is None else fused)
         self.shape = Shape(
             np.dtype(points.dtype),
             np.dtype(np.float64 if queue.device.double_fp_config else np.float32),
@@ -103,9 +107,11 @@ class Lloyd:
             profile.kind == "cpu" if on_cpu is None else on_cpu,
             tile or Tile(8 if points.dtype == np.float32 else 4, buffers=1 + (profile.local_memory >= _TWO_BUFFERS)),
             vector_bytes=_vector_bytes(queue.device),
+            exact=exact,
         )
         if not self.fused and not self.shape.on_cpu:
-            self.shape = self.shape._replace(slice=_slice(k, self.d, profile.local_memory // points.dtype.itemsize))
+            room = profile.local_memory // self.shape.add(self.shape.dtype).accumulator.itemsize
+            self.shape = self.shape._replace(slice=_slice(k, self.d, room))
         self._kernels = kernels(queue.context, self.shape)
         # Kernels of its own: they hold their arguments, which another thread would change.
         program = self._kernels.program

@@ -10,13 +10,13 @@ import numpy as np
 
 from clhist import device_profile
 from clhist.cases.gromacs import PairList
-from clhist.cases.gromacs_data import NonbondedInput, Reference
-from clhist.cli.cases.options import plan_values, timed_calls
+from clhist.cases.gromacs_data import NonbondedInput, Reference, pair_forces
+from clhist.cli.cases.options import digest, places_off, plan_values, timed_calls
 from clhist.cli.tables import grid
 
 Row = dict[str, Any]
 
-FLAT, UNIFORM, SAMPLED = "flat", "RF = 1", "with RF"
+FLAT, UNIFORM, SAMPLED, EXACT = "flat", "RF = 1", "with RF", "exact"
 _FLAT_OPTIONS = {"memory": "global", "copies": 1, "passes": 1}
 # Microseconds on an RTX 2080 Ti (SC'20, Table III and V-C); the time without the race factor is 1.6 x that with it.
 PAPER = {
@@ -32,6 +32,7 @@ PAPER_PAIRS = 1_380_160
 # force is a high power of a small difference of coordinates and has lost dozens of units before it is added: the more,
 # the larger the coordinates are, which reach 13 nm in the box of the paper's size.
 _UNITS, _COORDINATES = 256, 16.0
+_CHECKED = 100  # particles whose exact forces are compared with exact sums
 _EXPECTED_TOLERANCE = 1e-3  # relative to max(1, |f|), against another's float32 result
 
 
@@ -45,7 +46,7 @@ class Version:
         "auto", or how a bin is updated: a scenario of the paper's.
     kind : str
         FLAT, the straightforward one: every pair updates one array in global memory. UNIFORM and SAMPLED: the model's
-        plan, given a race factor of 1, or its true value.
+        plan, given a race factor of 1, or its true value. EXACT: the latter with exact sums.
     options : dict
         Of `PairList.forces`.
     """
@@ -56,7 +57,10 @@ class Version:
 
 
 def versions(pairs: PairList, update: str, race_factor: float) -> list[Version]:
-    """Return what is measured for ``--update``; with "auto" the model's own choice and both scenarios of the paper."""
+    """Return what is measured for ``--update``; with "auto" the model's own choice and both scenarios of the paper.
+
+    The last are the exact forces, where the device has the double precision that they need.
+    """
     found = [Version("auto", SAMPLED, {"race_factor": race_factor})] if update == "auto" else []
     for scenario in ("native", "cas") if update == "auto" else (update,):
         options: dict[str, Any] = {"update": scenario}
@@ -71,6 +75,8 @@ def versions(pairs: PairList, update: str, race_factor: float) -> list[Version]:
             Version(scenario, UNIFORM, options | {"race_factor": 1.0}),
             Version(scenario, SAMPLED, options | {"race_factor": race_factor}),
         ]
+    if pairs.queue.device.double_fp_config:
+        found.append(Version("auto", EXACT, {"race_factor": race_factor, "reproducible": True}))
     return found
 
 
@@ -83,19 +89,34 @@ def missing_atomics(pairs: PairList) -> set[str]:
 def measure(pairs: PairList, version: Version, data: NonbondedInput, reference: Reference) -> tuple[Row, np.ndarray]:
     """Check and time one version; return its row and the forces."""
     options = version.options
-    forces = pairs.forces(**options).get().reshape(-1, 3)
-    pairs.timed(**options)  # what a new queue makes at first
+    forces, bound = pairs.forces(**options).get().reshape(-1, 3), pairs.bind(**options)
+    bound.timed()  # what a new queue makes at first
     errors = compare(forces, data, reference)
+    if version.kind == EXACT:
+        errors["exact sums"] = {"value": exact_error(forces, data), "tolerance": 0.5, "of": "a unit in the last place"}
     row = {
         "update": version.update,
         "version": version.kind,
-        "plan": plan_values(pairs.plan(**options)),
-        "seconds": timed_calls(lambda: pairs.timed(**options)),
+        "plan": plan_values(bound.plan),
+        "seconds": timed_calls(lambda: bound.timed()[0]),
         "errors": errors,
         "passed": all(error["value"] <= error["tolerance"] for error in errors.values()),
         "paper_seconds": None if (paper := PAPER.get((version.update, version.kind))) is None else paper * 1e-6,
-    }
+    } | ({"digest": digest(forces)} if version.kind == EXACT else {})
     return row, forces
+
+
+def exact_error(forces: np.ndarray, data: NonbondedInput) -> float:
+    """Return how far the exact forces on some particles are from Python's exact sums, in units in the last place."""
+    some = np.unique(np.linspace(0, data.num_particles - 1, _CHECKED).astype(np.int32))
+    owner = data.iinr[data.owner]
+    pairs = np.flatnonzero(np.isin(owner, some) | np.isin(data.jjnr, some))
+    owner, other, terms = owner[pairs], data.jjnr[pairs], pair_forces(data, pairs)
+    return max(
+        places_off(forces[p, axis], (data.faction[p, axis], *terms[owner == p, axis], *-terms[other == p, axis]))
+        for p in some
+        for axis in range(3)
+    )
 
 
 def compare(forces: np.ndarray, data: NonbondedInput, reference: Reference) -> dict[str, dict[str, Any]]:
@@ -175,4 +196,10 @@ def findings(rows: Sequence[Row], num_pairs: int) -> list[str]:
         )
     if lines and abs(num_pairs / PAPER_PAIRS - 1) > 0.1:
         lines.append(f"The paper measured {PAPER_PAIRS:,} pairs, these are {num_pairs:,}.")
+    plain, last = next(row for row in rows if row["version"] == SAMPLED), rows[-1]
+    if last["version"] == EXACT:
+        times, digits = last["seconds"]["kernels"] / plain["seconds"]["kernels"], last["digest"]
+        lines.append(
+            f"exact   {times:.1f} x the time of plain sums, with the same bits on every device: SHA-256 {digits}"
+        )
     return lines

@@ -15,13 +15,15 @@ import pyopencl.array as cl_array
 from clhist import default_queue
 from clhist.cases.files import read_table
 from clhist.cases.kmeans import KMeansResult, blobs, kmeans
-from clhist.cases.kmeans_lloyd import Lloyd
+from clhist.cases.kmeans_lloyd import Lloyd, Step
 from clhist.cli.cases.options import (
     DATA,
+    digest,
     figure,
     messages,
     only_generated,
     output_option,
+    places_off,
     plan_text,
     plan_values,
     plot_option,
@@ -35,6 +37,7 @@ _QUICK = (20_000, 64, 100)
 _TOLERANCE = 1e-4  # relative, of the inertia and of each distance, against float64
 _CHOOSING, _ITERATING = "choosing the first centers", "iterations"
 _WHOLE = ("call", "first_centers", "iteration", "kernels")  # times that are no kernel's
+_CHECKED = 100  # exact sums that are compared with Python's
 _SHOWN = 20_000  # points in the plot
 
 
@@ -78,7 +81,7 @@ def kmeans_command(
 
     Assignment and update run on the device; the update, counts and sums of the clusters, is one histogram. Without
     DATA, 100,000 points of 256 features are generated around 1,024 centers, as in SC'20. The result is checked in
-    float64.
+    float64. The last iteration is also timed with exact sums: the same labels have the same means on every device.
 
     \b
     Example:
@@ -119,7 +122,8 @@ def kmeans_command(
     console.stage("checking against float64")
     errors = compare(points, result)
     console.stage("timing an iteration")
-    plan, times = _timed(points, result)
+    plan, times, _, _ = _timed(points, result)
+    exact = _exact(points, result) if default_queue().device.double_fp_config else None
     found = {
         "device": default_queue().device.name.strip(),
         "data": str(data) if data else "generated",
@@ -131,7 +135,8 @@ def kmeans_command(
         "plan": plan,
         "seconds": {"call": seconds, "first_centers": first_centers, **times},
         "errors": errors,
-        "passed": all(error <= _TOLERANCE for error in errors.values()),
+        "exact": exact,
+        "passed": all(error <= _TOLERANCE for error in errors.values()) and (exact is None or exact["error"] <= 0.5),
     }
     if output is not None:
         save(output, **asdict(result))
@@ -157,21 +162,43 @@ def compare(points: np.ndarray, result: KMeansResult) -> dict[str, float]:
     }
 
 
-def _timed(points: np.ndarray, result: KMeansResult) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Return the plans of the update, and the seconds of an iteration: whole, in a loop, and of each kernel."""
+def _timed(
+    points: np.ndarray, result: KMeansResult, **options: Any
+) -> tuple[list[dict[str, Any]], dict[str, float], Lloyd, Step]:
+    """Time an iteration from the centers that were found; `options` are those of `Lloyd`.
+
+    Return the plans of the update, the seconds of the iteration (whole, in a loop, and of each kernel), and what it
+    was made with.
+    """
     device = default_queue()
     queue = cl.CommandQueue(device.context, device.device, cl.command_queue_properties.PROFILING_ENABLE)
     dtype = points.dtype if points.dtype == np.float32 else np.float64
-    lloyd = Lloyd(cl_array.to_device(queue, np.ascontiguousarray(points, dtype)), len(result.centers), queue)
+    lloyd = Lloyd(cl_array.to_device(queue, np.ascontiguousarray(points, dtype)), len(result.centers), queue, **options)
     before, step = lloyd.start(result.centers), lloyd.new_step()
     lloyd.timed(before, step)  # what a new queue makes at first
     times = timed_calls(lambda: lloyd.timed(before, step))
-    return [plan_values(plan) for plan in lloyd.plan()], {"iteration": times.pop("call"), **times}
+    return [plan_values(plan) for plan in lloyd.plan()], {"iteration": times.pop("call"), **times}, lloyd, step
+
+
+def _exact(points: np.ndarray, result: KMeansResult) -> dict[str, Any]:
+    """Return plans and seconds of an iteration with exact sums, the worst error of some, and digests of what it left.
+
+    The error is in units in the last place, against Python's exact sums.
+    """
+    plan, times, lloyd, step = _timed(points, result, exact=True)
+    labels, k = step.label.get()[: lloyd.n], lloyd.k
+    sums = step.histograms["sum"].get().swapaxes(0, 1).reshape(k, -1)
+    some = np.linspace(0, k * lloyd.d - 1, min(k * lloyd.d, _CHECKED)).astype(int)
+    error = max(
+        places_off(sums[c, j], points[labels == c, j].astype(sums.dtype) - lloyd.mean[j])
+        for c, j in zip(*np.divmod(some, lloyd.d), strict=True)
+    )
+    digests = {"labels": digest(labels.astype(np.int32)), "means": digest(step.centers.get() + lloyd.mean)}
+    return {"plan": plan, "seconds": times, "error": error, **digests}
 
 
 def _text(found: dict[str, Any]) -> str:
-    seconds = found["seconds"]
-    kernels = {name: value for name, value in seconds.items() if name not in _WHOLE}
+    seconds, exact = found["seconds"], found["exact"]
     first = seconds["first_centers"]
     chosen = "" if first is None else f": {first:.3f} s until the first centers were chosen"
     lines = [
@@ -180,14 +207,26 @@ def _text(found: dict[str, Any]) -> str:
         f"inertia {found['inertia']:.6g} after {found['n_iter']} iterations",
         *map(plan_text, found["plan"]),
         f"times   {seconds['call']:.3f} s in all, with compiling{chosen}",
-        f"        {seconds['iteration'] * 1e3:.3f} ms per iteration",
-        f"        {seconds['kernels'] * 1e3:.3f} ms of it in kernels: "
-        + ", ".join(f"{name} {value * 1e3:.3f}" for name, value in kernels.items()),
+        *_iteration("        ", seconds),
     ]
+    if exact is not None:
+        lines += _iteration("exact   ", exact["seconds"])
+        lines[-2] += f" with exact sums, {exact['seconds']['kernels'] / seconds['kernels']:.1f} x the kernels' time"
+        lines.append(f"        SHA-256: labels {exact['labels']}, means {exact['means']}, the same for the same labels")
+        verdict = "ok" if exact["error"] <= 0.5 else "TOO LARGE"
+        lines.append(f"error   {exact['error']:.2f} units in the last place of exact sums (tolerance 0.5): {verdict}")
     for name, error in found["errors"].items():
         verdict = "ok" if error <= _TOLERANCE else "TOO LARGE"
         lines.append(f"error   {error:.1e} of {name}, against float64 (tolerance {_TOLERANCE:.0e}): {verdict}")
     return "\n".join(lines)
+
+
+def _iteration(label: str, seconds: dict[str, float]) -> list[str]:
+    kernels = ", ".join(f"{name} {value * 1e3:.3f}" for name, value in seconds.items() if name not in _WHOLE)
+    return [
+        f"{label}{seconds['iteration'] * 1e3:.3f} ms per iteration",
+        f"        {seconds['kernels'] * 1e3:.3f} ms of it in kernels: {kernels}",
+    ]
 
 
 def _draw(points: np.ndarray, result: KMeansResult, path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -158,6 +160,18 @@ def timed_calls(timed: Callable[[], dict[str, float]]) -> dict[str, float]:
     kernels = {stage: statistics.median(run[stage] for run in stages) for stage in stages[0]}
     together = statistics.median(sum(run.values()) for run in stages)
     return {"call": statistics.median(calls), "kernels": together, **kernels}
+
+
+def digest(array: np.ndarray) -> str:
+    """Return the first eight hexadecimal digits of the SHA-256 of an array's bytes."""
+    return hashlib.sha256(array.tobytes()).hexdigest()[:8]
+
+
+def places_off(total: np.floating, terms: Iterable[float]) -> float:
+    """Return how many units in its last place `total` is from the exact sum of `terms`: 0.5 at most if rounded once."""
+    if not np.isfinite(total):
+        return math.inf
+    return abs(math.fsum((*terms, -float(total)))) / float(np.spacing(abs(total)))
 
 
 def measure(bound: Bound, first: FirstCall | None = None) -> dict[str, Any]:

@@ -1,10 +1,14 @@
 """The gromacs case: the fused histogram against the float64 loop."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
+import pyopencl.array as cl_array
 import pytest
 
 from clhist.cases.gromacs import PairList, nonbonded_forces
-from clhist.cases.gromacs_data import reference_forces
+from clhist.cases.gromacs_data import pair_forces, reference_forces
 from clhist.cases.water import water_box
 from clhist.cli.cases.gromacs_table import missing_atomics
 
@@ -40,7 +44,7 @@ def test_a_box_without_pairs_keeps_its_forces():
 
 
 def test_only_the_forces_are_as_large_as_the_particles(box):
-    plan = PairList.upload(box).plan()
+    plan = PairList.upload(box).bind().plan
     assert plan.num_bins == 3 * box.num_particles
     assert plan.num_elements == box.num_pairs
 
@@ -57,6 +61,19 @@ def test_each_of_the_papers_scenarios(box, update, race_factor):
     for options in ({"race_factor": race_factor}, {"memory": "global", "copies": 1, "passes": 1}):
         forces = pairs.forces(update=update, **options).get().reshape(-1, 3)
         assert (np.abs(forces - reference.forces) <= 256 * EPS * reference.magnitude).all()
+
+
+def test_exact_forces_are_the_same_bits_by_any_plan_and_in_any_order(box, rng):
+    pairs, terms = PairList.upload(box), pair_forces(box, np.arange(box.num_pairs))
+    bins = 3 * np.stack([box.iinr[box.owner], box.jjnr])[..., None] + np.arange(3)
+    groups = np.split(np.stack([terms, -terms]).ravel()[np.argsort(bins, None)], np.cumsum(np.bincount(bins.ravel())))
+    expected = np.array([*map(math.fsum, groups[:-1])], np.float32)
+    order = rng.permutation(box.num_pairs)
+    shuffled = [cl_array.to_device(pairs.queue, array[order]) for array in (box.owner, box.jjnr)]
+    pairs = replace(pairs, arguments=(*shuffled, *pairs.arguments[2:]))
+    for options in ({}, {"memory": "global", "copies": 1, "update": "lock"}, {"memory": "local", "passes": 3}):
+        forces = pairs.forces(reproducible=True, **options)
+        np.testing.assert_array_equal(forces.get().view(np.int32), expected.view(np.int32))
 
 
 def test_partners_are_both_sides_of_the_pairs(box):

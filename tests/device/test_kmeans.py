@@ -350,7 +350,8 @@ def test_command_in_words_on_generated_points(monkeypatch, tmp_path):
     assert "2,000 points, 33 features, k = 20" in result.stdout
     assert "after 3 iterations" in result.stdout
     assert "assign" in result.stdout
-    assert result.stdout.count("ok") == 2
+    assert "the same for the same labels" in result.stdout
+    assert result.stdout.count("ok") == 3
 
 
 def test_one_feature_is_drawn(tmp_path):

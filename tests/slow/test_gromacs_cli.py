@@ -51,7 +51,8 @@ def test_command_in_words(tmp_path, box):
     assert "1,500 particles" in result.output
     assert "updates in" in result.output
     assert "forces in kJ/(mol nm)" in result.output
-    assert result.stdout.count("ok") == 1
+    assert result.stdout.count("ok") == 2
+    assert "with the same bits on every device: SHA-256" in result.output
     assert "the paper 2.65 x and 1.6 x" in result.output
     here = "global" not in missing_atomics(PairList.upload(box))
     assert ("native  not here" in result.output) != here
@@ -64,14 +65,15 @@ def test_the_table_has_what_the_paper_measured(box):
     report = json.loads(result.stdout)
     rows = report["table"]
     native = [] if "global" in report["native_missing_in"] else ["native"] * 3
-    assert [row["update"] for row in rows] == ["auto", *native, "cas", "cas", "cas"]
+    assert [row["update"] for row in rows] == ["auto", *native, "cas", "cas", "cas", "auto"]
     kinds = ["flat", "RF = 1", "with RF"]
-    assert [row["version"] for row in rows] == ["with RF", *kinds * (len(rows) // 3)]
+    assert [row["version"] for row in rows] == ["with RF", *kinds * (len(rows) // 3), "exact"]
     assert all(row["passed"] and row["seconds"]["kernels"] > 0 for row in rows)
     for row in rows:
         if row["version"] == "flat":
             plan = row["plan"]
             assert (plan["update"], plan["memory"], plan["copies"], plan["passes"]) == (row["update"], "global", 1, 1)
+    assert rows.pop()["errors"]["exact sums"]["value"] <= 0.5
     assert [row["paper_seconds"] for row in rows[-3:]] == pytest.approx([2432e-6, 1470e-6, 919e-6], rel=1e-3)
     assert {row["plan"]["race_factor"] for row in rows if row["version"] == "with RF"} == {
         report["race_factor"]["value"]
@@ -89,7 +91,7 @@ def test_native_alone_is_refused_where_there_is_none(tmp_path, box):
         assert "Traceback" not in result.output
     else:
         report = json.loads(result.stdout)
-        assert [row["update"] for row in report["table"]] == ["native"] * 3
+        assert [row["update"] for row in report["table"]] == ["native"] * 3 + ["auto"]
         assert report["plan"]["race_factor"] == 5
 
 
@@ -199,6 +201,12 @@ def test_an_error_above_tolerance_is_exit_status_1(tmp_path, box):
     result = run("--data", save(tmp_path / "box.npz", box, expected_faction=np.ones((1500, 3), np.float32)))
     assert result.exit_code == 1
     assert "TOO LARGE" in result.output
+
+
+def test_a_unit_in_the_last_place_is_no_exact_force(box):
+    forces = nonbonded_forces(box, reproducible=True)
+    assert gromacs_table.exact_error(forces, box) <= 0.5
+    assert gromacs_table.exact_error(np.nextafter(forces, np.float32(np.inf)), box) > 0.5
 
 
 def test_nan_is_no_small_error(box):
