@@ -92,10 +92,8 @@ def _found_bins(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, bi
     lanes = min(_LANES, queue.device.max_work_group_size)
     spec = EvenEdgesSpec(axis.kind, lanes_and_parts(queue)[1], lanes)
     some = (np.array([3, 97]) / 7).astype(dtype)
-    if (
-        spec.linspace(some[0], some[1], bins).tobytes() != numpy_edges(some, bins).tobytes()
-    ):  # of a NumPy that is not known
-        return None
+    if spec.linspace(some[0], some[1], bins).tobytes() != numpy_edges(some, bins).tobytes():
+        return None  # a NumPy that makes edges in another way
     slots = (
         ArraySlot("ends", True, False),
         ArraySlot("keys", False, True, ((bins,), key_dtype(dtype))),

@@ -145,7 +145,7 @@ def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, value: str | None, pr
 
 def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:
     """Return what makes a sweep one of narrow sums, if its plan says so."""
-    if plan.again is None or isinstance(plan, RowsPlan):
+    if plan.again is None or not plan.outputs[0].operator.parts[0].is_narrow:
         return ()
     return (NarrowSums(plan.outputs[0].operator, source.max_pairs[plan.output_indices[0]] or 1),)
 

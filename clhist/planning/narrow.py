@@ -68,7 +68,7 @@ class NarrowSums(Guarded):
 
 @dataclass(frozen=True)
 class AfterNarrow(AfterFlag):
-    """The same behind narrow sums, whose flag is in memory of its own; the second stage computes only then, too."""
+    """The same with a flag in memory of its own, behind narrow sums or rows; the second stage waits for it, too."""
 
     sections: ClassVar[tuple[str, ...]] = ("guard", "leave")
     is_apart: ClassVar[bool] = True
@@ -84,7 +84,7 @@ class AfterNarrow(AfterFlag):
         return self.leave_parameters()
 
     def comment(self) -> str:
-        return "it computes only if narrow sums raised their flag"
+        return "it computes only if what is before it raised the flag"
 
 
 def narrow_form(plan: Plan, max_pairs: int | None, *, on_cpu: bool) -> Operator | None:

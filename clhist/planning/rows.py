@@ -41,7 +41,6 @@ _LINE_BYTES = 64  # of memory that are read together, at least
 MOST_JOINED = 1024  # work-groups that join pieces
 CURSORS = 4  # words: where the next bins begin, and how many pieces and shared bins there are
 _WIDE_BYTES = 64  # of a row, that is gathered where nothing is known of updates
-_IN_TURN = 0.5e-6  # seconds of each row of one bin, on an H200: they are counted one after the other
 # Fewer results than these are wanted by too many work-items at once, and so are those of bins that have very many rows.
 _LEAST_ADDED_BYTES, _MOST_RACE_FACTOR = 2**16, 8
 LOOKED_AT, LOOKED_CELLS, MOST_ALIKE = 2048, 4096, 16  # rows whose bins are looked at, and how many may be of one
@@ -268,8 +267,7 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
     placing = 0.0 if plan.is_few else plan.elements / placed + plan.row_bins / placed
     lines = _LINE_BYTES * ceil(rows.components * size / _LINE_BYTES)
     read = plan.elements * lines
-    in_turn = 0.0 if plan.is_few else _IN_TURN * plan.elements / plan.row_bins
-    return (placing + (read + written) / gathered_) * 1e-9 + plan.launches * launch * 1e-6 + in_turn
+    return (placing + (read + written) / gathered_) * 1e-9 + plan.launches * launch * 1e-6
 
 
 def most_alike(bins: int) -> int:

@@ -44,22 +44,6 @@ def with_the_atomic(queue, monkeypatch):
         yield
 
 
-@pytest.fixture
-def rendered(monkeypatch):
-    """The sources of rows that were made."""
-    from clhist.engine import rows as engine_rows
-
-    found, before = [], engine_rows.render_rows
-
-    def render(spec):
-        found.append(before(spec))
-        return found[-1]
-
-    monkeypatch.setattr(engine_rows, "render_rows", render)
-    engine_rows._codes.cache_clear()
-    return found
-
-
 def _expected(dest, bins, values):
     expected, inside = dest.astype(np.float64), (bins >= 0) & (bins < len(dest))
     np.add.at(expected, bins[inside], values[inside])
@@ -68,7 +52,7 @@ def _expected(dest, bins, values):
 
 @pytest.mark.parametrize("kind", ["uniform", "sorted", "half", "outside"])
 @pytest.mark.parametrize(("n", "h", "d"), [(90_011, 5000, 4), (70_001, 9001, 8), (40_011, 40_000, 12), (99, 9000, 4)])
-def test_as_numpy(kind, n, h, d, queue, rng, rendered):
+def test_as_numpy(kind, n, h, d, queue, rng):
     bins = rng.integers(-h if kind == "outside" else 0, 2 * h if kind == "outside" else h, n, dtype=np.int32)
     bins = np.sort(bins) if kind == "sorted" else np.where(rng.random(n) < 0.5, 7, bins) if kind == "half" else bins
     bins, values = bins.astype(np.int32), rng.integers(-9, 10, (n, d)).astype(np.float32)
@@ -77,7 +61,6 @@ def test_as_numpy(kind, n, h, d, queue, rng, rendered):
     for _ in range(3):  # the last one is known
         found = clhist.reduce_by_index((h, d), "sum", *given)
         np.testing.assert_array_equal(found.get(), _expected(zeros, bins, values))
-    assert not rendered or any("clhist_add_numbers" in source for source in rendered)
     on_device, out = cl_array.to_device(queue, dest), cl_array.empty(queue, (h, d), np.float32)
     clhist.reduce_by_index(on_device, "sum", *given, out=out)
     np.testing.assert_array_equal(out.get(), _expected(dest, bins, values))
@@ -102,8 +85,8 @@ def test_what_others_add(op, dtype, shape, queue, rng):
     )
 
 
-def test_rows_that_begin_anywhere(queue, rng, rendered):
-    """Sixteen bytes at once need arrays that begin at multiples of them."""
+def test_rows_that_begin_anywhere(queue, rng):
+    """Sixteen bytes at once need arrays that begin at multiples of them: else PoCL crashes."""
     bins, values = (
         rng.integers(0, 5000, 40_000, dtype=np.int32),
         rng.integers(-9, 10, 40_000 * 16 + 1).astype(np.float32),
@@ -112,5 +95,3 @@ def test_rows_that_begin_anywhere(queue, rng, rendered):
     found = clhist.reduce_by_index((5000, 16), "sum", cl_array.to_device(queue, bins), shifted)
     expected = _expected(np.zeros((5000, 16), np.float32), bins, values[1:].reshape(40_000, 16))
     np.testing.assert_array_equal(found.get(), expected)
-    assert rendered
-    assert not any("clhist_add_numbers" in source for source in rendered)

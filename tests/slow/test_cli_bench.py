@@ -1,12 +1,11 @@
 """`clhist bench` on few elements: what it checks, prints and writes. Nothing here depends on how fast anything is."""
 
-import json
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from commands import refused, runner
+from commands import refused, runner, with_json
 
 from benchmarks import lab as bench_lab
 from benchmarks.command import SUITES
@@ -32,14 +31,7 @@ def brief(monkeypatch):
 @pytest.fixture
 def measured(tmp_path):
     """Return a function that runs the command and returns its output and its JSON."""
-
-    def call(*arguments, status=0):
-        file = tmp_path / "bench.json"
-        result = run(*arguments, "--json", str(file))
-        assert result.exit_code == status, result.output
-        return result.output, json.loads(file.read_text())
-
-    return call
+    return with_json(run, tmp_path / "bench.json")
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """`clhist bench --rows` on few rows: what it checks, prints and writes."""
 
-import json
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from commands import refused, runner
+from commands import refused, runner, with_json
 
 from benchmarks import lab as bench_lab
 from benchmarks.peer import Peer
@@ -19,14 +18,7 @@ def measured(tmp_path, monkeypatch):
     """Return a function that runs the command, spending little on it, and returns its output and its JSON."""
     monkeypatch.setattr("clhist.cli.timing._SECONDS", 0.005)
     monkeypatch.setattr("clhist.cli.timing._LOOP_SECONDS", 0.001)
-
-    def call(*arguments, status=0):
-        file = tmp_path / "bench.json"
-        result = run(*arguments, "--json", str(file))
-        assert result.exit_code == status, result.output
-        return result.output, json.loads(file.read_text())
-
-    return call
+    return with_json(run, tmp_path / "bench.json")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -14,6 +15,17 @@ from clhist.cli.main import main
 def runner(*command: str) -> Callable[..., Result]:
     """Return what runs a command with arguments."""
     return lambda *arguments: CliRunner().invoke(main, [*command, *map(str, arguments)])
+
+
+def with_json(run: Callable[..., Result], file: Path) -> Callable[..., tuple[str, Any]]:
+    """Return what runs a command that writes JSON into a file, and returns its output and what it wrote."""
+
+    def call(*arguments: object, status: int = 0) -> tuple[str, Any]:
+        result = run(*arguments, "--json", str(file))
+        assert result.exit_code == status, result.output
+        return result.output, json.loads(file.read_text())
+
+    return call
 
 
 def run_hist(*arguments: object, code: int = 0) -> Result:

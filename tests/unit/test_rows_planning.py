@@ -1,0 +1,57 @@
+"""Which plan sums of rows take on an H200: rows added by atomics of four floats, gathered, or updated as other bins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clhist import operators
+from clhist.hardware.atomics import expected_features
+from clhist.hardware.profile import named_profile
+from clhist.planning.problem import Histogram, Problem, Rows
+from clhist.planning.sweeps import plan_sweeps
+
+H200 = replace(named_profile("nvidia-h200"), features=expected_features("gpu", "NVIDIA H200"))
+
+OLDER = replace(H200, features=H200.features - {"nvidia_ptx:add_float32x4_global"})
+
+
+def _plan(rows, bins, components, operator=None, profile=H200, **more):
+    operator = operator or operators.add(np.float32)
+    histogram = Histogram(operator, bins * components)
+    problem = Problem((histogram,), rows * components, read_bytes=8, rows=Rows(components, False), **more)
+    return plan_sweeps(problem, profile)[0]
+
+
+def test_narrow_rows_are_added_at_once():
+    plan = _plan(10_000_000, 100_000, 4)
+    assert (plan.strategy, plan.at_once, plan.again.strategy) == ("rows", 4, "partitioned")
+    assert plan.again.outputs == (replace(plan.outputs[0], updates=("native",)),)
+    assert "in their place: " in dict(plan.words())["if few bins have many rows"]
+    few = _plan(50_000, 4000, 64)
+    assert (few.at_once, few.again, few.launches) == (4, None, 2)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        _plan(10_000_000, 100_000, 3),  # no multiple of four
+        _plan(10_000_000, 100_000, 4, operators.add(np.int32)),
+        _plan(10_000_000, 100_000, 4, operators.maximum(np.float32)),
+        _plan(10_000_000, 2000, 4),  # too few results, which all want
+        _plan(10_000_000, 100_000, 4, race_factor=100),
+        _plan(10_000_000, 100_000, 4, profile=OLDER),
+        _plan(2_000_000, 100_000, 64),  # which are gathered sooner
+    ],
+)  # fmt: skip
+def test_others_are_not(plan):
+    assert not getattr(plan, "at_once", 0)
+
+
+def test_exact_sums_are_gathered_where_that_is_sooner():
+    exact = operators.reproducible_add(np.float32)
+    assert _plan(2_000_000, 100_000, 64, exact).in_doubles
+    assert _plan(10_000_000, 2000, 4, exact).strategy != "rows"
+    assert _plan(2_000_000, 100_000, 64, operators.reproducible_add(np.float32, 10.0)).strategy != "rows"
