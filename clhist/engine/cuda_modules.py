@@ -25,7 +25,7 @@ class Module(NamedTuple):
     dynamic: dict[str, int]
 
 
-# By device and text: a graph of CUDA may have its kernels, so none is unloaded, nor loaded again once it is forgotten.
+# By device, text and sizes. A graph of CUDA may have their kernels, so none is unloaded, nor loaded again if forgotten.
 _loaded: dict[tuple[int, bytes], Module] = {}
 
 
@@ -49,7 +49,8 @@ def module_of(program: cl.Program, device: int, stream: int) -> Module:
     if found is None:
         try:
             changed = cuda_program(program)
-            text = device, sha256(changed.text.encode()).digest()
+            sizes = sorted(changed.dynamic.items())  # of arrays that the text only names
+            text = device, sha256(f"{changed.text}{sizes}".encode()).digest()
             found = _loaded.get(text)
             if found is None:
                 driver().check_not_captured(stream)

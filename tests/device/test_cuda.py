@@ -7,13 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cuda_fake
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 
 import clhist
 from clhist import stats
 from clhist.cuda.driver import CaptureError, CudaError
-from clhist.engine import cuda_calls, cuda_check
+from clhist.cuda.ptx import CudaProgram
+from clhist.engine import cuda_calls, cuda_check, cuda_modules
 from clhist.errors import UnsupportedError
 from clhist.opencl import cuda_queues
 
@@ -82,6 +84,20 @@ def test_dynamic_shared_memory_is_asked_for(fake, kernel):
     assert cuda.attributes == {"clhist_sweep": 99_000}
     dynamic = {launch.name: launch.dynamic for launch in cuda.launched}
     assert dynamic == dict.fromkeys(dynamic, 0) | {"clhist_sweep": 99_000}
+
+
+def test_a_program_of_the_same_text_with_more_dynamic_memory_is_another(fake, queue, monkeypatch):
+    """The size of a dynamic array is not in the text: the kernel of the smaller one would write beyond its end."""
+    cuda, _ = fake
+    program = cuda.programs["the same"] = cl.Program(queue.context, "__kernel void clhist_sweep() {}").build()
+    for size in (60_000, 120_000, 60_000):
+        changed = CudaProgram("the same", {"clhist_sweep": size})
+        monkeypatch.setattr(cuda_modules, "cuda_program", lambda _, changed=changed: changed)
+        cuda_modules._modules(queue.context, 0).clear()
+        module = cuda_modules.module_of(program, 0, 0)
+        assert module.dynamic == {"clhist_sweep": size}
+    assert cuda.attributes == {"clhist_sweep": 120_000}
+    assert cuda.calls.count("cuModuleLoadDataEx") == 2
 
 
 def test_a_repeated_call_does_nothing_but_launch(fake):

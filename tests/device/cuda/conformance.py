@@ -134,8 +134,20 @@ def on_torch() -> None:
             torch.cuda.synchronize()
             assert torch.equal(out, expected)
 
+    def widths() -> None:
+        """From few bins to many, of which one work-group has more local memory."""
+        for bins in (77, 12_281, 20_000, 49_145, 98_290, 196_607, 393_215, 1_572_863, 3_000_000):
+            x = torch.randint(0, bins, (N,), dtype=torch.int32, device="cuda")
+            for each in (x, torch.full_like(x, bins // 3)):
+                expected = torch.bincount(each, minlength=bins)
+                for value in (1, 3):
+                    found = clhist.reduce_by_index(bins, clhist.operators.add(np.int32), each, np.int32(value))
+                    assert torch.equal(found.long(), (value * expected).int().long()), (bins, value)
+                assert torch.equal(clhist.bincount(each, minlength=bins), expected), bins
+
     case("stream", stream)
     case("graph", graph)
+    case("widths", widths)
 
 
 def on_cupy() -> None:
