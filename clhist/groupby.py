@@ -23,16 +23,14 @@ from clhist.grouping.placed import Placed
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
-from clhist.opencl.arrays import Array, as_bytes, empty, is_device_array, to_device
+from clhist.opencl.arrays import Array, empty, is_device_array
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
-from clhist.opencl.operands import in_place
 from clhist.operators.halves import number_of
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
-from clhist.statistics.selection import check_weights, probability, select
-from clhist.statistics.selection_texts import Order
+from clhist.statistics.selection import check_weights, probability
 from clhist.statistics.table import TABLE, column_of, named_statistics, split_statistics
 from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
@@ -197,7 +195,8 @@ class GroupBy(
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
         Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
         bits or so. "skew" and "kurt" are without bias, as in pandas, and NaN of less than three or four values or of
-        values that are all equal. For "nunique" and "mode" the pairs of a group and a value are numbered as keys are.
+        values that are all equal. For "mode" pairs of a group and a value are numbered as keys are; for "nunique" this
+        or, for many groups on a CPU, values are sorted.
         """
         check_process()
         check_reproducible(reproducible)
@@ -218,13 +217,14 @@ class GroupBy(
         found: dict[str, dict[str, Any]] = {name: {} for name in asked}
         for name in (name for name in asked if summed[name]):
             array, column, names = asked[name]
-            found[name] |= self._summed(arrays[name], column)
+            given = self._keys, arrays[name], column, max(1, self.num_groups), self._numbers, self._queue
+            found[name] |= {own: self._like_keys(each) for own, each in reproducible_statistics(*given).items()}
             asked[name] = array, column.without(summed[name]), names
         swept = [name for name, (_, column, _) in asked.items() if column.statistics]
         if swept:
-            given, of = [arrays[name] for name in swept], [asked[name][1] for name in swept]
+            values, of = [arrays[name] for name in swept], [asked[name][1] for name in swept]
             bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
-            results = statistics_of(self._keys, given, of, bins, self._numbers, self._queue, on_device=on_device)
+            results = statistics_of(self._keys, values, of, bins, self._numbers, self._queue, on_device=on_device)
             for name, more in zip(swept, results, strict=True):
                 found[name] |= more
         for name, (_, column, names) in asked.items():
@@ -346,28 +346,3 @@ class GroupBy(
         given_dtype = number_of(array.dtype.newbyteorder("="))
         column = column_of(name, given_dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
         return array, column, statistics
-
-    def _selected(self, array: Array, column: Column, q: float | None = None, weights: Array | None = None) -> Array:
-        """Return the median of each group, or the quantile of probability `q`."""
-        keys, bins = self._keys, max(1, self.num_groups)
-        if not array.size:
-            nothing = np.full(bins, np.nan, column.result)
-            return to_device(self._queue, nothing) if self._on_device else nothing
-        arrays = [keys, array] if weights is None else [keys, array, weights]
-        arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in arrays]
-        keys, array, *rest = (each if is_device_array(each) else in_place(each, self._queue) for each in arrays)
-        order = Order(
-            keys.dtype,
-            array.dtype,
-            column.result,
-            self._numbers.real,
-            "skipped" if column.skipna else "propagated",
-            q is None,
-            rest[0].dtype if rest else None,
-        )
-        return select(order, keys, array, bins, self._queue, q=q or 0.0, weights=rest[0] if rest else None)
-
-    def _summed(self, array: Array, column: Column) -> dict[str, Array]:
-        """Return the reproducible statistics of a column, where the keys are."""
-        given = self._keys, array, column, max(1, self.num_groups), self._numbers, self._queue
-        return {name: self._like_keys(each) for name, each in reproducible_statistics(*given).items()}

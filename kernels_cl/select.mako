@@ -44,12 +44,13 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_begin(
         }
 }
 
-// Keys of the values, sorted by group; places become ends.
+// Keys of the values, sorted by group; places become ends. Where values are counted, -0.0 has the key of 0.0, the next.
+<% zeros = f" + (k == {order.ones} >> 1)" if order.counts and order.dtype.kind == "f" else "" %>\
 ${elements("clhist_arrange", ", __global key_t *sorted")}\
 {
 ${chunk()}\
     for (long i = begin; i < end; ++i) {
-        ${order.element("sorted[mine[g]++] = k;")}
+        ${order.element(f"sorted[mine[g]++] = k{zeros};")}
     }
 }
 
@@ -66,22 +67,70 @@ uint clhist_divide(__global key_t *a, const uint n, const key_t pivot)
     return less;
 }
 
-// The key of that rank. A median of three may be a bad pivot again and again; the middle of the range of the keys that
-// are left never is more than 64 times.
+// What divides keys. A median of three may be a bad choice again and again; the middle of the range of the keys that are
+// left never is more than 64 times.
+key_t clhist_pivot(__global const key_t *a, const uint n, const int round)
+{
+    const key_t x = a[0], y = a[n / 2], z = a[n - 1];
+    if (round < 16) return max(min(x, y), min(max(x, y), z));
+    key_t least = x, most = x;
+    for (uint j = 0; j < n; ++j) {
+        least = min(least, a[j]);
+        most = max(most, a[j]);
+    }
+    return most - (most - least) / 2;
+}
+
+void clhist_sort_few(__global key_t *a, const uint n)
+{
+    for (uint j = 1; j < n; ++j) {
+        const key_t k = a[j];
+        uint to = j;
+        for (; to > 0 && a[to - 1] > k; --to) a[to] = a[to - 1];
+        a[to] = k;
+    }
+}
+% if order.counts:
+
+// How many keys differ: what is below a pivot comes first, what is left of each division waits.
+uint clhist_different(__global key_t *a, const uint n)
+{
+    uint ends[96], found = 0;
+    uchar rounds[96];
+    ends[0] = n;
+    rounds[0] = 0;
+    uint at = 0;
+    for (int top = 0; top >= 0;) {
+        __global key_t *left = a + at;
+        const uint number = ends[top] - at;
+        if (number <= CLHIST_FEW) {
+            clhist_sort_few(left, number);
+            for (uint j = 0; j < number; ++j) found += j == 0 || left[j] != left[j - 1];
+            at += number;
+            --top;
+            continue;
+        }
+        const key_t pivot = clhist_pivot(left, number, rounds[top]++);
+        const uint less = clhist_divide(left, number, pivot);
+        if (less > 0) {
+            ends[top + 1] = at + less;
+            rounds[top + 1] = rounds[top];
+            ++top;
+            continue;
+        }
+        const uint equal = clhist_divide(left, number, pivot + 1); // none is below 0, so after the largest key
+        at += equal > 0 ? equal : number;
+        ++found;
+    }
+    return found;
+}
+% else:
+
+// The key of that rank.
 key_t clhist_nth(__global key_t *a, uint n, uint rank)
 {
     for (int round = 0; n > CLHIST_FEW; ++round) {
-        const key_t x = a[0], y = a[n / 2], z = a[n - 1];
-        key_t pivot = max(min(x, y), min(max(x, y), z));
-        if (round >= 16) {
-            key_t least = x, most = x;
-            for (uint j = 0; j < n; ++j) {
-                least = min(least, a[j]);
-                most = max(most, a[j]);
-            }
-            if (least == most) return least;
-            pivot = most - (most - least) / 2;
-        }
+        const key_t pivot = clhist_pivot(a, n, round);
         uint less = clhist_divide(a, n, pivot);
         if (rank < less) {
             n = less;
@@ -95,14 +144,10 @@ key_t clhist_nth(__global key_t *a, uint n, uint rank)
         n -= less;
         rank -= less;
     }
-    for (uint j = 1; j < n; ++j) {
-        const key_t k = a[j];
-        uint to = j;
-        for (; to > 0 && a[to - 1] > k; --to) a[to] = a[to - 1];
-        a[to] = k;
-    }
+    clhist_sort_few(a, n);
     return a[rank];
 }
+% endif
 
 // The order statistic of each group.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_select(
@@ -114,6 +159,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_select(
     for (long g = first; g < last; ++g) {
         const uint begin = g ? ends[g - 1] : 0, n = ends[g] - begin;
         __global key_t *a = sorted + begin;
+% if order.counts:
+        out[g] = clhist_different(a, n);
+% else:
         if (n == 0) {
             out[g] = NAN;
             continue;
@@ -140,5 +188,6 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_select(
             high = rank + 1 < reached ? low : above;
         }
         out[g] = clhist_between(low, high, share);
+% endif
     }
 }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clhist.engine.scatter import as_array
-from clhist.grouping.keys import library, order_of_texts, renumbered, sorted_labels
+from clhist.grouping.keys import encoded, library, numbered, order_of_texts, renumbered
 from clhist.opencl.masks import mask_of
 
 
@@ -22,8 +22,8 @@ def by_its_library(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
             if found is not None:
                 return found
         codes, labels = keys.factorize()
-        labels, codes = sorted_labels(np.asarray(labels), codes)
-        return codes, labels
+        labels, numbers = numbered(np.asarray(labels))
+        return np.append(numbers, -1).take(codes, mode="wrap"), labels
     if hasattr(keys, "to_arrow") and hasattr(keys, "drop_nulls"):  # polars
         is_text = str(keys.dtype).partition("(")[0] in ("String", "Categorical", "Enum")
         if not is_text or library("pyarrow") is None:
@@ -44,23 +44,21 @@ def from_arrow(keys: Any) -> Any:
 def _of_arrow(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the same of an array of PyArrow's, if it is of text."""
     arrow = import_module("pyarrow")
-    encoded = arrow.types.is_dictionary(keys.type)
-    kind = keys.type.value_type if encoded else keys.type
-    nulls = encoded and any(each.dictionary.null_count for each in getattr(keys, "chunks", ()))  # not to be unified
+    is_encoded = arrow.types.is_dictionary(keys.type)
+    kind = keys.type.value_type if is_encoded else keys.type
+    nulls = is_encoded and any(each.dictionary.null_count for each in getattr(keys, "chunks", ()))  # not to be unified
     if nulls or arrow.types.is_string_view(kind):
-        kind, encoded = arrow.large_string(), False
+        kind, is_encoded = arrow.large_string(), False
         keys = keys.cast(kind)
     if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)):
         return None
-    found = keys if encoded else keys.dictionary_encode()
-    if hasattr(found, "combine_chunks"):
-        found = found.unify_dictionaries().combine_chunks()
-    indices, labels = found.indices, found.dictionary
-    if indices.null_count:  # and they may be unsigned
-        indices = indices.cast(arrow.int64()).fill_null(-1)
-    codes = indices.to_numpy()
-    if encoded:
-        codes, labels = _occurring(arrow, codes, labels)
+    if is_encoded:
+        if hasattr(keys, "combine_chunks"):
+            keys = keys.unify_dictionaries().combine_chunks()
+        indices = keys.indices.cast(arrow.int64()) if keys.indices.null_count else keys.indices  # may be unsigned
+        codes, labels = _occurring(arrow, indices.fill_null(-1).to_numpy(), keys.dictionary)
+    else:
+        codes, labels = encoded(keys)
     order = order_of_texts(labels)
     return renumbered(order, codes), labels.take(arrow.array(order)).to_numpy(zero_copy_only=False)
 

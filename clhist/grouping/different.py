@@ -29,7 +29,6 @@ def number_of_different(
     keys: Array, num_groups: int, numbers: Array, num_values: int, skipna: bool, queue: cl.CommandQueue
 ) -> Array:
     """Return how many different values each group has, of the numbers of the values; others are one more, or none."""
-    check_room(num_groups, queue)
     values = num_values + (not skipna)
     joined = join(keys, num_groups, numbers, values, queue, outside=-1 if skipna else num_values)
     pairs = number_keys(joined, queue, none=-1).keys

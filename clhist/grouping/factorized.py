@@ -62,6 +62,8 @@ def _by_the_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Nu
     if missing and has_none.any():
         numbers = np.where(has_none, numbers.dtype.type(len(labels)), numbers)
         labels = np.concatenate([labels, keys[has_none][:1].astype(labels.dtype, copy=False)])
+    if sort and not first:
+        return Numbering(numbers, labels, None)
     ordered, others, positions = in_first_order(numbers, labels)
     if not sort:
         return Numbering(ordered, others, np.sort(positions) if first else None)
@@ -80,4 +82,4 @@ def in_first_order(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray,
     order = np.argsort(positions)
     ranks = np.full(len(labels) + 1, -1, numbers.dtype)
     ranks[order] = np.arange(len(labels), dtype=numbers.dtype)
-    return ranks[numbers], labels[order], positions
+    return ranks.take(numbers, mode="wrap"), labels[order], positions  # which checks no bounds

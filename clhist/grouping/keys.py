@@ -6,9 +6,11 @@ The results are the same.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections import defaultdict
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ import numpy as np
 # A library that is not imported yet takes longer to import than fewer keys than this to number without it.
 _WORTH_AN_IMPORT = 1 << 19
 _CHUNK = 1 << 14
+# Objects are distinguished by their addresses where no more than this part of some elements are different ones.
+_SOME, _DIFFERENT = 1 << 16, 0.98
 
 
 def numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -26,13 +30,56 @@ def numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     TypeError
         If they cannot be hashed or sorted.
     """
-    flat = keys.reshape(-1)
+    flat = np.ascontiguousarray(keys).reshape(-1)
     try:
-        labels, codes = _factorized(flat)
-        labels, codes = sorted_labels(labels, codes)
+        labels, codes = _of_objects(flat) if flat.dtype.kind == "O" else _sorted(*_factorized(flat))
     except TypeError as error:
         raise TypeError(f"keys: expected values that can be hashed and sorted, got {keys.dtype}: {error}") from error
     return labels, codes.reshape(keys.shape)
+
+
+def _of_objects(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same of objects; where many elements are one object, of the different objects."""
+    libraries = library("pyarrow", keys.size), library("pandas", keys.size)
+    addresses = np.frombuffer(memoryview((ctypes.c_char * keys.nbytes).from_address(keys.ctypes.data)), np.intp)
+    some = addresses[:: max(1, keys.size // _SOME)]
+    if libraries != (None, None) and len(np.unique(some)) < _DIFFERENT * len(some):
+        different, codes = _by_bits(addresses)
+        labels, numbers = _of_objects(keys[_firsts(codes, len(different))])
+        return labels, numbers.take(codes, mode="wrap")
+    return (libraries[0] and _of_texts(keys, libraries[0])) or _sorted(*_factorized(keys))
+
+
+def _firsts(codes: np.ndarray, number: int) -> np.ndarray:
+    """Return the first position of each of so many numbers, which have the order of these; there may be -1."""
+    size = _SOME
+    while size < codes.size and codes[:size].max() + 1 < number:
+        size *= 4
+    return np.flatnonzero(np.diff(np.maximum.accumulate(codes[:size]), prepend=-1))
+
+
+def _of_texts(keys: np.ndarray, arrow: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the same of objects, by PyArrow, if those that are not missing are texts."""
+    try:
+        texts = arrow.array(keys, from_pandas=True)
+        if not arrow.types.is_string(texts.type):
+            return None
+        codes, texts = encoded(texts)
+    except (arrow.ArrowException, ValueError, TypeError):  # of several types, or a text that UTF-8 has not
+        return None
+    labels = keys[_firsts(codes, len(texts))]
+    if not {str, np.str_}.issuperset(map(type, labels)):  # others may compare in their own way
+        return None
+    order = order_of_texts(texts)
+    return labels[order], renumbered(order, codes)
+
+
+def encoded(texts: Any) -> tuple[np.ndarray, Any]:
+    """Return the number of each text of an array of PyArrow's, -1 of null, and these texts, in the order they occur."""
+    found = texts.dictionary_encode()
+    chunks = getattr(found, "chunks", [found])  # with one dictionary, which comparing takes long to find out
+    indices = import_module("pyarrow").chunked_array([each.indices for each in chunks], "int32")
+    return indices.fill_null(-1).to_numpy(), chunks[-1].dictionary if chunks else texts.combine_chunks()
 
 
 def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -83,20 +130,15 @@ def _by_dictionary(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the same by a dictionary of Python's, a chunk at a time."""
     numbers: defaultdict[Any, int] = defaultdict()
     numbers.default_factory = numbers.__len__
-    codes = np.empty(keys.size, np.int64)
-    for begin in range(0, keys.size, _CHUNK):
-        chunk = keys[begin : begin + _CHUNK].tolist()
-        codes[begin : begin + _CHUNK] = np.fromiter(map(numbers.__getitem__, chunk), np.int64, len(chunk))
+    listed = chain.from_iterable(keys[begin : begin + _CHUNK].tolist() for begin in range(0, keys.size, _CHUNK))
+    codes = np.fromiter(map(numbers.__getitem__, listed), np.int64, keys.size)
     labels = np.empty(len(numbers), keys.dtype)
     labels[:] = list(numbers)
     return labels, codes
 
 
-def sorted_labels(labels: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sorted(labels: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels that are not missing, sorted, and the numbers in them; -1 stays, as of missing ones."""
-    if (texts := _as_texts(labels)) is not None:
-        order = order_of_texts(texts)
-        return labels[order], renumbered(order, codes)
     kept = np.flatnonzero(~_missing(labels))
     if labels.dtype.kind == "O":  # which NumPy sorts at a third of Python's speed
         order = np.array(sorted(kept.tolist(), key=labels.tolist().__getitem__), np.intp)
@@ -107,18 +149,6 @@ def sorted_labels(labels: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np
     if labels.dtype.kind in "fc":
         labels = labels + labels.dtype.type(0)  # one zero, whichever came first
     return labels, codes
-
-
-def _as_texts(labels: np.ndarray) -> Any:
-    """Return objects as an array of PyArrow's, which sorts them sooner, if all of them are texts and it is there."""
-    arrow = library("pyarrow", labels.size) if labels.dtype.kind == "O" else None
-    if arrow is None:
-        return None
-    try:
-        texts = arrow.array(labels)
-    except (arrow.ArrowException, ValueError, TypeError):  # of several types, or a text that UTF-8 has not
-        return None
-    return texts if arrow.types.is_string(texts.type) and not texts.null_count and hasattr(texts, "buffers") else None
 
 
 def order_of_texts(labels: Any) -> np.ndarray:

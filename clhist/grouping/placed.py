@@ -17,16 +17,19 @@ from clhist.grouping.dates import as_integers, dates_of
 from clhist.grouping.different import most_frequent, number_of_different
 from clhist.grouping.each_row import result_of_each
 from clhist.grouping.groups import numbers_of
+from clhist.grouping.hints import check_room
 from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouping.running import RUNNING, running, running_of_each
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
 from clhist.opencl.elementwise import as_numbers
 from clhist.opencl.lost import check_process
-from clhist.opencl.masks import check_unmasked
+from clhist.opencl.masks import check_unmasked, mask_of
 from clhist.opencl.operands import in_place
 from clhist.operators.c_types import literal, supported_dtype
 from clhist.operators.names import name_hint
 from clhist.statistics.outputs import Column, Numbers
+from clhist.statistics.selection import select, sorts
+from clhist.statistics.selection_texts import Nan, Order
 from clhist.statistics.table import OF_ANY, TABLE, column_of
 
 _NAT = np.iinfo(np.int64).min
@@ -117,10 +120,33 @@ class Placed:
         if statistic == "size":
             self._check(name, is_device_array(x), np.shape(x) if getattr(x, "shape", None) is None else tuple(x.shape))
             return self.size()
+        groups, dtype = max(1, self.num_groups), getattr(x, "dtype", None)
+        check_room(groups, self._queue)
+        if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and dtype.itemsize <= 8 and mask_of(x) is None:
+            array = self._placed(self._array(name, x))
+            if array.size and sorts(array, groups, self._queue):
+                column = column_of(name, array.dtype, (), self._numbers.real, skipna, 0, None)
+                return self._returned(self._like_keys(self._selected(array, column, counts=True)))
         numbers, labels, on_device = numbers_of(x, False, True, self._queue)
         self._check(name, on_device, numbers.shape)
-        given = self._keys, max(1, self.num_groups), numbers, len(labels), skipna, self._queue
+        given = self._keys, groups, numbers, len(labels), skipna, self._queue
         return self._returned(self._like_keys(number_of_different(*given)))
+
+    def _selected(
+        self, array: Array, column: Column, q: float | None = None, weights: Array | None = None, counts: bool = False
+    ) -> Array:
+        """Return the median of each group, the quantile of probability `q`, or how many different values it has."""
+        bins = max(1, self.num_groups)
+        if not array.size:
+            nothing = np.full(bins, np.nan, column.result)
+            return to_device(self._queue, nothing) if self._on_device else nothing
+        arrays = [self._keys, array] if weights is None else [self._keys, array, weights]
+        arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in arrays]
+        keys, array, *rest = (each if is_device_array(each) else in_place(each, self._queue) for each in arrays)
+        nan: Nan = "skipped" if column.skipna else "greatest" if counts else "propagated"
+        dtypes = keys.dtype, array.dtype, np.dtype(np.int64) if counts else column.result, self._numbers.real
+        order = Order(*dtypes, nan, q is None, rest[0].dtype if rest else None, counts)
+        return select(order, keys, array, bins, self._queue, q=q or 0.0, weights=rest[0] if rest else None)
 
     def size(self) -> Any:
         """Return how many elements each group has."""

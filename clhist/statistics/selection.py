@@ -2,13 +2,13 @@
 
 Digit by digit (radix selection): each digit of the key of the result takes one sweep, a histogram of (group, digit)
 pairs over the values that have the digits before it. Nothing is sorted or moved. Many groups on a CPU: values are
-sorted by group, by counting, and a quickselect finds the result in each. Both run on the device and wait for nothing.
+sorted by group, by counting, and in each a quickselect finds the result; or a quicksort counts different values. Both
+run on the device and wait for nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,12 +61,16 @@ def select(
     weights : pyopencl.array.Array, optional
         Weights of the values, not negative, of the dtype of `order`.
     """
-    device = queue.device
-    is_cpu = device_kind(device) == "cpu"
-    is_many = num_groups >= _MANY_GROUPS * device.max_compute_units
-    if is_cpu and weights is None and is_many and values.size < _MOST_SORTED and not is_cuda(values):
+    if weights is None and sorts(values, num_groups, queue):
         return _sorted_by_group(order, keys, values, num_groups, q, queue)
-    return _digit_by_digit(order, CPU if is_cpu else GPU, keys, values, num_groups, q, weights, queue)
+    recipe = CPU if device_kind(queue.device) == "cpu" else GPU
+    return _digit_by_digit(order, recipe, keys, values, num_groups, q, weights, queue)
+
+
+def sorts(values: Array, num_groups: int, queue: cl.CommandQueue) -> bool:
+    """Whether these values are sorted by so many groups."""
+    is_many = num_groups >= _MANY_GROUPS * queue.device.max_compute_units
+    return is_many and device_kind(queue.device) == "cpu" and values.size < _MOST_SORTED and not is_cuda(values)
 
 
 def probability(q: object) -> float:
@@ -105,16 +109,14 @@ def _digit_by_digit(
     weights: Array | None,
     queue: cl.CommandQueue,
 ) -> Array:
-    kernels = _kernels(queue.context, order, recipe)
-    width = 8 * order.key.itemsize
+    digits, choose, above_of, finish = _kernels(queue.context, order, recipe)
+    shift = width = 8 * order.key.itemsize
     least, most = _DIGIT_BITS
     digit = min(most, max(least, (_MOST_BINS // num_groups).bit_length() - 1))
     digit = -(-width // -(-width // digit))  # no larger than as many sweeps need
     total = np.dtype(np.int64) if weights is None else order.real
-    found, rank, members, equal = (
-        zeros(queue, (num_groups,), dtype) for dtype in (order.key, total, total, np.dtype(np.uint32))
-    )
-    shift = width
+    dtypes = order.key, total, total, np.dtype(np.uint32)
+    found, rank, members, equal = chosen = [zeros(queue, (num_groups,), dtype) for dtype in dtypes]
     groups = (num_groups,) if recipe.takes_groups else ()
     data = (keys, values) if weights is None else (keys, values, weights)
 
@@ -126,16 +128,14 @@ def _digit_by_digit(
     while shift:
         bits, whole = min(digit, shift), int(shift == width)
         shift -= bits
-        args = (*data, found, num_groups, shift, bits, whole)
-        counts = kernels.digits(*args, num_bins=num_groups << bits, queue=queue)
-        chosen = found, rank, members, equal
-        run(kernels.choose, [counts, *chosen, q, bits, whole, *groups], *chosen)
+        counts = digits(*data, found, num_groups, shift, bits, whole, num_bins=num_groups << bits, queue=queue)
+        run(choose, [counts, *chosen, q, bits, whole, *groups], *chosen)
     above: Any = (found,)
-    if kernels.above is not None:
-        above = kernels.above(*data, found, num_groups, num_bins=num_groups, queue=queue)
+    if above_of is not None:
+        above = above_of(*data, found, num_groups, num_bins=num_groups, queue=queue)
         above = above if isinstance(above, tuple) else (above,)
     result = empty(queue, (num_groups,), order.result, True)
-    run(kernels.finish, [found, above[0], above[-1], rank, members, equal, q, result], result)
+    run(finish, [found, above[0], above[-1], rank, members, equal, q, result], result)
     return result
 
 
@@ -145,21 +145,19 @@ def _sorted_by_group(
     count, begin, arrange, choose = _sorting_kernels(queue.context, order)
     cores = queue.device.max_compute_units
     chunks = max(1, min(cores, values.size // num_groups))
-    places = empty(queue, (chunks * num_groups,), np.dtype(np.uint32), True)
-    keyed = empty(queue, (max(1, values.size),), order.key, True)
     result = empty(queue, (num_groups,), order.result, True)
+    chain = chain_on(queue, "for values sorted by group")  # from the queue's pool: new pages take as long as a sort
+    places, keyed = chain.new(chunks * num_groups, np.uint32), chain.new(values.size, order.key)
     size, groups = np.int64(values.size), np.int64(num_groups)
     data = [part for each in (keys, values) for part in (each.base_data, np.uint64(each.offset))]
-    data += [size, groups, places.data]
-    events = [*keys.events, *values.events]
+    data += [size, groups, places]
     one = (1,)
-    done = count(queue, (chunks,), one, *data, wait_for=events)
-    done = begin(queue, one, one, places.data, groups, np.int64(chunks), wait_for=[done])
-    done = arrange(queue, (chunks,), one, *data, keyed.data, wait_for=[done])
-    ends = places[(chunks - 1) * num_groups :]
-    items = min(num_groups, 64 * cores)
-    last = [ends.base_data, np.uint64(ends.offset), keyed.data, groups, order.real.type(q), result.data]
-    result.add_event(choose(queue, (items,), one, *last, wait_for=[done]))
+    done = count(queue, (chunks,), one, *data, wait_for=[*keys.events, *values.events])
+    done = begin(queue, one, one, places, groups, np.int64(chunks), wait_for=[done])
+    done = arrange(queue, (chunks,), one, *data, keyed, wait_for=[done])
+    ends = np.uint64(4 * (chunks - 1) * num_groups)
+    last = [places, ends, keyed, groups, order.real.type(q), result.data]
+    result.add_event(choose(queue, (min(num_groups, 64 * cores),), one, *last, wait_for=[done]))
     return result
 
 
@@ -170,18 +168,11 @@ def _sorting_kernels(context: cl.Context, order: Order) -> tuple[Any, ...]:
         return tuple(cl.Kernel(program, f"clhist_{name}") for name in ("count", "begin", "arrange", "select"))
 
 
-@dataclass(frozen=True)
-class _Kernels:
-    """The kernels of a selection digit by digit; `above` is None where nothing is looked for above the result."""
-
-    digits: Engine
-    choose: Elementwise
-    above: Engine | None
-    finish: Elementwise
-
-
 @kept_by_context
-def _kernels(context: cl.Context, order: Order, recipe: Recipe) -> _Kernels:
+def _kernels(
+    context: cl.Context, order: Order, recipe: Recipe
+) -> tuple[Engine, Elementwise, Engine | None, Elementwise]:
+    """Return the kernels of a selection digit by digit; the third is None where nothing is looked for above it."""
     text, weighted = texts(order, recipe), order.weights is not None
     following: Any = [] if weighted else [recipe.next_above(order.key)]
     following += [operators.maximum(order.key)] if order.propagates else []
@@ -193,10 +184,9 @@ def _kernels(context: cl.Context, order: Order, recipe: Recipe) -> _Kernels:
         above = Engine.of(context, operator, text.following_arguments, text.following, emits=1)
     choose = Elementwise(context, text.choose_arguments, text.choose, "clhist_choose", text.functions)
     finish = Elementwise(context, text.finish_arguments, text.finish, "clhist_finish", text.functions)
-    return _Kernels(digits, choose, above, finish)
+    return digits, choose, above, finish
 
 
 @kept_by_context
 def _negatives(context: cl.Context, dtype: np.dtype) -> Engine:
-    text = "EMIT(0, x[i] < 0)"
-    return Engine.of(context, operators.maximum(np.uint8), f"const {c_name(dtype)} *x", text, emits=1)
+    return Engine.of(context, operators.maximum(np.uint8), f"const {c_name(dtype)} *x", "EMIT(0, x[i] < 0)", emits=1)

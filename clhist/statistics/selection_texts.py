@@ -38,6 +38,8 @@ class Order:
         Whether it is the median, in the type of the result, rather than a quantile.
     weights : numpy.dtype or None
         Of the weights, if values have them.
+    counts : bool
+        Whether it is the number of different values instead, which groups have that are sorted.
     """
 
     group: np.dtype
@@ -47,6 +49,7 @@ class Order:
     nan: Nan = "skipped"
     is_median: bool = True
     weights: np.dtype | None = None
+    counts: bool = False
 
     @property
     def key(self) -> np.dtype:

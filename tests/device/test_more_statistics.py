@@ -9,6 +9,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
+from clhist.statistics import selection
 
 GROUPS = 20
 SPREADS = ("sem", "skew", "kurt")
@@ -24,6 +25,30 @@ def data(size, dtype):
     x = (rng.normal(size=size) * 3).round(1).astype(dtype)
     x[::5], x[keys == 3] = np.nan, 2.5
     return keys, x
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i1", "u8", "i8", ">i4"])
+@pytest.mark.parametrize("skipna", [True, False])
+def test_different_values_of_many_groups(dtype, skipna, monkeypatch, queue):
+    """Groups that are sorted on CPUs: of values alike, in order, near the largest."""
+    monkeypatch.setattr(selection, "_MANY_GROUPS", 0)
+    rng, n = np.random.default_rng(1), 300
+    parts = [np.arange(n), np.arange(n)[::-1], np.zeros(n), rng.integers(0, 9, n), rng.permutation(n)]
+    parts += [np.arange(n) % 2, rng.integers(0, 40, 24), rng.integers(0, 40, 25), [5], []]
+    parts = [np.asarray(part).astype(dtype) for part in parts]
+    if parts[0].dtype.kind == "f":
+        parts += [np.array([-0.0, 0.0, np.nan, -np.nan, np.inf, 5e-324] * 9, dtype), np.full(n, np.nan, dtype)]
+    else:
+        limits = np.iinfo(dtype)
+        parts += [np.full(n, limits.max, dtype), np.array([limits.min, limits.max, 0] * 9, dtype)]
+    keys = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    values, order = np.concatenate(parts), rng.permutation(keys.size)
+    expected = [np.unique(part[part == part] if skipna else part).size for part in parts]
+    assert clhist.group_by(keys, len(parts)).nunique(values, skipna=skipna).tolist() == expected
+    values = values.astype(values.dtype.newbyteorder("="))
+    keys, values = (cl_array.to_device(queue, each[order]) for each in (keys, values))
+    found = clhist.group_by(keys, len(parts)).nunique(values, skipna=skipna)
+    assert found.get().tolist() == expected
 
 
 @pytest.mark.parametrize("size", [0, 1, 50, 1000, 60_000])

@@ -90,9 +90,11 @@ def test_strings_of_numpy():
 @pytest.mark.usefixtures("library")
 def test_objects():
     rng = np.random.default_rng(4)
-    keys = words(rng).astype(object)
-    check(keys)
-    check(keys[keys != "\ud800"])  # which PyArrow does not take
+    few, many = WORDS.astype(object), np.array([f"{k}" for k in range(N)], object)
+    for keys in (words(rng).astype(object), few[rng.integers(0, 10, N)], many[rng.integers(0, N, 12 * N)], many[::-2]):
+        check(keys[keys != "\ud800"])  # which PyArrow does not take
+        assert check(keys)[1][0] is keys[keys == min(keys)][0]  # the first of equal ones
+    check(keys[:0])
     keys[::7], keys[1::7] = None, float("nan")
     check(keys)
     check(np.array([None, None], object))
@@ -106,6 +108,11 @@ def test_objects():
     codes, labels = numbers_and_labels(mixed)
     assert [type(label) for label in labels] == [float, int]  # the first of equal ones
     assert codes.tolist() == [1, 0, 0, 1, 0]
+    backwards = type("Backwards", (str,), {"__lt__": str.__gt__})  # texts with an order of their own
+    codes, labels = numbers_and_labels(np.array([backwards(each) for each in "aba"], object))
+    assert (codes.tolist(), labels.tolist()) == ([1, 0, 1], ["b", "a"])
+    with pytest.raises(TypeError, match="'<' not supported"):
+        numbered(np.array(["a"] * N + [b"a"], object))
 
 
 @pytest.mark.usefixtures("library")

@@ -41,7 +41,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_begin(
         }
 }
 
-// Keys of the values, sorted by group; places become ends.
+// Keys of the values, sorted by group; places become ends. Where values are counted, -0.0 has the key of 0.0, the next.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_arrange(
     __global const char *keys_base, const ulong keys_offset, __global const char *values_base,
     const ulong values_offset, const long size, const long groups, __global uint *places, __global key_t *sorted)
@@ -70,22 +70,35 @@ uint clhist_divide(__global key_t *a, const uint n, const key_t pivot)
     return less;
 }
 
-// The key of that rank. A median of three may be a bad pivot again and again; the middle of the range of the keys that
-// are left never is more than 64 times.
+// What divides keys. A median of three may be a bad choice again and again; the middle of the range of the keys that are
+// left never is more than 64 times.
+key_t clhist_pivot(__global const key_t *a, const uint n, const int round)
+{
+    const key_t x = a[0], y = a[n / 2], z = a[n - 1];
+    if (round < 16) return max(min(x, y), min(max(x, y), z));
+    key_t least = x, most = x;
+    for (uint j = 0; j < n; ++j) {
+        least = min(least, a[j]);
+        most = max(most, a[j]);
+    }
+    return most - (most - least) / 2;
+}
+
+void clhist_sort_few(__global key_t *a, const uint n)
+{
+    for (uint j = 1; j < n; ++j) {
+        const key_t k = a[j];
+        uint to = j;
+        for (; to > 0 && a[to - 1] > k; --to) a[to] = a[to - 1];
+        a[to] = k;
+    }
+}
+
+// The key of that rank.
 key_t clhist_nth(__global key_t *a, uint n, uint rank)
 {
     for (int round = 0; n > CLHIST_FEW; ++round) {
-        const key_t x = a[0], y = a[n / 2], z = a[n - 1];
-        key_t pivot = max(min(x, y), min(max(x, y), z));
-        if (round >= 16) {
-            key_t least = x, most = x;
-            for (uint j = 0; j < n; ++j) {
-                least = min(least, a[j]);
-                most = max(most, a[j]);
-            }
-            if (least == most) return least;
-            pivot = most - (most - least) / 2;
-        }
+        const key_t pivot = clhist_pivot(a, n, round);
         uint less = clhist_divide(a, n, pivot);
         if (rank < less) {
             n = less;
@@ -99,12 +112,7 @@ key_t clhist_nth(__global key_t *a, uint n, uint rank)
         n -= less;
         rank -= less;
     }
-    for (uint j = 1; j < n; ++j) {
-        const key_t k = a[j];
-        uint to = j;
-        for (; to > 0 && a[to - 1] > k; --to) a[to] = a[to - 1];
-        a[to] = k;
-    }
+    clhist_sort_few(a, n);
     return a[rank];
 }
 
