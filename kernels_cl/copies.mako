@@ -183,7 +183,7 @@ ${section.fill("first_result", n, s)}
         const uint clhist_steps = (clhist_copies + clhist_crew - 1) / clhist_crew;
         for (uint k = clhist_lane / clhist_crew; k < clhist_count${s}; k += ${team} / clhist_crew) {
             if (clhist_copies == 1) {
-                clhist_result[k].value = clhist_own${n}[k].value;
+                clhist_result[k].value = ${state.counted(n, f"clhist_own{n}[k].value")};
                 continue;
             }
             // Neighbouring bins start at different copies, and so in different banks.
@@ -196,7 +196,7 @@ ${section.fill("first_result", n, s)}
                 step = step + 1 < clhist_steps ? step + 1 : 0;
             }
             if (clhist_crew == 1)
-                clhist_result[k].value = total;
+                clhist_result[k].value = ${state.counted(n, "total")};
             else  // a copy that nobody else reads
                 clhist_own${n}[k * clhist_copies + clhist_member].value = total;
         }
@@ -208,7 +208,7 @@ ${section.fill("first_result", n, s)}
                 __local cell${n}_t *mine = clhist_own${n} + k * clhist_copies + clhist_member;
                 mine->value = clhist_combine${n}(mine->value, mine[span].value);
                 if (span == 1)
-                    clhist_result[k].value = mine->value;
+                    clhist_result[k].value = ${state.counted(n, "mine->value")};
             }
         }
 % endif

@@ -62,13 +62,13 @@ ${wrapped([parameter.declaration for parameter in index_parameters])})
 ${local.get_namespace(guarded.template).leave(guarded)}
 % endif
     __local uint clhist_ends[${group}];
-    __local uint clhist_found[5];
+    __local uint clhist_found[4];
     const uint clhist_lane = get_local_id(0), clhist_part = get_group_id(0);
     __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
-    for (uint k = clhist_lane; k < 5; k += ${group})
+    for (uint k = clhist_lane; k < 4; k += ${group})
         clhist_found[k] = k == 2 ? clhist_tiles : 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    uint clhist_pairs = 0, clhist_segments = 0, clhist_first = clhist_tiles, clhist_last = 0, clhist_most = 0;
+    uint clhist_pairs = 0, clhist_segments = 0, clhist_first = clhist_tiles, clhist_last = 0;
     for (uint tile = clhist_lane; tile < clhist_tiles; tile += ${group}) {
         const uint pairs = clhist_own_starts[tile + clhist_tiles] - clhist_own_starts[tile];
         if (pairs > 0) {
@@ -76,7 +76,6 @@ ${local.get_namespace(guarded.template).leave(guarded)}
             ++clhist_segments;
             clhist_first = min(clhist_first, tile);
             clhist_last = tile + 1;
-            clhist_most = max(clhist_most, pairs);
         }
     }
     if (clhist_segments > 0) {
@@ -84,7 +83,6 @@ ${local.get_namespace(guarded.template).leave(guarded)}
         atomic_add(clhist_found + 1, clhist_segments);
         atomic_min(clhist_found + 2, clhist_first);
         atomic_max(clhist_found + 3, clhist_last);
-        atomic_max(clhist_found + 4, clhist_most);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     clhist_pairs = clhist_found[0];
@@ -101,7 +99,6 @@ ${local.get_namespace(guarded.template).leave(guarded)}
     if (clhist_lane == 0) {
         const uint at = clhist_tasks_more ? atomic_add(clhist_cursors, clhist_tasks_more) : 0;
         clhist_found[0] = at;
-        clhist_longest[clhist_part] = clhist_found[4];
         clhist_whose[2 * clhist_part] = at;
         clhist_whose[2 * clhist_part + 1] = at + clhist_tasks_more;
         clhist_ranges[clhist_part] = (uint4)(

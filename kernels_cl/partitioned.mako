@@ -3,11 +3,19 @@
 ## out is one task; where results may be written at once its bins are, once and densely, with no copy.
 
 <%!
-    from math import gcd
     from textwrap import dedent, indent
-    WARP = 32  # lanes that may have to stay together
+    from clhist.planning.partition import ROUNDS
+    LINE = 8  # loads of 16 bytes of a cache line
 %>
 <%def name="helpers(feature)">
+% if spec.warp.any_lane:
+// Whether a condition holds for some lane of a warp, whose lanes must all ask.
+bool clhist_any(const bool condition)
+{
+    ${spec.warp.any_lane}
+}
+
+% endif
 // The next task of a work-group.
 uint clhist_next_task(volatile __global uint *taken, __local uint *task)
 {
@@ -61,7 +69,7 @@ ${seen()}\
         for (uint k = clhist_lane; k < clhist_own_bins; k += ${spec.work_group_size}) {
             accumulator_t held;
 % for part in parts:
-            held${part.part.accessor} = clhist_own${part.n}[k].value;
+            held${part.part.accessor} = ${state.counted(part.n, f"clhist_own{part.n}[k].value")};
 % endfor
             clhist_write_bin(
 ${state.wrapped(["clhist_begin + k", "held", *results, *(f"&{name}" for name in state.reported)], "                ")});
@@ -163,12 +171,10 @@ ${report()}\
 
 ## The pairs of a task. Several work-items, a crew, read the pairs of one tile, in rounds; the pairs of the next round are
 ## asked for before those of this one are counted. Loads are of several pairs, from a place that they may begin at: pairs
-## of other ranges are masked. Where the lanes of a warp must stay together they are one crew if its segments have pairs
-## for half of them; otherwise, its crews all take as many rounds as the longest segment does.
+## of other ranges are masked. Where the lanes of a warp must stay together, none leaves before all have come to the end.
 <%def name="walk(feature)">
 <%
-    lanes, bins, together = spec.vector_width, spec.arguments[0], bool(spec.reconvergence)
-    warp = gcd(WARP, spec.work_group_size)
+    lanes, bins = spec.vector_width, spec.arguments[0]
 %>\
     __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
     __global const uint *clhist_segment_ends = clhist_own_starts + clhist_tiles;
@@ -182,17 +188,12 @@ ${state.map_call(3)}
     }
 % else:
     const uint clhist_loads = clhist_found.z / ${lanes};
-    uint clhist_crew = ${f"clhist_loads >= {warp // 2} ? {warp} : 1" if together else "1"};
-    while (clhist_rounds * clhist_crew <= clhist_loads && ${spec.work_group_size} % (2 * clhist_crew) == 0)
+    uint clhist_crew = 1;
+    while ((clhist_crew < ${LINE} || ${ROUNDS} * clhist_crew <= clhist_loads)
+           && ${spec.work_group_size} % (2 * clhist_crew) == 0)
         clhist_crew *= 2;
     const uint clhist_stride = ${spec.work_group_size} / clhist_crew, clhist_step = clhist_crew * ${lanes};
     const uint clhist_own = clhist_lane % clhist_crew * ${lanes};
-% if together:
-    const bool clhist_is_warp = clhist_crew >= ${warp};
-    const uint clhist_turns = 1 + (clhist_longest[clhist_part] + ${lanes - 2}) / clhist_step;
-    const uint clhist_last_turn = (clhist_last_tile - clhist_tile + clhist_stride - 1) / clhist_stride * clhist_turns;
-    uint clhist_turn = 0;
-% endif
     clhist_tile += clhist_lane / clhist_crew;
     uint clhist_round = 0, clhist_begin = 0, clhist_end = 0, clhist_next_begin = 0, clhist_next_end = 0;
     if (clhist_tile < clhist_last_tile) {
@@ -211,12 +212,7 @@ ${state.map_call(3)}
     if (clhist_is_inside) {
 ${indent(dedent(capture(load_next)), "        ")}
     }
-% if together:
-    for (uint clhist_all_turns = 0;
-         clhist_is_warp ? clhist_tile < clhist_last_tile : clhist_all_turns < clhist_last_turn; ++clhist_all_turns) {
-% else:
-    while (clhist_tile < clhist_last_tile) {
-% endif
+    while (${"clhist_any(clhist_tile < clhist_last_tile)" if spec.warp.any_lane else "clhist_tile < clhist_last_tile"}) {
         const clhist_index_t clhist_place
             = (clhist_index_t)(clhist_tile * clhist_region + clhist_round + clhist_own);
         // How many pairs this round may have, and how far before the first of them its load begins.
@@ -226,12 +222,7 @@ ${indent(dedent(capture(load_next)), "        ")}
         ${state.loaded_type(argument)} clhist_${argument.name}_now = clhist_${argument.name}_next;
 % endfor
         clhist_round += clhist_step;
-% if together:
-        if (clhist_is_warp ? clhist_round >= clhist_end : ++clhist_turn == clhist_turns) {
-            clhist_turn = 0;
-% else:
         if (clhist_round >= clhist_end) {
-% endif
             clhist_tile += clhist_stride;
             clhist_begin = clhist_next_begin;
             clhist_end = clhist_next_end;
@@ -252,8 +243,8 @@ ${load_next()}
         return f"clhist_from + {lane} < clhist_pairs ? {held} : (ushort)0xffff" if a is bins else held
 %>\
 ${state.map_call(2, element, f"clhist_place + {lane}")}
-% if spec.reconvergence:
-        ${spec.reconvergence};
+% if spec.warp.reconvergence:
+        ${spec.warp.reconvergence};
 % endif
 % endfor
     }

@@ -87,6 +87,9 @@ ${state.wrapped([parameter.declaration for parameter in kernel_parameters])})
 ${section.fill("guard")}
     // Begin: the arrays of the call, and those of the copies.
 ${types.arrays(spec)}\
+% if spec.factor:
+    const accumulator${spec.outputs[0].suffix}_t clhist_factor = clhist_lift${spec.outputs[0].suffix}(${spec.factor});  // of all pairs
+% endif
 % if state.needs_items:
     const size_t clhist_item = get_global_id(0), clhist_items = get_global_size(0);
 % endif

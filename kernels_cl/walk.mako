@@ -143,8 +143,8 @@ ${section.fill("elements_begin", lanes)}
 ${section.fill("element_begin", lane)}
 ${state.map_call(2, lambda a: f"clhist_from_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}")}
 ${section.fill("element_end", lane, lanes)}
-% if spec.reconvergence:
-        ${spec.reconvergence};
+% if spec.warp.reconvergence:
+        ${spec.warp.reconvergence};
 % endif
 % endfor
 % endfor

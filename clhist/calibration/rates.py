@@ -52,7 +52,7 @@ _ASIDE = {
     "native int32": operators.add(np.int32),
     "native int64": operators.maximum(np.int64),
 }
-_DEALT = ("native float32", "native int64")
+_DEALT = ("native float32", "native float64", "native int64")
 
 _RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 
@@ -61,6 +61,7 @@ KINDS: dict[str, tuple[Operator, str, str]] = {
     COUNT: (operators.add(np.int32), "1", "native"),
     "native int32": (operators.add(np.int32), "three", "native"),
     "native float32": (operators.add(np.float32), "three", "native"),
+    "native float64": (operators.add(np.float64), "three", "native"),
     "native int64": (operators.add(np.int64), "three", "native"),
     "cas 32": (operators.multiply(np.int32), "three", "cas"),
     "cas 64": (operators.multiply(np.int64), "three", "cas"),
@@ -94,6 +95,8 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
     inputs: dict[int, cl_array.Array] = {}
     found: dict[str, Measurement] = {}
     for kind, (operator, value, _) in KINDS.items():
+        if operator.needs_fp64 and not bench.device.double_fp_config:
+            continue
         timer = _Timer.of(bench, profile, kind, operator, value, size, inputs)
         if kind == COUNT:
             found |= _overheads(timer, profile)

@@ -15,7 +15,7 @@ from clhist.engine.call import call_of
 from clhist.engine.scatter import ScatterSpec, arguments_of, elements, scatter_engine
 from clhist.hardware.atomics import vector_atomic
 from clhist.hardware.profile import Profile
-from clhist.opencl.device import profile_context
+from clhist.opencl.device import profile_context, trust
 from clhist.planning.times import (
     BANDWIDTH,
     LAUNCH,
@@ -60,7 +60,7 @@ def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
         for name, unit, samples in ((ROWS_PLACED, "G/s", placed), (ROWS_GATHERED, "GB/s", gathered))
     }
     if vector_atomic("add", np.dtype(np.float32), profile.features or ()):
-        preferred = replace(profile, rates={ROWS_AT_ONCE: inf, BANDWIDTH: 1.0, LAUNCH: 1.0})
+        preferred = trust(replace(profile, rates={ROWS_AT_ONCE: inf, BANDWIDTH: 1.0, LAUNCH: 1.0}))
         with profile_context(preferred):
             runs = _stages(bench, rows, bins, _AT_ONCE, is_element=False, update=None)
         at_once = [rows * _AT_ONCE / _NUMBERS / last * 1e-9 for _, last in runs]

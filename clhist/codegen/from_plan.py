@@ -72,6 +72,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         indices=_compared_ahead(plan, source, profile),
         strategy=(*plan.features(source.values[plan.output_indices[0]]), *_narrow_sums(plan, source)),
         stages=_further_stages(plan, source, profile),
+        factor=_factor(plan, source, profile),
     )
 
 
@@ -121,7 +122,7 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     found = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
         return found
-    after = _spec_behind(plan, plan.behind, spec, value, profile)
+    after = _spec_behind(plan, plan.behind, spec, source, profile)
     behind = _over_pairs(plan.behind, after, value, room, again)
     return replace(found, look=_look_spec(plan, source, profile), behind=behind)
 
@@ -134,13 +135,24 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
     return Programs(over_pairs, before)
 
 
-def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, value: str | None, profile: Profile) -> SweepSpec:
+def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile) -> SweepSpec:
     """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
-    after = AfterFlag() if first.again is None else AfterNarrow()
+    after, value = AfterFlag() if first.again is None else AfterNarrow(), source.values[plan.output_indices[0]]
     return replace(
         spec, outputs=plan.outputs, capacity=local_capacity(plan.outputs, plan, profile),
         work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),
+        factor=_factor(plan, source, profile),
     )  # fmt: skip
+
+
+def _factor(plan: Plan, source: Source, profile: Profile) -> str:
+    """Return the C value that all pairs of a plan share, if bins in local memory of a GPU are to count them instead."""
+    operator, value = plan.outputs[0].operator, source.values[plan.output_indices[0]]
+    is_sum = operator.operation == "add" and operator.accumulator.kind in "iu" and operator.lift == "v"
+    is_shared = plan.memory == "local" and plan.update == "native" and order_of(profile) != "blocked"
+    if value is None or value == "1" or len(plan.outputs) > 1 or not (is_sum and is_shared):
+        return ""
+    return "" if any(feature.replaces_cells for feature in plan.features(value)) else value
 
 
 def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:

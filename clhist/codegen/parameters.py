@@ -98,7 +98,6 @@ def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
         *buffers("__global uint2 *", "tasks"),
         *buffers("__global ulong *", "whose"),
         *buffers("volatile __global uint *", "cursors"),
-        *buffers("__global uint *", "longest"),
         *uints("tiles", "piece", "segment_cost"),
         *flag_parameters(spec),
     )

@@ -15,20 +15,21 @@ from clhist.operators.halves import number_of
 from clhist.planning.partition import (
     ALONE_COUNTERS,
     CPU_TILE,
-    FEW_PARTITIONS,
-    INDEX_GROUP,
+    INDEX_GROUPS,
+    INDEXED_TILES,
     LARGE_TILE_GROUP,
     LEAST_GROUP,
     MOST_TILE,
     PARTITION_GROUP,
-    TILE_PAIRS,
+    TILES_AT_A_TIME,
+    USUAL_GROUP,
     PartitionedPairs,
     counters,
     power_of_two,
     tile_bytes,
+    tile_elements,
 )
 from clhist.planning.plan import Plan
-from clhist.planning.updates import waits
 
 # Names of the arrays of partitioned pairs.
 PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
@@ -122,37 +123,7 @@ def partition_specs(
         Whether the map may be called twice for an element, and has the same bin each time.
     """
     output = spec.outputs[0]
-    most = 1 << (plan.ranges - 1).bit_length()
-    # Where the lanes of a warp must stay together, a tile should have pairs for all of them in each partition.
-    slow = waits(spec.update) and plan.ranges > FEW_PARTITIONS
-    index_group = min(INDEX_GROUP, power_of_two(spec.work_group_size))
-    feature = PartitionedPairs(plan.writes_results)
-
-    def before_of(group: int, rounds: int = 1) -> PartitionSpec:
-        mapped = replace(
-            spec,
-            memory="global",
-            work_group_size=group,
-            capacity=0,
-            fused_combine=False,
-            combine=None,
-            single_pair=False,
-        )
-        keeps = not repeatable or (rounds == 1 and not spec.is_alone)
-        return PartitionSpec(mapped, most, value is None, index_group, rounds, plan.writes_results, keeps)
-
-    # Tiles of many ranges are large, but not so large that work-groups have none.
-    wanted = CPU_TILE if spec.is_alone else min(TILE_PAIRS * plan.ranges, plan.num_elements // plan.work_groups)
-    large = slow or before_of(PARTITION_GROUP).tile < wanted
-    group = min(LARGE_TILE_GROUP if large else PARTITION_GROUP, power_of_two(spec.work_group_size))
-    while group // 2 >= LEAST_GROUP and before_of(group).local_bytes > local_memory:
-        group //= 2
-    before = before_of(group)
-    while (repeatable or spec.is_alone) and before.tile < wanted and 2 * before.tile <= MOST_TILE:
-        larger = before_of(group, 2 * before.rounds)
-        if larger.local_bytes > local_memory:
-            break
-        before = larger
+    before = _before(plan, spec, value is None, local_memory, repeatable)
     arguments = [Argument(PAIR_BINS, "ushort", np.dtype(np.uint16), True, True)]
     if value is None:
         dtype = number_of(output.operator.dtype)
@@ -164,7 +135,7 @@ def partition_specs(
         spec,
         arguments=tuple(arguments),
         map=f"EMIT{output.suffix}({PAIR_BINS}[i], {value or f'{PAIR_VALUES}[i]'})",
-        strategy=(feature, *spec.strategy),
+        strategy=(PartitionedPairs(plan.writes_results), *spec.strategy),
         aligned=True,
         structs=() if value is None else spec.structs,  # scalar arguments may be of these types
         preamble="",
@@ -173,3 +144,37 @@ def partition_specs(
         in_range=spec.is_alone,
     )
     return before, over_pairs
+
+
+def _before(plan: Plan, spec: SweepSpec, has_values: bool, local_memory: int, repeatable: bool) -> PartitionSpec:
+    """Return what the kernels that partition the pairs depend on: tiles with enough pairs of each range."""
+    most, largest = 1 << (plan.ranges - 1).bit_length(), power_of_two(spec.work_group_size)
+    plain = replace(spec, memory="global", capacity=0, fused_combine=False, combine=None, single_pair=False, factor="")
+
+    def of(group: int, rounds: int = 1) -> PartitionSpec:
+        keeps = not repeatable or (rounds == 1 and not spec.is_alone)
+        mapped = replace(plain, work_group_size=group)
+        return PartitionSpec(
+            mapped, most, has_values, min(INDEX_GROUPS[0], largest), rounds, plan.writes_results, keeps
+        )
+
+    usual = of(PARTITION_GROUP)
+    enough = tile_elements(plan.ranges, usual.value_bytes)
+    # Not so large that work-groups have none.
+    wanted = CPU_TILE if spec.is_alone else min(enough, plan.num_elements // plan.work_groups)
+    group = min(LARGE_TILE_GROUP if 2 * usual.tile < wanted else PARTITION_GROUP, largest)
+    while group // 2 >= LEAST_GROUP and of(group).local_bytes > local_memory:
+        group //= 2
+    while (
+        group > USUAL_GROUP and TILES_AT_A_TIME * of(group).local_bytes > local_memory and of(group // 2).tile >= wanted
+    ):
+        group //= 2
+    found = of(group)
+    while (repeatable or spec.is_alone) and found.tile < wanted and 2 * found.tile <= MOST_TILE:
+        larger = of(group, 2 * found.rounds)
+        if larger.local_bytes > local_memory:
+            break
+        found = larger
+    least, largest = INDEX_GROUPS[0], min(largest, INDEX_GROUPS[1], local_memory // 8)
+    items = max(least, plan.num_elements // (found.tile * INDEXED_TILES))
+    return found._replace(index_group=power_of_two(max(1, min(largest, items))))

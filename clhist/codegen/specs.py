@@ -16,7 +16,7 @@ import numpy as np
 from clhist.codegen.hot_bin import HotBin
 from clhist.codegen.maps import Argument, is_streamed
 from clhist.hardware.atomics import native_atomic
-from clhist.hardware.vendors import NativeAtomic, device_fence, local_adds_loop, reconvergence
+from clhist.hardware.vendors import NativeAtomic, VendorPath, device_fence, local_adds_loop, of_warps
 from clhist.operators.operator import Operator, Part
 from clhist.operators.recognition import replaced_if, without_call
 from clhist.planning.feature import Feature
@@ -81,6 +81,9 @@ class SweepSpec:
         before its updates.
     strategy : tuple of Feature
         What the strategy adds.
+    factor : str
+        C of the value that all pairs have, where bins count them: additions of a literal 1 to one bin by the lanes of a
+        warp are one addition.
     """
 
     outputs: tuple[Output, ...]
@@ -104,6 +107,7 @@ class SweepSpec:
     indices: Argument | None = None
     stages: tuple[CombineSpec, ...] = ()
     strategy: tuple[Feature, ...] = ()
+    factor: str = ""
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
@@ -243,14 +247,14 @@ class SweepSpec:
         return _ELEMENTS_OF_A_BLOCK if self.indices is not None else 0
 
     @property
-    def reconvergence(self) -> str:
-        """C after each element of an unrolled tile that makes the lanes of a warp wait for each other, or nothing.
+    def warp(self) -> VendorPath:
+        """What makes the lanes of a warp wait for each other after each element of an unrolled tile, if anything does.
 
         NVIDIA lanes do not reconverge by themselves after a divergent compare-exchange loop, nor when only some of
         their bins belong to this pass: the rest of the tile would run one lane at a time.
         """
         loops = waits(self.update) or (self.hot_bin and self.memory == "local")
-        return reconvergence(self.device_features, self.team_size) if loops else ""
+        return of_warps(self.device_features if loops else (), self.team_size)
 
     @property
     def loads(self) -> int:

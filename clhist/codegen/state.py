@@ -264,7 +264,13 @@ class SweepState:
         s, bin = output.suffix, "CLHIST_BIN(bin)"
         if self.is_flat:
             bin = f"clhist_flat({bin}, clhist_bins_each{s}, clhist_histogram)"
-        return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({bin}, (value), {self.map_passed})"
+        value = "1" if self.spec.factor else "(value)"
+        return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({bin}, {value}, {self.map_passed})"
+
+    def counted(self, n: int, found: str) -> str:
+        """Return C of what a bin of part `n` has got: where it counts pairs that have one value, so many times that."""
+        wide = "ulong" if self.spec.parts[n].part.dtype.itemsize > 4 else "uint"  # which may overflow
+        return f"(part{n}_t)(({wide})({found}) * ({wide})clhist_factor)" if self.spec.factor else found
 
     def taken_type(self, output: Output) -> str:
         """Return the C type that an update of a bin takes: the value where its parts add terms of that."""

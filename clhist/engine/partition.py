@@ -16,7 +16,7 @@ from clhist.codegen.render import render_partition
 from clhist.engine.batch import Batch
 from clhist.engine.stages import NO_BATCH, Commands, Sweep, Tasks, sweep_code
 from clhist.planning.feature import division
-from clhist.planning.partition import CURSORS, ROUNDS, PartitionedPlan
+from clhist.planning.partition import CURSORS, PartitionedPlan
 from clhist.planning.plan import Plan
 
 _ALIGNMENT = 128
@@ -60,9 +60,9 @@ class PartitionedSweep(Sweep):
         bins_bytes = -(-tiles * spec.tile * 2 // _ALIGNMENT) * _ALIGNMENT
         size = bins_bytes + tiles * spec.tile * spec.value_bytes
         what = f"more to partition {plan.num_elements} (bin, value) pairs; memory='global' needs less"
-        words = (tiles * (plan.ranges + 1), 4 * plan.ranges, 2 * plan.slots, CURSORS, plan.ranges)
+        words = (tiles * (plan.ranges + 1), 4 * plan.ranges, 2 * plan.slots, CURSORS)
         rooms = (commands.room(n, what) for n in (size, *(4 * count for count in words)))
-        pairs, starts, ranges, listed, cursors, longest = rooms
+        pairs, starts, ranges, listed, cursors = rooms
         piece, segment_cost = plan.piece(spec.tile)
         magic, shift = division(plan.bins_per_pass)
         if spec.is_alone:
@@ -82,7 +82,6 @@ class PartitionedSweep(Sweep):
             "clhist_ranges": ranges,
             "clhist_tasks": listed,
             "clhist_cursors": cursors,
-            "clhist_longest": longest,
             "clhist_piece": piece,
             "clhist_segment_cost": segment_cost,
         }
@@ -98,7 +97,6 @@ class PartitionedSweep(Sweep):
             f"{PAIR_VALUES}__base": pairs,
             f"{PAIR_VALUES}__offset": bins_bytes,
             "clhist_region": spec.tile,
-            "clhist_rounds": ROUNDS,
             "clhist_all_bins": values.get("clhist_asked_bins", plan.num_bins),
         }
         group, stage = plan.work_group_size, "combine" if plan.writes_results else "sweep"

@@ -106,8 +106,10 @@ class VendorPath(NamedTuple):
         Whether the fence must be proven on the device.
     reconvergence : str
         C statement that makes the lanes of a warp wait for each other, where they do not do so by themselves.
+    any_lane : str
+        C statements that return whether `condition` holds for some lane of a warp.
     warp : int
-        Work-items of a warp, to which that statement applies.
+        Work-items of a warp, to which these apply.
     local_adds_loop : bool
         Whether atomic additions of floats and of 64 bits in local memory are loops of compare-exchange.
     """
@@ -122,6 +124,7 @@ class VendorPath(NamedTuple):
     fence_options: tuple[str, ...] = ()
     fence_needs_proof: bool = False
     reconvergence: str = ""
+    any_lane: str = ""
     warp: int = 0
     local_adds_loop: bool = False
 
@@ -174,6 +177,13 @@ def _amd() -> tuple[NativeAtomic, ...]:
     return tuple(found)
 
 
+_NONE = VendorPath("", "", lambda driver: False)
+_ANY_LANE = """uint any;
+    __asm__ volatile(
+        "{ .reg .pred p, q; setp.ne.u32 p, %1, 0; vote.sync.any.pred q, p, 0xffffffff; selp.u32 %0, 1, 0, q; }"
+        : "=r"(any) : "r"((uint)condition));
+    return any;"""
+
 # Where a device has several paths, the first takes precedence.
 VENDOR_PATHS = (
     VendorPath(
@@ -185,6 +195,7 @@ VENDOR_PATHS = (
         source="by inline PTX",
         fence='__asm__ volatile("membar.gl;" ::: "memory")',
         reconvergence='__asm__ volatile("bar.warp.sync 0xffffffff;")',
+        any_lane=_ANY_LANE,
         warp=32,
         local_adds_loop=True,
     ),
@@ -254,15 +265,13 @@ def device_fence(features: Collection[str]) -> tuple[str, tuple[str, ...]]:
     return _WORK_GROUP_FENCE, ()
 
 
-def reconvergence(features: Collection[str], work_items: int) -> str:
-    """Return the C statement that brings the lanes of a warp together; nothing where none is needed.
+def of_warps(features: Collection[str], work_items: int) -> VendorPath:
+    """Return the path with C for the lanes of a warp; one without any where they need none.
 
     `work_items` go through the same elements together; it must be a multiple of a warp.
     """
-    for path in VENDOR_PATHS:
-        if path.reconvergence and path.feature in features:
-            return path.reconvergence if work_items % path.warp == 0 else ""
-    return ""
+    paths = (path for path in VENDOR_PATHS if path.reconvergence and path.feature in features)
+    return next((path for path in paths if work_items % path.warp == 0), _NONE)
 
 
 def local_adds_loop(features: Collection[str]) -> bool:

@@ -19,14 +19,14 @@ from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import SHARED_LOCAL_MEMORY, Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
-INDEX_GROUP = 128  # work-items of a group that looks at one partition
+INDEX_GROUPS = 128, 1024  # work-items of a group that looks at one partition, at least and at most
+INDEXED_TILES = 4  # by each of them, at least
 USUAL_GROUP = 64
 LEAST_GROUP = 16  # where large values leave no room for more, and partitions are asked for
 # The pairs of a partition in one tile cost as much as so many more, at most: where they begin is looked up, and lanes
 # are left.
 SEGMENT_COST = 128
 RANGE_BYTES = 16  # of local memory: which task a work-group has
-FEW_PARTITIONS = 16
 MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, all ones being no bin
 MOST_PARTITIONS = 2**14  # each has a word of local memory where a tile is grouped
 LEAST_WIDTH = 1024  # bins of a range, where ranges are made fewer than they may be
@@ -35,7 +35,8 @@ SHARED = 3  # pieces that a range costs more than where it is shared out
 PIECES = 2  # of what all costs for each work-group
 LEAST_PIECE = 1024  # what a piece costs at least, in pairs
 ROUNDS = 4  # in which the pairs of a segment are read
-TILE_PAIRS = 64  # of a range in a tile: tiles are larger where it would have fewer
+SEGMENT_BYTES = 128  # of pairs of a range in a tile: tiles are larger where they would have fewer
+TILES_AT_A_TIME = 4  # of a compute unit, where ranges are so few that tiles may be small
 MOST_TILE = 2**17
 ALONE_COUNTERS = 256  # of a work-item of a CPU: fewer partitions than these have several each
 CPU_TILE = 2**16  # elements whose pairs stay in a core's second-level cache, with their values
@@ -69,8 +70,7 @@ class PartitionedPairs(Feature):
             *buffers("__global const uint2 *", "tasks"),
             *buffers("__global const ulong *", "whose"),
             *buffers("__global uint *", "cursors"),
-            *buffers("__global const uint *", "longest"),
-            *uints("partitions", "tiles", "region", "rounds"),
+            *uints("partitions", "tiles", "region"),
             *(uints("all_bins") if self.writes_results else ()),
         )
 
@@ -265,7 +265,8 @@ def partitioned(load: Workload, update: str) -> PartitionedPlan:
 def partition_count(load: Workload, update: str) -> int:
     """Return how many ranges of bins, each of which fits local memory, all bins make; more if passes are forced.
 
-    As many as are resident at a time have equal shares where all are equally full, so that none need be shared out.
+    A multiple of the compute units, each of which fills one range at a time in all of its local memory, has equal
+    shares where all are equally full, so that none need be shared out.
     """
     size, _ = load.element_bytes(update)
     room = load.local_memory(update) - load.alignment_bytes(update) - RANGE_BYTES
@@ -276,9 +277,8 @@ def partition_count(load: Workload, update: str) -> int:
         return max(least, min(load.choices.passes, ceil(load.num_bins / 2)))
     if load.on_cpu or load.profile.local_memory <= SHARED_LOCAL_MEMORY or room < 4 * RANGE_BYTES:
         return least
-    several = _ranges(load, room // 2, size)
-    groups = _groups(load, ceil(load.num_bins / several) * size)
-    equal = ceil(several / groups) * groups
+    groups = _groups(load, load.profile.local_memory)
+    equal = ceil(least / groups) * groups
     return equal if load.num_bins >= LEAST_WIDTH * equal and equal <= most_partitions(load) else least
 
 
@@ -300,7 +300,10 @@ def _groups(load: Workload, used: float) -> int:
 def work_groups(load: Workload, update: str) -> int:
     """Return how many work-groups go through the pairs: those that are resident together, by their local memory."""
     size, _ = load.element_bytes(update)
-    return _groups(load, ceil(load.num_bins / partition_count(load, update)) * size)
+    count = partition_count(load, update)
+    # Where there is a range for each compute unit, a second work-group of one would take that of another.
+    alone = max(count, _groups(load, load.profile.local_memory))
+    return min(alone, _groups(load, ceil(load.num_bins / count) * size))
 
 
 def copied_cells(load: Workload, update: str) -> int:
@@ -312,6 +315,11 @@ def copied_cells(load: Workload, update: str) -> int:
 def work_items(load: Workload) -> int:
     """Return the work-items of a group that partitions one tile."""
     return min(PARTITION_GROUP, power_of_two(load.profile.work_group_size))
+
+
+def tile_elements(ranges: int, value_bytes: int) -> int:
+    """Return of how many elements a tile should be, so that it has enough pairs of each range."""
+    return ceil(ranges * SEGMENT_BYTES / (2 + value_bytes))
 
 
 def power_of_two(number: int) -> int:

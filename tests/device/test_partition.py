@@ -293,13 +293,13 @@ def chosen(num_bins, size=50_000_000, update="native", profile=H200, **more):
 def test_when_the_model_partitions():
     """Where passes over the input would be many, and there are elements enough."""
     assert [chosen(bins).strategy for bins in (1000, 49_145, 98_290, 150_000)] == ["local"] * 4
-    assert [chosen(bins, value_bytes=0).partitions for bins in (196_607, 1_572_863)] == [4, 264], (
-        "as many as are resident"
+    assert [chosen(bins, value_bytes=0).partitions for bins in (196_607, 1_572_863)] == [132, 132], (
+        "one for each compute unit"
     )
     assert chosen(196_607, value_bytes=8).memory == "global"
     assert chosen(98_290, update="cas").partitions == 2
     assert chosen(49_145, update="lock", bin_bytes=16).partitions == 5
-    assert chosen(196_607, size=1_000_000).strategy != "partitioned"
+    assert chosen(196_607, size=500_000).strategy != "partitioned"
     assert chosen(196_607, profile=dataclasses.replace(H200, kind="cpu")).strategy != "partitioned"
     assert chosen(196_607, choices=Choices(copies=1)).strategy != "partitioned"
     assert chosen(196_607, memory_budget=10**6).strategy != "partitioned"
@@ -309,9 +309,9 @@ def test_when_the_model_partitions():
 
 def test_a_plan_says_so():
     found = chosen(196_607, value_bytes=0)
-    assert (found.memory, found.copies, found.passes, found.bins_per_pass) == ("local", 1, 1, 49_152)
-    assert "native updates in local memory of pairs in 4 partitions" in str(found)
-    assert any(step.symbol == "P" and step.value == 4 for step in found.steps)
+    assert (found.memory, found.copies, found.passes, found.bins_per_pass) == ("local", 1, 1, 1490)
+    assert "native updates in local memory of pairs in 132 partitions" in str(found)
+    assert any(step.symbol == "P" and step.value == 132 for step in found.steps)
 
 
 def test_the_source_can_be_read(count):
@@ -334,9 +334,9 @@ def test_the_command_line():
     options = ["-n", "50M", "-H", "196607", "--memory", "partitioned", "--profile", "nvidia-h200"]
     result = CliRunner().invoke(main, ["plan", *options, "--json"])
     assert result.exit_code == 0, result.output
-    assert json.loads(result.output)["partitions"] == 4
+    assert json.loads(result.output)["partitions"] == 132
     text = CliRunner().invoke(main, ["plan", *options]).output
-    assert "partitions (P) 4: the pairs are grouped by ranges of bins first" in " ".join(text.split())
+    assert "partitions (P) 132: the pairs are grouped by ranges of bins first" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

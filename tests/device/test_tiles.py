@@ -14,6 +14,7 @@ import clhist
 from clhist import HistogramKernel, Problem, operators
 from clhist.codegen import partitions
 from clhist.engine.stages import sweep_code
+from clhist.hardware.vendors import of_warps
 from clhist.opencl.device import profile_context
 from clhist.planning.private_rates import GRID, KINDS, cells_name, tiles_name
 from clhist.planning.problem import Choices
@@ -31,7 +32,7 @@ TILES = {"memory": "partitioned"}
 def small(monkeypatch):
     """Tiles of few elements, so that there are many; maps that only read a bin are called twice for each."""
     monkeypatch.setattr(partitions, "CPU_TILE", 64)
-    monkeypatch.setattr(partitions, "TILE_PAIRS", 2**20)
+    monkeypatch.setattr(partitions, "tile_elements", lambda ranges, value_bytes: 2**20)
 
 
 def test_the_plan(few_items):
@@ -80,7 +81,10 @@ def test_tiles_of_several_rounds(ranges, gpu_like, small, rng):
 def test_lanes_that_stay_together(distribution, gpu_like, small, rng, monkeypatch):
     """As on NVIDIA's devices, whose lanes wait for each other after each pair: a warp reads one segment, or several."""
     bins, values = drawn(distribution, rng, 20_003, 300), rng.integers(-99, 99, 20_003).astype(np.float32)
-    monkeypatch.setattr("clhist.codegen.specs.SweepSpec.reconvergence", "mem_fence(CLK_LOCAL_MEM_FENCE)")
+    path = of_warps({"nvidia_ptx"}, 32)._replace(
+        reconvergence="mem_fence(CLK_LOCAL_MEM_FENCE)", any_lane="return condition;"
+    )
+    monkeypatch.setattr("clhist.codegen.specs.SweepSpec.warp", path)
     monkeypatch.setattr("clhist.engine.partition.sweep_code", sweep_code.__wrapped__)
     kernel, want = pair_kernel(operators.add(np.float32), gpu_like), np.zeros(300)
     inside = (bins >= 0) & (bins < 300)
@@ -89,7 +93,7 @@ def test_lanes_that_stay_together(distribution, gpu_like, small, rng, monkeypatc
         found = kernel(bins, values, num_bins=300, passes=ranges, **TILES)
         np.testing.assert_array_equal(found, want)
     source = kernel.source(kernel.plan(20_003, 300, **TILES))
-    assert "clhist_turns" in source
+    assert "while (clhist_any(clhist_tile < clhist_last_tile))" in source
 
 
 @pytest.mark.parametrize("code", COMPUTED)

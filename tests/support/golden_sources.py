@@ -195,6 +195,7 @@ ORDERS = {
     "int16 in groups of uint8": Order(np.dtype("u1"), np.dtype("i2"), _REAL, _REAL),
     "float32, quantile": Order(np.dtype("i4"), np.dtype("f4"), np.dtype("f4"), _REAL, is_median=False),
     "float64, weighted quantile": Order(np.dtype("i4"), _REAL, _REAL, _REAL, is_median=False, weights=np.dtype("f4")),
+    "different float64": Order(np.dtype("i4"), _REAL, np.dtype("i8"), _REAL, counts=True),
 }
 
 # Of each strategy and order one source is stored in full, as a file of this name; of all others a digest.
@@ -233,7 +234,7 @@ def sources() -> dict[str, str]:
         for name, (operator, changed) in COMBINED.items()
     }
     for name, order in ORDERS.items():
-        for recipe, vendor in ((GPU, "gpu"), (CPU, "cpu")):
+        for recipe, vendor in () if order.counts else ((GPU, "gpu"), (CPU, "cpu")):
             parts = vars(selection_texts(order, recipe))
             found[f"selection: {vendor}, {name}"] = "\n\n".join(f"// {part}\n{text}" for part, text in parts.items())
         if order.weights is None:

@@ -19,7 +19,7 @@ from clhist.hardware.vendors import (
     device_fence,
     features_of,
     local_adds_loop,
-    reconvergence,
+    of_warps,
 )
 from clhist.planning.plan import Output
 
@@ -80,10 +80,9 @@ def test_the_first_path_with_a_fence_gives_it():
 
 
 def test_reconvergence_is_for_whole_warps():
-    statement = BY_NAME["nvidia_ptx"].reconvergence
-    assert [reconvergence({"nvidia_ptx"}, n) for n in (32, 96, 1024)] == [statement] * 3
-    assert [reconvergence({"nvidia_ptx"}, n) for n in (1, 16, 33, 100)] == [""] * 4
-    assert reconvergence(ALL_FEATURES - {"nvidia_ptx"}, 64) == ""
+    assert [of_warps({"nvidia_ptx"}, n) for n in (32, 96, 1024)] == [BY_NAME["nvidia_ptx"]] * 3
+    assert [of_warps({"nvidia_ptx"}, n).reconvergence for n in (1, 16, 33, 100)] == [""] * 4
+    assert of_warps(ALL_FEATURES - {"nvidia_ptx"}, 64).any_lane == ""
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_local_additions_that_are_loops(dtype, features, hot, statement):
     assert local_adds_loop(features) == ("nvidia_ptx" in features)
     found = spec(features, "native", "local", operators.add(dtype), single_pair=True)
     assert found.hot_bin == hot
-    assert bool(found.reconvergence) == statement
+    assert bool(found.warp.reconvergence) == statement
 
 
 def test_where_several_paths_have_an_atomic_the_first_is_taken():

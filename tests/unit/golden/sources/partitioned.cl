@@ -366,17 +366,17 @@ void clhist_split(
 __kernel __attribute__((reqd_work_group_size(128, 1, 1)))
 void clhist_index(
     __global const uint * clhist_starts, __global uint4 * clhist_ranges, __global uint2 * clhist_tasks,
-    __global ulong * clhist_whose, volatile __global uint * clhist_cursors, __global uint * clhist_longest,
-    const uint clhist_tiles, const uint clhist_piece, const uint clhist_segment_cost)
+    __global ulong * clhist_whose, volatile __global uint * clhist_cursors, const uint clhist_tiles,
+    const uint clhist_piece, const uint clhist_segment_cost)
 {
     __local uint clhist_ends[128];
-    __local uint clhist_found[5];
+    __local uint clhist_found[4];
     const uint clhist_lane = get_local_id(0), clhist_part = get_group_id(0);
     __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
-    for (uint k = clhist_lane; k < 5; k += 128)
+    for (uint k = clhist_lane; k < 4; k += 128)
         clhist_found[k] = k == 2 ? clhist_tiles : 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    uint clhist_pairs = 0, clhist_segments = 0, clhist_first = clhist_tiles, clhist_last = 0, clhist_most = 0;
+    uint clhist_pairs = 0, clhist_segments = 0, clhist_first = clhist_tiles, clhist_last = 0;
     for (uint tile = clhist_lane; tile < clhist_tiles; tile += 128) {
         const uint pairs = clhist_own_starts[tile + clhist_tiles] - clhist_own_starts[tile];
         if (pairs > 0) {
@@ -384,7 +384,6 @@ void clhist_index(
             ++clhist_segments;
             clhist_first = min(clhist_first, tile);
             clhist_last = tile + 1;
-            clhist_most = max(clhist_most, pairs);
         }
     }
     if (clhist_segments > 0) {
@@ -392,7 +391,6 @@ void clhist_index(
         atomic_add(clhist_found + 1, clhist_segments);
         atomic_min(clhist_found + 2, clhist_first);
         atomic_max(clhist_found + 3, clhist_last);
-        atomic_max(clhist_found + 4, clhist_most);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     clhist_pairs = clhist_found[0];
@@ -409,7 +407,6 @@ void clhist_index(
     if (clhist_lane == 0) {
         const uint at = clhist_tasks_more ? atomic_add(clhist_cursors, clhist_tasks_more) : 0;
         clhist_found[0] = at;
-        clhist_longest[clhist_part] = clhist_found[4];
         clhist_whose[2 * clhist_part] = at;
         clhist_whose[2 * clhist_part + 1] = at + clhist_tasks_more;
         clhist_ranges[clhist_part] = (uint4)(
