@@ -277,7 +277,7 @@ def compiled(target: Target, programs: Programs, title: str) -> Iterator[Program
         unwanted.add(LOOPS[target.vendor])
     if spec.update == "lock" and spec.memory == "global":
         wanted.add(FENCE[target.vendor])
-    if spec.reconvergence:
+    if spec.warp.reconvergence:
         wanted.add(r"bar\.warp\.sync")
     how = "; ".join([f"{spec.memory} {spec.update}", *filter(None, (each.comment() for each in spec.features))])
     yield Program(f"{title}, {how}", render_sweep(spec), spec.options, tuple(wanted), tuple(unwanted))

@@ -55,8 +55,10 @@ def _of_arrow(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
     if is_encoded:
         if hasattr(keys, "combine_chunks"):
             keys = keys.unify_dictionaries().combine_chunks()
-        indices = keys.indices.cast(arrow.int64()) if keys.indices.null_count else keys.indices  # may be unsigned
-        codes, labels = _occurring(arrow, indices.fill_null(-1).to_numpy(), keys.dictionary)
+        indices = keys.indices
+        if indices.null_count:  # and they may be unsigned
+            indices = indices.cast(arrow.int64()).fill_null(-1)
+        codes, labels = _occurring(arrow, indices.to_numpy(), keys.dictionary)
     else:
         codes, labels = encoded(keys)
     order = order_of_texts(labels)
