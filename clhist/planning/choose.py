@@ -180,8 +180,9 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
         trace.step(symbol, seconds * 1e6, "", "predicted from measured rates, us")
     packed = [each for each in found.values() if isinstance(each[1], PackedPlan)]
     others = [each for each in found.values() if not isinstance(each[1], PackedPlan)]
-    risk = 1 / WORTH_SKEW if load.size >= LEAST_SKEWED else 1
-    trace.step("risk", risk, "", "times t_global: where bins are hot it may be ten times as long, others are not")
+    risk = 1.0
+    if load.size >= LEAST_SKEWED:
+        risk = trace.step("risk", 1 / WORTH_SKEW, "", "multiplies t_global: skewed bins slow global memory most")
     seconds, best = min(others, key=lambda each: each[0] * (risk if each[1].memory == "global" else 1))
     least = WORTH_PACKING * seconds
     for seconds, plan in packed:  # the widest first

@@ -1,4 +1,4 @@
-"""Values that are no ordinary numbers: NaN, infinities, zeros of both signs, and sums that would overflow."""
+"""Values: NaN, infinities, zeros of both signs, sums that would overflow, one value that all pairs share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from covering import mostly_slow
 
 import clhist
-from clhist import operators
+from clhist import HistogramKernel, Operator, operators
 from clhist.hardware.vendors import MEMORIES
 from clhist.selftest.cases import neutral_of, pair_kernel, random_values
 from clhist.selftest.reference import groups_of
@@ -114,3 +114,45 @@ def test_variances_of_infinities_are_nan(values):
     given = np.array(values)
     for op in ("var", "std"):
         assert np.isnan(clhist.reduce_by_index(1, op, np.zeros(len(given), int), given)).all()
+
+
+@pytest.mark.parametrize("value", [0, 1, -7, 2**31 - 1])
+@pytest.mark.parametrize(
+    "choices",
+    [
+        *({"memory": "local", "copies": copies, "passes": passes} for copies, passes in ((1, 1), (3, 1), (1, 3))),
+        *({"memory": "partitioned", "passes": passes} for passes in (1, 5)),
+        {"memory": "global"},
+        {},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_value_that_all_pairs_share(dtype, choices, value, gpu_like, rng):
+    """Bins in local memory count them, and are multiplied at the end, modulo the same power of 2."""
+    bins = np.where(rng.random(20_003) < 0.5, 17, rng.integers(-3, 303, 20_003)).astype(np.int32)
+    kernel = HistogramKernel(
+        None, operators.add(dtype), arguments="const int *x, int k", map="EMIT(x[i], k)", profile=gpu_like
+    )  # and a name that our own loops have
+    before = rng.integers(-99, 99, 300).astype(dtype)
+    want = np.bincount(bins[(bins >= 0) & (bins < 300)], minlength=300) * value
+    got = kernel(bins, value, num_bins=300, **choices), kernel(bins, value, num_bins=300, dest=before, **choices)
+    for found, expected in zip(got, (want, want + before), strict=True):
+        np.testing.assert_array_equal(found, expected.astype(dtype))
+    if choices.get("memory") == "local":
+        assert "clhist_emit(CLHIST_BIN(bin), 1, " in kernel.source(kernel.plan(20_003, 300, **choices))
+
+
+@pytest.mark.parametrize(
+    ("value", "given", "number"), [("w", -2.5, 2), ("-w", 2.5, 2), ("w * 2 - 7.5", 1.0, 5), ("-1.5f", 0.0, 1)]
+)
+@pytest.mark.parametrize("choices", [{"memory": "local"}, {"memory": "partitioned", "passes": 3}], ids=str)
+def test_the_value_is_converted_first(choices, value, given, number, gpu_like, rng):
+    """As that of each pair is: to the type of values, then to that of accumulators."""
+    bins = rng.integers(0, 50, 5000, np.int32)
+    operator = Operator(np.int32, "a + b", 0, accumulator=np.int64, lift="v", finish="a < 0 ? -a : a")
+    kernel = HistogramKernel(
+        None, operator, arguments="const int *x, float w", map=f"EMIT(x[i], {value})", profile=gpu_like
+    )
+    assert "clhist_factor" in kernel.source(kernel.plan(5000, 50, **choices))
+    np.testing.assert_array_equal(kernel(bins, given, num_bins=50, **choices), np.bincount(bins) * number)
