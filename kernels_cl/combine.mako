@@ -41,22 +41,23 @@ accumulator_t clhist_cell_of(${cells}, const ulong at)
 }
 
 % if function == "clhist_write_bin":
-// Combines what the pairs of a bin make with what dest has, and writes the result.
-<% seen = (["uint *largest"] if spec.largest_bin_condition else []) + (["uint *sum"] if spec.sums_counts else []) %>\
-void clhist_write_bin(
-${wrapped(["const ulong k", "const accumulator_t held", *[p.declaration for p in result_parameters], *seen])})
+// Combines what the pairs of a bin make with what dest has, writes the result, and returns its accumulator.
+accumulator_t clhist_write_bin(
+${wrapped(["const ulong k", "const accumulator_t held", *[p.declaration for p in result_parameters]])})
 {
 ${arrays()}
     const accumulator_t total = clhist_combine(has_dest ? ${state.dest("k")} : clhist_neutral(), held);
     ${state.store("k")}
-% if spec.largest_bin_condition:
-    if (k > clhist_known && ${spec.largest_bin_condition})
-        *largest = max(*largest, (uint)k);
-% endif
-% if spec.sums_counts:
-    *sum += total;
-% endif
+    return total;
 }
+% if spec.largest_bin_condition:
+
+// Whether a bin beyond those that are known to have a value has one.
+bool clhist_has_value(const ulong k, const accumulator_t total, const ulong clhist_known)
+{
+    return k > clhist_known && ${spec.largest_bin_condition};
+}
+% endif
 <% return STOP_RENDERING %>\
 % endif
 % if not is_function:

@@ -4,8 +4,10 @@
 ## Pairs are counted before they are placed: to keep the place of each took more registers. A tile of several rounds is
 ## read, and mapped, twice: the second time from the cache.
 <%namespace name="types" file="types.mako"/>
+<%namespace name="scan" file="scan.mako"/>
 <%!
-    from clhist.codegen.state import wrapped
+    from textwrap import indent
+    from clhist.codegen.state import LINE_BYTES, wrapped
     from clhist.planning.packed import Guarded
     from clhist.planning.partition import CURSORS, SHARED
 %>\
@@ -122,8 +124,7 @@ ${local.get_namespace(guarded.template).leave(guarded)}
             cost = pairs > 0 ? pairs + clhist_segment_cost : 0;
         }
         clhist_ends[clhist_lane] = cost;
-        barrier(CLK_LOCAL_MEM_FENCE);
-${scan("clhist_ends", group)}
+        ${scan.inclusive("clhist_ends", "clhist_lane", group)}
         const ulong end = clhist_before + clhist_ends[clhist_lane];
         if (cost > 0) {
             const uint last = min((uint)(end * clhist_pieces / clhist_total), clhist_pieces - 1);
@@ -194,8 +195,7 @@ ${count()}
         }
     }
     clhist_ends[clhist_lane] = clhist_total;
-    barrier(CLK_LOCAL_MEM_FENCE);
-${scan("clhist_ends", group)}
+    ${scan.inclusive("clhist_ends", "clhist_lane", group)}
     const uint clhist_begin = clhist_ends[clhist_lane] - clhist_total, clhist_all = clhist_ends[${group - 1}];
     for (uint p = clhist_own; p < min(clhist_own + ${each}, clhist_partitions); ++p) {
         for (uint k = 0; k < ${counters}; ++k) {
@@ -231,7 +231,10 @@ ${place()}
 ## The same by one work-item of a CPU, whose tile stays in its second-level cache: it writes each pair to its region. Few
 ## partitions have several counters each, in turn: a processor waits for one that it has just changed.
 <%def name="alone()">
-<% counter = part("clhist_bin") if counters == 1 else f'{part("clhist_bin")} * {counters} + clhist_k % {counters}' %>\
+<%
+    line = LINE_BYTES // 2
+    counter = part("clhist_bin") if counters == 1 else f'{part("clhist_bin")} * {counters} + clhist_k % {counters}'
+%>\
 // Counts the pairs of each partition in a tile, then puts each pair in its place.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void clhist_split(
@@ -253,17 +256,31 @@ ${types.arrays(sweep)}\
         clhist_counts[k] = 0;
     const clhist_index_t clhist_start = (clhist_index_t)clhist_tile * ${room};
     const uint clhist_length = clhist_start < clhist_size ? min((uint)${room}, (uint)(clhist_size - clhist_start)) : 0;
-    for (uint clhist_k = 0; clhist_k < clhist_length; ++clhist_k) {
-        clhist_bin_t clhist_bin = ~(clhist_bin_t)0;
-${mapped_alone()}
-% if spec.keeps:
-        clhist_kept_bins[clhist_k] = clhist_bin;
+    __global ushort *clhist_places = (__global ushort *)(clhist_pairs + clhist_bins_place) + clhist_start;
 % if spec.has_values:
-        clhist_kept_values[clhist_k] = clhist_value;
+    __global ${value_t} *clhist_values = (__global ${value_t} *)(clhist_pairs + clhist_values_place) + clhist_start;
+% endif
+    for (uint clhist_round = 0; clhist_round < clhist_length; clhist_round += ${line}) {
+        // Pairs are placed all over the tile's region, which is asked for in order before.
+        CLHIST_AHEAD(clhist_places + clhist_round);
+% if spec.has_values:
+        for (uint ahead = 0; ahead < ${line * spec.value_bytes}; ahead += ${LINE_BYTES})
+            CLHIST_AHEAD((__global const uchar *)(clhist_values + clhist_round) + ahead);
+% endif
+        const uint clhist_end = min(clhist_round + ${line}, clhist_length);
+        #pragma unroll 4
+        for (uint clhist_k = clhist_round; clhist_k < clhist_end; ++clhist_k) {
+            clhist_bin_t clhist_bin = ~(clhist_bin_t)0;
+${indent(capture(mapped_alone), "    ")}
+% if spec.keeps:
+            clhist_kept_bins[clhist_k] = clhist_bin;
+% if spec.has_values:
+            clhist_kept_values[clhist_k] = clhist_value;
 % endif
 % endif
-        if (clhist_bin < clhist_num_bins)
-            ++clhist_counts[${counter}];
+            if (clhist_bin < clhist_num_bins)
+                ++clhist_counts[${counter}];
+        }
     }
     uint clhist_all = 0;
     for (uint p = 0; p < clhist_partitions; ++p) {
@@ -275,10 +292,7 @@ ${mapped_alone()}
         }
     }
     clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = clhist_all;
-    __global ushort *clhist_places = (__global ushort *)(clhist_pairs + clhist_bins_place) + clhist_start;
-% if spec.has_values:
-    __global ${value_t} *clhist_values = (__global ${value_t} *)(clhist_pairs + clhist_values_place) + clhist_start;
-% endif
+    #pragma unroll 4
     for (uint clhist_k = 0; clhist_k < clhist_length; ++clhist_k) {
 % if spec.keeps:
         const clhist_bin_t clhist_bin = clhist_kept_bins[clhist_k];
@@ -289,7 +303,7 @@ ${mapped_alone()}
         if (clhist_bin < clhist_num_bins) {
             const uint partition = ${part("clhist_bin")};
             const uint at = clhist_counts[${counter.replace(part("clhist_bin"), "partition")}]++${mask};
-            clhist_places[at] = (ushort)(clhist_bin - partition * clhist_width);
+            clhist_places[at] = (ushort)(clhist_bin & (clhist_width - 1));
 % if spec.has_values:
             clhist_values[at] = ${"clhist_kept_values[clhist_k]" if spec.keeps else "clhist_value"};
 % endif
@@ -376,19 +390,4 @@ ${mapped_alone()}
 % endif
     }
 % endfor
-</%def>
-
-## Inclusive sums of the first `size` words of a local array; `size` is a power of two, at most the number of work-items.
-<%def name="scan(name, size)">
-<% span = 1 %>\
-% while span < size:
-    {
-        const uint before = clhist_lane >= ${span} && clhist_lane < ${size} ? ${name}[clhist_lane - ${span}] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < ${size})
-            ${name}[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-<% span *= 2 %>\
-% endwhile
 </%def>

@@ -5,7 +5,9 @@
 <%!
     from textwrap import dedent, indent
     from clhist.planning.partition import ROUNDS
+    from clhist.codegen.state import LINE_BYTES, statement
     LINE = 8  # loads of 16 bytes of a cache line
+    TILES_AHEAD = 4  # whose pairs a CPU is asked for
 %>
 <%def name="helpers(feature)">
 % if spec.warp.any_lane:
@@ -61,19 +63,26 @@ ${indent(share, "    ")}
 
 ## What is done with the cells of a task; `copied` writes them to a copy.
 <%def name="store(feature, copied)">
+<% kept = "const accumulator_t written = " if state.reported else "" %>\
 % if feature.writes_results:
     if (clhist_is_whole && !clhist_is_left) {
         const ulong clhist_begin = (ulong)clhist_part * clhist_bins_per_pass;
-        const ulong clhist_own_bins = min((ulong)clhist_bins_per_pass, clhist_all_bins - min(clhist_begin, (ulong)clhist_all_bins));
+        const uint clhist_own_bins
+            = min((ulong)clhist_bins_per_pass, clhist_all_bins - min(clhist_begin, (ulong)clhist_all_bins));
 ${seen()}\
         for (uint k = clhist_lane; k < clhist_own_bins; k += ${spec.work_group_size}) {
             accumulator_t held;
 % for part in parts:
             held${part.part.accessor} = ${state.counted(part.n, f"clhist_own{part.n}[k].value")};
 % endfor
-            clhist_write_bin(
-${state.wrapped(["clhist_begin + k", "held", *results, *(f"&{name}" for name in state.reported)], "                ")});
+${statement(f"{'' if spec.is_alone else kept}clhist_write_bin", ["clhist_begin + k", "held", *results], 3)}
+% if not spec.is_alone:
+${see("clhist_begin + k", 3)}\
+% endif
         }
+% if spec.is_alone and state.reported:
+${see_cells()}\
+% endif
 ${report()}\
     }
     // Without a condition around barriers, which PoCL 3 does not compile: a range that was written whole has no bins here.
@@ -91,6 +100,32 @@ ${copied}
 <%def name="seen()">\
 % if state.reported:
         uint ${", ".join(f"{name} = 0" for name in state.reported)};
+% endif
+</%def>
+<%def name="see(bin, depth)">\
+% if state.reported:
+${indent(f"if (clhist_has_value({bin}, written, clhist_known))", "    " * depth)}
+${indent(f"clhist_largest = max(clhist_largest, (uint)({bin}));", "    " * (depth + 1))}
+% if "clhist_sum" in state.reported:
+${indent("clhist_sum += written;", "    " * depth)}
+% endif
+% endif
+</%def>
+## The same of all cells of a range, apart, so that a compiler makes its loops of vectors.
+<%def name="see_cells()">\
+        for (uint k = clhist_own_bins; k > 0 && clhist_begin + k - 1 > clhist_known; --k) {
+            accumulator_t held;
+% for part in parts:
+            held${part.part.accessor} = clhist_own${part.n}[k - 1].value;
+% endfor
+            if (clhist_has_value(clhist_begin + k - 1, held, clhist_known)) {
+                clhist_largest = clhist_begin + k - 1;
+                break;
+            }
+        }
+% if "clhist_sum" in state.reported:
+        for (uint k = 0; k < clhist_own_bins; ++k)
+            clhist_sum += clhist_own0[k].value;
 % endif
 </%def>
 <%def name="report()">\
@@ -118,6 +153,7 @@ ${state.wrapped([parameter.declaration for parameter in join_parameters])})
     cells = "".join(f"cells{part.n}, " for part in parts)
     group, size = spec.work_group_size, spec.outputs[0].operator.accumulator.itemsize
     rows = group > 1 and size <= 16
+    kept = "const accumulator_t written = " if state.reported else ""
 %>\
     const uint lane = get_local_id(0);
 % if rows:
@@ -159,9 +195,10 @@ ${seen()}\
                 barrier(CLK_LOCAL_MEM_FENCE);  // before the next sums
             }
 % endif
-            if (row == 0 && k < end)
-                clhist_write_bin(
-${state.wrapped(["begin + k", "total", *results, *(f"&{name}" for name in state.reported)], "                    ")});
+            if (row == 0 && k < end) {
+${statement(f"{kept}clhist_write_bin", ["begin + k", "total", *results], 4)}
+${see("begin + k", 4)}\
+            }
         }
 ${report()}\
     }
@@ -180,8 +217,18 @@ ${report()}\
     __global const uint *clhist_segment_ends = clhist_own_starts + clhist_tiles;
 % if spec.is_alone:
     for (; clhist_tile < clhist_last_tile; ++clhist_tile) {
+        // A segment is too short for the hardware to notice it.
+        const uint clhist_next_tile = min(clhist_tile + ${TILES_AHEAD}, clhist_last_tile - 1);
+        const size_t clhist_next = (size_t)(clhist_next_tile * clhist_region);
+        const size_t clhist_next_begin = clhist_next + clhist_own_starts[clhist_next_tile];
+        const size_t clhist_next_end = clhist_next + clhist_segment_ends[clhist_next_tile];
+% for argument in streamed:
+        for (size_t k = clhist_next_begin; k < clhist_next_end; k += ${max(1, LINE_BYTES // argument.dtype.itemsize)})
+            CLHIST_AHEAD(${argument.name} + k);
+% endfor
         const clhist_index_t clhist_first_place = (clhist_index_t)(clhist_tile * clhist_region);
         const clhist_index_t clhist_end = clhist_first_place + (clhist_index_t)clhist_segment_ends[clhist_tile];
+        #pragma unroll 4
         for (clhist_index_t i = clhist_first_place + (clhist_index_t)clhist_own_starts[clhist_tile]; i < clhist_end; ++i) {
 ${state.map_call(3)}
         }

@@ -1,5 +1,6 @@
 ## The rows of each bin, counted, and their numbers placed bin after bin; those of bins with very many are shared out.
 <%namespace name="types" file="types.mako"/>
+<%namespace name="scan" file="scan.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%!
     from math import gcd
@@ -41,8 +42,7 @@ ${types.arrays(sweep)}\
     __local uint clhist_ends[${group}], clhist_base;
     const uint clhist_own = ${" + ".join(f"clhist_count_{k}" for k in range(SCANNED_BINS))};
     clhist_ends[clhist_lane] = clhist_own;
-    barrier(CLK_LOCAL_MEM_FENCE);
-${scan("clhist_ends", group)}
+    ${scan.inclusive("clhist_ends", "clhist_lane", group)}
     if (clhist_lane == ${group - 1})
         clhist_base = atomic_add(clhist_cursors, clhist_ends[clhist_lane]);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -105,8 +105,7 @@ ${types.arrays(sweep)}\
     for (uint k = clhist_first; k < clhist_last; ++k)
         clhist_sum += clhist_own[k];
     clhist_ends[clhist_lane] = clhist_sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
-${scan("clhist_ends", size)}
+    ${scan.inclusive("clhist_ends", "clhist_lane", size)}
     uint clhist_at = clhist_ends[clhist_lane] - clhist_sum;
     for (uint k = clhist_first; k < clhist_last; ++k) {
         const uint count = clhist_own[k];
@@ -199,18 +198,4 @@ ${types.arrays(sweep)}\
             clhist_ids[clhist_begins[bin] + clhist_ranks[i]] = i;
     }
 }
-</%def>
-
-## Inclusive sums of a local array of `size` words, one for each work-item.
-<%def name="scan(name, size)">
-<% span = 1 %>\
-% while span < size:
-    {
-        const uint before = clhist_lane >= ${span} ? ${name}[clhist_lane - ${span}] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        ${name}[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-<% span *= 2 %>\
-% endwhile
 </%def>

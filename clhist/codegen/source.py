@@ -187,7 +187,9 @@ class Source:
             return False
         if "CLHIST_IN_PASS" in self.map:
             return True
-        writes = any(argument.is_array and not argument.is_const for argument in self.arguments)
+        code = f"{self._preambles} {self.map}"
+        written = (argument.name for argument in self.arguments if argument.is_array and not argument.is_const)
+        writes = any(re.search(rf"\b{name}\b", code) for name in written)
         plain = rf"EMIT{self.suffixes[0]}\(\s*{self.indices.name}\[i\],[^;{{}}#]*\);?"
         return not writes and re.fullmatch(plain, self.map.strip()) is not None
 

@@ -17,7 +17,7 @@ from clhist.planning.updates import takes_term
 
 # A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while the one before it is read.
 _AHEAD_BYTES = 4096
-_LINE_BYTES = 64  # of a CPU's caches, or more
+LINE_BYTES = 64  # of a CPU's caches, or more
 _LONGEST_LINE = 112  # less what sections are indented when they are in a loop
 
 
@@ -205,7 +205,7 @@ class SweepState:
     @property
     def cell(self) -> str:
         """Index of the cell of `bin`: local copies of one bin are neighbours."""
-        return "bin * clhist_copies" if self.is_local else "bin"
+        return "bin * clhist_copies" if self.is_local and not self.is_partitioned else "bin"
 
     def lock_argument(self, part: SweepPart) -> str:
         """Return the argument by which an update gets its lock, with a comma; nothing for updates without one."""
@@ -255,8 +255,8 @@ class SweepState:
         found = []
         for argument in self.spec.streamed:
             size = argument.dtype.itemsize
-            lines = range(max(1, self.spec.round * size // _LINE_BYTES))
-            found += [f"{argument.name} + {first} + {(_AHEAD_BYTES + line * _LINE_BYTES) // size}" for line in lines]
+            lines = range(max(1, self.spec.round * size // LINE_BYTES))
+            found += [f"{argument.name} + {first} + {(_AHEAD_BYTES + line * LINE_BYTES) // size}" for line in lines]
         return found
 
     def emit_macro(self, output: Output) -> str:

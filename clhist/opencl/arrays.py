@@ -13,6 +13,7 @@ import pyopencl.array as cl_array
 
 from clhist.opencl.cuda_arrays import cuda_device_of, empty_cuda, is_cuda, kept_on_cuda, may_be_written
 from clhist.opencl.held_results import held_results
+from clhist.opencl.host_memory import host_memory
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.memory import in_order, scratch_allocator
 
@@ -237,7 +238,7 @@ def empty(
         # Where every runtime takes it as it is.
         size = prod(shape) * dtype.itemsize
         try:
-            room = np.empty(size + HOST_ALIGNMENT, np.uint8)
+            room = host_memory.new(size + HOST_ALIGNMENT)
         except (MemoryError, ValueError, OverflowError) as error:  # a ValueError, where the size is no number of bytes
             raise _no_room("host", shape, dtype, error) from error
         start = -room.ctypes.data % HOST_ALIGNMENT

@@ -207,62 +207,12 @@ void clhist_split(
     }
     clhist_ends[clhist_lane] = clhist_total;
     barrier(CLK_LOCAL_MEM_FENCE);
-    {
-        const uint before = clhist_lane >= 1 && clhist_lane < 256 ? clhist_ends[clhist_lane - 1] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 2 && clhist_lane < 256 ? clhist_ends[clhist_lane - 2] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 4 && clhist_lane < 256 ? clhist_ends[clhist_lane - 4] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 8 && clhist_lane < 256 ? clhist_ends[clhist_lane - 8] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 16 && clhist_lane < 256 ? clhist_ends[clhist_lane - 16] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 32 && clhist_lane < 256 ? clhist_ends[clhist_lane - 32] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 64 && clhist_lane < 256 ? clhist_ends[clhist_lane - 64] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 128 && clhist_lane < 256 ? clhist_ends[clhist_lane - 128] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 256)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
+        for (uint step = 1; step < 256; step *= 2) {
+            const uint add = clhist_lane >= step ? clhist_ends[clhist_lane - step] : 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            clhist_ends[clhist_lane] += add;
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
     const uint clhist_begin = clhist_ends[clhist_lane] - clhist_total, clhist_all = clhist_ends[255];
     for (uint p = clhist_own; p < min(clhist_own + 1, clhist_partitions); ++p) {
         for (uint k = 0; k < 4; ++k) {
@@ -431,55 +381,12 @@ void clhist_index(
         }
         clhist_ends[clhist_lane] = cost;
         barrier(CLK_LOCAL_MEM_FENCE);
-    {
-        const uint before = clhist_lane >= 1 && clhist_lane < 128 ? clhist_ends[clhist_lane - 1] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 128)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 2 && clhist_lane < 128 ? clhist_ends[clhist_lane - 2] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 128)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 4 && clhist_lane < 128 ? clhist_ends[clhist_lane - 4] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 128)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 8 && clhist_lane < 128 ? clhist_ends[clhist_lane - 8] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 128)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 16 && clhist_lane < 128 ? clhist_ends[clhist_lane - 16] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 128)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 32 && clhist_lane < 128 ? clhist_ends[clhist_lane - 32] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 128)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    {
-        const uint before = clhist_lane >= 64 && clhist_lane < 128 ? clhist_ends[clhist_lane - 64] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (clhist_lane < 128)
-            clhist_ends[clhist_lane] += before;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
+        for (uint step = 1; step < 128; step *= 2) {
+            const uint add = clhist_lane >= step ? clhist_ends[clhist_lane - step] : 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            clhist_ends[clhist_lane] += add;
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
         const ulong end = clhist_before + clhist_ends[clhist_lane];
         if (cost > 0) {
             const uint last = min((uint)(end * clhist_pieces / clhist_total), clhist_pieces - 1);

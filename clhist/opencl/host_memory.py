@@ -1,0 +1,75 @@
+"""Memory of large results in NumPy arrays, kept when they are gone: the system clears new pages one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_LEAST_BYTES = 2**20  # smaller ones the C library keeps itself
+_MOST_IDLE_BYTES = 2**29
+_STEPS = 8  # sizes between two powers of two, so that blocks suit results of nearly the same size
+
+
+class _Lent:
+    """A block that an array has, until the array and all of its views are gone."""
+
+    def __init__(self, blocks: HostMemory, block: np.ndarray) -> None:
+        self._blocks, self._block = blocks, block
+        self.__array_interface__: dict[str, Any] = block.__array_interface__
+
+    def __del__(self) -> None:
+        self._blocks.give(self._block)
+
+
+class HostMemory:
+    """Blocks of host memory that nobody has at present, at most so many bytes.
+
+    An array may go in any thread, in the midst of any line, even of these: without a lock, each step is one operation
+    on a dictionary.
+    """
+
+    def __init__(self, most_idle: int = _MOST_IDLE_BYTES) -> None:
+        self._most_idle = most_idle
+        self._idle: dict[int, np.ndarray] = {}
+
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes that are kept for later results."""
+        return sum(block.nbytes for block in list(self._idle.values()))
+
+    def new(self, size: int) -> np.ndarray:
+        """Return at least `size` bytes, with whatever they hold; raise MemoryError if there are none."""
+        if size < _LEAST_BYTES:
+            return self._from_system(size)
+        step = 1 << max(0, size.bit_length() - _STEPS.bit_length())
+        wanted = -(-size // step) * step
+        for key, block in list(self._idle.items()):
+            if block.nbytes == wanted and self._idle.pop(key, None) is not None:
+                return np.asarray(_Lent(self, block))
+        return np.asarray(_Lent(self, self._from_system(wanted)))
+
+    def give(self, block: np.ndarray) -> None:
+        """Keep a block for a later result, in the place of those that have waited longest if they are too many."""
+        if block.nbytes > self._most_idle:
+            return
+        self._idle[id(block)] = block
+        for key in list(self._idle):
+            if self.idle_bytes <= self._most_idle:
+                return
+            self._idle.pop(key, None)
+
+    def free(self) -> None:
+        """Let go of all."""
+        for key in list(self._idle):
+            self._idle.pop(key, None)
+
+    def _from_system(self, size: int) -> np.ndarray:
+        try:
+            return np.empty(size, np.uint8)
+        except MemoryError:
+            self.free()
+            return np.empty(size, np.uint8)
+
+
+host_memory = HostMemory()
