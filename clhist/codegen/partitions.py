@@ -18,6 +18,7 @@ from clhist.planning.partition import (
     INDEX_GROUPS,
     INDEXED_TILES,
     LARGE_TILE_GROUP,
+    LEAST_COUNTERS,
     LEAST_GROUP,
     MOST_TILE,
     PARTITION_GROUP,
@@ -89,7 +90,7 @@ class PartitionSpec(NamedTuple):
     @property
     def counters(self) -> int:
         """Counters of a partition: several, so that neighbouring work-items, or elements, collide less."""
-        return max(1, ALONE_COUNTERS // self.most) if self.is_alone else counters(self.most)
+        return max(LEAST_COUNTERS, ALONE_COUNTERS // self.most) if self.is_alone else counters(self.most)
 
     @property
     def value_bytes(self) -> int:

@@ -38,7 +38,9 @@ ROUNDS = 4  # in which the pairs of a segment are read
 SEGMENT_BYTES = 128  # of pairs of a range in a tile: tiles are larger where they would have fewer
 TILES_AT_A_TIME = 4  # of a compute unit, where ranges are so few that tiles may be small
 MOST_TILE = 2**17
-ALONE_COUNTERS = 256  # of a work-item of a CPU: fewer partitions than these have several each
+# Of a work-item of a CPU, at least: few partitions have many each. And of each partition, at least: a processor that
+# guesses whether a counter is the one it has just changed guesses wrong where some partitions are hot.
+ALONE_COUNTERS, LEAST_COUNTERS = 256, 4
 CPU_TILE = 2**16  # elements whose pairs stay in a core's second-level cache, with their values
 WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in the cache anyway, lose
 MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well

@@ -138,16 +138,16 @@ void clhist_sweep(
     const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
     clhist_index_t i = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
     __global cell0_t *clhist_first_copy0 = clhist_cells0;
-    for (; clhist_last - i >= 128; i += 128) {
-        // 128 bins are compared with those of the pass by vectors. These bins are what is updated then:
+    for (; clhist_last - i >= 512; i += 512) {
+        // 512 bins are compared with those of the pass by vectors. These bins are what is updated then:
         // somebody may write to the array meanwhile.
-        clhist_bin_t clhist_ahead[128];
+        clhist_bin_t clhist_ahead[512];
         #pragma clang loop vectorize_width(16) unroll(disable)
-        for (int clhist_k = 0; clhist_k < 128; ++clhist_k) {
+        for (int clhist_k = 0; clhist_k < 512; ++clhist_k) {
             const clhist_bin_t clhist_bin = CLHIST_BIN(x[i + clhist_k]) - clhist_first;
             clhist_ahead[clhist_k] = clhist_bin < clhist_count ? clhist_bin : clhist_spare;
         }
-        for (int clhist_round = 0; clhist_round < 128; clhist_round += 8) {
+        for (int clhist_round = 0; clhist_round < 512; clhist_round += 8) {
             // 8 elements, while memory is asked for those that are read later.
             CLHIST_AHEAD(x + i + clhist_round + 1024);
             CLHIST_AHEAD(w + i + clhist_round + 1024);
