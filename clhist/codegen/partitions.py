@@ -20,11 +20,13 @@ from clhist.planning.partition import (
     LARGE_TILE_GROUP,
     LEAST_COUNTERS,
     LEAST_GROUP,
+    MOST_COUNTERS,
     MOST_TILE,
     PARTITION_GROUP,
     TILES_AT_A_TIME,
     USUAL_GROUP,
     PartitionedPairs,
+    counted_partitions,
     counters,
     power_of_two,
     tile_bytes,
@@ -45,7 +47,7 @@ class PartitionSpec(NamedTuple):
     sweep : SweepSpec
         The map and its arguments; one output, to which an element emits at most one pair.
     most : int
-        Upper bound on the number of partitions: a power of two, at most the work-items of a group.
+        Upper bound on the number of partitions: see `clhist.planning.partition.counted_partitions`.
     has_values : bool
         Whether each pair stores its value.
     index_group : int
@@ -90,7 +92,9 @@ class PartitionSpec(NamedTuple):
     @property
     def counters(self) -> int:
         """Counters of a partition: several, so that neighbouring work-items, or elements, collide less."""
-        return max(LEAST_COUNTERS, ALONE_COUNTERS // self.most) if self.is_alone else counters(self.most)
+        if not self.is_alone:
+            return counters(self.most)
+        return max(1, ALONE_COUNTERS // self.most, min(LEAST_COUNTERS, MOST_COUNTERS // self.most))
 
     @property
     def value_bytes(self) -> int:
@@ -149,7 +153,7 @@ def partition_specs(
 
 def _before(plan: Plan, spec: SweepSpec, has_values: bool, local_memory: int, repeatable: bool) -> PartitionSpec:
     """Return what the kernels that partition the pairs depend on: tiles with enough pairs of each range."""
-    most, largest = 1 << (plan.ranges - 1).bit_length(), power_of_two(spec.work_group_size)
+    most, largest = counted_partitions(plan.ranges), power_of_two(spec.work_group_size)
     plain = replace(spec, memory="global", capacity=0, fused_combine=False, combine=None, single_pair=False, factor="")
 
     def of(group: int, rounds: int = 1) -> PartitionSpec:

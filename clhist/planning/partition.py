@@ -28,7 +28,8 @@ LEAST_GROUP = 16  # where large values leave no room for more, and partitions ar
 SEGMENT_COST = 128
 RANGE_BYTES = 16  # of local memory: which task a work-group has
 MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, all ones being no bin
-MOST_PARTITIONS = 2**14  # each has a word of local memory where a tile is grouped
+MOST_PARTITIONS = 2**15  # each has a word of local memory where a tile is grouped
+PARTITION_STEP = 2**12  # to a multiple of which more are rounded up, and fewer to a power of two
 LEAST_WIDTH = 1024  # bins of a range, where ranges are made fewer than they may be
 CURSORS = 2  # words: how many tasks there are besides whole ranges, and how many are taken
 SHARED = 3  # pieces that a range costs more than where it is shared out
@@ -38,9 +39,9 @@ ROUNDS = 4  # in which the pairs of a segment are read
 SEGMENT_BYTES = 128  # of pairs of a range in a tile: tiles are larger where they would have fewer
 TILES_AT_A_TIME = 4  # of a compute unit, where ranges are so few that tiles may be small
 MOST_TILE = 2**17
-# Of a work-item of a CPU, at least: few partitions have many each. And of each partition, at least: a processor that
-# guesses whether a counter is the one it has just changed guesses wrong where some partitions are hot.
-ALONE_COUNTERS, LEAST_COUNTERS = 256, 4
+# Of a work-item of a CPU, at least: few partitions have many each. And of each partition, at least, up to so many in
+# all: a processor that guesses whether a counter is the one it has just changed is often wrong where a few are hot.
+ALONE_COUNTERS, LEAST_COUNTERS, MOST_COUNTERS = 256, 4, 2**14
 CPU_TILE = 2**16  # elements whose pairs stay in a core's second-level cache, with their values
 WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in the cache anyway, lose
 MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
@@ -335,15 +336,24 @@ def pair_bytes(load: Workload) -> int:
 
 
 def most_partitions(load: Workload) -> int:
-    """Return how many partitions a tile is grouped by at most: their counters take a quarter of local memory."""
-    return max(work_items(load), min(MOST_PARTITIONS, power_of_two(max(1, load.profile.local_memory // 16))))
+    """Return how many partitions a tile is grouped by at most: their counters take half of local memory."""
+    most = load.profile.local_memory // 8
+    rounded = most // PARTITION_STEP * PARTITION_STEP or power_of_two(max(1, most))
+    return max(work_items(load), min(MOST_PARTITIONS, rounded))
+
+
+def counted_partitions(count: int) -> int:
+    """Return for how many partitions kernels are made that group pairs by so many, for others alike as well."""
+    if count > PARTITION_STEP:
+        return ceil(count / PARTITION_STEP) * PARTITION_STEP
+    return 1 << (count - 1).bit_length()
 
 
 def least_tile_bytes(load: Workload, update: str) -> int:
     """Return the bytes of local memory that the smallest tile takes; see `clhist.codegen.specs.PartitionSpec`."""
     fewest = LEAST_GROUP if load.choices.memory == "partitioned" else USUAL_GROUP
     items = min(fewest, work_items(load))
-    return tile_bytes(16 * items, items, 2 * power_of_two(partition_count(load, update)), load.value_bytes)
+    return tile_bytes(16 * items, items, counted_partitions(partition_count(load, update)), load.value_bytes)
 
 
 def tile_bytes(tile: int, group: int, most: int, value_bytes: int) -> int:
