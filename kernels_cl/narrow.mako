@@ -44,6 +44,49 @@ ${of_rows(feature)}
 % endif
 </%def>
 
+## The result where sums of doubles show that it is right, neither very large nor very small. The last but one is rounded to
+## an odd last bit if it is not exact, so that rounding it once more is right (Boldo and Melquiond, "Emulation of a FMA and
+## correctly rounded sums", IEEE Transactions on Computers 57, 2008: theorem 4 is of three terms).
+<%def name="nearest(feature)">
+<%
+    parts = feature.form.parts[0].words
+    least, most = ("0x1p-125", "0x1p126") if feature.form.dtype.itemsize == 4 else ("0x1p-1000", "0x1p1000")
+%>\
+        if (!has_dest) {
+            double lost = 0;
+% for n in range(parts):
+            double sum_${n} = 0;
+% endfor
+            for (ulong copy = 0; copy < copies; ++copy) {
+                __global const double *cell = cells + ${parts} * (${state.cell});
+% for n in range(parts):
+${two_sum(f"new_{n}", f"left_{n}", f"sum_{n}", f"cell[{n}]", 4)}
+                sum_${n} = new_${n};
+% endfor
+                lost += ${" + ".join(f"fabs(left_{n})" for n in range(parts))};
+            }
+% if parts == 3:
+${two_sum("middle", "low", "sum_1", "sum_0", 3)}
+${two_sum("high", "below", "sum_2", "middle", 3)}
+% endif
+${two_sum("odd", "rest", *(("below", "low") if parts == 3 else ("sum_1", "sum_0")), 3)}
+            // To the neighbour on the side of the rest, without a branch, which would be guessed wrong.
+            const ulong is_even = (rest != 0) & ~as_ulong(odd) & 1;
+            const double last = as_double(as_ulong(odd) + is_even * ((as_long(rest) ^ as_long(odd)) >> 63 | 1));
+            const double result = ${"high + last" if parts == 3 else "last"};
+            if (lost == 0 && (result == 0 || (fabs(result) > ${least} && fabs(result) < ${most}))) {
+                out[k] = result;
+                continue;
+            }
+        }
+</%def>
+## A sum of doubles, and what rounding it has left (Knuth's 2Sum).
+<%def name="two_sum(sum, left, a, b, depth)">\
+<% indent = "    " * depth %>\
+${indent}const double ${sum} = ${a} + ${b}, of_${sum} = ${sum} - ${a};
+${indent}const double ${left} = (${a} - (${sum} - of_${sum})) + (${b} - of_${sum});\
+</%def>
+
 <%def name="of_blocks(feature)">
 <% parts, is_quanta = feature.form.parts[0].words, has_quanta(feature.form.parts[0]); kind = "long" if is_quanta else "double" %>\
     __global const ${kind} *cells = (__global const ${kind} *)(clhist_scratch + clhist_place0);
@@ -54,6 +97,9 @@ ${of_rows(feature)}
 % endif
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
         ${state.place}
+% if not is_quanta and not spec.out_is_partial:
+${nearest(feature)}
+% endif
         // Of each copy whole numbers of units, which are exact; their sum is a number of two's complement of 128 bits.
         ulong low = 0, high = 0;
         for (ulong copy = 0; copy < copies; ++copy) {

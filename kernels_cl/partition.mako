@@ -240,6 +240,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void clhist_split(
 ${wrapped([parameter.declaration for parameter in split_parameters])})
 {
+% if guarded := sweep.feature(Guarded):
+${local.get_namespace(guarded.template).leave(guarded)}
+% endif
 ${types.arrays(sweep)}\
     __local uint clhist_counts[${most * counters}];
 % if spec.keeps:

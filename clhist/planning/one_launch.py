@@ -62,7 +62,7 @@ def _seconds(plan: Plan, load: Workload, times: Times) -> tuple[float, float] | 
     """
     items = load.profile.hardware_threads
     if isinstance(plan, PrivatePlan):
-        rates = PrivateRates.of(load.profile.rates, not load.value_bytes, load.bin_bytes[0])
+        rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
         if rates is None or plan.memory != "global":
             return None
         pairs, bins = load.size * load.pairs_per_element, load.num_bins

@@ -223,7 +223,7 @@ def is_worth_tiles(load: Workload, direct: Plan) -> bool:
     """Whether a CPU is predicted, by measured rates, to be faster by tiles than by the private copies of `direct`."""
     if not _is_alone(load) or load.max_pairs != 1 or cannot_partition(load, "private") is not None:
         return False
-    rates = PrivateRates.of(load.profile.rates, not load.value_bytes, load.bin_bytes[0])
+    rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
     if rates is None or not rates.tiles or load.num_bins <= MOST_CPU_BINS:
         return False
     cells = load.copy_bytes("private") / 4 / rates.filling

@@ -141,7 +141,7 @@ def _turns(load: Workload, trace: Trace, work_items: int) -> int:
     if load.choices.copies is not None:
         turns = 1 << (min(most, max(1, load.choices.copies // work_items)).bit_length() - 1)
         return int(trace.step("K", turns, "", "forced: M / T"))
-    rates = PrivateRates.of(load.profile.rates, not load.value_bytes, load.bin_bytes[0])
+    rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
     if rates is None:
         return 1
     most = max(1, min(most, _MOST_TURN_BYTES // (load.num_bins * load.bin_bytes[0])))

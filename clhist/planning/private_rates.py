@@ -46,7 +46,8 @@ class PrivateRates(NamedTuple):
     cell_bytes : int
         Of a cell.
     tiles : float
-        Updates in a nanosecond of many cells where pairs are split by tiles first; 0 if not known.
+        Updates in a nanosecond of many cells where pairs are split by tiles first; 0 if not known. What splits them
+        moves values, and what adds them up cells, in about the same time: where these differ it is between both rates.
     """
 
     updates: tuple[tuple[int, float], ...]
@@ -55,12 +56,13 @@ class PrivateRates(NamedTuple):
     tiles: float = 0.0
 
     @classmethod
-    def of(cls, rates: Mapping[str, float], counts: bool, bin_bytes: int) -> PrivateRates | None:
-        """Return it from the rates of a profile; None if one is missing."""
-        kind = kind_of(counts, bin_bytes)
+    def of(cls, rates: Mapping[str, float], value_bytes: int, bin_bytes: int) -> PrivateRates | None:
+        """Return it from the rates of a profile, for values of so many bytes, none of counts; None if one is missing."""
+        kind = kind_of(not value_bytes, bin_bytes)
         found = tuple((cells, rates.get(cells_name(kind, cells), 0.0)) for cells in GRID)
         filling = rates.get(CELLS, 0.0)
-        tiles = rates.get(tiles_name(kind), 0.0)
+        each = [rates.get(tiles_name(of), 0.0) for of in (kind, kind_of(not value_bytes, value_bytes))]
+        tiles = 2 / sum(1 / rate for rate in each) if all(each) else 0.0
         return cls(found, filling, bin_bytes, tiles) if filling and all(rate for _, rate in found) else None
 
     def rate(self, cells: int) -> float:

@@ -303,7 +303,7 @@ def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
     if own is None:
         return chosen
     if load.on_cpu:
-        rates = PrivateRates.of(load.profile.rates, not load.value_bytes, load.bin_bytes[0])
+        rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
         if rates is not None and isinstance(chosen, PrivatePlan):
             items, turns = chosen.work_groups * chosen.work_group_size, chosen.turns
             updates = load.size * load.pairs_per_element

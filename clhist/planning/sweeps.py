@@ -117,10 +117,20 @@ def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
     form = narrow_form(plan, histogram.max_pairs, on_cpu=profile.kind == "cpu")
     if form is None:
         return plan
-    output = Output(form, (), histogram.suffix)
+    def planned(outputs: tuple[Output, ...], **forced: Any) -> Plan:
+        choices = replace(problem.choices, **forced)
+        return _plan_one(outputs, plan.output_indices, replace(problem, choices=choices), profile, histogram)
+
     try:
-        return before(_plan_one((output,), plan.output_indices, problem, profile, histogram), plan)
-    except (ValueError, MemoryError):  # what is forced is impossible for narrow ones
+        narrow = planned((Output(form, (), histogram.suffix),))
+        if narrow.memory != plan.memory and profile.kind != "cpu" and plan.ranges:
+            narrow = planned(narrow.outputs, memory="partitioned")
+        elif narrow.memory != plan.memory and (plan.ranges or narrow.ranges):
+            # These count as a rule, and those of all values once in a while.
+            memory = "partitioned" if narrow.ranges else narrow.memory
+            plan = planned(plan.outputs, memory=memory, update=narrow.update)
+        return before(narrow, plan)
+    except (ValueError, MemoryError):  # what is forced is impossible for one of them
         return plan
 
 

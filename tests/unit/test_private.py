@@ -89,7 +89,7 @@ def test_memory_bounds_the_copies():
 
 
 def test_rates_between_the_measured_ones():
-    rates = PrivateRates.of(LIKE_INTEL.rates, True, 4)
+    rates = PrivateRates.of(LIKE_INTEL.rates, 0, 4)
     assert rates.rate(1) == rates.rate(8) == 0.6
     assert rates.rate(64) == 0.7
     assert 0.7 < rates.rate(100) < rates.rate(200) < 1.4
@@ -117,9 +117,9 @@ def test_rates_of_a_family_and_of_any_cpu():
     )
     assert any_cpu.sources["rates"].startswith("devices/default-cpu.toml: ")
     assert family.sources["rates"].startswith("devices/intel-xeon-amx.toml: ")
-    assert PrivateRates.of(any_cpu.rates, True, 4) is not None
-    for counts, size in ((True, 4), (False, 4), (False, 8), (False, 16)):
-        assert PrivateRates.of(family.rates, counts, size) is not None
+    assert PrivateRates.of(any_cpu.rates, 0, 4) is not None
+    for value, size in ((0, 4), (4, 4), (8, 8), (4, 16), (16, 16)):
+        assert PrivateRates.of(family.rates, value, size) is not None
 
 
 def test_rates_of_another_gpu_are_not_taken():
