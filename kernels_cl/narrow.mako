@@ -48,10 +48,7 @@ ${of_rows(feature)}
 ## an odd last bit if it is not exact, so that rounding it once more is right (Boldo and Melquiond, "Emulation of a FMA and
 ## correctly rounded sums", IEEE Transactions on Computers 57, 2008: theorem 4 is of three terms).
 <%def name="nearest(feature)">
-<%
-    parts = feature.form.parts[0].words
-    least, most = ("0x1p-125", "0x1p126") if feature.form.dtype.itemsize == 4 else ("0x1p-1000", "0x1p1000")
-%>\
+<% parts = feature.form.parts[0].words %>\
         if (!has_dest) {
             double lost = 0;
 % for n in range(parts):
@@ -74,7 +71,7 @@ ${two_sum("odd", "rest", *(("below", "low") if parts == 3 else ("sum_1", "sum_0"
             const ulong is_even = (rest != 0) & ~as_ulong(odd) & 1;
             const double last = as_double(as_ulong(odd) + is_even * ((as_long(rest) ^ as_long(odd)) >> 63 | 1));
             const double result = ${"high + last" if parts == 3 else "last"};
-            if (lost == 0 && (result == 0 || (fabs(result) > ${least} && fabs(result) < ${most}))) {
+            if (lost == 0 && (result == 0 || ${within("result", feature)})) {
                 out[k] = result;
                 continue;
             }
@@ -93,7 +90,7 @@ ${indent}const double ${left} = (${a} - (${sum} - of_${sum})) + (${b} - of_${sum
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
 % if not is_quanta:
     const uint apart = 54 - (${taken_by(feature.form)} - clhist_call[3]) / ${parts};  // bits from part to part
-    const uint first = clhist_call[2] + (${FORMATS[feature.form.dtype].least + 1022});  // the first one's unit, biased
+    const uint least_unit = clhist_call[2] + (${FORMATS[feature.form.dtype].least + 1022});  // that of the first, biased
 % endif
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
         ${state.place}
@@ -109,7 +106,7 @@ ${nearest(feature)}
                 const uint place = 32 * (${parts - 1} - n);
                 const long units = cell[n];
 % else:
-                const uint place = n * apart, unit = first + place;
+                const uint place = n * apart, unit = least_unit + place;
                 const long units = (long)(cell[n] * as_double((ulong)(2046 - unit) << 52));
 % endif
                 const ulong more = (ulong)units << place;
@@ -117,9 +114,39 @@ ${nearest(feature)}
                 high += (ulong)(units >> 1 >> (63 - place)) + (low < more);
             }
         }
+% if is_quanta and not spec.out_is_partial:
+${nearest_multiple(feature)}
+% endif
         const uint digits[4] = {(uint)low, (uint)(low >> 32), (uint)high, (uint)(high >> 32)};
 ${total(feature, "continue;")}
     }
+</%def>
+## The same of a whole number of quanta, of at most 128 bits: the highest 63 of them, the last of which says that others
+## behind it are not 0.
+<%def name="nearest_multiple(feature)">
+<%
+    float_type = "float" if feature.form.dtype.itemsize == 4 else "double"
+    unit = quantum_of(feature.form) + FORMATS[feature.form.dtype].least
+    is_taken = -900 <= unit <= 900
+%>\
+% if is_taken:
+        const ulong sign_bits = -(high >> 63);
+        const bool is_short = high == sign_bits && (low ^ sign_bits) >> 63 == 0;
+        const uint left_out = is_short ? 0 : 65 - (uint)clz(high ^ sign_bits);
+        if (!has_dest && left_out < 64) {
+            const ulong last = left_out ? low << (64 - left_out) : 0;
+            const ulong first = left_out ? low >> left_out | high << (64 - left_out) | (last != 0) : low;
+            const double result = (double)(${float_type})(long)first * as_double((ulong)(${1023 + unit} + (int)left_out) << 52);
+            if (result == 0 || ${within("result", feature)}) {
+                out[k] = result;
+                continue;
+            }
+        }
+% endif
+</%def>
+<%def name="within(result, feature)">\
+<% least, most = ("0x1p-125", "0x1p126") if feature.form.dtype.itemsize == 4 else ("0x1p-1000", "0x1p1000") %>\
+(fabs(${result}) > ${least} && fabs(${result}) < ${most})\
 </%def>
 
 <%def name="of_rows(feature)">

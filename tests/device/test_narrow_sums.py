@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +14,8 @@ from clhist.planning import narrow
 
 DTYPES = [np.float32, np.float64]
 N, BINS = 40_000, 37
-OWN_WAYS = [{}, {"passes": 3}]
+TILES = {"memory": "partitioned", "passes": 3}
+OWN_WAYS = [{}, {"passes": 3}, TILES]
 WAYS = [
     {"memory": "local"},
     {"memory": "local", "copies": 2, "passes": 3},
@@ -113,8 +115,28 @@ def test_narrow_sums(way, dtype, tried, gpu_like, rng, queue):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("way", OWN_WAYS, ids=lambda each: " ".join(map(str, each.values())))
-def test_narrow_sums_in_private_copies(way, dtype, tried, cpu_like, rng, queue):
-    check(by_bin(operators.reproducible_add(dtype), cpu_like), dtype, rng, queue, **way)
+def test_narrow_sums_in_private_copies(way, dtype, tried, few_items, rng, queue):
+    kernel = by_bin(operators.reproducible_add(dtype), few_items)
+    for dest in (None, np.ldexp(rng.normal(size=BINS), rng.integers(-99, 99, BINS)).astype(dtype)):
+        check(kernel, dtype, rng, queue, dest, **way)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("way", [{}, TILES], ids=["private", "tiles"])
+def test_sums_between_two_numbers(way, dtype, tried, few_items, rng, queue):
+    """Of few values each: just in the middle, and a little more or less, by what the words of a value can hold."""
+    number, bits = 8_000, np.finfo(dtype).nmant + 1
+    sizes = [0, 1, -1, -bits, 1 - bits, -1 - bits, -3 - bits] if dtype == np.float32 else [0, 1, -1, 24 - bits, -29, -30]
+    few_bits = 1 + rng.integers(0, 8, number) * 2.0 ** (1 - bits) * rng.integers(0, 2, number)
+    values = (np.ldexp(few_bits, rng.choice(sizes, number)) * rng.choice([-1, 1], number)).astype(dtype)
+    bins = np.repeat(np.arange(number // 4, dtype=np.int32), 4)
+    order = rng.permutation(number)
+    kernel = by_bin(operators.reproducible_add(dtype), few_items)
+    result = kernel(bins[order], values[order], num_bins=number // 4, queue=queue, **way)
+    if dtype == np.float32:
+        same_bits(result, exact_sums(bins, values, number // 4))
+    else:
+        same_bits(result, np.array([math.fsum(row) for row in values.reshape(-1, 4).tolist()]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -191,10 +213,11 @@ WINDOWS = {
 
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_windows_in_private_copies(dtype, bits, tried, cpu_like, rng, queue):
+@pytest.mark.parametrize("way", [{}, TILES], ids=["private", "tiles"])
+def test_windows_in_private_copies(way, dtype, bits, tried, few_items, rng, queue):
     limit, power = 2.0**20, 2.0**24  # a window ends at a power of 16
-    kernel = by_bin(operators.reproducible_add(dtype, limit, bits=bits, count=2**31), cpu_like)
-    assert kernel.plan(N, BINS, queue=queue).again is not None
+    kernel = by_bin(operators.reproducible_add(dtype, limit, bits=bits, count=2**31), few_items)
+    assert kernel.plan(N, BINS, queue=queue, **way).again is not None
     bins = rng.integers(-2, BINS + 1, N).astype(np.int32)
     start = rng.normal(size=BINS).astype(dtype)
     quantum = max(Fraction(power) / 2**bits, Fraction(float(np.finfo(dtype).smallest_subnormal)))
@@ -208,7 +231,7 @@ def test_windows_in_private_copies(dtype, bits, tried, cpu_like, rng, queue):
         exact = np.where(special, values, rounded(np.where(special, 0, values)))
         for dest in (None, start) if name == "normal" else (None,):
             expected = expected_sums(bins, exact, None if dest is None else rounded(dest))
-            result = kernel(bins, values, num_bins=BINS, dest=dest, queue=queue)
+            result = kernel(bins, values, num_bins=BINS, dest=dest, queue=queue, **way)
             np.testing.assert_array_equal(np.isnan(result), np.isnan(expected), err_msg=name)
             wanted = ~np.isnan(expected)
             same_bits(result[wanted], expected[wanted].astype(dtype))

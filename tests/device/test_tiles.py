@@ -181,7 +181,7 @@ def test_errors(few_items, gpu_like):
 
 def test_too_many_partitions_cannot_be(gpu_like):
     kernel = HistogramKernel(None, COUNT, arguments="const int *x", map="EMIT(x[i], 1)", profile=gpu_like)
-    message = "memory: 'partitioned' makes at most 4096 partitions, 40000000 bins need 4885"
+    message = "memory: 'partitioned' makes at most 4096 partitions, 40000000 bins need 488"
     with pytest.raises(ValueError, match=message):
         kernel(np.zeros(1000, np.int32), num_bins=40_000_000, **TILES)
 
