@@ -152,7 +152,9 @@ ${total(feature, "continue;")}
 <%def name="of_rows(feature)">
 <% words, items = feature.form.parts[0].words, spec.rows * spec.columns %>\
     __global const int *cells = (__global const int *)(clhist_scratch + clhist_place0);
+% if spec.rows > 1:
     __local long totals[${words * items}];
+% endif
     const uint row = get_local_id(0) / ${spec.columns};
     const ulong k = get_group_id(0) * ${spec.columns} + get_local_id(0) % ${spec.columns};
     long sums[${words}] = {0};
@@ -164,16 +166,20 @@ ${total(feature, "continue;")}
                 sums[n] += cell[n];
         }
     }
+% if spec.rows > 1:
     for (uint n = 0; n < ${words}; ++n)
         totals[n * ${items} + get_local_id(0)] = sums[n];
     barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint n = 0; n < ${words}; ++n)
+        for (uint r = 1; row == 0 && r < ${spec.rows}; ++r)
+            sums[n] += totals[n * ${items} + r * ${spec.columns} + get_local_id(0)];
+% endif
     if (row > 0 || k >= clhist_num_bins)
         return;
     uint digits[${words}];
     long left = 0;
     for (uint n = 0; n < ${words}; ++n) {
-        for (uint r = 0; r < ${spec.rows}; ++r)
-            left += totals[n * ${items} + r * ${spec.columns} + get_local_id(0)];
+        left += sums[n];
         digits[n] = (uint)left;
         left >>= 32;
     }

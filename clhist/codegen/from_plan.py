@@ -270,7 +270,7 @@ def combine_spec(
     order, columns, rows = order_of(profile), 1, 1
     layout = tuple(feature for feature in features if feature.combine_parameters() is not None)
     if own_rows := max((feature.combine_rows for feature in layout), default=0):
-        rows = own_rows  # columns are words, of which all sums fit a little local memory
+        rows = own_rows if copies >= own_rows else 1  # columns are words, of which all sums fit a little local memory
         columns = max(1, min(_ALL_COLUMNS if rows == 1 else _COMBINE_COLUMNS, largest_group // rows))
     elif order == "interleaved":
         columns = min(_ALL_COLUMNS, largest_group)
