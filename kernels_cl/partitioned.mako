@@ -6,7 +6,7 @@
     from textwrap import dedent, indent
     from clhist.planning.partition import ROUNDS
     from clhist.codegen.state import LINE_BYTES, statement
-    LINE = 8  # loads of 16 bytes of a cache line
+    LINE = 8  # loads of 16 bytes of a cache line, which a crew of as many asks for at once
     TILES_AHEAD = 4  # whose pairs a CPU is asked for
 %>
 <%def name="helpers(feature)">
@@ -236,7 +236,7 @@ ${state.map_call(3)}
 % else:
     const uint clhist_loads = clhist_found.z / ${lanes};
     uint clhist_crew = 1;
-    while ((clhist_crew < ${LINE} || ${ROUNDS} * clhist_crew <= clhist_loads)
+    while ((clhist_crew < min(${LINE}u, (clhist_found.z + ${lanes - 1}) / ${lanes} + 1) || ${ROUNDS} * clhist_crew <= clhist_loads)
            && ${spec.work_group_size} % (2 * clhist_crew) == 0)
         clhist_crew *= 2;
     const uint clhist_stride = ${spec.work_group_size} / clhist_crew, clhist_step = clhist_crew * ${lanes};

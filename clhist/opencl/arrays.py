@@ -12,10 +12,9 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.opencl.cuda_arrays import cuda_device_of, empty_cuda, is_cuda, kept_on_cuda, may_be_written
-from clhist.opencl.held_results import held_results
 from clhist.opencl.host_memory import host_memory
 from clhist.opencl.masks import check_unmasked
-from clhist.opencl.memory import in_order, scratch_allocator
+from clhist.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
 
 HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1
@@ -260,10 +259,7 @@ def empty(
         new.allocator = allocator  # what is computed of it may be for another queue
         return new
 
-    array = _with_room(queue.device, make, shape, dtype)
-    if source is None and array.base_data is not None and not shares_memory(queue.device):
-        held_results.add(array.base_data, array.nbytes)
-    return array
+    return _with_room(queue.device, make, shape, dtype)
 
 
 def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
@@ -296,8 +292,7 @@ def _with_room(device: cl.Device, make: Callable[[], Array], shape: tuple[int, .
         try:
             return make()
         except cl.MemoryError:
-            if not held_results.release():
-                raise
+            free_idle(PATIENCE)
             return make()
     except (cl.MemoryError, cl.LogicError) as error:
         raise _no_room("device", shape, dtype, error) from error

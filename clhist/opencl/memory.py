@@ -14,7 +14,6 @@ import pyopencl as cl
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
 from clhist.errors import DeviceLostError
-from clhist.opencl.held_results import held_results
 from clhist.opencl.host_memory import host_memory
 from clhist.opencl.lost import check_process, settle
 from clhist.opencl.upload import uploads
@@ -24,7 +23,7 @@ Allocator = Callable[[int], Any]
 _MOST_POOLS = 8
 # The part of the device's memory that a pool may keep for later calls: calls of all sizes keep one of each.
 _MOST_IDLE = 8
-_PATIENCE = 2.0  # seconds that a call without memory waits for other queues
+PATIENCE = 2.0  # seconds that a call without memory waits for other queues
 _REFUSALS = (cl.MemoryError, cl.LogicError, MemoryError)  # too much for the device, or for one buffer
 _BYTE = np.zeros(1, np.uint8)
 
@@ -40,12 +39,7 @@ class OutOfMemoryError(MemoryError):
 def allocated(allocate: Allocator, size: int, purpose: str) -> Any:
     """Return `size` bytes of the device; raises OutOfMemoryError where there are none, with what they were for."""
     try:
-        try:
-            return allocate(size)
-        except _REFUSALS:
-            if not held_results.release():
-                raise
-            return allocate(size)
+        return allocate(size)
     except _REFUSALS as error:
         raise OutOfMemoryError(f"the device has no {size} bytes {purpose}", size) from error
 
@@ -71,7 +65,7 @@ def immediate_allocator(queue: cl.CommandQueue) -> Allocator:
         try:
             return new(size)
         except cl.MemoryError:
-            free_idle(_PATIENCE)
+            free_idle(PATIENCE)
             return new(size)
 
     return allocate
@@ -99,7 +93,7 @@ class _Pool:
             return self._new(size)
         except cl.MemoryError:
             self.free()
-            free_idle(_PATIENCE)
+            free_idle(PATIENCE)
             return self._new(size)
 
     def _new(self, size: int) -> Any:
@@ -159,7 +153,6 @@ def free_idle(seconds: float | None = None) -> None:
     Queues that have more to do than so many `seconds` keep theirs, if that is given: they may wait for an event that
     is the caller's to set.
     """
-    held_results.release()
     with _pools_lock:
         pools = [*_pools.values()]
     end = None if seconds is None else time.monotonic() + seconds

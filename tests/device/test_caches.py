@@ -164,7 +164,7 @@ def test_idle_memory_of_other_queues_is_given_back_where_memory_is_short(queue, 
 
 def test_memory_is_not_waited_for_where_the_caller_is(queue, monkeypatch):
     """Another queue waits for an event that this thread sets later: its memory stays, and the call ends without it."""
-    monkeypatch.setattr(scratch, "_PATIENCE", 0.05)
+    monkeypatch.setattr(scratch, "PATIENCE", 0.05)
     other, ready = cl.CommandQueue(queue.context), cl.UserEvent(queue.context)
     scratch.scratch_allocator(other)(1 << 20)
     cl.enqueue_barrier(other, [ready])

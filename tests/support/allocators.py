@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyopencl as cl
 
-from clhist.opencl.held_results import held_results
 from clhist.opencl.memory import immediate_allocator
 
 
@@ -12,7 +11,6 @@ class Limited:
     """An allocator of a device that has so many bytes for each array; knows what it was asked for."""
 
     def __init__(self, queue, most):
-        held_results.release()  # with results of other tests to let go of a call asks once more
         self.own, self.most, self.asked = immediate_allocator(queue), most, []
 
     def __call__(self, size):
