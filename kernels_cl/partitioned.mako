@@ -4,6 +4,7 @@
 
 <%!
     from textwrap import dedent, indent
+    from clhist.planning.packed import Guarded
     from clhist.planning.partition import ROUNDS
     from clhist.codegen.state import LINE_BYTES, statement
     LINE = 8  # loads of 16 bytes of a cache line, which a crew of as many asks for at once
@@ -146,6 +147,9 @@ __kernel __attribute__((reqd_work_group_size(${spec.work_group_size}, 1, 1)))
 void clhist_join(
 ${state.wrapped([parameter.declaration for parameter in join_parameters])})
 {
+% if guarded := spec.feature(Guarded):
+${local.get_namespace(guarded.template).leave(guarded)}
+% endif
 % for part in parts:
     __global const cell${part.n}_t *cells${part.n} = (__global const cell${part.n}_t *)(clhist_scratch + clhist_place${part.n});
 % endfor

@@ -122,7 +122,7 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     found = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
         return found
-    after = _spec_behind(plan, plan.behind, spec, source, profile)
+    after = _spec_behind(plan, plan.behind, spec, source, profile, used)
     behind = _over_pairs(plan.behind, after, value, room, again)
     return replace(found, look=_look_spec(plan, source, profile), behind=behind)
 
@@ -135,13 +135,16 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
     return Programs(over_pairs, before)
 
 
-def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile) -> SweepSpec:
+def _spec_behind(
+    first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile, used: str
+) -> SweepSpec:
     """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
     after, value = AfterFlag() if first.again is None else AfterNarrow(), source.values[plan.output_indices[0]]
     return replace(
         spec, outputs=plan.outputs, capacity=local_capacity(plan.outputs, plan, profile),
         work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),
         factor=_factor(plan, source, profile),
+        combine=_second_stage(plan, source, profile, used) if plan.writes_results else spec.combine,
     )  # fmt: skip
 
 

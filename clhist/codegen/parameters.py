@@ -52,6 +52,7 @@ def join_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         *buffers("__global const ulong *", "whose"),
         *buffers("__global const uint *", "cursors"),
         *result_parameters(spec.combine, "clhist_"),
+        *flag_parameters(spec),
     )
 
 
@@ -81,12 +82,12 @@ def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     found.append(Parameter("__global char *", "clhist_pairs", None))
     found += [Parameter("const ulong", f"clhist_{name}_place", ULONG) for name in ("bins", "values")]
     found += buffers("__global uint *", "starts", "cursors")
-    return (*found, *flag_parameters(spec))
+    return (*found, *flag_parameters(spec.sweep))
 
 
-def flag_parameters(spec: PartitionSpec) -> list[Parameter]:
-    """Return the parameters of a kernel that partitions only if a flag says so."""
-    guarded = spec.sweep.feature(Guarded)
+def flag_parameters(sweep: SweepSpec) -> list[Parameter]:
+    """Return the parameters of a kernel before or behind a sweep that runs only if a flag says so."""
+    guarded = sweep.feature(Guarded)
     return [] if guarded is None else list(guarded.leave_parameters())
 
 
@@ -99,7 +100,7 @@ def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
         *buffers("__global ulong *", "whose"),
         *buffers("volatile __global uint *", "cursors"),
         *uints("tiles", "piece", "segment_cost"),
-        *flag_parameters(spec),
+        *flag_parameters(spec.sweep),
     )
 
 

@@ -25,6 +25,7 @@ from clhist.planning.packed import (
 )
 from clhist.planning.partition import (
     PartitionedPlan,
+    cannot_partition,
     is_worth_partitioning,
     is_worth_tiles,
     partitioned,
@@ -139,7 +140,12 @@ def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
 
 
 def _private(load: Workload) -> Plan:
-    direct = private_copies(load)
+    try:
+        direct = private_copies(load)
+    except MemoryError:  # tiles need no copy of all bins
+        if load.choices.forced or cannot_partition(load, "private") is not None:
+            raise
+        return partitioned(load, "private")
     if not load.choices.forced and is_worth_tiles(load, direct):
         return after(direct.steps, partitioned(load, "private"))
     return direct

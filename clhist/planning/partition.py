@@ -134,8 +134,7 @@ class PartitionedPlan(Plan):
     @property
     def slots(self) -> int:
         """Copies of a range that there are at most."""
-        shared = ceil((1 + 1 / SHARED) * PIECES * self.work_groups) + 1
-        return shared if self.is_dense else shared + self.partitions
+        return _shared(self.work_groups) + (0 if self.is_dense else self.partitions)
 
     @property
     def global_copies(self) -> int:
@@ -194,7 +193,7 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
             f"memory: 'partitioned' takes {least_tile_bytes(load, update)} bytes of local memory for a tile of pairs "
             f"where {load.profile.name} has {load.profile.local_memory}"
         )
-    taken = pair_bytes(load) + int(copied_cells(load, update) * size)
+    taken = pair_bytes(load) + int(_stored_cells(load, update) * size)
     if load.memory_budget is not None and taken > load.memory_budget:
         return MemoryError(
             f"memory_budget: partitioning {load.size} pairs takes {taken} bytes, got {load.memory_budget} bytes"
@@ -313,6 +312,17 @@ def copied_cells(load: Workload, update: str) -> int:
     """Return the cells of all copies, about: of each range one for each work-group that has pairs of it."""
     count = partition_count(load, update)
     return (work_groups(load, update) + count) * ceil(load.num_bins / count)
+
+
+def _stored_cells(load: Workload, update: str) -> int:
+    """Return the cells of those copies that are in global memory, about."""
+    every, count = copied_cells(load, update), partition_count(load, update)
+    return min(every, _shared(work_groups(load, update)) * ceil(load.num_bins / count)) if load.one_launch else every
+
+
+def _shared(groups: int) -> int:
+    """Return the copies of ranges that are shared out among so many work-groups, at most."""
+    return ceil((1 + 1 / SHARED) * PIECES * groups) + 1
 
 
 def work_items(load: Workload) -> int:

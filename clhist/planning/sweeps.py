@@ -117,18 +117,20 @@ def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
     form = narrow_form(plan, histogram.max_pairs, on_cpu=profile.kind == "cpu")
     if form is None:
         return plan
-    def planned(outputs: tuple[Output, ...], **forced: Any) -> Plan:
-        choices = replace(problem.choices, **forced)
-        return _plan_one(outputs, plan.output_indices, replace(problem, choices=choices), profile, histogram)
 
+    def planned(outputs: tuple[Output, ...], given: Problem, **forced: Any) -> Plan:
+        asked = replace(given, choices=replace(given.choices, **forced))
+        return _plan_one(outputs, plan.output_indices, asked, profile, histogram)
+
+    with_copies = replace(problem, one_launch=False)
     try:
-        narrow = planned((Output(form, (), histogram.suffix),))
+        narrow = planned((Output(form, (), histogram.suffix),), with_copies)
         if narrow.memory != plan.memory and profile.kind != "cpu" and plan.ranges:
-            narrow = planned(narrow.outputs, memory="partitioned")
+            narrow = planned(narrow.outputs, with_copies, memory="partitioned")
         elif narrow.memory != plan.memory and (plan.ranges or narrow.ranges):
             # These count as a rule, and those of all values once in a while.
             memory = "partitioned" if narrow.ranges else narrow.memory
-            plan = planned(plan.outputs, memory=memory, update=narrow.update)
+            plan = planned(plan.outputs, problem, memory=memory, update=narrow.update)
         return before(narrow, plan)
     except (ValueError, MemoryError):  # what is forced is impossible for one of them
         return plan
