@@ -135,9 +135,7 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
     return Programs(over_pairs, before)
 
 
-def _spec_behind(
-    first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile, used: str
-) -> SweepSpec:
+def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile, used: str) -> SweepSpec:
     """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
     after, value = AfterFlag() if first.again is None else AfterNarrow(), source.values[plan.output_indices[0]]
     return replace(

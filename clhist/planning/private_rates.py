@@ -57,7 +57,7 @@ class PrivateRates(NamedTuple):
 
     @classmethod
     def of(cls, rates: Mapping[str, float], value_bytes: int, bin_bytes: int) -> PrivateRates | None:
-        """Return it from the rates of a profile, for values of so many bytes, none of counts; None if one is missing."""
+        """Return it from the rates of a profile, for values of so many bytes (counts: 0); None if one is missing."""
         kind = kind_of(not value_bytes, bin_bytes)
         found = tuple((cells, rates.get(cells_name(kind, cells), 0.0)) for cells in GRID)
         filling = rates.get(CELLS, 0.0)

@@ -126,7 +126,7 @@ def test_narrow_sums_in_private_copies(way, dtype, tried, few_items, rng, queue)
 def test_sums_between_two_numbers(way, dtype, tried, few_items, rng, queue):
     """Of few values each: just in the middle, and a little more or less, by what the words of a value can hold."""
     number, bits = 8_000, np.finfo(dtype).nmant + 1
-    sizes = [0, 1, -1, -bits, 1 - bits, -1 - bits, -3 - bits] if dtype == np.float32 else [0, 1, -1, 24 - bits, -29, -30]
+    sizes = {24: [0, 1, -1, -24, -23, -25, -27], 53: [0, 1, -1, -29, -30]}[bits]
     few_bits = 1 + rng.integers(0, 8, number) * 2.0 ** (1 - bits) * rng.integers(0, 2, number)
     values = (np.ldexp(few_bits, rng.choice(sizes, number)) * rng.choice([-1, 1], number)).astype(dtype)
     bins = np.repeat(np.arange(number // 4, dtype=np.int32), 4)
