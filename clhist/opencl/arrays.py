@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.opencl.cuda_arrays import cuda_device_of, empty_cuda, is_cuda, kept_on_cuda, may_be_written
-from clhist.opencl.host_memory import host_memory
+from clhist.opencl.host_memory import LEAST_KEPT, host_memory
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
 
@@ -237,7 +237,8 @@ def empty(
         # Where every runtime takes it as it is.
         size = prod(shape) * dtype.itemsize
         try:
-            room = host_memory.new(size + HOST_ALIGNMENT)
+            taken = size + HOST_ALIGNMENT
+            room = host_memory.new(taken) if size >= LEAST_KEPT else np.empty(taken, np.uint8)
         except (MemoryError, ValueError, OverflowError) as error:  # a ValueError, where the size is no number of bytes
             raise _no_room("host", shape, dtype, error) from error
         start = -room.ctypes.data % HOST_ALIGNMENT

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-_LEAST_BYTES = 2**20  # smaller ones the C library keeps itself
+LEAST_KEPT = 2**20  # bytes; smaller ones the C library keeps itself
 _MOST_IDLE_BYTES = 2**29
 _STEPS = 8  # sizes between two powers of two, so that blocks suit results of nearly the same size
 
@@ -40,8 +40,6 @@ class HostMemory:
 
     def new(self, size: int) -> np.ndarray:
         """Return at least `size` bytes, with whatever they hold; raise MemoryError if there are none."""
-        if size < _LEAST_BYTES:
-            return self._from_system(size)
         step = 1 << max(0, size.bit_length() - _STEPS.bit_length())
         wanted = -(-size // step) * step
         for key, block in list(self._idle.items()):
