@@ -3,9 +3,14 @@
 ## the moves. A work-group sorts a tile by the digit in local memory first, so that it writes what goes together at once;
 ## one of a single work-item, as on CPUs, moves one key after another.
 <%namespace name="scan" file="scan.mako"/>
+<%namespace name="types" file="types.mako"/>
+% if lanes == 1:
+${types.ahead()}
+% endif
 #define LANES ${lanes}
 #define EACH ${each}
 #define TILE (LANES * EACH)
+#define LINE (64 / sizeof(word_t))  // keys of a line of a CPU's caches
 // Local memory is spread over its banks: work-items read keys EACH apart, and counts 16 apart.
 #define SPREAD(i) ((i) + (i) / EACH)
 #define SPREAD_COUNTS(i) ((i) + (i) / 16 * 2)
@@ -82,9 +87,12 @@ void clhist_count_digits(
 {
     const uint begin = get_group_id(0) * share, end = min(size, begin + share);
 % if lanes == 1:
-    uint found[256];
-    for (uint d = 0; d < 256; ++d) found[d] = 0;
-    for (uint i = begin; i < end; ++i) ++found[DIGIT(keys[i])];
+    // In turn: a processor may wait for one that it has just changed.
+    uint each[4 * 256], found[256];
+    for (uint d = 0; d < 4 * 256; ++d) each[d] = 0;
+    #pragma unroll 4
+    for (uint i = begin; i < end; ++i) ++each[4 * DIGIT(keys[i]) + (i & 3)];
+    for (uint d = 0; d < 256; ++d) found[d] = each[4 * d] + each[4 * d + 1] + each[4 * d + 2] + each[4 * d + 3];
 % else:
     __local uint found[256];
     for (uint d = get_local_id(0); d < 256; d += LANES) found[d] = 0;
@@ -132,6 +140,11 @@ void clhist_move_digits(
         const uint to = next[DIGIT(keys[i])]++;
         to_keys[to] = keys[i];
         to_values[to] = values[i];
+        // More places are written to in turn than a processor follows.
+        if (to % LINE == 0) {
+            CLHIST_AHEAD(to_keys + to + LINE);
+            CLHIST_AHEAD(to_values + to + LINE);
+        }
     }
 % else:
     __local word_t tile[SPREAD_TILE];

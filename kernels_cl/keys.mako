@@ -1,6 +1,7 @@
 ## Keys of any range as numbers, of the keys as unsigned integers in their order ("words"). Each different key has a slot:
 ## in a hash table of open addressing, or, where keys are close to each other, in a table of marks, its distance from the
 ## least. A plain load finds a key that is there; a compare-exchange is needed where a slot looks empty alone.
+<%namespace name="types" file="types.mako"/>\
 <%
     word = c_name(spec.word)
     exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg"
@@ -15,6 +16,11 @@ typedef ${word} word_t;
 #define CLHIST_BLOCK ${block}
 #define CLHIST_LANES ${lanes}
 #define CLHIST_EACH ${each}
+% if not several:
+${types.ahead()}\
+#define CLHIST_LATER 32
+#define CLHIST_ASKED 4096
+% endif
 
 <%def name="each_block(size)">\
     const uint lane = get_local_id(0), lanes = get_local_size(0);
@@ -143,6 +149,13 @@ ${each_block("size")}\
         // Those who add a key ask whether there is room, and all of them now and then.
         if (block / get_num_groups(0) % 8 == 7) full = state[1];
         for (long i = begin; i < end; i += lanes) {
+% if not several:
+            if (mask >= CLHIST_ASKED && i + CLHIST_LATER < end) {  // a slot that is not in the cache
+                const key_t b = keys[(i + CLHIST_LATER) * stride];
+                const word_t w = ${spec.encoded};
+                CLHIST_AHEAD(table + clhist_begin(w, mask, seed));
+            }
+% endif
             const key_t b = keys[i * stride];
             const bool is_missing = ${spec.is_missing};
             const word_t w = ${spec.encoded};
