@@ -227,6 +227,7 @@ def is_worth_tiles(load: Workload, direct: Plan) -> bool:
         return False
     cells = load.copy_bytes("private") / 4 / rates.filling
     private = load.size / rates.rate(ceil(load.num_bins / load.race_factor)) + direct.copies * cells
+    private *= max(1, load.profile.hardware_threads / direct.work_groups)  # few elements have few work-items
     return private > WORTH_TILES * (load.size / rates.tiles + cells)
 
 
