@@ -4,13 +4,14 @@
 ## one of a single work-item, as on CPUs, moves one key after another.
 <%namespace name="scan" file="scan.mako"/>
 <%namespace name="types" file="types.mako"/>
+<%! from clhist.codegen.state import LINE_BYTES %>\
 % if lanes == 1:
 ${types.ahead()}
+#define LINE (${LINE_BYTES} / sizeof(word_t))  // keys of a line of the caches
 % endif
 #define LANES ${lanes}
 #define EACH ${each}
 #define TILE (LANES * EACH)
-#define LINE (64 / sizeof(word_t))  // keys of a line of a CPU's caches
 // Local memory is spread over its banks: work-items read keys EACH apart, and counts 16 apart.
 #define SPREAD(i) ((i) + (i) / EACH)
 #define SPREAD_COUNTS(i) ((i) + (i) / 16 * 2)

@@ -168,8 +168,9 @@ class PartitionedPlan(Plan):
 
 def cannot_partition(load: Workload, update: str) -> Exception | None:
     """Return why the pairs cannot be partitioned, if so."""
-    if load.choices.update == "sort" or (load.choices.update == "private" and not _is_alone(load)):
-        return ValueError(f"memory: 'partitioned' takes native, cas and lock updates, got {load.choices.update!r}")
+    if load.choices.update == "sort" or ("private" in (update, load.choices.update) and not _is_alone(load)):
+        update = load.choices.update or update
+        return ValueError(f"memory: 'partitioned' takes native, cas and lock updates, got {update!r}")
     if load.max_pairs != 1:
         return ValueError("memory: 'partitioned' takes maps that emit one value for an element at most")
     if len(load.bins) > 1 or load.num_histograms is not None:
@@ -220,7 +221,7 @@ def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int
 
 def is_worth_tiles(load: Workload, direct: Plan) -> bool:
     """Whether a CPU is predicted, by measured rates, to be faster by tiles than by the private copies of `direct`."""
-    if not _is_alone(load) or load.max_pairs != 1 or cannot_partition(load, "private") is not None:
+    if cannot_partition(load, "private") is not None:
         return False
     rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
     if rates is None or not rates.tiles or load.num_bins <= MOST_CPU_BINS:

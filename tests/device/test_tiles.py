@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -128,7 +128,7 @@ def test_results_in_place(profile, request, queue, small, rng):
 def rated(profile, tiles):
     each = {cells_name(kind, cells): 1.0 if cells < 2**18 else 0.2 for kind in KINDS for cells in GRID}
     rates = each | {tiles_name(kind): tiles for kind in KINDS} | {CELLS: 10.0}
-    return dataclasses.replace(profile, rates=rates, hardware_threads=3)
+    return replace(profile, rates=rates, hardware_threads=3)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,8 @@ def rated(profile, tiles):
         (5_000, 20_000_000, 9.0, {}, "private"),  # of one range
         (1_400_000, 20_000_000, 0.4, {"race_factor": 1000.0}, "private"),  # few bins occur
         (1_400_000, 20_000_000, 0.4, {"memory_budget": 20_000_000}, "private"),  # copies, but no pairs
+        (1_400_000, 100_000, 0.2, {}, "partitioned"),  # one copy, of a single work-item
+        (1_400_000, 100_000, 0.0, {"memory_budget": 5_000_000}, "partitioned"),  # pairs, but no copy
         (1_400_000, 20_000_000, 0.4, {"choices": Choices(update="private")}, "private"),
         (1_400_000, 20_000_000, 0.4, {"num_histograms": 2}, "batch"),
     ],
@@ -162,6 +164,16 @@ def test_functions(few_items, rng):
         bins[12_345] = -1
         with pytest.raises(ValueError, match="negative"):
             clhist.bincount(bins)
+
+
+def test_exact_sums(few_items, cpu_like):
+    """Both that of few words and that of all take one way; work-groups have no cells of their own in local memory."""
+    exact = Problem.of(operators.reproducible_add(np.float32), 1_400_000, 20_000_000)
+    for tiles, strategy in ((0.4, "partitioned"), (0.01, "private")):
+        found = plan(exact, rated(few_items, tiles))
+        assert (found.strategy, found.again.strategy, found.again.ranges > 0) == (strategy, strategy, tiles > 0.1)
+    with pytest.raises(MemoryError, match="memory_budget: one copy of 1400000 bins"):
+        plan(replace(exact, size=1000, memory_budget=50_000_000), cpu_like)
 
 
 def test_errors(few_items, gpu_like):
