@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from clhist.hardware.profile import Profile
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 from clhist.planning.feature import Feature
-from clhist.planning.narrow import LOOKING_GROUP, AfterNarrow, NarrowSums
-from clhist.planning.packed import AfterFlag
+from clhist.planning.narrow import LOOKING_GROUP, NarrowSums, SeparateFallback
+from clhist.planning.packed import Fallback
 from clhist.planning.plan import Output, Plan
 from clhist.planning.rows import RowsPlan
+from clhist.planning.updates import GATHER
 
 # Shape of the work-groups that combine many copies.
 _COMBINE_COLUMNS, _ALL_COLUMNS = 32, 256
@@ -111,13 +112,13 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
         return Programs(spec, sorted_pairs=source.max_pairs[index] or 1)
     value, room = source.values[index], profile.local_memory
     again = source.is_repeatable
-    if isinstance(plan, RowsPlan):
-        rows = rows_spec(plan, spec, source)
+    if plan.update == GATHER:
+        rows = rows_spec(cast(RowsPlan, plan), spec, source)
         found = Programs(spec, rows=rows)
         if plan.again is None or not rows.is_guarded:
             return found
         after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used)
-        after = replace(after, strategy=(*after.strategy, AfterNarrow()), combine=None, stages=())
+        after = replace(after, strategy=(*after.strategy, SeparateFallback()), combine=None, stages=())
         return replace(found, behind=_over_pairs(plan.again, after, value, room, again))
     found = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
@@ -137,7 +138,7 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
 
 def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile, used: str) -> SweepSpec:
     """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
-    after, value = AfterFlag() if first.again is None else AfterNarrow(), source.values[plan.output_indices[0]]
+    after, value = Fallback() if first.again is None else SeparateFallback(), source.values[plan.output_indices[0]]
     return replace(
         spec, outputs=plan.outputs, capacity=local_capacity(plan.outputs, plan, profile),
         work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),

@@ -13,7 +13,7 @@ from typing import ClassVar
 from clhist.operators.narrow import range_of
 from clhist.operators.operator import Operator
 from clhist.planning.feature import Parameter, Sweep, Variable, buffers, uints
-from clhist.planning.packed import AfterFlag, Guarded
+from clhist.planning.packed import Fallback, Guarded
 from clhist.planning.plan import Plan
 from clhist.planning.updates import CARRY, PRIVATE
 
@@ -67,7 +67,7 @@ class NarrowSums(Guarded):
 
 
 @dataclass(frozen=True)
-class AfterNarrow(AfterFlag):
+class SeparateFallback(Fallback):
     """The same with a flag in memory of its own, behind narrow sums or rows; the second stage waits for it, too."""
 
     sections: ClassVar[tuple[str, ...]] = ("guard", "leave")

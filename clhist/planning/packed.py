@@ -114,10 +114,10 @@ class Guarded(Feature):
 
 
 @dataclass(frozen=True)
-class AfterFlag(Guarded):
+class Fallback(Guarded):
     """It computes only if narrow counters, before it, raised their flag."""
 
-    template: ClassVar[str] = "after_flag.mako"
+    template: ClassVar[str] = "fallback.mako"
     sections: ClassVar[tuple[str, ...]] = ("guard",)
     is_apart: ClassVar[bool] = False  # whether the flag is in memory of its own
 
