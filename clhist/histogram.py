@@ -47,7 +47,7 @@ from clhist.binning.inputs import (
     taken,
 )
 from clhist.binning.points import edges_of, points_of
-from clhist.binning.prepared import Prepared, are_fixed, are_repeated, keep, recalled
+from clhist.binning.prepared import Prepared, are_fixed, are_repeated, keep, kept, repeated
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import has_names, histogram_along
@@ -133,8 +133,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     """
     given = a, weights, where, out
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
-    known, flattened, found = recalled(key, a, where, weights)
-    if known is not None and (result := known.again(flattened, density, out)) is not None:
+    result, found, is_new = repeated(key, (a, where, weights), density, out)
+    if result is not None:
         return result
     if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
@@ -155,7 +155,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     a, weights, where = flat(a), flat(weights), flat(where)
     evenly = found_bins(a, bins, range, queue, fp64=has_fp64(queue.device))
     asked: Any = {"key": key, "density": density, "out": out, "reproducible": reproducible}
-    if known is None and (result := _in_found_range(evenly, a, weights, where, rest, **asked)):
+    if is_new and (result := _in_found_range(evenly, a, weights, where, rest, **asked)):
         return result
     edges, ends, found = _bin_edges(a, bins, range, weights, where, queue, found)
     if not are_usable(edges):
@@ -239,8 +239,7 @@ def histogramdd(
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
-        known, *_ = recalled(key, None)
-        if known is not None:
+        if isinstance(known := kept.get(key), Prepared):
             return known((*points.arrays, where, weights), density, out), [each.copy() for each in known.edges]
     weights = None if weights is None else as_array("weights", weights)
     if points is None or points.dims == 0:

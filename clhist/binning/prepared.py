@@ -16,7 +16,7 @@ from clhist.binning.sweep import Sweep
 from clhist.engine.cuda_repeats import ends_with
 from clhist.engine.peek import Reading
 from clhist.engine.scatter import into
-from clhist.engine.signature import Remembered, signature_of
+from clhist.engine.signature import Remembered
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.cuda_arrays import is_cuda
 
@@ -86,24 +86,30 @@ class Prepared(NamedTuple):
         return into(out, hist)
 
 
-_kept: Remembered[Prepared] = Remembered(128)
+# What repeats calls, by their signatures; only a queue where edges depend on the extent that the host finds there first.
+kept: Remembered[Prepared | cl.CommandQueue] = Remembered(128)
 
 
-def recalled(
-    key: Hashable, a: Any, where: Any = None, weights: Any = None
-) -> tuple[Prepared | None, tuple[Any, ...], tuple[Any, Any] | None]:
-    """Return the histogram that is kept by a signature, if any, with its arrays, flat.
+def repeated(
+    key: Hashable, arrays: Sequence[Any], density: bool | None, out: Array | None
+) -> tuple[tuple[Array, np.ndarray] | None, tuple[Any, Any] | None, bool]:
+    """Return the result of a call that repeats an earlier one, the extent of its data if the host found that, or None.
 
-    The last is the extent of the data if edges depend on it.
+    The last is whether nothing was kept that is for such data.
     """
-    known = _kept.get(key)
+    known, found = kept.get(key), None
     if known is None:
-        return None, (), None
-    flattened = flat(a), None if where is None else flat(where), None if weights is None else flat(weights)
-    if known.sweep is not None:
-        return known, flattened, None
-    found = extent(*flattened[:2], known.queue, fp64=has_fp64(known.queue.device))
-    return _kept.get((key, signature_of(found))), flattened, found
+        return None, None, True
+    arrays = [None if each is None else flat(each) for each in arrays]
+    if isinstance(known, cl.CommandQueue):
+        found = extent(arrays[0], arrays[1], known, fp64=has_fp64(known.device))
+        known = kept.get(_by_extent(key, found))
+    result = known.again(arrays, density, out) if isinstance(known, Prepared) else None
+    return result, found, known is None
+
+
+def _by_extent(key: Hashable, found: tuple[Any, Any] | None) -> Hashable:
+    return key, found and (found[0].tobytes(), found[1].tobytes())
 
 
 def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None) -> None:
@@ -111,9 +117,9 @@ def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None)
     if key is None or prepared.sweep is None:
         return
     if looked_at is not None:
-        _kept.put(key, Prepared(prepared.queue, None, prepared.dtype))
-        key = key, signature_of(*looked_at)
-    _kept.put(key, prepared._replace(edges=tuple(each.copy() for each in prepared.edges)))  # which no caller changes
+        kept.put(key, prepared.queue)
+        key = _by_extent(key, *looked_at)
+    kept.put(key, prepared._replace(edges=tuple(each.copy() for each in prepared.edges)))  # which no caller changes
 
 
 def are_repeated(key: Hashable, given: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:
