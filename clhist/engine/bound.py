@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
+from operator import attrgetter
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import pyopencl as cl
 
@@ -17,34 +18,19 @@ from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, is_cuda
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 
-
-class Seen(NamedTuple):
-    """A PyOpenCL array as it was; its type and shape are the same objects as long as nobody replaced them."""
-
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: Any
-
-    @classmethod
-    def of(cls, array: Array) -> Seen:
-        """Return what `array` is like now."""
-        return cls(array.offset, array.shape, array.strides, array.dtype)
-
-    def is_same(self, array: Array) -> bool:
-        """Whether the array has not changed but for its content."""
-        is_same = array.shape is self.shape and array.strides is self.strides and array.dtype is self.dtype
-        return is_same and bool(array.offset == self.offset)
+_LIKE = ("dtype", "shape", "strides")
 
 
 class _Held:
     """An array that a bound call keeps, with its memory, as it was when it was bound."""
 
     def __init__(self, name: str, array: Array, *, written: bool) -> None:
-        self.name, self.array, self._written = name, array, written
-        self._seen = Seen.of(array) if is_device_array(array) else None
-        self._like, self._alike = _like(array, written), _alike(array)
-        self._buffer = array.base_data if is_device_array(array) else None
+        on_device = is_device_array(array)
+        self.name, self.array = name, array
+        self._what = (*_LIKE, "offset") if on_device else (*_LIKE, "flags.writeable") if written else _LIKE
+        self._like_of = attrgetter(*self._what)
+        self._like, self._alike = self._like_of(array), _alike(array)
+        self._buffer = array.base_data if on_device else None
         # A reference of our own: a buffer that its owner released is still there, and nobody else has one then.
         self._own: Any = None
         if type(self._buffer) is cl.Buffer:
@@ -52,19 +38,18 @@ class _Held:
 
     def check(self) -> None:
         """Raise ValueError if the array is not what it was."""
-        array, seen = self.array, self._seen
+        array = self.array
         if self._alike is not None and _alike(array) == self._alike:
             return
         if is_cuda(array):  # which describes what it was
             array = array.now(self.name)
-        if seen is None or not seen.is_same(array):
-            now = _like(array, self._written)
-            for what, before in self._like.items():
-                if now[what] != before:
-                    raise ValueError(
-                        f"{self.name}: expected the array as it was bound, with {what} {before}; got {what} {now[what]}"
-                    )
-        if seen is not None and array.base_data is not self._buffer and not is_cuda(array):
+        like = self._like_of(array)
+        if like != self._like:
+            each = zip(self._what, self._like, like, strict=True)
+            what, before, now = next(found for found in each if found[1] != found[2])
+            what = what.removeprefix("flags.")
+            raise ValueError(f"{self.name}: expected the array as it was bound, with {what} {before}; got {what} {now}")
+        if self._buffer is not None and array.base_data is not self._buffer and not is_cuda(array):
             raise ValueError(f"{self.name}: expected the array as it was bound, got it with other memory")
         if self._own is not None and self._own.reference_count == 1:
             raise ValueError(f"{self.name}: expected the array as it was bound, but its memory was released")
@@ -193,15 +178,6 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
 def _alike(array: Array) -> Any:
     """Return what the library of an array of CUDA is soon told by that it is the same; None if that is not known."""
     return array.memory.library.alike(array.memory.owner) if is_cuda(array) else None
-
-
-def _like(array: Array, written: bool) -> dict[str, Any]:
-    found = {"dtype": array.dtype, "shape": array.shape, "strides": array.strides}
-    if is_device_array(array):
-        found["offset"] = array.offset
-    elif written:
-        found["writeable"] = array.flags.writeable
-    return found
 
 
 def _arrays(name: str, given: Any) -> Iterator[tuple[str, Array]]:
