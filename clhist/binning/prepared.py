@@ -86,7 +86,7 @@ class Prepared(NamedTuple):
         return into(out, hist)
 
 
-# What repeats calls, by their signatures; only a queue where edges depend on the extent that the host finds there first.
+# What repeats calls, by their signatures; a queue where edges depend on the extent, which the host finds there first.
 kept: Remembered[Prepared | cl.CommandQueue] = Remembered(128)
 
 

@@ -90,7 +90,7 @@ class Engine:
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
         self._calls: Remembered[Ready] = Remembered(_MOST_CALLS)
         self._loads = Loads(self._preparation, self.arguments)
-        self._others: dict[tuple[Operator, ...], Engine] = {}
+        self._others: Remembered[Engine] = Remembered(_MOST_OTHERS)
         self._preparation.check_fp64()
 
     @classmethod
@@ -130,12 +130,11 @@ class Engine:
         forms = tuple(operators)
         if forms == self.outputs.operators:
             return self
-        if forms not in self._others:
-            if len(self._others) >= _MOST_OTHERS:
-                self._others.clear()
+        if (found := self._others.get(forms)) is None:
             outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
-            self._others[forms] = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
-        return self._others[forms]
+            found = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
+            self._others.put(forms, found)
+        return found
 
     def on(self, context: cl.Context) -> Engine:
         """Return the engine of the same map and operators in a context."""

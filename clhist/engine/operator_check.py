@@ -6,7 +6,6 @@ mistakes.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import pyopencl as cl
 from clhist.codegen.arguments import integer
 from clhist.codegen.render import render_check
 from clhist.engine.call import queue_for
+from clhist.engine.signature import Remembered
 from clhist.errors import UnsupportedError
 from clhist.opencl.program import build
 from clhist.operators.halves import number_of
@@ -27,7 +27,7 @@ _SAMPLES = 64  # of a call's own values
 _TRIPLES = 1024
 _ROUNDING = 1000.0  # multiples of the spacing of floats at the largest number on the way
 _MOST_CHECKED = 1024
-_checked: OrderedDict[Operator, bool] = OrderedDict()
+_checked: Remembered[bool] = Remembered(_MOST_CHECKED)
 
 # Which of the rows that the kernel writes must be the same, and what a mistake is called.
 _LAWS = (
@@ -130,7 +130,7 @@ def check_once(operator: Operator, values: Callable[[], np.ndarray | None], queu
     ValueError
         As `check_operator`.
     """
-    if operator not in _checked:
+    if not _checked.get(operator):
         found = values()
         if found is None or not found.size:
             return
@@ -138,9 +138,7 @@ def check_once(operator: Operator, values: Callable[[], np.ndarray | None], queu
             _check(operator, found[:: max(1, found.size // _SAMPLES)], _TRIPLES, queue)
         except UnsupportedError:
             return  # the call itself says so
-        _checked[operator] = True
-        if len(_checked) > _MOST_CHECKED:
-            _checked.popitem(last=False)
+        _checked.put(operator, True)
     object.__setattr__(operator, "verified", True)  # which is compared nowhere
 
 

@@ -117,9 +117,9 @@ def signature_of_call(
             parts += _target(call.dest, targets), _target(call.out, targets)
             if len(targets) > 1 and _may_overlap(targets):
                 return None
-        bins = call.num_bins if type(call.num_bins) is int else _numbers(call.num_bins)
-        histograms = None if call.num_histograms is None else _numbers(call.num_histograms)
-        budget = None if call.memory_budget is None else _numbers(call.memory_budget)
+        bins = call.num_bins if type(call.num_bins) is int else alike(call.num_bins)
+        histograms = None if call.num_histograms is None else alike(call.num_histograms)
+        budget = None if call.memory_budget is None else alike(call.memory_budget)
     except UnknownError:
         return None
     choices = None if call.choices is FREE else call.choices
@@ -171,7 +171,7 @@ def signature_of(*values: Any) -> Hashable:
     -------
     tuple or None
         Equal for values of the same types that are equal to the bit; NumPy arrays count by content. None if one is of
-        another kind than these, numbers, strings, short sequences, queues and operators.
+        another kind than these, numbers, strings, short sequences, dicts, queues and operators.
     """
     parts: list[Any] = []
     try:
@@ -248,9 +248,10 @@ def itself(value: Any) -> Hashable:
 
 def alike(value: Any) -> Hashable:
     """Return what one value is recognised by, as of `signature_of`; raises UnknownError of one of another kind."""
-    if value is None:
-        return None
-    part = _PARTS.get(type(value))
+    kind = type(value)
+    if value is None or kind is int:
+        return value
+    part = _PARTS.get(kind)
     if part is not None:
         return part(value)
     if isinstance(value, cl_array.Array):
@@ -283,12 +284,12 @@ def _like(array: Array) -> Hashable:
 
 _PARTS: dict[type, Callable[[Any], Hashable]] = {
     cl_array.Array: _like,
-    int: lambda value: value,
     bool: lambda value: (bool, value),
     float: lambda value: (float, value.hex()),  # 0.0 is not -0.0
     str: lambda value: value,
     tuple: _sequence,
     list: _sequence,
+    dict: lambda value: (dict, *value, *map(alike, value.values())),
     np.ndarray: _content,
     np.ufunc: lambda value: value,
     Operator: _Itself,  # those that differ in their identity element are equal
@@ -335,18 +336,6 @@ def _may_overlap(targets: Sequence[Array]) -> bool:
             elif overlap(one, other):
                 return True
     return False
-
-
-def _numbers(value: Any) -> Hashable:
-    """Return integers in whatever structure, which are not equal to floats then."""
-    kind = type(value)
-    if value is None or kind is int:
-        return value
-    if kind is dict:
-        return (dict, *value, *map(_numbers, value.values()))
-    if kind is tuple or kind is list:
-        return (kind, *map(_numbers, value))
-    raise UnknownError
 
 
 def _each(given: Any) -> list[Array]:
