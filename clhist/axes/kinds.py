@@ -16,7 +16,7 @@ from clhist.operators.c_types import c_name, literal
 
 
 class Kind(Protocol):
-    """What the C of an axis depends on."""
+    """What the C of an axis depends on; its methods are those of the kinds below."""
 
     @property
     def data(self) -> np.dtype | None:
@@ -59,11 +59,9 @@ class _OneByOne:
         """Return None: there is no table."""
 
     def block_functions(self) -> tuple[str, ...]:
-        """Return C of the functions that `block` calls besides: none."""
         return ()
 
     def block(self: Any, array: str, n: int, target: str, absent: str = ABSENT) -> str:
-        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
         return f"{LOOP} {target}[e] = {self.call(f'{array}[begin + e]', n)};{with_absent(target, absent)}"
 
 
@@ -84,16 +82,13 @@ class FlowKind:
 
     @property
     def data(self) -> np.dtype:
-        """Dtype of the array that a kernel gets."""
         return self.inner.data
 
     def parameters(self, n: int) -> str:
-        """Return the declarations of the arguments of axis `n`."""
         found = f"{self.inner.parameters(n)}, int below{n}, int above{n}, int none{n}"
         return f"const int *listed{n}, {found}" if self.listed else f"{found}, int first{n}"
 
     def functions(self) -> tuple[str, ...]:
-        """Return C of the functions that find the bin of an element."""
         if self.inner.packed:
             return ()
         dtype = self.inner.dtype
@@ -114,16 +109,13 @@ int {self._name}(const {bits} bits, {declared})
         )
 
     def call(self, element: str, n: int) -> str:
-        """Return C that finds the bin of `element` on axis `n`, or -1."""
         names = ", ".join(each.split()[-1].lstrip("*") for each in self.parameters(n).split(","))
         return f"{self._name}({bits_of(element, self.inner.data)}, {names})"
 
     def block_functions(self) -> tuple[str, ...]:
-        """Return C of the functions that `block` calls besides."""
         return block_search.functions(self.inner) if self._is_quick else ()
 
     def block(self, array: str, n: int, target: str, absent: str = ABSENT) -> str:
-        """Return C that makes ``target[e]`` the bin on axis `n` of element ``begin + e`` of `array`, or `absent`."""
         if self.inner.kind != EVEN and self.inner.has_block:
             low, high = self._ends
             outside = f"((key < {low}) | (key > {high})) ? none{n} : (key < start ? below{n} : above{n})"
@@ -143,11 +135,9 @@ int {self._name}(const {bits} bits, {declared})
 
     @property
     def joint(self) -> EdgesKind | None:
-        """The edges, if the axis can be one of `joint_block`."""
         return self.inner if self._is_quick and self.inner.data.kind == "f" else None
 
     def with_packed_table(self) -> FlowKind | None:
-        """Return the kind with a packed table, if it can have one; see `Axis.packed`."""
         inner = self.inner.with_packed_table()
         return None if inner is None else replace(self, inner=inner)
 
@@ -185,11 +175,9 @@ class IntegerKind(_OneByOne):
     as_bool: bool = False
 
     def parameters(self, n: int) -> str:
-        """Return the declarations of the arguments of axis `n`."""
         return f"int start{n}, int bins{n}, int first{n}, int below{n}, int above{n}"
 
     def functions(self) -> tuple[str, ...]:
-        """Return C of the functions that find the bin of an element."""
         if self.circular:
             found = "const int rest = z % bins;\n    return first + (rest < 0 ? rest + bins : rest);"
         else:
@@ -205,7 +193,6 @@ int {self._name}(const int x, const int start, const int bins, const int first, 
         )
 
     def call(self, element: str, n: int) -> str:
-        """Return C that finds the bin of `element` on axis `n`, or -1."""
         value = f"({element}) != 0" if self.as_bool else f"(int)({element})"
         return f"{self._name}({value}, start{n}, bins{n}, first{n}, below{n}, above{n})"
 
@@ -227,11 +214,9 @@ class TurnKind(_OneByOne):
     data: np.dtype
 
     def parameters(self, n: int) -> str:
-        """Return the declarations of the arguments of axis `n`."""
         return f"double low{n}, double width{n}, int bins{n}"
 
     def functions(self) -> tuple[str, ...]:
-        """Return C of the functions that find the bin of an element."""
         return (
             """
 int turn_bin(const double x, const double low, const double width, const int bins)
@@ -245,7 +230,6 @@ int turn_bin(const double x, const double low, const double width, const int bin
         )
 
     def call(self, element: str, n: int) -> str:
-        """Return C that finds the bin of `element` on axis `n`."""
         return f"turn_bin((double)({element}), low{n}, width{n}, bins{n})"
 
 
@@ -265,11 +249,9 @@ class WrappedKind(_OneByOne):
     inner: FlowKind
 
     def parameters(self, n: int) -> str:
-        """Return the declarations of the arguments of axis `n`."""
         return f"{self.inner.parameters(n)}, double origin{n}, double period{n}"
 
     def functions(self) -> tuple[str, ...]:
-        """Return C of the functions that find the bin of an element."""
         return *self.inner.functions(), (
             """
 double wrapped(const double x, const double origin, const double period)
@@ -282,7 +264,6 @@ double wrapped(const double x, const double origin, const double period)
         )
 
     def call(self, element: str, n: int) -> str:
-        """Return C that finds the bin of `element` on axis `n`, or -1."""
         return self.inner.call(f"wrapped((double)({element}), origin{n}, period{n})", n)
 
 
@@ -293,13 +274,10 @@ class FixedKind(_OneByOne):
     data: None = None
 
     def parameters(self, n: int) -> str:
-        """Return the declaration of the argument of axis `n`."""
         return f"int fixed{n}"
 
     def functions(self) -> tuple[str, ...]:
-        """Return C of the functions that are needed: none."""
         return ()
 
     def call(self, element: str, n: int) -> str:
-        """Return C of the bin on axis `n`."""
         return f"fixed{n}"
