@@ -135,12 +135,20 @@ class BinnedKind:
         return functions_of(self.axes, in_blocks=self.in_blocks)
 
     def engine(
-        self, context: cl.Context, operators: Any, code: str, *arguments: str, before: Sequence[str] = ()
+        self, context: cl.Context, operators: Any, code: str, *arguments: str, before: Sequence[str] = (), **more: Any
     ) -> Engine:
-        """Return the engine of a map with further `arguments`, behind those of the axes and `before` them."""
+        """Return the engine of a map with further `arguments`, behind those of the axes and `before` them.
+
+        `more` are options of `Source.of`.
+        """
         declared = ", ".join([*before, *self.arguments(), *arguments])
         structs = [each for axis in self.axes if isinstance(axis, EdgesKind) for each in axis.structs.items()]
-        options: Any = {"structs": dict(structs), "emits": BLOCK if self.in_blocks else 1, "covered": self.has_spare}
+        options: Any = {
+            "structs": dict(structs),
+            "emits": BLOCK if self.in_blocks else 1,
+            "covered": self.has_spare,
+            **more,
+        }
         return Engine.of(context, operators, declared, code, preamble=self.functions(), **options)
 
 

@@ -235,14 +235,7 @@ def _cells_engine(context: cl.Context, kind: BinnedKind, weight: np.dtype, num_c
     emits = f"""if (bin >= 0)
     for (int cell = 0; cell < {num_cells}; ++cell)
         EMIT((long)bin * {num_cells} + cell, (double)weights[(long)i * {num_cells} + cell]);"""
-    return Engine.of(
-        context,
-        _sum(),
-        arguments=", ".join([*kind.arguments(), f"const {c_name(weight)} *weights"]),
-        map="\n".join([kind.code(), emits]),
-        preamble=kind.functions(),
-        emits=num_cells,
-    )
+    return kind.engine(context, _sum(), f"{kind.code()}\n{emits}", f"const {c_name(weight)} *weights", emits=num_cells)
 
 
 def _on_host(found: Mapping[str, Any], queue: cl.CommandQueue) -> Sums:

@@ -65,13 +65,20 @@ def sum_labels(input: Any, labels: Any = None, index: Any = None) -> Any:
     number, or array of the shape of `index`
         In float64 for several regions; for one in the dtype that `numpy.sum` has.
     """
-    regions = regions_of(input, labels, index)
-    if regions is None:
-        return by_scipy("sum_labels", input, labels, index)
-    return regions.picked(regions.of("sum", dtype=regions.real))
+    return _statistic("sum_labels", "sum", input, labels, index)
 
 
 sum = sum_labels
+
+
+def _statistic(function: str, name: str, input: Any, labels: Any, index: Any) -> Any:
+    """Return a statistic of `clhist.group_by` of each region, or what `function` of SciPy finds."""
+    regions = regions_of(input, labels, index)
+    if regions is None or (regions.is_complex and name not in ("sum", "mean")):
+        return by_scipy(function, input, labels, index)
+    real = np.complex128 if regions.is_complex else np.float64
+    dtype = regions.real if name == "sum" else None if name == "median" else real
+    return regions.picked(regions.of(name, dtype=dtype))
 
 
 def __getattr__(name: str) -> Any:
@@ -94,30 +101,21 @@ _ELSEWHERE = {
 @takes_cuda
 def mean(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the mean of each region, NaN for one without values; `scipy.ndimage.mean`, with its parameters."""
-    regions = regions_of(input, labels, index)
-    if regions is None:
-        return by_scipy("mean", input, labels, index)
-    return regions.picked(regions.of("mean", dtype=np.complex128 if regions.is_complex else np.float64))
+    return _statistic("mean", "mean", input, labels, index)
 
 
 @floats_of_regions
 @takes_cuda
 def variance(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the variance of each region, NaN for one without values; `scipy.ndimage.variance`."""
-    regions = regions_of(input, labels, index)
-    if regions is None or regions.is_complex:
-        return by_scipy("variance", input, labels, index)
-    return regions.picked(regions.of("var", dtype=np.float64))
+    return _statistic("variance", "var", input, labels, index)
 
 
 @floats_of_regions
 @takes_cuda
 def standard_deviation(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the standard deviation of each region; `scipy.ndimage.standard_deviation`."""
-    regions = regions_of(input, labels, index)
-    if regions is None or regions.is_complex:
-        return by_scipy("standard_deviation", input, labels, index)
-    return regions.picked(regions.of("std", dtype=np.float64))
+    return _statistic("standard_deviation", "std", input, labels, index)
 
 
 @numbers_of_regions
@@ -165,10 +163,7 @@ def extrema(input: Any, labels: Any = None, index: Any = None) -> Any:
 @takes_cuda
 def median(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the median of each region; `scipy.ndimage.median`, but NaN for a region without values."""
-    regions = regions_of(input, labels, index)
-    if regions is None or regions.is_complex:
-        return by_scipy("median", input, labels, index)
-    return regions.picked(regions.of("median"))
+    return _statistic("median", "median", input, labels, index)
 
 
 @centres_of_regions
