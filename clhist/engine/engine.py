@@ -228,50 +228,38 @@ class Engine:
         """Return the results of a call with these keywords of `clhist.HistogramKernel.__call__`, but the last three."""
         return self.outputs.collect(self.run(args, call_of(num_bins, options)).results)
 
-    def run(self, args: Sequence[Any], call: Call) -> Outcome:
-        """Check, plan, build and enqueue; a call with the signature of an earlier one is only enqueued."""
-        check_process()
-        targets: list[Array] = []
-        key = signature_of_call(self.arguments, args, call, self.context, targets)
-        ready = self._calls.get(key)
-        if ready is None or (ready.uses is not None and ready.uses.are_many):
-            return self._first(key, args, call, targets)
-        arrays: list[Any] = []
-        for n in self._arrays:
-            arrays.append(args[n])
-        for k in ready.targets:
-            arrays.append(None if k is None else targets[k])
-        scalars: Sequence[Any] = self._taken(ready, args) if self._scalars else ()
-        if call.largest is not None:
-            scalars = [*scalars, call.largest.known]
-        try:
-            return ready.run(arrays, scalars, call)
-        except OutOfMemoryError:
-            if not ready.ends_for_less():
-                raise
-        return self._first(key, args, call, targets)
+    def run(self, args: Sequence[Any], call: Call, known: KnownCall | None = None) -> Outcome:
+        """Check, plan, build and enqueue; a call with the signature of an earlier one is only enqueued.
 
-    def run_known(self, known: KnownCall, arrays: Sequence[Array], call: Call) -> Outcome:
-        """Enqueue a call that its caller recognised, on these arrays in the places that change.
-
-        They are as those of all calls with `known`, so that only the first is checked; which of `dest` and `out` is
-        which may differ.
+        `known` is what its caller recognised it as: `args` are the arrays in the places that change then. They are as
+        those of all calls with it, so that only the first is checked; which of `dest` and `out` is which may differ.
         """
         check_process()
         targets: list[Array] = []
-        key = signature_of_targets(known, call, targets)
+        if known is None:
+            key = signature_of_call(self.arguments, args, call, self.context, targets)
+        else:
+            key = signature_of_targets(known, call, targets)
         ready = self._calls.get(key)
-        if ready is None or (ready.uses is not None and ready.uses.are_many):
-            return self._first(key, known.with_arrays(arrays), call, targets, known.fixed)
-        every = list(arrays)
-        for k in ready.targets:
-            every.append(None if k is None else targets[k])
-        try:
-            return ready.run(every, (), call)
-        except OutOfMemoryError:
-            if not ready.ends_for_less():
-                raise
-        return self._first(key, known.with_arrays(arrays), call, targets, known.fixed)
+        if ready is not None and (ready.uses is None or not ready.uses.are_many):
+            arrays: list[Any] = [] if known is None else list(args)
+            scalars: Sequence[Any] = ()
+            if known is None:
+                for n in self._arrays:
+                    arrays.append(args[n])
+                scalars = self._taken(ready, args) if self._scalars else ()
+            for k in ready.targets:
+                arrays.append(None if k is None else targets[k])
+            if call.largest is not None:
+                scalars = [*scalars, call.largest.known]
+            try:
+                return ready.run(arrays, scalars, call)
+            except OutOfMemoryError:
+                if not ready.ends_for_less():
+                    raise
+        if known is None:
+            return self._first(key, args, call, targets)
+        return self._first(key, known.with_arrays(args), call, targets, known.fixed)
 
     def _first(
         self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array], fixed: Sequence[int] = ()

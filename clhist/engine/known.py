@@ -42,6 +42,6 @@ class KnownCall:
         if dest is not None or out is not None:
             call = Call(call.num_bins, call.size, dest, out, call.queue, num_histograms=call.num_histograms)
         if self._is_repeated:
-            return self.engine.run_known(self, arrays, call).results
+            return self.engine.run(arrays, call, self).results
         self._is_repeated = True  # and then is worth what it takes to prepare it apart from calls with other arguments
         return self.engine.run(self.with_arrays(arrays), call).results
