@@ -53,7 +53,7 @@ class PackedSweep(Sweep):
 
     def add_to(self, commands: Commands, tasks: Tasks, values: Mapping[str, Any]) -> None:
         super().add_to(commands, NO_BATCH, {**values, "clhist_place0": values["clhist_flag_place"]})
-        self.robust.add_to(commands, tasks, {**values, **self.robust.kernel_numbers()})
+        self.robust.add_to(commands, tasks, {**values, **self.robust.kernel_numbers})
 
     def combine_numbers(self, places: Mapping[str, int]) -> dict[str, object]:
         groups = self.plan.work_groups if self.plan.num_elements else 0

@@ -213,7 +213,7 @@ class Preparation:
         return {
             **values,
             **places,
-            **sweep.kernel_numbers(),
+            **sweep.kernel_numbers,
             **(self._sizes(sweep) if self.tells_size else {"clhist_size": sweep.plan.num_elements}),
             "clhist_scratch": scratch,
             "clhist_tasks": tasks.tasks,

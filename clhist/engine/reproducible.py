@@ -37,7 +37,7 @@ def reproducible(engine: Engine, checked: CheckedCall, max_abs: float | None) ->
     forms = [reproducible_form(operator, max_abs, count) for operator in known]
     form = engine.with_operators(forms)
     form.check_counts(checked.longest)
-    targets = [target.with_operator(o) for target, o in zip(checked.targets, forms, strict=True)]
+    targets = [replace(target, operator=o) for target, o in zip(checked.targets, forms, strict=True)]
     return form, replace(checked, targets=targets)
 
 

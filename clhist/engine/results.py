@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from clhist.engine.prepare import ResultForms
@@ -53,10 +53,6 @@ class ResultArrays:
             found += zip(self._names("out"), self.out, strict=True)
         return found
 
-    def with_operator(self, operator: Operator) -> ResultArrays:
-        """Return the same of another operator on the same dtype."""
-        return replace(self, operator=operator)
-
     def _names(self, kind: str) -> list[str]:
         return [f"{kind}{self.name}[{field!r}]" for field in self.fields] or [f"{kind}{self.name}"]
 
@@ -103,14 +99,15 @@ def numbered(targets: Sequence[ResultArrays]) -> tuple[Numbers, list[Array | Non
     arrays: list[Array | None] = []
     found = []
     for each in targets:
-        dest = None if each.dest is None else tuple([_number(array, arrays) for array in each.dest])
+        dest = None if each.dest is None else tuple([index_in(array, arrays) for array in each.dest])
         given = each.out or (None,) * (len(each.fields) or 1)
-        out = tuple([_number(array, arrays) for array in given])
+        out = tuple([index_in(array, arrays) for array in given])
         found.append((dest, out, each.out is None, each.fields, each.dest_is_partial, each.out_is_partial))
     return tuple(found), arrays
 
 
-def _number(array: Array | None, arrays: list[Array | None]) -> int:
+def index_in(array: Array | None, arrays: list[Any]) -> int:
+    """Return the number of an array among `arrays`, where it is afterwards; one that is None is new each time."""
     if array is not None:
         for n, each in enumerate(arrays):
             if each is array:

@@ -17,6 +17,7 @@ import pyopencl.array as cl_array
 
 from clhist.codegen.maps import Argument
 from clhist.engine.call import Call, queue_for
+from clhist.engine.results import index_in
 from clhist.opencl.arrays import Array, overlap
 from clhist.opencl.cuda_arrays import is_cuda, may_be_written
 from clhist.opencl.device import default_queue, profile_names
@@ -160,7 +161,7 @@ def signature_of_targets(key: Hashable, call: Call, targets: list[Array]) -> Has
     """
     if call.dest is None and call.out is None:
         return key
-    numbers = [_number_of(array, targets) for given in (call.dest, call.out) for array in _each(given)]
+    numbers = [index_in(array, targets) for given in (call.dest, call.out) for array in _each(given)]
     return None if len(targets) > 1 and _may_overlap(targets) else (key, *numbers)
 
 
@@ -308,21 +309,12 @@ def _target(value: Any, targets: list[Array]) -> Hashable:
     if value is None:
         return None
     if kind is np.ndarray or isinstance(value, cl_array.Array):
-        return _number_of(value, targets), _like(value)
+        return index_in(value, targets), _like(value)
     if kind is dict:
         return (dict, *value, *(_target(each, targets) for each in value.values()))
     if kind is tuple or kind is list:
         return (kind, *(_target(each, targets) for each in value))
     raise UnknownError
-
-
-def _number_of(array: Array, targets: list[Array]) -> int:
-    """Return the number of an array among `targets`, where it is afterwards."""
-    for n, each in enumerate(targets):
-        if each is array:
-            return n
-    targets.append(array)
-    return len(targets) - 1
 
 
 def _may_overlap(targets: Sequence[Array]) -> bool:

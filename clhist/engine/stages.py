@@ -39,15 +39,8 @@ def sweep_code(spec: SweepSpec, options: tuple[str, ...]) -> KernelCode:
     return KernelCode(render_sweep(spec), (*options, *spec.options), "clhist_sweep", sweep_parameters(spec))
 
 
-@lru_cache(maxsize=_MOST_CODES)
-def combine_source(spec: CombineSpec) -> str:
-    """Return the program of a second stage alone."""
-    return render_combine(spec)
-
-
-@lru_cache(maxsize=_MOST_CODES)
-def _combines_source(specs: tuple[CombineSpec, ...]) -> str:
-    return render_combines(specs)
+combine_source = lru_cache(maxsize=_MOST_CODES)(render_combine)
+_combines_source = lru_cache(maxsize=_MOST_CODES)(render_combines)
 
 
 class Commands:
@@ -160,24 +153,21 @@ class Sweep:
         one = sum(bins * sum(part.cell_bytes for part in output.operator.parts) for output, bins in cells)
         return one * self.plan.num_histograms
 
+    @cached_property
     def kernel_numbers(self) -> dict[str, object]:
-        """Return the arguments of the kernel that depend on the plan alone, and not on the number of elements."""
-
-        def make() -> dict[str, object]:
-            plan = self.plan
-            mask = plan.locks - 1 if plan.locks is not None else 2**32 - 1 if plan.memory == "local" else 2**64 - 1
-            found: dict[str, object] = {"clhist_copies": plan.copies, "clhist_lock_mask": mask}
-            for feature in self.spec.features:
-                found |= feature.arguments(plan, self.spec)
-            for output, bins, stride, chunk in zip(
-                self.spec.outputs, plan.bins, plan.copy_bins, plan.chunks(), strict=True
-            ):
-                found[f"clhist_num_bins{output.suffix}"] = bins
-                found[f"clhist_stride{output.suffix}"] = stride
-                found[f"clhist_bins_per_pass{output.suffix}"] = chunk
-            return found
-
-        return self._keep("numbers", make)
+        """The arguments of the kernel that depend on the plan alone, and not on the number of elements."""
+        plan = self.plan
+        mask = plan.locks - 1 if plan.locks is not None else 2**32 - 1 if plan.memory == "local" else 2**64 - 1
+        found: dict[str, object] = {"clhist_copies": plan.copies, "clhist_lock_mask": mask}
+        for feature in self.spec.features:
+            found |= feature.arguments(plan, self.spec)
+        for output, bins, stride, chunk in zip(
+            self.spec.outputs, plan.bins, plan.copy_bins, plan.chunks(), strict=True
+        ):
+            found[f"clhist_num_bins{output.suffix}"] = bins
+            found[f"clhist_stride{output.suffix}"] = stride
+            found[f"clhist_bins_per_pass{output.suffix}"] = chunk
+        return found
 
     def combine(
         self, k: int, results: Sequence[Result], profile: Profile, limits: Limits, batch: str, used: str = ""
