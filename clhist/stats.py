@@ -6,18 +6,16 @@ SciPy is imported when one of them is called: the results are its objects, and i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.axes.axis import axis_of
 from clhist.axes.thresholds import rounded_bins
 from clhist.binning.by_scipy import are_counts, by_scipy, numbers_by_scipy, rounds, scipy_functions, unknown
 from clhist.binning.counts import flat, present
-from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array, queue_for
+from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array, numpy_axis, queue_for
 from clhist.binning.numbers import bin_numbers
 from clhist.binning.points import Points, points_of
 from clhist.binning.statistic_edges import statistic_edges
@@ -174,9 +172,10 @@ def _by_kernels(
     `kept` are the dimensions of the values but for the last; `options` are of
     `clhist.binning.statistics.statistics_of`.
     """
-    axes = [
-        _axis(each.tobytes(), each.dtype, *dtypes, has_fp64(queue.device))
-        for each, dtypes in zip(edges, _dtypes(points), strict=True)
+    fp64 = has_fp64(queue.device)
+    axes: list[Any] = [
+        numpy_axis(each, dtype, fp64=fp64, via=via, bins_of=rounded_bins)
+        for each, (dtype, via) in zip(edges, _dtypes(points), strict=True)
     ]
     data = tuple(flat(column) for column in points.columns) if points.rows is None else (points.rows,)
     binned = None if None in axes else Binned(tuple(axes), data, where, points.size)
@@ -329,12 +328,6 @@ def _dtypes(points: Points) -> list[tuple[np.dtype, np.dtype]]:
     """Return of each dimension the dtype of the data, and the one that SciPy compares."""
     own = [array.dtype for array in points.columns] or [points.dtype] * points.dims
     return [(np.dtype(np.uint8) if dtype.kind == "b" else dtype, points.dtype) for dtype in own]
-
-
-@lru_cache(maxsize=64)
-def _axis(raw: bytes, edge_dtype: np.dtype, dtype: np.dtype, via: np.dtype, fp64: bool) -> Any:
-    bins = rounded_bins(np.frombuffer(raw, edge_dtype), dtype, via)
-    return None if bins.is_empty else axis_of(bins, fp64=fp64)
 
 
 def _rows(values: Array, size: int) -> Sequence[Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.keys import has_keys
-from clhist.axes.thresholds import numpy_bins, within_range
+from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
 from clhist.engine.call import queue_for as queue_of_call
 from clhist.engine.call import queue_of
 from clhist.engine.scatter import as_array as read
@@ -125,7 +125,13 @@ def range_ends(found: tuple[Any, Any] | None, given: Any) -> tuple[Any, Any]:
 
 
 def numpy_axis(
-    edges: Array, dtype: np.dtype, *, fp64: bool, via: np.dtype | None = None, ends: tuple[Any, Any] | None = None
+    edges: Array,
+    dtype: np.dtype,
+    *,
+    fp64: bool,
+    via: np.dtype | None = None,
+    ends: tuple[Any, Any] | None = None,
+    bins_of: Callable[..., Thresholds] = numpy_bins,
 ) -> Axis | None:
     """Return the axis of NumPy's bins, kept for the next call; None if no number of `dtype` lies in any.
 
@@ -141,11 +147,12 @@ def numpy_axis(
         See `clhist.binning.numpy_bins`.
     ends : pair of scalars, optional
         See `clhist.binning.within_range`.
+    bins_of : callable
+        `numpy_bins`, or `rounded_bins` for SciPy's.
     """
     key = edges.tobytes() if edges.nbytes <= _MOST_CACHED else None
-    if key is None:
-        return _axis.__wrapped__(key, edges.dtype, dtype, via, *(ends or (None, None)), fp64, edges=edges)
-    return _axis(key, edges.dtype, dtype, via, *(ends or (None, None)), fp64)
+    asked = key, edges.dtype, dtype, via, *(ends or (None, None)), fp64, bins_of
+    return _axis.__wrapped__(*asked, edges) if key is None else _axis(*asked)
 
 
 @lru_cache(maxsize=64, typed=True)
@@ -157,12 +164,13 @@ def _axis(
     low: Any,
     high: Any,
     fp64: bool,
+    bins_of: Callable[..., Thresholds],
     edges: Array | None = None,
 ) -> Axis | None:
     if edges is None:
         assert raw is not None
         edges = np.frombuffer(raw, edge_dtype)
-    bins = numpy_bins(edges, dtype, via)
+    bins = bins_of(edges, dtype, via)
     if low is not None:
         bins = within_range(bins, low, high)
     return None if bins.is_empty else axis_of(bins, fp64=fp64)

@@ -111,17 +111,6 @@ def test_wrong_arguments_are_found_after_right_ones(kernel, data):
         kernel(data, 1, num_bins=50)
 
 
-def test_overlapping_dest_and_out(kernel, data, queue):
-    """`dest` is copied first where `out` overlaps it, at every call."""
-    room = cl_array.zeros(queue, 60, np.int32)
-    dest, out = room[10:], room[:50]
-    want = counts_of(data.get(), 50)
-    for _ in range(3):
-        room[:] = cl_array.arange(queue, 60, dtype=np.int32)
-        kernel(data, 1, num_bins=50, dest=dest, out=out)
-        np.testing.assert_array_equal(out.get(), want + np.arange(10, 60))
-
-
 def test_nothing_is_kept_alive(kernel, data, queue):
     out = cl_array.empty(queue, 50, np.int32)
     for _ in range(3):
