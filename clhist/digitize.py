@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist.axes.elements import kernel_dtype
 from clhist.binning.counts import check_device_dtypes, flat
 from clhist.binning.host import numpy_digitize
-from clhist.binning.inputs import are_usable, as_array, binned_dtype, has_fp64, is_binnable, queue_for
+from clhist.binning.inputs import are_usable, as_array, has_fp64, is_binnable, queue_for
 from clhist.binning.numbers import bin_numbers, steps_axis
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import elementwise, is_labelled
@@ -61,7 +62,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     axis = None
     if len(edges):
         rising = edges[::-1] if falling else edges
-        axis = steps_axis(rising, binned_dtype(x), right=bool(right), fp64=has_fp64(queue.device))
+        axis = steps_axis(rising, kernel_dtype(x.dtype), right=bool(right), fp64=has_fp64(queue.device))
     if axis is None:  # no edges, or every integer is below them
         number = len(edges) if falling else 0
         whole = np.full(x.shape, number, np.intp)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist.axes.elements import kernel_dtype
 from clhist.binning.bits import are_few_kinds, of_bits
 from clhist.binning.counts import (
     check_device_dtypes,
@@ -36,7 +37,6 @@ from clhist.binning.host import (
 from clhist.binning.inputs import (
     are_usable,
     as_array,
-    binned_dtype,
     check_number,
     has_fp64,
     last_axes,
@@ -188,7 +188,7 @@ def _counted(
     a: Any, weights: Any, where: Any, edges: np.ndarray, ends: Any, rest: Any, queue: cl.CommandQueue, **options: bool
 ) -> tuple[Prepared, Array]:
     """Return the histogram by edges, before it is finished, and what computes and finishes it; arrays are flat."""
-    axis = numpy_axis(edges, binned_dtype(a), fp64=has_fp64(queue.device), ends=ends)
+    axis = numpy_axis(edges, kernel_dtype(a.dtype), fp64=has_fp64(queue.device), ends=ends)
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist.axes.elements import kernel_dtype
 from clhist.axes.thresholds import rounded_bins
 from clhist.binning.by_scipy import are_counts, by_scipy, numbers_by_scipy, rounds, scipy_functions, unknown
 from clhist.binning.counts import flat, present
@@ -327,7 +328,7 @@ def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | Non
 def _dtypes(points: Points) -> list[tuple[np.dtype, np.dtype]]:
     """Return of each dimension the dtype of the data, and the one that SciPy compares."""
     own = [array.dtype for array in points.columns] or [points.dtype] * points.dims
-    return [(np.dtype(np.uint8) if dtype.kind == "b" else dtype, points.dtype) for dtype in own]
+    return [(kernel_dtype(dtype), points.dtype) for dtype in own]
 
 
 def _rows(values: Array, size: int) -> Sequence[Array]:

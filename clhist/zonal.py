@@ -19,7 +19,7 @@ import pyopencl as cl
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.labelled import is_labelled
 from clhist.groupby import GroupBy, group_by
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import is_device_array, on_host
 from clhist.opencl.device import default_queue
 from clhist.statistics.table import STATISTICS, TABLE
 from clhist.unique import factorize
@@ -142,7 +142,7 @@ class _Asked(NamedTuple):
         device = (self.queue or default_queue(values)).device
         real = np.float64 if device.double_fp_config else np.float32
         found = groups.agg(values=(values, *names), dtype=real)["values"]
-        return {name: np.asarray(_on_host(each), np.float64)[: len(groups)] for name, each in found.items()}
+        return {name: np.asarray(on_host(each), np.float64)[: len(groups)] for name, each in found.items()}
 
 
 class _Cells(NamedTuple):
@@ -154,7 +154,7 @@ class _Cells(NamedTuple):
     @classmethod
     def of(cls, zones: Any, queue: cl.CommandQueue | None) -> _Cells:
         numbers, found = factorize(zones.reshape(-1), sort=True, queue=queue)
-        found = np.asarray(_on_host(found))
+        found = np.asarray(on_host(found))
         if found.dtype.kind == "f" and not np.isfinite(found).all():
             below = int(np.isneginf(found[:1]).sum())  # they are first and last
             found = found[np.isfinite(found)]
@@ -172,7 +172,7 @@ def _where(condition: Any, numbers: Any) -> Any:
 
 def _called(functions: _Functions, numbers: Any, values: Any, number: int) -> dict[str, np.ndarray]:
     """Return what functions of the host make of the values of each zone."""
-    numbers, values = np.asarray(_on_host(numbers)).reshape(-1), np.asarray(_on_host(values)).reshape(-1)
+    numbers, values = np.asarray(on_host(numbers)).reshape(-1), np.asarray(on_host(values)).reshape(-1)
     if values.dtype.kind == "f":
         numbers = np.where(np.isfinite(values), numbers, -1)
     order = np.argsort(numbers, kind="stable")
@@ -201,7 +201,7 @@ def _raster(cells: _Cells, values: Any, band: Any, asked: _Asked) -> Any:
     import xarray  # only where it is needed
 
     found = asked.of(cells, band)
-    numbers = np.asarray(_on_host(cells.numbers))
+    numbers = np.asarray(on_host(cells.numbers))
     if asked.zones is not None:
         numbers = np.where(np.append(np.isin(cells.zones, asked.zones), False)[numbers], numbers, -1)
     data = np.stack([np.append(each, np.nan)[numbers] for each in found.values()])
@@ -320,7 +320,3 @@ def _number(given: Any) -> float | None:
 
 def _is_dask(array: Any) -> bool:
     return hasattr(array, "dask") and hasattr(array, "chunks")
-
-
-def _on_host(array: Any) -> Any:
-    return array.get() if is_device_array(array) else array

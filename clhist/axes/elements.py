@@ -8,9 +8,9 @@ from clhist.axes.keys import bits_dtype
 from clhist.operators.c_types import c_name
 
 
-def bits_of(element: str, dtype: np.dtype, lanes: int | str = "") -> str:
-    """Return C of the bits of an element of an array of `dtype`, or of a vector of so many."""
-    return f"as_{c_name(bits_dtype(dtype))}{lanes}({element})" if dtype.kind == "f" else element
+def bits_of(element: str, dtype: np.dtype) -> str:
+    """Return C of the bits of an element of an array of `dtype`."""
+    return f"as_{c_name(bits_dtype(dtype))}({element})" if dtype.kind == "f" else element
 
 
 def key_of_bits(dtype: np.dtype, bits: str = "bits") -> str:
@@ -28,7 +28,7 @@ def has_no_type(dtype: np.dtype, fp64: bool) -> bool:
 
 
 def kernel_dtype(dtype: np.dtype) -> np.dtype:
-    """Return the dtype in which a kernel gets data that it converts itself."""
+    """Return the dtype in which a kernel gets data, and compares or converts it: booleans as bytes."""
     return np.dtype(np.uint8) if dtype.kind == "b" else dtype
 
 

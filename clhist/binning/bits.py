@@ -10,7 +10,7 @@ import pyopencl as cl
 from clhist.bincount import bincount
 from clhist.binning.host import numpy_histogram
 from clhist.engine.scatter import into
-from clhist.opencl.arrays import Array, is_device_array, to_device
+from clhist.opencl.arrays import Array, is_device_array, on_host, to_device
 
 
 def are_few_kinds(a: Any, weights: Any, where: Any) -> bool:
@@ -26,7 +26,7 @@ def of_bits(
     counts: Any = bincount(
         data if data.dtype.kind == "b" else data.view(bits), minlength=2 ** (8 * bits.itemsize), queue=queue
     )
-    counts = counts.get(queue) if is_device_array(counts) else counts
+    counts = on_host(counts, queue)
     there = np.flatnonzero(counts)
     hist, edges = numpy_histogram(there.astype(bits).view(data.dtype), bins, range, density, counts[there])
     return into(out, to_device(queue, hist) if is_device_array(data) else hist), edges

@@ -14,7 +14,7 @@ from clhist import operators
 from clhist.axes.block_search import BLOCK
 from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array
 from clhist.binning.sweep import Binned, Sweep
-from clhist.opencl.arrays import Array, is_device_array, to_device, zeros
+from clhist.opencl.arrays import Array, is_device_array, on_host, to_device, zeros
 from clhist.operators.halves import half_name, number_of
 from clhist.operators.operator import Operator
 
@@ -188,7 +188,7 @@ def densities(
     over : int, optional
         How many of the last dimensions have a total of one; defaults to all.
     """
-    counts = hist.get(queue) if is_device_array(hist) else hist
+    counts = on_host(hist, queue)
     dims = tuple(range(-(over or counts.ndim), 0))
     total = counts.sum(axis=dims, keepdims=over is not None)
     found = counts

@@ -174,8 +174,3 @@ def _axis(
     if low is not None:
         bins = within_range(bins, low, high)
     return None if bins.is_empty else axis_of(bins, fp64=fp64)
-
-
-def binned_dtype(array: Array) -> np.dtype:
-    """Return the type in which elements are compared with edges: booleans as bytes."""
-    return np.dtype(np.uint8) if array.dtype.kind == "b" else array.dtype

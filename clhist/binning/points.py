@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist.axes.elements import kernel_dtype
 from clhist.binning.counts import flat
 from clhist.binning.extent import extent
 from clhist.binning.inputs import are_usable, as_array, has_fp64, numpy_axis, range_ends
@@ -77,8 +78,7 @@ class Points:
         dtypes = [array.dtype for array in self.columns] or [self.dtype] * self.dims
         axes = []
         for each, given in zip(edges, dtypes, strict=True):
-            dtype = np.dtype(np.uint8) if given.kind == "b" else given
-            axis = numpy_axis(each, dtype, fp64=fp64, via=None if self.dtype == given else self.dtype)
+            axis = numpy_axis(each, kernel_dtype(given), fp64=fp64, via=None if self.dtype == given else self.dtype)
             if axis is None:
                 return None
             axes.append(axis)

@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.axes.elements import bits_of, has_no_type, key_of_bits
+from clhist.axes.elements import bits_of, has_no_type, kernel_dtype, key_of_bits
 from clhist.axes.keys import bits_dtype, from_keys, key_dtype, key_range
 from clhist.axes.thresholds import keys_within
 from clhist.binning.extent import key_extent
@@ -50,7 +50,7 @@ def number_of_bins(
     queue : pyopencl.CommandQueue
         Where it runs.
     """
-    dtype = np.dtype(np.uint8) if array.dtype.kind == "b" else array.dtype
+    dtype = kernel_dtype(array.dtype)
     bounds = key_range(dtype) if given is None else keys_within(*ends, dtype)
     sample = _Sample(array, where, dtype, bounds, counts, queue)
     if not sample.size:

@@ -12,7 +12,7 @@ from clhist import operators
 from clhist.axes.elements import bits_of, has_no_type, key_of_bits
 from clhist.axes.keys import bits_dtype, from_keys, key_dtype
 from clhist.engine.engine import Engine
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import on_host
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -53,8 +53,7 @@ def order_statistics(
         given = [np.uint64(distinct[min(k, len(distinct) - 1)]) for k in range(_PREFIXES)]
         arguments = [data, *([] if where is None else [where]), *(key.type(b) for b in bounds), *given]
         counts = kernel(*arguments, len(distinct), shift, num_bins=(_PREFIXES, 2**_DIGIT), size=array.size, queue=queue)
-        counts = counts.get(queue) if is_device_array(counts) else counts
-        sums = np.cumsum(counts, axis=1)
+        sums = np.cumsum(on_host(counts, queue), axis=1)
         for k, prefix in enumerate(prefixes):
             row = sums[distinct.index(prefix)]
             digit = int(np.searchsorted(row, left[k], "right"))

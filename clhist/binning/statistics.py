@@ -15,7 +15,7 @@ from clhist import operators
 from clhist.axes.block_search import BLOCK
 from clhist.binning.numbers import place_in_bins
 from clhist.binning.sweep import Binned, sweep
-from clhist.opencl.arrays import as_bytes, is_device_array, to_device
+from clhist.opencl.arrays import as_bytes, is_device_array, on_host, to_device
 from clhist.opencl.operands import in_place
 from clhist.operators.operator import Operator
 from clhist.statistics.selection import select
@@ -116,7 +116,7 @@ def _swept(
     **options: Any,
 ) -> dict[str, np.ndarray]:
     found = sweep(binned, outputs, arrays, queue=queue, **options)
-    return {name: part.get(queue) if is_device_array(part) else part for name, part in found.items()}
+    return {name: on_host(part, queue) for name, part in found.items()}
 
 
 def _selected(

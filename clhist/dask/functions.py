@@ -10,6 +10,7 @@ import dask.array as da
 import numpy as np
 
 from clhist import operators
+from clhist.axes.elements import kernel_dtype
 from clhist.binning.host import numpy_edges, numpy_histogramdd
 from clhist.binning.inputs import range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
@@ -116,8 +117,7 @@ def histogram(
             f"bins: expected a number or edges for a Dask collection, got {bins!r}, a rule that needs all data"
         )
     blocks = blocks_of(a=a, weights=weights)
-    dtype = getattr(a, "dtype", np.dtype(np.float64))
-    dtype = np.dtype(np.uint8) if dtype.kind == "b" else dtype
+    dtype = kernel_dtype(getattr(a, "dtype", np.dtype(np.float64)))
     lazy = range is None and np.ndim(bins) == 0
     if lazy:
         numpy_edges(np.zeros(1, dtype), bins)  # raises what is wrong with them

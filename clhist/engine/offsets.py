@@ -8,7 +8,7 @@ import numpy as np
 
 from clhist.codegen.arguments import integer
 from clhist.engine.batch import Batch
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import on_host
 
 
 def batch_of(num_histograms: Any, offsets: Any) -> Batch | None:
@@ -35,7 +35,7 @@ def batch_of_offsets(offsets: Any) -> Batch:
         If `offsets` are no integers, fewer than two, negative, or decrease.
     """
     try:
-        given = offsets.get() if is_device_array(offsets) else np.asarray(offsets)
+        given = np.asarray(on_host(offsets))
     except ValueError as error:
         raise ValueError(f"offsets: expected one dimension, got {offsets!r}") from error
     if given.ndim != 1 or given.size < 2:

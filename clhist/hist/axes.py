@@ -96,7 +96,7 @@ def _integer_axis(ax: Any, dtype: np.dtype, fp64: bool) -> Axis | None:
 
 @lru_cache(maxsize=64)
 def _category_axis(values: tuple[int, ...], dtype: np.dtype, extent: int, missing: int, fp64: bool) -> Axis:
-    dtype = np.dtype(np.uint8) if dtype.kind == "b" else dtype
+    dtype = kernel_dtype(dtype)
     low, high = key_range(dtype)
     known: dict[int, int] = {}
     for number, value in enumerate(values):
@@ -124,7 +124,7 @@ def _real_axis(ax: Any, dtype: np.dtype, fp64: bool) -> Axis | None:
         low, width = ax._ax.__getstate__()[-2:]
         numbers = np.float64(low), np.float64(width), len(ax)
         return Axis(TurnKind(kernel_dtype(dtype)), (), numbers, ax.extent)
-    data = np.dtype(np.float64) if circular else np.dtype(np.uint8) if dtype.kind == "b" else dtype
+    data = np.dtype(np.float64) if circular else kernel_dtype(dtype)
     with np.errstate(all="ignore"):
         pieces = _edge_pieces(ax, data) if isinstance(ax, bh.axis.Variable) else _index_pieces(ax, data)
     if pieces is None:

@@ -20,7 +20,7 @@ from clhist.binning.sweep import Binned
 from clhist.engine.small import is_small
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins
-from clhist.opencl.arrays import Array, is_device_array, to_device, zeros
+from clhist.opencl.arrays import Array, is_device_array, on_host, to_device, zeros
 from clhist.operators.halves import number_of
 
 _INT32 = np.iinfo(np.int32)
@@ -214,8 +214,8 @@ def _column(ax: Any, value: Any, queue: cl.CommandQueue, on_device: bool) -> tup
     value = _numbers(value)
     axis = device_axis(ax, value.dtype, fp64=fp64)
     if axis is None:
-        values = value.get(queue) if is_device_array(value) else value
-        return codes_axis(ax.extent), _placed(host_bins(ax, values.astype(np.float64)), queue, on_device)
+        values = on_host(value, queue).astype(np.float64)
+        return codes_axis(ax.extent), _placed(host_bins(ax, values), queue, on_device)
     return axis, value
 
 

@@ -18,7 +18,7 @@ from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import check_host_way
 from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column, looks_at_content
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import is_device_array, on_host
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.operators.reproducible import check_reproducible
 
@@ -194,8 +194,3 @@ def positions(h: Any, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any
         return []
     names: list[Any] = [getattr(ax, "name", None) for ax in h.axes][len(args) :]
     return [named[name] for name in names] if set(names) == set(named) and len(names) == len(named) else None
-
-
-def on_host(value: Any) -> Any:
-    """Return a device array as one of NumPy, and all else as it is."""
-    return value.get() if is_device_array(value) else value

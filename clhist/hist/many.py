@@ -18,9 +18,9 @@ from clhist.binning.sweep import BLOCK_OF_ELEMENTS, arguments_of, functions_of
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.engine import Engine
 from clhist.hist.columns import Columns, as_column, columns_of, is_column
-from clhist.hist.filling import check_room, fill, on_host, positions
+from clhist.hist.filling import check_room, fill, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
-from clhist.opencl.arrays import is_device_array, to_device
+from clhist.opencl.arrays import is_device_array, on_host, to_device
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name

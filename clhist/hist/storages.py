@@ -25,7 +25,7 @@ from clhist.engine.reproducible import reproducibly
 from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
-from clhist.opencl.arrays import Array, is_device_array, to_device
+from clhist.opencl.arrays import Array, on_host, to_device
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -209,7 +209,7 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
         _, squared = deviation_terms(f"(double)v{len(values) - 1}[i]", f"v{len(values)}[max(bin, 0)]", w)
         given = *values, to_device(queue, means) if columns.on_device else means
         found |= _swept(columns, (("deviations", _sum(), squared),), given, reproducible)
-        found["deviations"] = _fetched(found["deviations"], queue)
+        found["deviations"] = on_host(found["deviations"], queue)
     else:
         found["mean"] = np.where(total != 0, float(sample), 0.0)
     if not is_column(weight):
@@ -240,15 +240,11 @@ def _cells_engine(context: cl.Context, kind: BinnedKind, weight: np.dtype, num_c
 
 def _on_host(found: Mapping[str, Any], queue: cl.CommandQueue) -> Sums:
     """Return sums as separate NumPy arrays."""
-    sums = {name: _fetched(part, queue) for name, part in found.items()}
+    sums = {name: on_host(part, queue) for name, part in found.items()}
     if "both" in sums:
         both = sums.pop("both")
         sums |= {"weight": both.real, "square": both.imag}
     return sums
-
-
-def _fetched(array: Any, queue: cl.CommandQueue) -> Array:
-    return array.get(queue) if is_device_array(array) else array
 
 
 def merge(h: Any, storage: type, weight: Any, found: Mapping[str, Any], queue: cl.CommandQueue) -> None:

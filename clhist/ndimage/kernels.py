@@ -9,11 +9,12 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
+from clhist.axes.elements import kernel_dtype
 from clhist.binning import Binned, BinnedKind
 from clhist.binning.inputs import has_fp64, numpy_axis
 from clhist.engine.engine import Engine
 from clhist.groupby import GroupBy
-from clhist.opencl.arrays import Array, is_device_array, zeros
+from clhist.opencl.arrays import Array, is_device_array, on_host, zeros
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -21,10 +22,10 @@ from clhist.operators.c_types import c_name
 def center_kernel(groups: GroupBy, values: Array, shape: tuple[int, ...]) -> np.ndarray:
     """Return the mass of each group, and the sums of mass times each coordinate, as rows of float64 on the host."""
     given, keys, queue = groups.kernel_arrays("input", values)
-    kernel = _centers(queue.context, keys.dtype, _dtype(values), len(shape))
+    kernel = _centers(queue.context, keys.dtype, kernel_dtype(values.dtype), len(shape))
     strides = [int(prod(shape[d + 1 :])) for d in range(len(shape))]
     result: Any = kernel(keys, given, *strides, *shape, num_bins=groups.num_groups, queue=queue)
-    host: Any = result.get(queue) if is_device_array(result) else result
+    host = on_host(result, queue)
     return np.stack([host[name] for name in host.dtype.names], axis=-1)
 
 
@@ -32,17 +33,13 @@ def histogram_kernel(groups: GroupBy, values: Array, edges: np.ndarray) -> Array
     """Return the counts of each group between `edges`, as rows of int64, of the kind of `values`."""
     given, keys, queue = groups.kernel_arrays("input", values)
     shape = groups.num_groups, len(edges) - 1
-    axis = numpy_axis(edges, _dtype(given), fp64=has_fp64(queue.device))
+    axis = numpy_axis(edges, kernel_dtype(given.dtype), fp64=has_fp64(queue.device))
     if axis is None:  # no number of the dtype lies between the edges
         return zeros(queue, shape, np.dtype(np.int64)) if is_device_array(values) else np.zeros(shape, np.int64)
     binned = Binned((axis,), (given,), None, given.size)
     kernel = _histograms(queue.context, keys.dtype, binned.kind)
     found: Any = kernel(keys, groups.num_groups, *binned.arguments(queue), num_bins=shape, queue=queue)
-    return found if is_device_array(values) or not is_device_array(found) else found.get(queue)
-
-
-def _dtype(values: Array) -> np.dtype:
-    return np.dtype(np.uint8) if values.dtype.kind == "b" else values.dtype
+    return found if is_device_array(values) else on_host(found, queue)
 
 
 @kept_by_context

@@ -9,7 +9,7 @@ import numpy as np
 
 from clhist.engine.scatter import as_array
 from clhist.groupby import GroupBy, group_by
-from clhist.opencl.arrays import Array, as_bytes, is_device_array, zeros
+from clhist.opencl.arrays import Array, as_bytes, is_device_array, on_host, zeros
 from clhist.opencl.elementwise import are_positive, as_numbers, taken
 from clhist.opencl.lost import check_process
 from clhist.operators.c_types import supported_dtype
@@ -74,7 +74,7 @@ class Regions:
 
     def picked_host(self, result: Array) -> Any:
         """Return the same as NumPy's."""
-        return (result.get() if is_device_array(result) else result)[self.index]
+        return on_host(result)[self.index]
 
 
 def _taken_values(input: Any) -> Any:
@@ -139,7 +139,7 @@ def _device_regions(values: Array, labels: Array, index: Any) -> Regions:
         labels = as_bytes(labels)
     if index is None:
         return Regions(group_by(are_positive(labels), 2), values, 1, values.shape)
-    asked = np.asarray(index.get() if is_device_array(index) else index)
+    asked = np.asarray(on_host(index))
     if asked.dtype.kind not in "iub" or (asked.size and asked.min() < 0):
         raise ValueError("index: expected non-negative integers on a device; number others by numpy.unique")
     largest = int(asked.max()) if asked.size else 0

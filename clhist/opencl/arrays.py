@@ -29,6 +29,11 @@ def is_device_array(value: object) -> bool:
     return isinstance(value, cl_array.Array)
 
 
+def on_host(value: Any, queue: cl.CommandQueue | None = None) -> Any:
+    """Return a device array as one of NumPy, and all else as it is."""
+    return value.get(queue) if is_device_array(value) else value
+
+
 def is_array(value: object) -> bool:
     """Whether `value` is an array of NumPy or PyOpenCL; NumPy's scalars are none."""
     return isinstance(value, np.ndarray | cl_array.Array)

@@ -12,7 +12,7 @@ from pyFAI.containers import ErrorModel
 
 from clhist import operators
 from clhist.kernel import HistogramKernel
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import is_device_array, on_host
 from clhist.opencl.device import default_queue
 from clhist.opencl.operands import in_place
 
@@ -48,7 +48,7 @@ def axis(name: str, positions: Any, number: int, ends: Any, least: float | None 
 
 def extent(positions: Any) -> tuple[float, float]:
     """Return the least and the largest position."""
-    found = positions.get() if is_device_array(positions) else np.asarray(positions)
+    found = np.asarray(on_host(positions))
     return (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
 
 
@@ -116,7 +116,7 @@ class Frame(NamedTuple):
             arrays = [each if is_device_array(each) else in_place(each, queue) for each in arrays]
         number = int(np.prod([each.number for each in axes]))
         found = kernel(*arrays, *scalars, num_bins=number, size=self.arrays["raw"].size, queue=queue)
-        found = found.get() if is_device_array(found) else found
+        found = on_host(found)
         # Fields one after the other: taken one by one they take seven times as long.
         apart = np.array(found.view(real).reshape(number, -1).T, np.float64, order="C")
         return dict(zip(found.dtype.names, apart, strict=True))

@@ -16,7 +16,7 @@ from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.engine.scan import Scan
 from clhist.kernel import HistogramKernel
-from clhist.opencl.arrays import is_device_array
+from clhist.opencl.arrays import is_device_array, on_host
 from clhist.opencl.device import default_queue, device_kind
 from clhist.opencl.program import kept_by_context
 from clhist.rdf import texts
@@ -189,7 +189,7 @@ def box_within(box: Any, r_max: float, *positions: Any) -> Box:
     ValueError
         If it is none; of another that a pair might be met in two.
     """
-    arrays = [each.get() if is_device_array(each) else np.asarray(each) for each in positions] if box is None else []
+    arrays = [np.asarray(on_host(each)) for each in positions] if box is None else []
     found = box_of(box, *arrays)
     if r_max > found.most * (1 + 1e-6):
         raise ValueError(
