@@ -41,7 +41,7 @@ def reproducible(engine: Engine, checked: CheckedCall, max_abs: float | None) ->
     return form, replace(checked, targets=targets)
 
 
-def reproducibly(engine: Engine, args: Sequence[Any], call: Call, max_abs: float | None = None) -> Outcome:
-    """Run a call whose results depend on nothing but the values; `max_abs` as of `reproducible`."""
-    form, checked = reproducible(engine, engine.check(args, call), max_abs)
+def reproducibly(engine: Engine, args: Sequence[Any], call: Call) -> Outcome:
+    """Run a call whose results depend on nothing but the values."""
+    form, checked = reproducible(engine, engine.check(args, call), None)
     return form.run_checked(checked, call)

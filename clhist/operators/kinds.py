@@ -34,9 +34,9 @@ def float_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
     return dtype_of_kind(dtype, "f", "a float", argument)
 
 
-def integer_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
+def integer_dtype(dtype: DTypeLike) -> np.dtype:
     """Return the dtype of an integer, checked."""
-    return dtype_of_kind(dtype, "biu", "an integer", argument)
+    return dtype_of_kind(dtype, "biu", "an integer", "dtype")
 
 
 def dtype_of_kind(dtype: DTypeLike, kinds: str, expected: str, argument: str) -> np.dtype:
