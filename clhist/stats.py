@@ -6,17 +6,17 @@ SciPy is imported when one of them is called: the results are its objects, and i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.axes.elements import kernel_dtype
 from clhist.axes.thresholds import rounded_bins
 from clhist.binning.by_scipy import are_counts, by_scipy, numbers_by_scipy, rounds, scipy_functions, unknown
 from clhist.binning.counts import flat, present
-from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array, numpy_axis, queue_for
+from clhist.binning.inputs import as_array, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
 from clhist.binning.points import Points, points_of
 from clhist.binning.statistic_edges import statistic_edges
@@ -173,13 +173,7 @@ def _by_kernels(
     `kept` are the dimensions of the values but for the last; `options` are of
     `clhist.binning.statistics.statistics_of`.
     """
-    fp64 = has_fp64(queue.device)
-    axes: list[Any] = [
-        numpy_axis(each, dtype, fp64=fp64, via=via, bins_of=rounded_bins)
-        for each, (dtype, via) in zip(edges, _dtypes(points), strict=True)
-    ]
-    data = tuple(flat(column) for column in points.columns) if points.rows is None else (points.rows,)
-    binned = None if None in axes else Binned(tuple(axes), data, where, points.size)
+    binned = points.binned(edges, where, queue, rounded_bins)
     shape = tuple(len(each) - 1 for each in edges)
     rows = [None] if values is None else _rows(values, points.size)
     each_row = [statistics_of(binned, shape, row, names, queue, **options) for row in rows]
@@ -189,7 +183,7 @@ def _by_kernels(
     }
     if points.on_device:
         results = {name: to_device(queue, result) for name, result in results.items()}
-    return results, None if expand is None else _numbers(points, edges, data, axes, queue, expand)
+    return results, None if expand is None else _numbers(points, edges, binned, queue, expand)
 
 
 @of_bins
@@ -325,12 +319,6 @@ def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | Non
     return fine and not is_small("2 dimensions", points.size, queue, **options)
 
 
-def _dtypes(points: Points) -> list[tuple[np.dtype, np.dtype]]:
-    """Return of each dimension the dtype of the data, and the one that SciPy compares."""
-    own = [array.dtype for array in points.columns] or [points.dtype] * points.dims
-    return [(kernel_dtype(dtype), points.dtype) for dtype in own]
-
-
 def _rows(values: Array, size: int) -> Sequence[Array]:
     """Return the rows of values (V, N), contiguous and of a type that kernels take."""
     values = as_numbers(values)
@@ -343,16 +331,11 @@ def _rows(values: Array, size: int) -> Sequence[Array]:
 
 
 def _numbers(
-    points: Points,
-    edges: list[np.ndarray],
-    data: tuple[Any, ...],
-    axes: list[Any],
-    queue: cl.CommandQueue,
-    expand: bool,
+    points: Points, edges: list[np.ndarray], binned: Binned | None, queue: cl.CommandQueue, expand: bool
 ) -> Any:
     """Return SciPy's bin numbers."""
     many = [len(each) for each in edges]
-    if None in axes:  # no number of the sample's dtype lies between the edges
+    if binned is None:  # no number of the sample's dtype lies between the edges
         host = [each.get(queue) if points.on_device else each for each in points.arrays]
         found = numbers_by_scipy(host if points.rows is None else host[0], edges, expand)
         return to_device(queue, found) if points.on_device else found
@@ -360,10 +343,10 @@ def _numbers(
         out = empty(queue, (points.dims, points.size), np.dtype(np.int64), True)
         if points.rows is not None:
             raise ValueError("expand_binnumbers: expected D device arrays of shape (N,), got one of shape (N, D)")
-        for n, axis in enumerate(axes):
-            bin_numbers(Binned((axis,), (data[n],), None, points.size), many[n : n + 1], queue, out=out[n])
+        for n, axis in enumerate(binned.axes):
+            bin_numbers(Binned((axis,), (binned.data[n],), None, points.size), many[n : n + 1], queue, out=out[n])
         return out
-    found = bin_numbers(Binned(tuple(axes), data, None, points.size), many, queue)
+    found = bin_numbers(replace(binned, where=None), many, queue)
     if expand and points.dims > 1:
         return np.asarray(np.unravel_index(found, [n + 1 for n in many]))
     return found

@@ -61,7 +61,7 @@ def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Th
     return Thresholds(dtype, len(edges) - 1, first_keys(edges[:-1], dtype, via), last)
 
 
-def rounded_bins(edges: Array, dtype: np.dtype, via: np.dtype) -> Thresholds:
+def rounded_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Thresholds:
     """Return thresholds of bins as SciPy's: the last one also has what is not below its upper edge and rounds to it."""
     decimals = int(-np.log10(np.diff(edges).min())) + 6
     end = edges[-1]
@@ -69,7 +69,7 @@ def rounded_bins(edges: Array, dtype: np.dtype, via: np.dtype) -> Thresholds:
         rounded = np.around(end, decimals)
 
         def is_behind(x: Array) -> Array:
-            x = x.astype(via)
+            x = x if via is None else x.astype(via)
             return (x >= end) & (np.around(x, decimals) != rounded)
 
         stop = _bisect(is_behind, dtype, 1)

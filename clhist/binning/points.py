@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.axes.elements import kernel_dtype
+from clhist.axes.thresholds import Thresholds, numpy_bins
 from clhist.binning.counts import flat
 from clhist.binning.extent import extent
 from clhist.binning.inputs import are_usable, as_array, has_fp64, numpy_axis, range_ends
@@ -72,13 +73,20 @@ class Points:
             found = extent(self.columns[n], where, queue, fp64=fp64)
         return None if found is None else (self.dtype.type(found[0]), self.dtype.type(found[1]))
 
-    def binned(self, edges: Sequence[Array], where: Any, queue: cl.CommandQueue) -> Binned | None:
-        """Return it with the axes of NumPy's bins of these edges, or None if no number lies in them."""
+    def binned(
+        self,
+        edges: Sequence[Array],
+        where: Any,
+        queue: cl.CommandQueue,
+        bins_of: Callable[..., Thresholds] = numpy_bins,
+    ) -> Binned | None:
+        """Return it with the axes of bins of these edges, NumPy's or others, or None if no number lies in them."""
         fp64 = has_fp64(queue.device)
         dtypes = [array.dtype for array in self.columns] or [self.dtype] * self.dims
         axes = []
         for each, given in zip(edges, dtypes, strict=True):
-            axis = numpy_axis(each, kernel_dtype(given), fp64=fp64, via=None if self.dtype == given else self.dtype)
+            via = None if self.dtype == given else self.dtype
+            axis = numpy_axis(each, kernel_dtype(given), fp64=fp64, via=via, bins_of=bins_of)
             if axis is None:
                 return None
             axes.append(axis)
