@@ -29,19 +29,19 @@ def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
 
 # What each number may be at most: what holds now, to be lowered with what goes.
 LIMITS = {
-    "lines of the core": 43_750,
+    "lines of the core": 43_640,
     "floors": 12,
     "modules in circles": 0,
     "imports that run up": 0,
     "most branches of a function": 20,
     "lines of golden text": 3_200,
-    "lines of tests": 38_910,
+    "lines of tests": 38_895,
     # On a CPU.
     "frames: bincount, NumPy": 60,
-    "frames: histogram(x, bins=100), NumPy": 60,
-    "frames: HistogramKernel, NumPy": 60,
-    "frames: HistogramKernel, device": 40,
-    "frames: Bound, device": 38,
+    "frames: histogram(x, bins=100), NumPy": 55,
+    "frames: HistogramKernel, NumPy": 40,
+    "frames: HistogramKernel, device": 38,
+    "frames: Bound, device": 29,
 }
 
 

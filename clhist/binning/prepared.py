@@ -100,7 +100,8 @@ def repeated(
     known, found = kept.get(key), None
     if known is None:
         return None, None, True
-    arrays = [None if each is None else flat(each) for each in arrays]
+    a, where, weights = arrays
+    arrays = flat(a), None if where is None else flat(where), None if weights is None else flat(weights)
     if isinstance(known, cl.CommandQueue):
         found = extent(arrays[0], arrays[1], known, fp64=has_fp64(known.device))
         known = kept.get(_by_extent(key, found))
