@@ -1,6 +1,6 @@
 ## Types and functions of operators, which all programs share: `suffix` distinguishes the operators of one program.
 
-<%! from clhist.operators.halves import declared %>\
+<%! from clhist.operators.halves import declared, loaded %>\
 ## What all programs begin with: extensions, the types of values, bins and indices, and the C of operators that define no
 ## functions here. `known` collects the structured types.
 <%def name="prologue(sweep, preambles, known, int64=False)">
@@ -199,8 +199,8 @@ ${spec.preamble}
 % for argument in spec.arguments:
 % if argument.is_array:
 <%
-    begin, place = f"    {argument.parameter}", f"({argument.pointer})({argument.name}__base + {argument.name}__offset);"
-    place = f"*{place}" if argument.is_first else place
+    begin, place = f"    {argument.parameter}", f"({argument.pointer})({argument.name}__base + {argument.name}__offset)"
+    place = f"{loaded(f'*{place}', argument.dtype) if argument.is_first else place};"
     is_short = len(begin) + len(place) < 112
 %>\
 ${f"{begin} = {place}" if is_short else f"{begin}{chr(10)}        = {place}"}

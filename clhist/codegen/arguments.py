@@ -60,8 +60,8 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
         reserved = name in _RESERVED or name.startswith("clhist_") or name.endswith(("__base", "__offset"))
         if reserved or name in (argument.name for argument in found):
             raise ValueError(f"arguments: the name {name!r} is taken")
-        c_type = c_type if c_type in structs else c_name(dtype)
         dtype = dtype if mark else number_of(dtype)  # a scalar is a number
+        c_type = c_type if c_type in structs else c_name(dtype)
         found.append(Argument(name, c_type, dtype, bool(mark), is_const or mark != "*", mark == "&"))
     return tuple(found)
 

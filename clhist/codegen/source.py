@@ -234,7 +234,7 @@ class Source:
 def _with_numbers(arguments: Sequence[Argument], code: str, preamble: str = "") -> str:
     """Return C with numbers in the place of elements of half precision; raises ValueError if it cannot."""
     for each in arguments:
-        if not (each.is_array and half_name(each.dtype)):
+        if not (each.is_array and half_name(each.dtype)) or each.is_first:
             continue
         macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
         if not each.is_const or any(re.search(rf"\b{each.name}\b", macro) for macro in macros):

@@ -266,20 +266,23 @@ def test_streams(dtype, op):
 
 
 @both
-def test_kernels_and_bound_calls(dtype, queue):
+@pytest.mark.parametrize("scale", ["value_t scale", "const {} scale", "const {} &scale"])
+def test_kernels_and_bound_calls(dtype, queue, scale):
     bins, values = drawn(dtype)
+    c_type = "half" if dtype == np.float16 else "bfloat16"
     kernel = clhist.HistogramKernel(
         queue.context,
         operators.add(dtype),
-        arguments=f"const long *b, const {'half' if dtype == np.float16 else 'bfloat16'} *x, value_t scale",
+        arguments=f"const long *b, const {c_type} *x, {scale.format(c_type)}",
         map="if (x[i] > 0) EMIT(b[i], scale * x[i])",
     )
     exact = np.bincount(bins, np.maximum(values.astype(np.float64), 0) * 1.5, BINS)
-    assert_rounded(kernel(bins, values, 1.5, num_bins=BINS), exact, dtype)
-    given = (cl_array.to_device(queue, bins), cl_array.to_device(queue, values), 1.5)
+    factor = np.full(1, 1.5, dtype) if "&" in scale else 1.5
+    assert_rounded(kernel(bins, values, factor, num_bins=BINS), exact, dtype)
+    given = [cl_array.to_device(queue, each) if np.ndim(each) else each for each in (bins, values, factor)]
     assert_rounded(kernel.bind(*given, num_bins=BINS)().get(), exact, dtype)
     with pytest.raises(TypeError, match=r"^x: expected .*float"):
-        kernel(bins, values.astype(np.float32), 1.5, num_bins=BINS)
+        kernel(bins, values.astype(np.float32), factor, num_bins=BINS)
 
 
 @both
