@@ -8,28 +8,30 @@ from typing import Any
 import numpy as np
 
 from clhist.engine.scatter import as_array
+from clhist.grouping.factorized import in_first_order
 from clhist.grouping.keys import encoded, library, numbered, order_of_texts, renumbered
 from clhist.opencl.masks import mask_of
 
 
-def by_its_library(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the same of a column whose library numbers its values itself; None of what NumPy has in its own types."""
+def by_its_library(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
+    """Return the numbers and labels, of text PyArrow's, of a column whose library numbers its values; else None."""
     if hasattr(keys, "factorize") and not isinstance(keys.dtype, np.dtype):  # pandas
         if keys.dtype.kind in "iub":
             return None
         if getattr(keys.dtype, "storage", "") == "pyarrow" or hasattr(keys.dtype, "pyarrow_dtype"):
-            found = _of_arrow(import_module("pyarrow").array(getattr(keys, "array", keys)))
+            found = _of_arrow(import_module("pyarrow").array(getattr(keys, "array", keys)), sort)
             if found is not None:
                 return found
         codes, labels = keys.factorize()
         labels, numbers = numbered(np.asarray(labels))
-        return np.append(numbers, -1).take(codes, mode="wrap"), labels
+        codes = np.append(numbers, -1).take(codes, mode="wrap")
+        return (codes, labels) if sort else in_first_order(codes, labels)[:2]
     if hasattr(keys, "to_arrow") and hasattr(keys, "drop_nulls"):  # polars
         is_text = str(keys.dtype).partition("(")[0] in ("String", "Categorical", "Enum")
         if not is_text or library("pyarrow") is None:
             return None
         keys = keys.to_arrow()
-    return _of_arrow(keys) if hasattr(keys, "dictionary_encode") else None
+    return _of_arrow(keys, sort) if hasattr(keys, "dictionary_encode") else None
 
 
 def from_arrow(keys: Any) -> Any:
@@ -41,7 +43,7 @@ def from_arrow(keys: Any) -> Any:
     return import_module("pyarrow").array(keys) if hasattr(keys, "__arrow_c_array__") else keys
 
 
-def _of_arrow(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def _of_arrow(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
     """Return the same of an array of PyArrow's, if it is of text."""
     arrow = import_module("pyarrow")
     is_encoded = arrow.types.is_dictionary(keys.type)
@@ -61,8 +63,10 @@ def _of_arrow(keys: Any) -> tuple[np.ndarray, np.ndarray] | None:
         codes, labels = _occurring(arrow, indices.to_numpy(), keys.dictionary)
     else:
         codes, labels = encoded(keys)
+    if not sort:
+        return in_first_order(codes, np.asarray(labels))[:2] if is_encoded else (codes, labels)
     order = order_of_texts(labels)
-    return renumbered(order, codes), labels.take(arrow.array(order)).to_numpy(zero_copy_only=False)
+    return renumbered(order, codes), labels.take(arrow.array(order))
 
 
 def _occurring(arrow: Any, codes: np.ndarray, labels: Any) -> tuple[np.ndarray, Any]:

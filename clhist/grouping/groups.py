@@ -12,7 +12,7 @@ from clhist.codegen.arguments import integer
 from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.grouping.columns import by_its_library, from_arrow, scattered, without_missing
-from clhist.grouping.factorized import factorized, in_first_order
+from clhist.grouping.factorized import factorized
 from clhist.grouping.hints import check_number
 from clhist.grouping.numbering import number_keys
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory
@@ -32,7 +32,7 @@ class Groups(NamedTuple):
         The group of each element, of the shape of the keys; outside [0, num_groups) where it belongs to none.
     num_groups : int
         How many there are.
-    labels : array, callable, or None
+    labels : array of NumPy, PyOpenCL or PyArrow, callable, or None
         The key of each group, or what returns it on the host, in several columns if the keys are; None if it is its
         number.
     names : tuple
@@ -134,8 +134,8 @@ def _numbers_on_host(
         keys = keys.array
     if hasattr(keys, "codes") and hasattr(keys, "categories"):
         return np.asarray(keys.codes), np.asarray(keys.categories)
-    if (known := by_its_library(keys)) is not None:
-        return known if sort else in_first_order(*known)[:2]
+    if (known := by_its_library(keys, sort)) is not None:
+        return known
     present, missing = without_missing(keys)
     if are_numbers and present.dtype.kind in "iub":
         present = as_bytes(present) if present.dtype.kind == "b" else present
@@ -224,4 +224,4 @@ def labels_of(labels: Any, number: int) -> Any:
         return np.arange(number)
     if callable(labels):
         return labels()
-    return fetched(labels, labels.queue) if is_device_array(labels) else labels
+    return fetched(labels, labels.queue) if is_device_array(labels) else np.asarray(labels)

@@ -14,7 +14,7 @@ import pytest
 
 from clhist.grouping import keys as grouping_keys
 from clhist.grouping.columns import integers
-from clhist.grouping.groups import numbers_of
+from clhist.grouping.groups import labels_of, numbers_of
 from clhist.grouping.keys import numbered
 
 N = 5000
@@ -32,9 +32,10 @@ def library(request, monkeypatch):
     return request.param
 
 
-def numbers_and_labels(keys):
+def numbers_and_labels(keys, sort=True):
     """Return the numbers of one column, and its keys; integers are numbers."""
-    return numbers_of(keys, are_numbers=True, sort=True, queue=None)[:2]
+    numbers, labels, _ = numbers_of(keys, are_numbers=True, sort=sort, queue=None)
+    return numbers, None if labels is None else labels_of(labels, len(labels))
 
 
 def is_missing(key):
@@ -254,10 +255,12 @@ def test_texts_of_arrow_are_sorted_by_their_characters(shared, longest):
         pyarrow.array(texts),
         pyarrow.array(["x", *texts, "y"], pyarrow.large_string()).slice(1, len(texts)),
         pyarrow.chunked_array([texts[:50], texts[50:]]),
+        pyarrow.array([None, *texts]).dictionary_encode().slice(1),
     ):
-        codes, labels = numbers_and_labels(given)
-        assert list(labels) == wanted
-        assert [None if code < 0 else labels[code] for code in codes] == texts
+        for sort, expected in ((True, wanted), (False, [text for text in dict.fromkeys(texts) if text is not None])):
+            codes, labels = numbers_and_labels(given, sort)
+            assert list(labels) == expected
+            assert [None if code < 0 else labels[code] for code in codes] == texts
 
 
 def test_no_texts_of_arrow():
