@@ -19,7 +19,6 @@ from clhist.grouping.dates import as_integers
 from clhist.grouping.groups import Groups, groups_of, labels_of
 from clhist.grouping.hints import Hints, check_by_name
 from clhist.grouping.methods import A, Methods, X
-from clhist.grouping.placed import Placed
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
@@ -100,7 +99,7 @@ _APART = ("median", "mode")  # statistics that no sweep of `statistics_of` compu
 
 
 class GroupBy(
-    Hints, OnDevice, Placed, Methods[A],
+    Hints, OnDevice, Methods[A],
     instead="the keys can be, or clhist.dask.group_by groups in many processes",
 ):  # fmt: skip
     """The groups of equal keys; made by `group_by`.
@@ -217,7 +216,7 @@ class GroupBy(
         found: dict[str, dict[str, Any]] = {name: {} for name in asked}
         for name in (name for name in asked if summed[name]):
             array, column, names = asked[name]
-            given = self._keys, arrays[name], column, max(1, self.num_groups), self._numbers, self._queue
+            given = self._keys, arrays[name], column, self._bins(8, 8), self._numbers, self._queue
             found[name] |= {own: self._like_keys(each) for own, each in reproducible_statistics(*given).items()}
             asked[name] = array, column.without(summed[name]), names
         swept = [name for name, (_, column, _) in asked.items() if column.statistics]
@@ -238,7 +237,7 @@ class GroupBy(
         """Return how many elements each group has, whatever their values, as int64."""
         check_process()
         kernel = size_kernel(self._queue.context, self._keys.dtype)
-        return self._returned(kernel(self._keys, num_bins=max(1, self.num_groups), queue=self._queue))
+        return self._returned(kernel(self._keys, num_bins=self._bins(8), queue=self._queue))
 
     @takes_cuda_as("_keys")
     def weighted_mean(
@@ -269,12 +268,12 @@ class GroupBy(
         x, w = self._placed(x), self._placed(w)
         if reproducible:
             names_of(column)  # raises what cannot be
-            means = reproducible_mean(self._keys, x, w, max(1, self.num_groups), skipna, self._numbers, self._queue)
+            means = reproducible_mean(self._keys, x, w, self._bins(8, 8), skipna, self._numbers, self._queue)
             return self._returned(self._like_keys(means.astype(result)))
         key = (self._keys.dtype, column.dtype, native(w.dtype), result, skipna, self._numbers)
         kernel = weighted_kernel(self._queue.context, *key)
-        bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
         of = kernel.outputs.operators[0].dtype
+        bins, on_device = self._bins(of.itemsize), is_device_array(self._keys)
         out = tuple(empty(self._queue, (bins,), of[name], on_device) for name in of.names or ())
         kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
         return self._returned(out[0])

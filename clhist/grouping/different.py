@@ -14,7 +14,6 @@ from clhist.engine.each import Elementwise
 from clhist.engine.engine import Engine
 from clhist.grouping.factorized import factorized
 from clhist.grouping.groups import join
-from clhist.grouping.hints import check_room
 from clhist.grouping.numbering import number_keys
 from clhist.grouping.sweep import size_kernel
 from clhist.opencl.arrays import Array, as_bytes, empty, is_device_array, to_device
@@ -38,7 +37,6 @@ def number_of_different(
 
 def most_frequent(keys: Array, num_groups: int, values: Array, skipna: bool, queue: cl.CommandQueue) -> Array:
     """Return the least of the most frequent values of each group, in one dimension; NaN or 0 of one without values."""
-    check_room(num_groups, queue)
     is_bool = values.dtype.kind == "b"
     found = factorized(as_bytes(values) if is_bool else values, queue, missing=not skipna)
     labels = found.keys if is_device_array(found.keys) else to_device(queue, found.keys)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
+from clhist.opencl.device import memory_budget
+
 
 class Hints:
     """What raises a TypeError with a hint; type checkers do not see that it is there."""
@@ -34,10 +36,10 @@ def check_number(given: Any) -> None:
     )
 
 
-def check_room(num_groups: int, queue: cl.CommandQueue, size: int = 8) -> None:
-    """Raise MemoryError for more groups than the device has memory for, `size` bytes each; or than 32 bits number."""
+def check_room(num_groups: int, queue: cl.CommandQueue, *sizes: int) -> None:
+    """Raise MemoryError for groups that 32 bits do not number, or without memory for arrays of such bytes for each."""
     device = queue.device
-    most = min(device.global_mem_size // size, 2**32 - 2)
+    most = min(memory_budget(device) // max(sizes), device.global_mem_size // sum(sizes), 2**32 - 2)
     if num_groups > most:
         raise MemoryError(
             f"num_groups: expected at most {most}, for which {device.name.strip()} has memory, got {num_groups}"

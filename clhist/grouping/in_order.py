@@ -16,7 +16,6 @@ from clhist.engine.chain import Chain, chain_on
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.each import Elementwise
 from clhist.engine.scan import Scan
-from clhist.grouping.hints import check_room
 from clhist.opencl.arrays import Array, empty, to_device
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, literal
@@ -63,7 +62,6 @@ def in_order(
     """Return elements sorted by group; before that by value, so that NaN and NaT are in no group, if there are any."""
     if keys.size > MOST_ELEMENTS:
         raise ValueError(f"keys: expected at most {MOST_ELEMENTS} elements, which are sorted by group, got {keys.size}")
-    check_room(num_groups, chain.queue)
     size, dtype = keys.size, None if values is None else values.dtype
     kernels = _sorting(chain.queue.context, keys.dtype, dtype, descending, is_date)
     groups, positions = chain.new(size, _UINT), chain.new(size, _UINT)
@@ -121,7 +119,6 @@ def rank_of_each(
 
 def nth_of_groups(keys: Array, num_groups: int, values: Array, n: int, none: Any, queue: cl.CommandQueue) -> Array:
     """Return the n-th value of each group, from its end if `n` is negative; `none` where there are fewer."""
-    check_room(num_groups, queue)
     if not keys.size:
         return to_device(queue, np.full(num_groups, none, values.dtype))
     chain = chain_on(queue, PURPOSE)

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from numpy.typing import DTypeLike
 
 from clhist.engine.cuda_calls import takes_cuda_as
+from clhist.grouping.placed import Placed
 from clhist.grouping.running import RUNNING
 from clhist.typing import DeviceArray, HostArray, Others
 
@@ -14,7 +15,7 @@ A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
 X: TypeAlias = A | Others  # values, of the kind of the keys
 
 
-class Methods(Generic[A]):
+class Methods(Placed, Generic[A]):
     """A method for each statistic without arguments of its own."""
 
     def count(self, x: X[A], *, skipna: bool = True) -> A:
@@ -218,26 +219,6 @@ class Methods(Generic[A]):
         """
         found: A = self._nth(x, n)
         return found
-
-    def _rows(self, results: A) -> Any:
-        """Return the result of the group of each element."""
-        raise NotImplementedError
-
-    def _places(self, ascending: bool) -> Any:
-        """Return the place of each element in its group."""
-        raise NotImplementedError
-
-    def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
-        """Return what the values of its group up to each element are combined to."""
-        raise NotImplementedError
-
-    def _ranked(self, x: Any, method: str, ascending: bool, pct: bool) -> Any:
-        """Return the rank of each value in its group."""
-        raise NotImplementedError
-
-    def _nth(self, x: Any, n: int) -> Any:
-        """Return the n-th value of each group."""
-        raise NotImplementedError
 
     def _one(self, x: X[A], statistic: str, **options: Any) -> A:
         own: Any = self

@@ -45,6 +45,11 @@ class Placed:
     _numbers: Numbers
     _shape: tuple[int, ...]
 
+    def _bins(self, *sizes: int) -> int:
+        """Return the number of results; raise MemoryError if arrays of such bytes for each group do not fit."""
+        check_room(self.num_groups, self._queue, *sizes)
+        return max(1, self.num_groups)
+
     def _array(self, name: str, x: Any, *, halves: bool = False) -> Array:
         """Return an array of the caller's, checked; of half precision as float32 unless it may be `halves`."""
         check_unmasked(name, x)
@@ -106,7 +111,7 @@ class Placed:
         return found
 
     def _most_frequent(self, array: Array, column: Column) -> Array:
-        return self._like_keys(most_frequent(self._keys, max(1, self.num_groups), array, column.skipna, self._queue))
+        return self._like_keys(most_frequent(self._keys, self._bins(8, 8, 8), array, column.skipna, self._queue))
 
     def _with_any(
         self, found: dict[str, Any], name: str, x: Any, names: tuple[str, ...], skipna: bool
@@ -120,8 +125,7 @@ class Placed:
         if statistic == "size":
             self._check(name, is_device_array(x), np.shape(x) if getattr(x, "shape", None) is None else tuple(x.shape))
             return self.size()
-        groups, dtype = max(1, self.num_groups), getattr(x, "dtype", None)
-        check_room(groups, self._queue)
+        groups, dtype = self._bins(8), getattr(x, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and dtype.itemsize <= 8 and mask_of(x) is None:
             array = self._placed(self._array(name, x))
             if array.size and sorts(array, groups, self._queue):
@@ -136,7 +140,7 @@ class Placed:
         self, array: Array, column: Column, q: float | None = None, weights: Array | None = None, counts: bool = False
     ) -> Array:
         """Return the median of each group, the quantile of probability `q`, or how many different values it has."""
-        bins = max(1, self.num_groups)
+        bins = self._bins(8)
         if not array.size:
             nothing = np.full(bins, np.nan, column.result)
             return to_device(self._queue, nothing) if self._on_device else nothing
@@ -163,7 +167,7 @@ class Placed:
         if not isinstance(ascending, bool | np.bool_):
             raise TypeError(f"ascending: expected True or False, got {ascending!r:.60}")
         check_process()
-        return self._of_rows(partial(place_of_each, num_groups=max(1, self.num_groups), ascending=bool(ascending)))
+        return self._of_rows(partial(place_of_each, num_groups=self._bins(8), ascending=bool(ascending)))
 
     def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
         """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
@@ -175,7 +179,7 @@ class Placed:
         result, is_bool = (np.dtype(np.uint8), True) if result.kind == "b" else (result, False)
         array = as_bytes(array) if array.dtype.kind == "b" else array
         of = running(name, native(array.dtype), result, self._numbers.real, missing, nan)
-        found = self._of_rows(partial(running_of_each, num_groups=max(1, self.num_groups), of=of), array)
+        found = self._of_rows(partial(running_of_each, num_groups=self._bins(8), of=of), array)
         return found if dates is None and not is_bool else found.view(dates or np.bool_)
 
     def _ranked(self, x: Any, method: str, ascending: bool, pct: bool) -> Any:
@@ -195,7 +199,7 @@ class Placed:
             "pct": bool(pct),
             "is_date": dates is not None,
         }
-        compute = partial(rank_of_each, num_groups=max(1, self.num_groups), real=self._numbers.real, **options)
+        compute = partial(rank_of_each, num_groups=self._bins(8), real=self._numbers.real, **options)
         return self._of_rows(compute, array)
 
     def _nth(self, x: Any, n: int) -> Any:
@@ -206,7 +210,7 @@ class Placed:
         is_bool = array.dtype.kind == "b"
         array = as_bytes(array) if is_bool else array
         none = _NAT if dates is not None else np.nan if array.dtype.kind == "f" else 0
-        compute = partial(nth_of_groups, num_groups=max(1, self.num_groups), n=int(n), none=array.dtype.type(none))
+        compute = partial(nth_of_groups, num_groups=self._bins(8), n=int(n), none=array.dtype.type(none))
         found = self._of_rows(compute, array, shape=None)[: self.num_groups]
         return found if dates is None and not is_bool else found.view(dates or np.bool_)
 

@@ -14,7 +14,6 @@ from clhist.codegen.scan import ScanSpec
 from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.engine.scan import Scan
-from clhist.grouping.hints import check_room
 from clhist.grouping.in_order import PURPOSE, in_order
 from clhist.opencl.arrays import Array, empty
 from clhist.opencl.device import device_kind
@@ -71,7 +70,6 @@ def running(name: str, dtype: np.dtype, result: np.dtype, real: np.dtype, missin
 
 def running_of_each(keys: Array, num_groups: int, values: Array, of: Running, queue: cl.CommandQueue) -> Array:
     """Return what the elements of its group up to each element are combined to."""
-    check_room(num_groups, queue)
     found = empty(queue, (keys.size,), of.result, True)
     if not keys.size:
         return found

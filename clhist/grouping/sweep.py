@@ -11,6 +11,7 @@ import pyopencl as cl
 
 from clhist import operators
 from clhist.engine.engine import Engine
+from clhist.grouping.hints import check_room
 from clhist.opencl.arrays import Array, empty
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -57,13 +58,16 @@ def statistics_of(
     firsts = tuple(column.first for column in columns)
     where: dict[str, Any] = {"num_groups": num_groups, "queue": queue, "on_device": on_device}
     given = tuple(array.dtype for array in arrays)
-    found = _first_sweep(queue.context, keys.dtype, firsts, given, numbers)(keys, *arrays, **where)
-    spread = [c for c, column in enumerate(columns) if column.spreads]
-    if spread:
+    first, second = _first_sweep(queue.context, keys.dtype, firsts, given, numbers), None
+    if spread := [c for c, column in enumerate(columns) if column.spreads]:
         again = tuple(columns[c] for c in spread), tuple(given[c] for c in spread)
-        sweep = _second_sweep(queue.context, keys.dtype, *again, numbers)
+        second = _second_sweep(queue.context, keys.dtype, *again, numbers)
+    outputs = [each for of in (*first.outputs, *(second.outputs if second else ())) for each in of]
+    check_room(num_groups, queue, *(each.operator.dtype.itemsize for each in outputs))
+    found = first(keys, *arrays, **where)
+    if second:
         means = [found[c]["mean"] for c in spread]
-        more = sweep(keys, *(arrays[c] for c in spread), *means, num_groups, **where)
+        more = second(keys, *(arrays[c] for c in spread), *means, num_groups, **where)
         for c, each in zip(spread, more, strict=True):
             found[c] |= each
     return found

@@ -21,9 +21,6 @@ CALLS = {
     "MultiAccumulator": lambda bins: clhist.MultiAccumulator("count", bins),
     "Spec.partial": lambda bins: clhist.Spec("count", bins).partial(KEYS, 1),
     "Spec.empty": lambda bins: clhist.Spec("count", bins).empty(),
-    "group_by size": lambda bins: clhist.group_by(KEYS, bins).size(),
-    "group_by mean": lambda bins: clhist.group_by(KEYS, bins).mean(X),
-    "group_by median": lambda bins: clhist.group_by(KEYS, bins).median(X),
 }
 
 _LACKING = r"^memory_budget: |^the (host|device) has no room for a result of shape "
@@ -34,13 +31,6 @@ _LACKING = r"^memory_budget: |^the (host|device) has no room for a result of sha
 def test_too_many_bins(name, bins):
     with pytest.raises(MemoryError, match=_LACKING):
         CALLS[name](bins)
-
-
-def test_too_many_groups_of_device_arrays(queue):
-    groups = clhist.group_by(cl_array.to_device(queue, KEYS), 2**62)
-    for call in (groups.mean, groups.median):
-        with pytest.raises(MemoryError, match="has no room for a result of shape"):
-            call(cl_array.to_device(queue, X))
 
 
 NUMBERED = {
@@ -102,6 +92,12 @@ def test_edges_without_memory(monkeypatch):
 
 
 GROUPED = {
+    "size": lambda groups, x: groups.size(),
+    "agg": lambda groups, x: groups.agg(a=(x, "count", "var"), b=(x, "argmax")),
+    "exact": lambda groups, x: groups.sum(x, reproducible=True),
+    "weighted": lambda groups, x: groups.weighted_mean(x, x),
+    "transform": lambda groups, x: groups.transform(x, "mean"),
+    "median": lambda groups, x: groups.median(x),
     "cumcount": lambda groups, x: groups.cumcount(),
     "cumsum": lambda groups, x: groups.cumsum(x),
     "rank": lambda groups, x: groups.rank(x),
@@ -113,7 +109,7 @@ GROUPED = {
 
 @pytest.mark.parametrize("number", [2**40, 2**62, 2**64])
 @pytest.mark.parametrize("name", GROUPED)
-def test_too_many_groups_for_what_sorts_elements(name, number, queue):
+def test_too_many_groups(name, number, queue):
     for put in (lambda array: array, lambda array: cl_array.to_device(queue, array)):
         groups = clhist.group_by(put(KEYS), number)
         with pytest.raises(
