@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 LEAST_KEPT = 2**20  # bytes; smaller ones the C library keeps itself
-_MOST_IDLE_BYTES = 2**29
+_MOST_IDLE_BYTES, _SHARE = 2**29, 16  # and at most one part in so many of the memory that this process may have
+_LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"  # of a container
 _STEPS = 8  # sizes between two powers of two, so that blocks suit results of nearly the same size
+
+
+def most_idle_bytes() -> int:
+    """Return how many bytes are kept at most: few in a container that has little memory."""
+    found = [_SHARE * _MOST_IDLE_BYTES]
+    for name in _LIMITS:
+        try:
+            found.append(int(Path(name).read_text()))
+        except (OSError, ValueError):  # of another system, or "max"
+            continue
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(size for size in found if size > 0) // _SHARE
 
 
 class _Lent:
@@ -29,8 +45,8 @@ class HostMemory:
     on a dictionary.
     """
 
-    def __init__(self, most_idle: int = _MOST_IDLE_BYTES) -> None:
-        self._most_idle = most_idle
+    def __init__(self, most_idle: int | None = None) -> None:
+        self._most_idle = most_idle_bytes() if most_idle is None else most_idle
         self._idle: dict[int, np.ndarray] = {}
 
     @property

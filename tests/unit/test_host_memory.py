@@ -81,3 +81,12 @@ def test_results_begin_where_runtimes_take_them_as_they_are():
         assert (result.shape, result.dtype) == (shape, np.dtype(dtype))
         assert result.flags.writeable
         assert address(result) % HOST_ALIGNMENT == 0 or result.size == 0
+
+
+def test_a_container_with_little_memory_keeps_little(tmp_path, monkeypatch):
+    limits = tmp_path / "memory.max", tmp_path / "none"
+    monkeypatch.setattr(host_memory, "_LIMITS", limits)
+    limits[0].write_text("1073741824\n")
+    assert host_memory.most_idle_bytes() == 64 * MIB
+    limits[0].write_text("max\n")
+    assert 64 * MIB < host_memory.most_idle_bytes() <= 512 * MIB
