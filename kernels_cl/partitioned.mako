@@ -7,6 +7,7 @@
     from clhist.planning.packed import Guarded
     from clhist.planning.partition import ROUNDS
     from clhist.codegen.state import LINE_BYTES, statement
+    JOINED_BYTES = 16384  # of local memory
     LINE = 8  # loads of 16 bytes of a cache line, which a crew of as many asks for at once
     TILES_AHEAD = 4  # whose pairs a CPU is asked for
 %>
@@ -156,12 +157,13 @@ ${local.get_namespace(guarded.template).leave(guarded)}
 <%
     cells = "".join(f"cells{part.n}, " for part in parts)
     group, size = spec.work_group_size, spec.outputs[0].operator.accumulator.itemsize
-    rows = group > 1 and size <= 16
+    totals = min(group, JOINED_BYTES // size)  # of several rows of work-items, where there is room for some
+    rows = totals > 1
     kept = "const accumulator_t written = " if state.reported else ""
 %>\
     const uint lane = get_local_id(0);
 % if rows:
-    __local accumulator_t totals[${group}];
+    __local accumulator_t totals[${totals}];
 % endif
     const uint clhist_pieces = clhist_cursors[0];
     for (uint task = get_group_id(0); task < clhist_pieces; task += get_num_groups(0)) {
@@ -175,27 +177,28 @@ ${seen()}\
 % if rows:
         // With few bins, several rows of work-items have a part of the copies each.
         uint rows = 1;
-        while (8 * rows <= pieces && 2 * rows * max(end - from, (ulong)1) <= ${group})
+        while (8 * rows <= pieces && 2 * rows * max(end - from, (ulong)1) <= ${totals})
             rows *= 2;
-        const uint columns = ${group} / rows, row = lane / columns;
+        const uint columns = ${group if totals == group else f"(rows > 1 ? {totals} : {group})"} / rows, row = lane / columns;
 % else:
         const uint columns = ${group}, rows = 1, row = 0;
 % endif
         for (ulong begun = from; begun < end; begun += columns) {
             const ulong k = begun + lane % columns;
             accumulator_t total = clhist_neutral();
-            if (k < end)
+            if (k < end${" && row < rows" if rows and totals < group else ""})
                 for (ulong copy = first + row; copy < first + pieces; copy += rows)
                     total = clhist_combine(total, clhist_cell_of(${cells}copy * clhist_bins_per_pass + k));
 % if rows:
             if (rows > 1) {
-                totals[lane] = total;
+${"                if (row < rows)" if totals < group else ""}
+                    totals[lane] = total;
                 for (uint span = rows / 2; span > 0; span /= 2) {
                     barrier(CLK_LOCAL_MEM_FENCE);
                     if (row < span)
                         totals[lane] = clhist_combine(totals[lane], totals[lane + span * columns]);
                 }
-                total = totals[lane];
+                total = totals[lane % columns];
                 barrier(CLK_LOCAL_MEM_FENCE);  // before the next sums
             }
 % endif
